@@ -26,7 +26,7 @@ use notification_controller::delivery::transport::{NotificationSender, Transport
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean_line;
-use windlass_runtime::provider_secrets::masking;
+use windlass_runtime::provider_secret_masking::masking;
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -15,7 +15,7 @@ use super::suspend::MANAGER;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_runtime::lifecycle::object_table::resource;
+use windlass_runtime::lifecycle::watched_object_cache::resource;
 
 /// How often an approval is repeated that another change of the event overtook.
 const MAX_APPROVAL_ATTEMPTS: usize = 5;

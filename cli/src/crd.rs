@@ -24,7 +24,7 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
 use windlass_cluster::object_decode::DepthLimitedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::crd_guard::{crd_owners, object_check};
+use windlass_runtime::crd_guard::{crd_owners, custom_resource_check};
 
 /// Most objects that are counted.
 const MAX_COUNTED_OBJECTS: u64 = 100_000;
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let new = read(file, live.name())?;
             let old = live.into_value();
             let new = new.into_value();
-            let verdict = object_check::survey(&cluster, "", old, new).await?;
+            let verdict = custom_resource_check::survey(&cluster, "", old, new).await?;
             shown.print(&verdict, || text(&verdict, TerminalScreen::of_stdout()))?;
             let is_compatible = verdict.is_compatible();
             Ok(if is_compatible { ExitCode::Success } else { ExitCode::ProblemsFound })
@@ -218,7 +218,7 @@ impl CrdUsage {
             usage.is_partial = true;
             return Ok(usage);
         };
-        let resource = object_check::resource(&definition, &version.name);
+        let resource = custom_resource_check::resource(&definition, &version.name);
         let mut pages = cluster.pages(&resource, "", ObjectProjection::Metadata)?;
         let mut counted = 0;
         while let Some(page) = pages.next().await? {

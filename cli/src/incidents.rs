@@ -25,7 +25,7 @@ use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age, cut};
-use windlass_runtime::lifecycle::object_table::resource;
+use windlass_runtime::lifecycle::watched_object_cache::resource;
 
 /// The flags of `windlass incidents`.
 #[derive(Debug, Clone, ClapArgs)]

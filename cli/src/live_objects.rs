@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cause::object_owners::{ApplierMarks, OtherOwner};
+use cause::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 use cause::object_references::{self, owner_labels};
 use cause::{FactAnswer, FactQuery, condition, health_of};
 use objects::{Gvk, Object, ObjectId};
@@ -100,13 +100,13 @@ impl ReportedObjects {
 struct InventoryOwner {
     id: ObjectId,
     /// By which it is known as the owner of what it applied; none if it does not claim that, since it is suspended.
-    marks: Option<ApplierMarks>,
+    marks: Option<ExpectedOwnerMetadata>,
 }
 
 impl InventoryOwner {
     fn of(object: &Object) -> Self {
         let is_suspended = cause::suspension(object, jiff::Timestamp::now()).is_some();
-        let marks = ApplierMarks::of(object).filter(|_| !is_suspended);
+        let marks = ExpectedOwnerMetadata::of(object).filter(|_| !is_suspended);
         Self { id: object.id(), marks }
     }
 }

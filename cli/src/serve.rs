@@ -15,11 +15,11 @@ use windlass_cluster::events::EventDistributor;
 use windlass_cluster::events::forwarder::EventForwarder;
 use windlass_cluster::lease::LeadershipLostError;
 use windlass_cluster::metrics::MetricsRegistry;
-use windlass_kinds::ProcessServices;
+use windlass_kinds::ProcessComponents;
 use windlass_runtime::work_queue::WorkQueue;
+use windlass_serve::logging_setup;
 use windlass_serve::server::{self, HttpListener, ServerReadiness};
 use windlass_serve::settings::OperatorSettings;
-use windlass_serve::telemetry;
 
 /// How long the API server may take to answer at the start.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(3);
 /// # Errors
 /// What kept it from starting, in words for a person.
 pub(super) fn run(settings: OperatorSettings) -> anyhow::Result<()> {
-    telemetry::start(settings.log_level, settings.log_encoding)?;
+    logging_setup::start(settings.log_level, settings.log_encoding)?;
     allow_many_files();
     forbid_core_dumps();
     // Only fails when a provider was installed before, and nothing does that.
@@ -119,7 +119,7 @@ async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     };
     let leading = lead(candidate.as_mut(), tell);
     let impatient = stop.clone();
-    let process = ProcessServices {
+    let process = ProcessComponents {
         cluster,
         artifacts: store,
         events,

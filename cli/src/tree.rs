@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use apply::{dry_run_refusal, health};
-use cause::object_owners::{ApplierMarks, OtherOwner};
+use cause::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 use cause::{object_references, pod};
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
@@ -164,7 +164,7 @@ impl ObjectTreeReader<'_> {
             let found: Vec<(ObjectId, ObjectReadResult)> =
                 stream::iter(reads).buffered(AT_ONCE).collect().await;
             let inventory = object_references::versioned_inventory(&object);
-            let marks = ApplierMarks::of(&object);
+            let marks = ExpectedOwnerMetadata::of(&object);
             let mut owners = BTreeMap::new();
             for (id, read) in found {
                 let other = match (&marks, &read) {
@@ -196,7 +196,7 @@ impl ObjectTreeReader<'_> {
     /// The other owner that an object of an inventory names, if that exists; `owners` are those that were read before.
     async fn other_owner(
         &self,
-        marks: &ApplierMarks,
+        marks: &ExpectedOwnerMetadata,
         live: &Object,
         owners: &mut BTreeMap<ObjectId, ObjectReadResult>,
     ) -> Option<OtherOwner> {

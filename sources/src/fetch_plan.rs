@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use reconcile::{ConditionReason, PlanVerdict, ReconciledKind, RunOutcome};
+use reconcile::{ConditionReason, PlanVerdict, ReconcilePlanner, RunOutcome};
 use serde_json::Value;
 
 /// The marker type for the decisions of a run of a source.
@@ -80,7 +80,7 @@ pub enum SourceStep {
     },
 }
 
-impl ReconciledKind for SourceFetchPlan {
+impl ReconcilePlanner for SourceFetchPlan {
     type DesiredState = ArtifactDesiredState;
     type ObservedState = ArtifactObservedState;
     type PlanStep = SourceStep;

@@ -23,7 +23,7 @@ use http_client::{HostBudgets, HostBusyError, HttpClients, TlsConfig, root_cause
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Request};
 use serde::Deserialize;
-use sops::{KeyServiceCredentials, ServiceKey};
+use sops::{KeyServiceCredentials, KeyServiceMasterKey};
 use url::{Position, Url};
 use zeroize::Zeroizing;
 
@@ -130,7 +130,7 @@ impl<'c> KmsSession<'c> {
     ///
     /// # Errors
     /// See [`Error`].
-    pub async fn decrypt(&mut self, key: &ServiceKey) -> Result<DataKey, Error> {
+    pub async fn decrypt(&mut self, key: &KeyServiceMasterKey) -> Result<DataKey, Error> {
         let failed = |why| Error { service: key.service(), why };
         if key.encrypted().len() > LONGEST_KEY {
             let why = format!("the encrypted data key is longer than {LONGEST_KEY} bytes");
@@ -154,20 +154,20 @@ impl<'c> KmsSession<'c> {
         Err(failed(KmsFailureReason::TooSlow { host: late, limit }))
     }
 
-    async fn ask(&mut self, key: &ServiceKey) -> Result<DataKey, KmsFailureReason> {
+    async fn ask(&mut self, key: &KeyServiceMasterKey) -> Result<DataKey, KmsFailureReason> {
         match key {
-            ServiceKey::Vault { address, engine_path, key_name, encrypted } => {
+            KeyServiceMasterKey::Vault { address, engine_path, key_name, encrypted } => {
                 let transit = vault::VaultTransitKey { address, engine_path, key_name };
                 vault::decrypt(&self.wire, self.credentials, &transit, encrypted).await
             }
-            ServiceKey::AwsKms { arn, role, context, encrypted, .. } => {
+            KeyServiceMasterKey::AwsKms { arn, role, context, encrypted, .. } => {
                 let key = aws::AwsKmsKey::new(arn, role)?;
                 aws::decrypt(self, &key, context, encrypted).await
             }
-            ServiceKey::GcpKms { resource_id, encrypted } => {
+            KeyServiceMasterKey::GcpKms { resource_id, encrypted } => {
                 google::decrypt(self, resource_id, encrypted).await
             }
-            ServiceKey::AzureKeyVault { vault_url, name, version, encrypted } => {
+            KeyServiceMasterKey::AzureKeyVault { vault_url, name, version, encrypted } => {
                 let key = azure::AzureVaultKey::new(vault_url, name, version)?;
                 azure::decrypt(self, &key, encrypted).await
             }
@@ -188,13 +188,13 @@ impl<'c> KmsSession<'c> {
 const IDENTITY: &str = "the identity of windlass";
 
 /// The key by which a stalled service is remembered: another region or server is still asked.
-fn place(key: &ServiceKey) -> String {
+fn place(key: &KeyServiceMasterKey) -> String {
     match key {
-        ServiceKey::AwsKms { arn, .. } => {
+        KeyServiceMasterKey::AwsKms { arn, .. } => {
             arn.rsplit_once(':').map_or(arn.as_str(), |(region, _)| region).to_owned()
         }
-        ServiceKey::AzureKeyVault { vault_url, .. } => vault_url.clone(),
-        ServiceKey::Vault { address, .. } => address.clone(),
+        KeyServiceMasterKey::AzureKeyVault { vault_url, .. } => vault_url.clone(),
+        KeyServiceMasterKey::Vault { address, .. } => address.clone(),
         other => other.service().to_owned(),
     }
 }

@@ -24,9 +24,9 @@ use golang::time::GoTime;
 use golang::work_meter::StopSignal;
 use helm::render::REQUIRED_STACK_BYTES;
 use helmfile::{
-    ChartRenderRequest, HelmChartRenderer, HelmfileEnvironment, HelmfilePlanSettings,
-    HelmfileProcessingPlan, PartialResultError, PrintEnvFormat, PrintOutput, ReleaseChartLocation,
-    ReleaseListFormat, ReleaseRendering, RemoteFetcher, RenderPurpose,
+    ChartRenderRequest, HelmChartRenderer, HelmfileHostEnvironment, HelmfilePlanSettings,
+    HelmfileProcessingPlan, HelmfileReleaseToRender, PartialOutput, PrintEnvFormat, PrintOutput,
+    ReleaseChartLocation, ReleaseListFormat, RemoteFetcher, RenderPurpose,
 };
 
 use super::template;
@@ -145,8 +145,8 @@ impl HelmfileCommandOutcome {
     }
 }
 
-impl From<PartialResultError<PrintOutput>> for HelmfileCommandOutcome {
-    fn from(printed: PartialResultError<PrintOutput>) -> Self {
+impl From<PartialOutput<PrintOutput>> for HelmfileCommandOutcome {
+    fn from(printed: PartialOutput<PrintOutput>) -> Self {
         Self::until_error(printed.made, printed.error.map(|error| error.to_string()))
     }
 }
@@ -159,7 +159,7 @@ fn print(
     let directory = std::env::current_dir().map_err(|error| error.to_string())?;
     let directory = directory.to_str().ok_or("the working directory is no UTF-8")?;
     let helmfile_environment = Arc::new(helmfile_environment(flags, settings, stop)?);
-    let PartialResultError { made: plan, error } =
+    let PartialOutput { made: plan, error } =
         HelmfileProcessingPlan::load_until_error(&helmfile_environment, directory, settings);
     let error = error.map(|error| error.to_string());
     if let Some(error) = &error
@@ -251,7 +251,7 @@ pub(super) fn fetch_all(
 }
 
 /// A warning that the next run can print something else, if it can.
-fn changing(helmfile_environment: &HelmfileEnvironment) -> Option<String> {
+fn changing(helmfile_environment: &HelmfileHostEnvironment) -> Option<String> {
     let drawn = helmfile_environment.drawn();
     (!drawn.is_empty()).then(|| {
         format!(
@@ -304,7 +304,7 @@ fn helmfile_environment(
     flags: &HelmfileFlags,
     settings: &HelmfilePlanSettings,
     stop: &StopSignal,
-) -> Result<HelmfileEnvironment, String> {
+) -> Result<HelmfileHostEnvironment, String> {
     let helmfile_environment = on_disk(stop);
     let helmfile_environment = match flags.allow_exec {
         true => helmfile_environment
@@ -326,7 +326,7 @@ fn helmfile_environment(
 
 /// An environment that fetches and runs nothing; encrypted files are decrypted with the keys of the user who runs the
 /// command.
-fn on_disk(stop: &StopSignal) -> HelmfileEnvironment {
+fn on_disk(stop: &StopSignal) -> HelmfileHostEnvironment {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
     let local = template::local_zone();
@@ -335,7 +335,7 @@ fn on_disk(stop: &StopSignal) -> HelmfileEnvironment {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
     let random = Arc::new(windlass_runtime::random_bytes::fill);
-    HelmfileEnvironment::new(
+    HelmfileHostEnvironment::new(
         Arc::new(files::LocalDiskFiles),
         variables.collect(),
         now,
@@ -353,7 +353,7 @@ fn render(
     options: &helmfile::ReleaseRenderOptions,
     stop: &StopSignal,
 ) -> HelmfileCommandOutcome {
-    let PartialResultError { made: all, error } =
+    let PartialOutput { made: all, error } =
         plan.renderings_until_error(options, &FolderChartRenderer(stop));
     let mut printed = PrintOutput {
         warnings: all.warnings,
@@ -377,16 +377,19 @@ fn render(
             printed.text.push('\n');
         }
     }
-    PartialResultError { made: printed, error }.into()
+    PartialOutput { made: printed, error }.into()
 }
 
 /// The error of a release.
-fn failure_of(release: &ReleaseRendering, error: &str) -> String {
+fn failure_of(release: &HelmfileReleaseToRender, error: &str) -> String {
     format!("{}: release \"{}\": {error}", release.trail, release.name)
 }
 
 /// What each release is rendered to.
-fn side_by_side(releases: &[ReleaseRendering], stop: &StopSignal) -> Vec<Result<Vec<u8>, String>> {
+fn side_by_side(
+    releases: &[HelmfileReleaseToRender],
+    stop: &StopSignal,
+) -> Vec<Result<Vec<u8>, String>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -424,7 +427,7 @@ impl HelmChartRenderer for FolderChartRenderer<'_> {
     }
 }
 
-fn rendered(release: &ReleaseRendering, stop: &StopSignal) -> Result<Vec<u8>, String> {
+fn rendered(release: &HelmfileReleaseToRender, stop: &StopSignal) -> Result<Vec<u8>, String> {
     let mut args = vec![release.name.clone()];
     let files = match &release.chart {
         ReleaseChartLocation::Path(path) => {

@@ -19,8 +19,8 @@ use reconcile::RunOutcome;
 use sha2::{Digest as _, Sha256};
 use tree::{MemoryTree, TreeTrace};
 
-use windlass_runtime::build::bases::RemoteBaseAccess;
 use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
 use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_serve::settings::OperatorSettings;
 

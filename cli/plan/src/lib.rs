@@ -137,8 +137,10 @@ fn change_plan(args: &Args, settings: OperatorSettings) -> anyhow::Result<Change
         Some(revision) => work_tree.revision(revision).context("--head")?,
         None => work_tree.work_tree()?,
     };
-    let base_manifests = ApplierManifests::of(&base_files.artifact(None)?);
-    let head_manifests = ApplierManifests::of(&head_files.artifact(None)?);
+    let base_tree = base_files.artifact(None)?;
+    let head_tree = head_files.artifact(None)?;
+    let base_manifests = ApplierManifests::of(&base_tree);
+    let head_manifests = ApplierManifests::of(&head_tree);
     let entry = match &args.path {
         Some(path) => work_tree.path_of(path)?,
         None => head_manifests.entry()?,

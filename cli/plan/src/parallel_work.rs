@@ -36,7 +36,7 @@ pub(crate) fn in_parallel<T: Send, R: Send>(
     std::thread::scope(|scope| {
         let mut started = Vec::new();
         for _ in 0..threads {
-            let thread = Builder::new().stack_size(stack).spawn_scoped(scope, &run);
+            let thread = Builder::new().stack_size(stack).spawn_scoped(scope, run);
             started.push(thread.context("cannot start a thread")?);
         }
         let mut has_panicked = false;

@@ -9,7 +9,7 @@ use crds::helm::{ChartRefKind, HelmRelease};
 use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, HelmRepository, OCIRepository};
 use helm::chart::Chart;
 use helm_controller::helm_release::chart_template;
-use helm_controller::release_runner::chart::of_archive;
+use helm_controller::release_runner::chart_cache::of_archive;
 use memchr::memmem;
 use objects::ObjectId;
 use serde::de::DeserializeOwned;

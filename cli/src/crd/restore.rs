@@ -21,7 +21,7 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::crd_owners::UNOWNED;
-use windlass_runtime::crd_guard::{is_definition, object_check};
+use windlass_runtime::crd_guard::{custom_resource_check, is_definition};
 
 /// How many objects are created at once.
 const AT_ONCE: usize = 8;
@@ -208,7 +208,7 @@ impl<'a> CrdRestoreTarget<'a> {
             self.definition.serves(&version),
             "the definition does not serve version {version}"
         );
-        let resource = object_check::resource(&self.definition, &version);
+        let resource = custom_resource_check::resource(&self.definition, &version);
         let place = (object.namespace(), object.name());
         if self.dry_run {
             let is_there =
@@ -326,11 +326,12 @@ async fn established(
     loop {
         let live = cluster.get(crds, "", name).await?.context("the definition was deleted")?;
         let value = live.into_value();
-        if object_check::is_established(&value) {
+        if custom_resource_check::is_established(&value) {
             let definition = CrdDefinition::read(&value)?;
             let version = definition.readable().context("no version of it is served")?;
             // Another API server may learn of it later.
-            match cluster.count(&object_check::resource(&definition, &version.name)).await {
+            match cluster.count(&custom_resource_check::resource(&definition, &version.name)).await
+            {
                 Ok(_) => return Ok(Object::new(value)?),
                 Err(error) if error.is_unserved() => {}
                 Err(error) => return Err(error.into()),

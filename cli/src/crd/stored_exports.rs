@@ -10,7 +10,7 @@ use objects::Gvk;
 use serde_json::Value;
 
 use windlass_cluster::ClusterConnection;
-use windlass_runtime::crd_guard::export::{
+use windlass_runtime::crd_guard::custom_resource_export::{
     DIGEST, EXPORT, KEY, NAME, OBJECTS, PARTS, TIME, export_name, secret_name,
 };
 

@@ -17,7 +17,7 @@ use crate::render::helm_release::RenderedHelmRelease;
 use helm_controller::release_runner::MANAGER;
 use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::manifest_objects::{self, ManifestObject, POLICY};
-use helm_controller::release_runner::merge;
+use helm_controller::release_runner::three_way_merge;
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::OperatorSettings;
@@ -174,7 +174,7 @@ impl HelmReleaseComparison<'_> {
         } else if self.options.forces(self.operation) {
             self.try_to_replace(member, &live).await
         } else {
-            let patch = merge::patch(original.map(|it| &it.object), object, &live);
+            let patch = three_way_merge::patch(original.map(|it| &it.object), object, &live);
             let Some(patch) = patch else { return Ok(ComparisonResult::Same) };
             let cluster = self.cluster;
             cluster.try_merge_patch(resource, &id.namespace, &id.name, &patch, MANAGER).await

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use crds::image::{ImagePolicy, ImageUpdateAutomation};
 use golang::time::{GoTime, GoTimeZone};
 use image::{
-    CommitData, CommitEnvironment, FileUpdate, FileUpdateRequest, ImageRef, ImageSetterValues,
-    ObjectIdentifier, PolicyResult, REQUIRED_STACK_BYTES, UpdateResult, check_strategy,
-    commit_message,
+    CommitMessageData, CommitMessageEnvironment, FileUpdate, FileUpdateRequest, ImageRef,
+    ImageSetterValues, ObjectIdentifier, PolicyResult, REQUIRED_STACK_BYTES, UpdateResult,
+    check_strategy, commit_message,
 };
 use jiff::Timestamp;
 use serde::Serialize;
@@ -184,13 +184,14 @@ impl AutomationInputs {
         let commit = commit.unwrap_or_default();
         let now = Timestamp::now();
         let nanoseconds = i64::from(now.subsec_nanosecond());
-        let environment = CommitEnvironment {
+        let environment = CommitMessageEnvironment {
             now: GoTime::from_unix(now.as_second(), nanoseconds, GoTimeZone::Utc),
             random: Arc::new(windlass_runtime::random_bytes::fill),
         };
         let template = commit.message_template.unwrap_or_default();
         let values = Some(&commit.message_template_values).filter(|values| !values.is_empty());
-        let data = CommitData { namespace: self.namespace(), name: self.name(), changed, values };
+        let data =
+            CommitMessageData { namespace: self.namespace(), name: self.name(), changed, values };
         // Templates within each other cost stack.
         let made = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES);

@@ -23,12 +23,12 @@ use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, 
 use helm_controller::helm_release::validated_spec::read_without_chart;
 use helm_controller::helm_release::{status, values};
 use helm_controller::release_runner::action_options::ActionOptions;
-use helm_controller::release_runner::chart::of_archive;
+use helm_controller::release_runner::chart_cache::of_archive;
 use helm_controller::release_runner::manifest_objects;
 use helm_controller::release_runner::manifest_rendering::{
-    ReleaseRendering, RenderedManifests, definitions, utc,
+    HelmfileReleaseToRender, RenderedManifests, definitions, utc,
 };
-use helm_controller::release_runner::render;
+use helm_controller::release_runner::prepare_revision;
 use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
 use windlass_cli_helm::template::load_chart;
 use windlass_cluster::ClusterConnection;
@@ -90,7 +90,7 @@ pub(crate) async fn render_release(
     let mut config = values.map;
     is_in_place(&object, &spec.release, &chart)?;
     if let Some(base) = base.as_deref().filter(|_| options.preserve_values) {
-        render::preserved(&mut chart, &mut config, base).map_err(anyhow::Error::msg)?;
+        prepare_revision::preserved(&mut chart, &mut config, base).map_err(anyhow::Error::msg)?;
     }
     let definitions = match options.of_action(operation).crds {
         CrdsPolicy::Skip => Vec::new(),
@@ -98,7 +98,7 @@ pub(crate) async fn render_release(
             definitions(&chart).map_err(anyhow::Error::msg)?
         }
     };
-    let rendering = ReleaseRendering {
+    let rendering = HelmfileReleaseToRender {
         chart,
         config,
         release: ReleaseToRender {
@@ -206,8 +206,9 @@ struct UserClusterLookup {
 
 impl ClusterLookup for UserClusterLookup {
     fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
-        let asked =
-            async { tokio::time::timeout(LOOKUP_LIMIT, render::find(&self.cluster, wanted)).await };
+        let asked = async {
+            tokio::time::timeout(LOOKUP_LIMIT, prepare_revision::find(&self.cluster, wanted)).await
+        };
         let found = self.limit.pause(|| self.runtime.block_on(asked));
         found.unwrap_or_else(|_| {
             let LookupQuery { api_version, kind, .. } = wanted;

@@ -17,8 +17,8 @@ use kustomize_controller::kustomization::validated_spec::{
     self, BuildRequest, DesiredKustomization, RemoteServerAccess,
 };
 use windlass_cluster::ClusterConnection;
-use windlass_runtime::build::bases::RemoteBaseAccess;
 use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
 use windlass_serve::settings::OperatorSettings;
 
 /// Why bases on other servers are not fetched.

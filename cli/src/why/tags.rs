@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use crds::image::{ImagePolicy, ImageRepository};
 use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
-use image::{FilterTags, ImageName, PolicyChoice, TagList, TagPolicy, TagStanding, TagVerdict};
+use image::{FilterTags, ImageName, PolicyChoice, TagEligibility, TagList, TagPolicy, TagVerdict};
 use objects::{Object, ObjectId};
 use reconcile::parse_duration;
 use serde::Serialize;
@@ -236,8 +236,8 @@ impl TagJudge<'_> {
         let what = compared.map(|text| format!("`{text}` of it ")).unwrap_or_default();
         let is_lower = *order == Some(Ordering::Less);
         let (rank, reason, message) = match standing {
-            TagStanding::Counts => return self.counting(verdict, chosen, is_gone),
-            TagStanding::OutsideRange => {
+            TagEligibility::Counts => return self.counting(verdict, chosen, is_gone),
+            TagEligibility::OutsideRange => {
                 let range = self.policy.spec.policy.semver.as_ref().map(|it| it.range.as_str());
                 let range = range.unwrap_or_default();
                 let hint = match compared.unwrap_or(tag).contains('-') {
@@ -247,14 +247,14 @@ impl TagJudge<'_> {
                 let text = format!("{what}is outside of the range {range}{hint}");
                 (if is_lower { 8 } else { 1 }, "OutsideRange", text)
             }
-            TagStanding::NotANumber => {
+            TagEligibility::NotANumber => {
                 let text = format!("{what}is not a number, so that the policy chooses no tag");
                 (3, "NotANumber", text)
             }
-            TagStanding::NotAVersion => {
+            TagEligibility::NotAVersion => {
                 (4, "NotAVersion", format!("{what}is not a version with three numbers"))
             }
-            TagStanding::NotMatched => {
+            TagEligibility::NotMatched => {
                 let filter = self.policy.spec.filter_tags.as_ref();
                 let pattern = filter.and_then(|it| it.pattern.as_deref()).unwrap_or_default();
                 (5, "NotMatched", format!("does not match spec.filterTags.pattern `{pattern}`"))

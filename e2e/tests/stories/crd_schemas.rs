@@ -6,7 +6,9 @@
 mod random_schemas;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use crdguard::{CrdChangeJudge, CrdChangeProblem, CrdDefinition, CrdGuardFacts, CrdPresence};
+use crdguard::{
+    CrdChangeJudge, CrdChangeProblem, CrdDefinition, CrdGuardFacts, WebhookServicePresence,
+};
 use e2e::harness::definitions::contains;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::{Story, StoryTarget};
@@ -252,7 +254,8 @@ fn judged(old: &Value, new: &Value, object: &Value) -> Result<Option<Vec<String>
     live["status"] = json!({"storedVersions": ["v1"]});
     let mut judge = CrdChangeJudge::new(&live, new, &StopSignal::default())?;
     judge.versions().iter().for_each(|it| judge.object(it, object));
-    let facts = CrdGuardFacts { total: 1, service: CrdPresence::Present, is_complete: true };
+    let facts =
+        CrdGuardFacts { total: 1, service: WebhookServicePresence::Present, is_complete: true };
     // An API server does not judge what a default means to people.
     let mut found = judge.finish(facts).findings;
     found.retain(|it| it.problem != CrdChangeProblem::Default);

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
-use crate::plan::{ApplyDesiredState, DesiredHealth};
-use crate::stages::{ApplyStage, DuplicateObject, stages};
+use crate::kustomization_apply_planner::{ApplyDesiredState, HealthWaitScope};
+use crate::stages::{ApplyStage, DuplicateObjectError, stages};
 
 /// A kind, in any version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,7 +93,7 @@ impl ApplyDesiredState {
         &self,
         kinds: &BTreeSet<GroupKind>,
         custom: &[(String, String)],
-    ) -> Result<Self, DuplicateObject> {
+    ) -> Result<Self, DuplicateObjectError> {
         let objects = manifests(&self.stages).cloned().map(|mut object| {
             if !object.namespace().is_empty() && kinds.contains(&GroupKind::of(&object.id())) {
                 object.metadata_mut().remove("namespace");
@@ -102,7 +102,7 @@ impl ApplyDesiredState {
         });
         let stages = stages(objects.collect(), custom)?;
         let mut health = self.health.clone();
-        if let DesiredHealth::These(ids) = &mut health {
+        if let HealthWaitScope::These(ids) = &mut health {
             ids.iter_mut().for_each(|id| bare(id, kinds));
         }
         Ok(Self { stages, health, ..self.clone() })
@@ -144,7 +144,7 @@ mod tests {
         .unwrap()
     }
 
-    fn desired(objects: Vec<Object>, health: DesiredHealth) -> ApplyDesiredState {
+    fn desired(objects: Vec<Object>, health: HealthWaitScope) -> ApplyDesiredState {
         ApplyDesiredState {
             own: ObjectId::new("flux", "apps", "kustomize.toolkit.fluxcd.io", "Kustomization"),
             stages: stages(objects, &[]).unwrap(),
@@ -189,7 +189,7 @@ mod tests {
         let named = ObjectId::new("shop", "le", "cert-manager.io", "ClusterIssuer");
         let before = desired(
             vec![issuer("shop"), object("v1", "ConfigMap", "shop", "le")],
-            DesiredHealth::These(vec![named]),
+            HealthWaitScope::These(vec![named]),
         );
         let kinds = BTreeSet::from([kind("cert-manager.io", "ClusterIssuer")]);
         let after = before.without_namespace(&kinds, &[]).unwrap();
@@ -201,14 +201,14 @@ mod tests {
             manifests.map(|it| it.object.meta("namespace").is_none()).collect::<Vec<_>>(),
             [false, true]
         );
-        let DesiredHealth::These(ids) = after.health else { panic!("{:?}", after.health) };
+        let HealthWaitScope::These(ids) = after.health else { panic!("{:?}", after.health) };
         assert_eq!(ids[0].to_string(), "_le_cert-manager.io_ClusterIssuer");
     }
 
     #[test]
     fn manifests_that_differ_in_such_a_namespace_only_are_two_of_one_object() {
         let kinds = BTreeSet::from([kind("cert-manager.io", "ClusterIssuer")]);
-        let both = desired(vec![issuer("a"), issuer("b")], DesiredHealth::None);
+        let both = desired(vec![issuer("a"), issuer("b")], HealthWaitScope::None);
         assert!(both.without_namespace(&kinds, &[]).is_err());
     }
 
@@ -216,8 +216,8 @@ mod tests {
     fn a_live_object_that_is_wanted_under_another_id_is_not_one_that_left() {
         let id =
             |namespace: &str| ObjectId::new(namespace, "le", "cert-manager.io", "ClusterIssuer");
-        let bare = desired(vec![issuer("")], DesiredHealth::None);
-        let named = desired(vec![issuer("shop")], DesiredHealth::None);
+        let bare = desired(vec![issuer("")], HealthWaitScope::None);
+        let named = desired(vec![issuer("shop")], HealthWaitScope::None);
         // The inventory has the namespace of the manifest, or it is by Flux and the scope cannot be learned now.
         assert!(bare.wants_cluster_scoped(&id("")));
         assert!(named.wants_cluster_scoped(&id("")));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 /// What a run did to an object, in the words of Flux's events.
-pub use reconcile::ObjectOutcome as Action;
+pub use reconcile::AppliedObjectAction as Action;
 
 /// Labels or annotations, an absent map being an empty one.
 fn entries<'a>(object: &'a Object, field: &str) -> Option<&'a Map<String, Value>> {

@@ -11,7 +11,7 @@ use reconcile::format_duration;
 use serde_json::{Map, Value, json};
 
 use crate::diff_paths;
-use crate::field_path::FieldPathPart;
+use crate::managed_fields_path::ManagedFieldsPathElement;
 
 /// How many fields of a rival are named.
 const MAX_SHOWN_FIELDS: usize = 3;
@@ -111,7 +111,7 @@ fn pointer(live: &Value, parts: &[&str]) -> String {
     let mut path = String::new();
     let mut value = live;
     for key in parts {
-        let Some(part) = FieldPathPart::of(value, key) else { break };
+        let Some(part) = ManagedFieldsPathElement::of(value, key) else { break };
         path = part.pointer(&path);
         value = part.child(value).unwrap_or(&Value::Null);
     }

@@ -11,7 +11,7 @@ use objects::Object;
 use serde_json::{Map, Value, json};
 
 use crate::drift_comparison::push_key;
-use crate::field_path::FieldPathPart;
+use crate::managed_fields_path::ManagedFieldsPathElement;
 
 /// Annotations of tools that managed the object before: kubectl, and Flux of long ago.
 const ANNOTATIONS: [&str; 3] = [
@@ -175,7 +175,7 @@ fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> D
         let mut part = None;
         let mut inner: Vec<&[String]> = Vec::new();
         for (first, rest) in pointers.iter().filter_map(|pointer| pointer.split_first()) {
-            if let Some(meant) = FieldPathPart::at(value, key, first) {
+            if let Some(meant) = ManagedFieldsPathElement::at(value, key, first) {
                 part = Some(meant);
                 inner.push(rest);
             }

@@ -11,17 +11,17 @@ use std::time::Duration;
 use objects::{Gvk, Object};
 use reconcile::Time;
 
-mod dependency;
-mod field;
 mod generated_pods;
 mod job;
 mod pod;
 mod replicas;
+mod service_pvc_crd;
+mod status_fields;
 
-pub use field::HealthError;
-use field::{StatusCondition, conditions, integer_strict, string_strict};
 pub use generated_pods::{read, related_kinds, related_selector};
 pub use job::job;
+pub use status_fields::HealthError;
+use status_fields::{StatusCondition, conditions, integer_strict, string_strict};
 
 /// The state of an object, according to its own status.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,8 +138,8 @@ pub fn compute(object: &Object, now: Time) -> Result<HealthReport, HealthError> 
         ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => {
             Ok(HealthReport::current("Resource is always ready"))
         }
-        ("", "Service") => Ok(dependency::service(object)),
-        ("", "PersistentVolumeClaim") => Ok(dependency::volume_claim(object)),
+        ("", "Service") => Ok(service_pvc_crd::service(object)),
+        ("", "PersistentVolumeClaim") => Ok(service_pvc_crd::volume_claim(object)),
         ("", "Pod") => pod::pod(object, now),
         ("apps", "StatefulSet") => Ok(replicas::stateful_set(object)),
         ("apps" | "extensions", "DaemonSet") => replicas::daemon_set(object),
@@ -149,7 +149,7 @@ pub fn compute(object: &Object, now: Time) -> Result<HealthReport, HealthError> 
             Ok(HealthReport::current("AllowedDisruptions has been computed."))
         }
         ("batch", "Job") => job::running_is_enough(object),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => dependency::crd(object),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => service_pvc_crd::crd(object),
         _ => Ok(by_ready(&conditions(object)?)),
     }
 }

@@ -142,7 +142,7 @@ fn set_protocols(api: &str, kind: &str, object: &mut Map<String, Value>) {
 /// An API server answered with something that is not of its own type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the API server's response for {0} does not match the type of its kind")]
-pub struct UntypedApiResponse(String);
+pub struct UntypedApiResponseError(String);
 
 /// Mends the answer to a dry-run where old API servers are wrong.
 ///
@@ -151,13 +151,13 @@ pub struct UntypedApiResponse(String);
 ///
 /// # Errors
 /// If an autoscaler does not fit its type.
-pub fn dry_run_answer(object: &mut Map<String, Value>) -> Result<(), UntypedApiResponse> {
+pub fn dry_run_answer(object: &mut Map<String, Value>) -> Result<(), UntypedApiResponseError> {
     if object.get("kind").and_then(Value::as_str) != Some("HorizontalPodAutoscaler") {
         return Ok(());
     }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(Ok(mut written)) = typed_object::round_trip(object) else {
-        return Err(UntypedApiResponse(format!("{version} HorizontalPodAutoscaler")));
+        return Err(UntypedApiResponseError(format!("{version} HorizontalPodAutoscaler")));
     };
     if version == "autoscaling/v2"
         && let Some(Value::Object(spec)) = written.get_mut("spec")

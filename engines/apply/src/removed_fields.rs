@@ -6,8 +6,8 @@
 use objects::Object;
 use serde_json::{Map, Value};
 
-use crate::field_path::FieldPathPart;
 use crate::field_takeover::{entries_after, is_apply_of, removes};
+use crate::managed_fields_path::ManagedFieldsPathElement;
 
 /// What an object becomes by the patch of a take-over and the apply after it; `dry` is what a dry-run of the apply
 /// alone makes of it. `None` if what is left is not an object.
@@ -54,18 +54,18 @@ fn prune(value: &mut Value, set: &Map<String, Value>, keepers: &[&Map<String, Va
 }
 
 fn child<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {
-    match FieldPathPart::of(value, key)? {
-        FieldPathPart::Field(name) => value.get_mut(name),
-        FieldPathPart::Item(at) => value.get_mut(at),
+    match ManagedFieldsPathElement::of(value, key)? {
+        ManagedFieldsPathElement::Field(name) => value.get_mut(name),
+        ManagedFieldsPathElement::Item(at) => value.get_mut(at),
     }
 }
 
 fn remove(value: &mut Value, key: &str) {
-    match (FieldPathPart::of(value, key), value) {
-        (Some(FieldPathPart::Field(name)), Value::Object(fields)) => {
+    match (ManagedFieldsPathElement::of(value, key), value) {
+        (Some(ManagedFieldsPathElement::Field(name)), Value::Object(fields)) => {
             fields.remove(name);
         }
-        (Some(FieldPathPart::Item(at)), Value::Array(items)) if at < items.len() => {
+        (Some(ManagedFieldsPathElement::Item(at)), Value::Array(items)) if at < items.len() => {
             items.remove(at);
         }
         _ => {}

@@ -52,7 +52,7 @@ pub struct ApplyStage {
 /// Two manifests for one object: applying both would make each run undo itself.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} is declared more than once (ids are compared without the API version); keep one of them", id.subject())]
-pub struct DuplicateObject {
+pub struct DuplicateObjectError {
     /// The object declared twice.
     pub id: ObjectId,
 }
@@ -85,13 +85,13 @@ pub fn stage_of(object: &Object, custom: &[(String, String)]) -> ApplyStageKind 
 pub fn stages(
     objects: Vec<Object>,
     custom: &[(String, String)],
-) -> Result<Vec<ApplyStage>, DuplicateObject> {
+) -> Result<Vec<ApplyStage>, DuplicateObjectError> {
     let mut sorted: Vec<(ApplyStageKind, ManifestToApply)> = Vec::with_capacity(objects.len());
     let mut seen = BTreeSet::new();
     for object in objects {
         let id = object.id();
         if !seen.insert(id.clone()) {
-            return Err(DuplicateObject { id });
+            return Err(DuplicateObjectError { id });
         }
         let kind = stage_of(&object, custom);
         let digest = drift_comparison::digest(&object);

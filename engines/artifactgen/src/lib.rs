@@ -21,7 +21,7 @@ mod external_artifact;
 mod glob;
 mod inventory;
 mod merge;
-mod names;
+mod object_name_validation;
 mod path_pattern;
 mod revision;
 mod spec;
@@ -44,7 +44,9 @@ pub use merge::MergeError;
 pub use path_pattern::{
     ArtifactRequest, PathPatternError, PathPatternProblem, VariableTemplateError, artifact_requests,
 };
-pub use revision::{ArtifactRevisions, ORIGIN_REVISION, ObservedSource, revisions, sources_digest};
+pub use revision::{
+    ORIGIN_REVISION, ObservedSource, RevisionAndOriginRevision, revisions, sources_digest,
+};
 pub use spec::{
     CommonMetadata, CopyOperation, CopyStrategy, GeneratorSpec, OutputArtifact, SourceReference,
 };

@@ -13,7 +13,7 @@ use tree::{FileKind, FileTree, RelPath, TreeError};
 
 use crate::build::SourceTrees;
 use crate::glob::{BYTES_PER_PATH, STEPS_PER_LISTED_ENTRY};
-use crate::names::{label_name_problem, label_value_problem, subdomain_problem};
+use crate::object_name_validation::{label_name_problem, label_value_problem, subdomain_problem};
 use crate::spec::{CopyOperation, GeneratorSpec, OutputArtifact};
 use crate::validate::quoted;
 

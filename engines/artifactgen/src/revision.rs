@@ -40,7 +40,7 @@ pub fn sources_digest(sources: &BTreeMap<String, ObservedSource>) -> String {
 
 /// The age of an artifact, by its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArtifactRevisions {
+pub struct RevisionAndOriginRevision {
     /// Its revision.
     pub revision: String,
     /// What its metadata has under [`ORIGIN_REVISION`], if anything.
@@ -53,7 +53,7 @@ pub fn revisions(
     artifact: &OutputArtifact,
     digest: &str,
     sources: &BTreeMap<String, ObservedSource>,
-) -> ArtifactRevisions {
+) -> RevisionAndOriginRevision {
     let source = |reference: &String| {
         let alias = reference.strip_prefix('@').unwrap_or(reference);
         sources.get(alias).filter(|_| !reference.is_empty())
@@ -66,5 +66,5 @@ pub fn revisions(
         let ObservedSource { revision, origin_revision, .. } = source;
         if origin_revision.is_empty() { revision.clone() } else { origin_revision.clone() }
     });
-    ArtifactRevisions { revision, origin }
+    RevisionAndOriginRevision { revision, origin }
 }

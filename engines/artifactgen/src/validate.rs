@@ -8,7 +8,7 @@ use golang::strconv::{QuotingStyle, quote};
 use reconcile::ConditionReason;
 use reconcile::reason::ACCESS_DENIED;
 
-use crate::names::subdomain_problem;
+use crate::object_name_validation::subdomain_problem;
 use crate::spec::GeneratorSpec;
 
 /// The spec can never be built.

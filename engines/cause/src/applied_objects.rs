@@ -1,6 +1,6 @@
 //! What an object has applied: which of it fails or does not exist, down through what applies objects itself.
 //!
-//! Elsewhere: one of these objects (`workload.rs`), which of them another owner has (`taken_objects.rs`), which they are
+//! Elsewhere: one of these objects (`workload.rs`), which of them another owner has (`taken_over_objects.rs`), which they are
 //! (`object_references.rs`).
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use objects::{Object, ObjectId};
 use reconcile::Time;
 
 use crate::cause_result::CauseKind;
-use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult};
+use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, ResultOrFactQueries};
 use crate::condition::ConditionView;
 use crate::fact_query::{FactAnswer, FactQuery};
 use crate::object_references;
@@ -39,7 +39,7 @@ impl CauseWalk<'_> {
         &mut self,
         object: &Object,
         is_complete: bool,
-    ) -> QueryResult<Option<CausePath>> {
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         let ids = self.unread_objects(object);
         self.ask(ids.iter().map(|id| FactQuery::Object(id.clone())))?;
         let mut sick: Vec<(AppliedObjectProblem, ObjectId)> = Vec::new();
@@ -81,7 +81,10 @@ impl CauseWalk<'_> {
     }
 
     /// The first applied object that is being deleted and not gone, of an object that is being deleted itself.
-    pub(crate) fn terminating(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+    pub(crate) fn terminating(
+        &mut self,
+        object: &Object,
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         let ids = self.unread_objects(object);
         self.ask(ids.iter().map(|id| FactQuery::Object(id.clone())))?;
         for id in ids {
@@ -121,7 +124,7 @@ impl CauseWalk<'_> {
     }
 
     /// The first cause below objects that are ready and apply others. What is suspended there is so on purpose.
-    fn below_appliers(&mut self, ids: Vec<ObjectId>) -> QueryResult<Option<CausePath>> {
+    fn below_appliers(&mut self, ids: Vec<ObjectId>) -> ResultOrFactQueries<Option<CausePath>> {
         let mut first = None;
         let mut unknown = BTreeSet::new();
         for id in ids {
@@ -140,7 +143,7 @@ impl CauseWalk<'_> {
     }
 
     /// Why an object does not exist or cannot be created whose Namespace is being deleted.
-    fn leaving_namespace(&mut self, name: &str) -> QueryResult<Option<CausePath>> {
+    fn leaving_namespace(&mut self, name: &str) -> ResultOrFactQueries<Option<CausePath>> {
         if name.is_empty() {
             return Ok(None);
         }
@@ -163,7 +166,7 @@ impl CauseWalk<'_> {
     pub(crate) fn refusing_namespace(
         &mut self,
         said: ConditionView<'_>,
-    ) -> QueryResult<Option<CausePath>> {
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         let Some((before, _)) = said.message.split_once(" because it is being terminated") else {
             return Ok(None);
         };

@@ -27,7 +27,7 @@ use crate::second_cause::CauseFindings;
 use crate::workload::health_of;
 
 /// A result, or the queries that have to be answered first.
-pub(crate) type QueryResult<T> = Result<T, Vec<FactQuery>>;
+pub(crate) type ResultOrFactQueries<T> = Result<T, Vec<FactQuery>>;
 
 /// How many objects the way may have.
 pub(crate) const MAX_PATH_OBJECTS: usize = 32;
@@ -99,7 +99,7 @@ impl<'k> CauseWalk<'k> {
         self.now
     }
 
-    pub(crate) fn explain(mut self, subject: &ObjectId) -> QueryResult<StateExplanation> {
+    pub(crate) fn explain(mut self, subject: &ObjectId) -> ResultOrFactQueries<StateExplanation> {
         self.is_explaining = true;
         let object = match self.object(subject)? {
             ObjectLookup::There(object) => object,
@@ -214,7 +214,7 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// Why newer revisions do not reach an object that was applied: what applied it is suspended or not ready.
-    fn of_applier(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+    fn of_applier(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let mut owned = object;
         for _ in 0..MAX_PATH_OBJECTS {
             let Some(id) = object_references::applier(owned) else {
@@ -239,7 +239,7 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// A revision of the source that a suspended object does not have.
-    fn remark_newer(&mut self, object: &'k Object) -> QueryResult<()> {
+    fn remark_newer(&mut self, object: &'k Object) -> ResultOrFactQueries<()> {
         let Some(status) = object.get("status") else { return Ok(()) };
         let has = text(status, "lastAppliedRevision");
         for source in object_references::sources(object).into_iter().filter(|_| !has.is_empty()) {
@@ -296,7 +296,7 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// Why an object is not what it should be; none if it is, or if it is on the way already.
-    pub(crate) fn of(&mut self, id: &ObjectId) -> QueryResult<Option<CausePath>> {
+    pub(crate) fn of(&mut self, id: &ObjectId) -> ResultOrFactQueries<Option<CausePath>> {
         if self.well.contains(id) {
             return Ok(None);
         }
@@ -337,7 +337,7 @@ impl<'k> CauseWalk<'k> {
         found
     }
 
-    fn reconciled(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+    fn reconciled(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let ready = condition(object, "Ready");
         if let Some(found) = self.paused(object, ready) {
             let is_leaving = self.is_explaining && found.cause.problem == CauseKind::Deletion;
@@ -361,7 +361,7 @@ impl<'k> CauseWalk<'k> {
         &mut self,
         object: &'k Object,
         ready: Option<ConditionView<'_>>,
-    ) -> QueryResult<Option<CausePath>> {
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         let is_ready = ready.is_some_and(|said| said.status == "True");
         // Its run ended before it read anything else, and all objects of a cycle have this one cause.
         let is_of_cycle = |said: &ConditionView<'_>| {
@@ -414,7 +414,7 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// What is missing for an object without conditions, such as a Provider: its existence does not mean that it works.
-    fn without_conditions(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+    fn without_conditions(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let mut found = None;
         if let Some(provider) = object_references::provider(object) {
             found = self.of(&provider)?;
@@ -517,7 +517,7 @@ impl<'k> CauseWalk<'k> {
         object: &Object,
         is_ready: bool,
         ready: Option<ConditionView<'_>>,
-    ) -> QueryResult<Option<CausePath>> {
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         for id in object_references::sources(object) {
             let Some(found) = self.of(&id)? else { continue };
             // The HelmChart is made by a run that comes so far.
@@ -556,7 +556,7 @@ impl<'k> CauseWalk<'k> {
         &mut self,
         object: &Object,
         first: Option<&RootCause>,
-    ) -> QueryResult<Option<CausePath>> {
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         let is_first = |found: &CausePath| first == Some(&found.cause);
         let mut of_ready = None;
         let mut waits = false;
@@ -625,7 +625,7 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.
-    fn missing(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+    fn missing(&mut self, object: &Object) -> ResultOrFactQueries<Option<CausePath>> {
         let named = object_references::references(object);
         self.ask(named.iter().map(|(id, _)| FactQuery::Object(id.clone())))?;
         for (id, field) in named {
@@ -647,12 +647,12 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// Asks for all of it at once.
-    pub(crate) fn ask(&self, queries: impl Iterator<Item = FactQuery>) -> QueryResult<()> {
+    pub(crate) fn ask(&self, queries: impl Iterator<Item = FactQuery>) -> ResultOrFactQueries<()> {
         let unknown: Vec<FactQuery> = queries.filter(|it| self.known.get(it).is_none()).collect();
         if unknown.is_empty() { Ok(()) } else { Err(unknown) }
     }
 
-    pub(crate) fn object(&mut self, id: &ObjectId) -> QueryResult<ObjectLookup<'k>> {
+    pub(crate) fn object(&mut self, id: &ObjectId) -> ResultOrFactQueries<ObjectLookup<'k>> {
         let query = FactQuery::Object(id.clone());
         Ok(match self.known.get(&query) {
             None => return Err(vec![query]),
@@ -667,7 +667,7 @@ impl<'k> CauseWalk<'k> {
         })
     }
 
-    pub(crate) fn listed(&mut self, query: &FactQuery) -> QueryResult<Vec<Object>> {
+    pub(crate) fn listed(&mut self, query: &FactQuery) -> ResultOrFactQueries<Vec<Object>> {
         Ok(match self.known.get(query) {
             None => return Err(vec![query.clone()]),
             Some(FactAnswer::Objects(objects)) => objects.clone(),
@@ -688,7 +688,7 @@ impl<'k> CauseWalk<'k> {
         })
     }
 
-    pub(crate) fn lines(&mut self, query: &FactQuery) -> QueryResult<Vec<String>> {
+    pub(crate) fn lines(&mut self, query: &FactQuery) -> ResultOrFactQueries<Vec<String>> {
         match self.known.get(query) {
             None => Err(vec![query.clone()]),
             Some(FactAnswer::Lines(lines)) => Ok(lines.clone()),

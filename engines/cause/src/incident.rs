@@ -21,7 +21,7 @@ pub use self::cycles::{first_of_cycles, join_cycles};
 pub use self::incident_end::{IncidentRecord, is_over, keep_affected};
 use crate::cause_result::{CauseKind, CauseStep};
 use crate::cause_walk::{
-    CausePath, CauseWalk, ObjectLookup, QueryResult, failed_operation, shortened,
+    CausePath, CauseWalk, ObjectLookup, ResultOrFactQueries, failed_operation, shortened,
 };
 use crate::condition::{ConditionView, condition, since, text, time};
 use crate::condition_reason;
@@ -126,7 +126,7 @@ fn judged(
     walk: &mut CauseWalk<'_>,
     id: &ObjectId,
     reach: RootFailureSearchScope,
-) -> QueryResult<ObjectVerdict> {
+) -> ResultOrFactQueries<ObjectVerdict> {
     let within = (reach == RootFailureSearchScope::OwnNamespace).then_some(id.namespace.as_str());
     let only = |own, since| {
         Ok(ObjectVerdict { own, since, failure: None, is_own: false, refers_to: None })
@@ -223,7 +223,7 @@ fn failure(
     walk: &mut CauseWalk<'_>,
     found: CausePath,
     within: Option<&str>,
-) -> QueryResult<Option<RootFailure>> {
+) -> ResultOrFactQueries<Option<RootFailure>> {
     let cause = found.cause;
     if is_hold(cause.problem) {
         return Ok(None);
@@ -291,7 +291,7 @@ fn unusable(
     walk: &mut CauseWalk<'_>,
     object: &Object,
     said: ConditionView<'_>,
-) -> QueryResult<Option<ObjectId>> {
+) -> ResultOrFactQueries<Option<ObjectId>> {
     if said.reason != reconcile::reason::ARTIFACT_FAILED.as_str() {
         return Ok(None);
     }
@@ -316,7 +316,7 @@ fn confined(
     walk: &mut CauseWalk<'_>,
     steps: &[CauseStep],
     namespace: &str,
-) -> QueryResult<Option<RootFailure>> {
+) -> ResultOrFactQueries<Option<RootFailure>> {
     let is_own = |id: &&ObjectId| id.namespace == namespace && object_references::is_reconciled(id);
     let Some(subject) = steps.iter().rev().map(|step| &step.object).find(is_own) else {
         return Ok(None);

@@ -6,7 +6,7 @@
 //! ([`StateExplanation`]).
 //!
 //! Here: the walk (`cause_walk.rs`), what was applied (`applied_objects.rs`), what of it another owner has
-//! (`taken_objects.rs`, [`object_owners`]), workloads (`workload.rs`), Pods ([`pod`]), notifications that fail
+//! (`taken_over_objects.rs`, [`object_owners`]), workloads (`workload.rs`), Pods ([`pod`]), notifications that fail
 //! (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`), what happens next (`next_run.rs`), second causes
 //! (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about
 //! ([`condition_reason`]), which failures are one incident ([`incident`]), suspensions (`object_suspension.rs`), events
@@ -31,7 +31,7 @@ mod provider_delivery;
 pub mod required_keys;
 mod rollout_progress;
 mod second_cause;
-mod taken_objects;
+mod taken_over_objects;
 mod workload;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Whose an applied object is: the labels and annotations that name its owner, beside the object that applied it.
 //!
-//! Here: what one object says. Elsewhere: which objects of an applier another one has (`taken_objects.rs`), what would help
+//! Here: what one object says. Elsewhere: which objects of an applier another one has (`taken_over_objects.rs`), what would help
 //! (`advice/ownership.rs`), the labels of each kind (`object_references.rs`).
 
 use std::fmt;
@@ -78,14 +78,14 @@ impl OtherOwner {
 
 /// What the objects of an applier have to name as their owner.
 #[derive(Debug, Clone)]
-pub struct ApplierMarks {
+pub struct ExpectedOwnerMetadata {
     applier: ObjectId,
     labels: OwnerLabels,
     /// Namespace and name of each of its releases; empty if it has none, or they are not known.
     releases: Vec<[String; 2]>,
 }
 
-impl ApplierMarks {
+impl ExpectedOwnerMetadata {
     /// Those of an object; `None` if its kind applies nothing, or what it applies is in another cluster.
     pub fn of(object: &Object) -> Option<Self> {
         let applier = object.id();
@@ -158,7 +158,7 @@ fn has_one_owner(live: &Object) -> bool {
         && !switches.reconcile_disabled
 }
 
-/// The labels and annotations of an object that [`ApplierMarks::others`] reads, as fields of `metadata`.
+/// The labels and annotations of an object that [`ExpectedOwnerMetadata::others`] reads, as fields of `metadata`.
 pub fn marks(object: &Object) -> Map<String, Value> {
     let is_mark = |key: &str| {
         [RELEASE_NAME, RELEASE_NAMESPACE, SSA, RECONCILE].contains(&key)

@@ -6,7 +6,7 @@ use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
 use crate::cause_result::CauseKind;
-use crate::cause_walk::{CausePath, CauseWalk, QueryResult, cause, shortened};
+use crate::cause_walk::{CausePath, CauseWalk, ResultOrFactQueries, cause, shortened};
 use crate::condition::{text, time};
 use crate::fact_query::FactQuery;
 
@@ -15,7 +15,10 @@ const GROUP: &str = "notification.toolkit.fluxcd.io";
 
 impl CauseWalk<'_> {
     /// Why the service of a Provider does not accept notifications, if an Incident says so.
-    pub(crate) fn undelivered(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+    pub(crate) fn undelivered(
+        &mut self,
+        object: &Object,
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         let id = object.id();
         let is_provider = id.group == GROUP && id.kind == "Provider";
         if !is_provider || !self.is_explaining {

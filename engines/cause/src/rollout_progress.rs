@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use objects::{Object, ObjectId};
 
 use crate::cause_result::CauseKind;
-use crate::cause_walk::{CauseWalk, MAX_PATH_OBJECTS, ObjectLookup, QueryResult};
+use crate::cause_walk::{CauseWalk, MAX_PATH_OBJECTS, ObjectLookup, ResultOrFactQueries};
 use crate::condition::{ConditionView, condition, text, time};
 use crate::condition_reason;
 use crate::object_references;
@@ -27,7 +27,11 @@ impl CauseWalk<'_> {
     }
 
     /// Whether an object that is not ready waits for a source or a dependency that is in progress.
-    pub(crate) fn waits(&mut self, object: &Object, said: ConditionView<'_>) -> QueryResult<bool> {
+    pub(crate) fn waits(
+        &mut self,
+        object: &Object,
+        said: ConditionView<'_>,
+    ) -> ResultOrFactQueries<bool> {
         let mut pending = awaited(object, said.reason);
         for _ in 0..MAX_PATH_OBJECTS {
             let Some(id) = pending.pop() else { break };

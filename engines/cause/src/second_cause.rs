@@ -7,7 +7,7 @@ use objects::Object;
 use reconcile::ReleaseRollbackProgress;
 
 use crate::cause_result::{CauseAdvice, CauseKind};
-use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, below, step_of};
+use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, ResultOrFactQueries, below, step_of};
 use crate::condition::{condition, text};
 use crate::condition_reason;
 use crate::object_references;
@@ -34,7 +34,7 @@ impl<'k> CauseWalk<'k> {
         &mut self,
         object: &'k Object,
         found: Option<CausePath>,
-    ) -> QueryResult<CauseFindings> {
+    ) -> ResultOrFactQueries<CauseFindings> {
         let id = object.id();
         let status = condition(object, "Ready").map(|said| said.status).unwrap_or_default();
         let own = found.as_ref().filter(|found| found.cause.object == id);
@@ -70,7 +70,7 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// Why a suspended object fails, or what it has applied.
-    fn behind_suspension(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+    fn behind_suspension(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let ready = condition(object, "Ready");
         // Ready is False after a rollback, also after one that was requested.
         let is_rolled_back = object_suspension::rollback(object)
@@ -88,7 +88,7 @@ impl<'k> CauseWalk<'k> {
     }
 
     /// Which of the applied objects fails or is missing, independent of what else the object reports.
-    fn applied_besides(&mut self, object: &'k Object) -> QueryResult<Option<CausePath>> {
+    fn applied_besides(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let Some(said) = condition(object, "Ready") else { return Ok(None) };
         let is_complete = said.status == "True"
             || (said.status == "False" && condition_reason::is_before_apply(said.reason));
@@ -101,7 +101,7 @@ impl<'k> CauseWalk<'k> {
         &mut self,
         object: &'k Object,
         found: Option<&CausePath>,
-    ) -> QueryResult<Option<CausePath>> {
+    ) -> ResultOrFactQueries<Option<CausePath>> {
         let waits = reconcile::reason::DEPENDENCY_NOT_READY.as_str();
         let ready = condition(object, "Ready");
         let Some(said) = ready.filter(|said| said.status == "False" && said.reason == waits) else {
@@ -143,7 +143,7 @@ impl<'k> CauseWalk<'k> {
 
     /// Adds a remark about what was left out of what was applied: of all of it, or of an applied object that the user
     /// asked about.
-    pub(crate) fn remark_warnings(&mut self, object: &'k Object) -> QueryResult<()> {
+    pub(crate) fn remark_warnings(&mut self, object: &'k Object) -> ResultOrFactQueries<()> {
         let id = object.id();
         if object_references::is_reconciled(&id) {
             self.remarks.extend(warnings(object).map(|line| format!("warning: {line}")));

@@ -9,7 +9,7 @@ use reconcile::Time;
 use serde_json::Value;
 
 use crate::cause_result::{CauseKind, CauseStep, RootCause};
-use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, QueryResult, shortened};
+use crate::cause_walk::{CausePath, CauseWalk, ObjectLookup, ResultOrFactQueries, shortened};
 use crate::condition::{condition, text, time};
 use crate::fact_query::FactQuery;
 use crate::object_event::last_seen;
@@ -20,13 +20,13 @@ use crate::pod::{self, PodTrouble};
 const MOST_REPLICA_SETS: usize = 32;
 
 /// A warning about an object, as an event has it.
-struct EventWarning {
+struct WarningEvent {
     object: ObjectId,
     reason: String,
     message: String,
 }
 
-impl EventWarning {
+impl WarningEvent {
     /// The warning in a line.
     fn text(&self) -> String {
         format!("{} {}: {}", self.object.subject(), self.reason, shortened(&self.message))
@@ -61,7 +61,7 @@ pub fn health_of(object: &Object, now: Time) -> Result<HealthReport, HealthError
 
 impl CauseWalk<'_> {
     /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
-    pub(crate) fn workload(&mut self, object: &Object) -> QueryResult<Option<CausePath>> {
+    pub(crate) fn workload(&mut self, object: &Object) -> ResultOrFactQueries<Option<CausePath>> {
         let id = object.id();
         let (status, message) = match health_of(object, self.now()) {
             Ok(report) if report.is_current() => return Ok(None),
@@ -92,7 +92,7 @@ impl CauseWalk<'_> {
             (Some(said), _) => {
                 plain(&id, CauseKind::Admission, shortened(said.message), said.since)
             }
-            (None, Some(EventWarning { object, reason, message })) => {
+            (None, Some(WarningEvent { object, reason, message })) => {
                 let problem = problem_of(&id, reason);
                 plain(object, problem, format!("{reason}: {}", shortened(message)), since)
             }
@@ -105,7 +105,11 @@ impl CauseWalk<'_> {
     }
 
     /// The newest warning about an object or its Pods.
-    fn newest(&mut self, id: &ObjectId, pods: &[Object]) -> QueryResult<Option<EventWarning>> {
+    fn newest(
+        &mut self,
+        id: &ObjectId,
+        pods: &[Object],
+    ) -> ResultOrFactQueries<Option<WarningEvent>> {
         let namespace = match id.namespace.as_str() {
             "" => NAMESPACE_OF_CLUSTER_EVENTS,
             namespace => namespace,
@@ -129,7 +133,7 @@ impl CauseWalk<'_> {
             let (kind, name, version) = about(event);
             let group = version.split_once('/').map_or("", |(group, _)| group);
             let field = |key| event.get(key).and_then(|it| it.as_str()).unwrap_or_default();
-            EventWarning {
+            WarningEvent {
                 object: ObjectId::new(&id.namespace, &name, group, &kind),
                 reason: field("reason").to_owned(),
                 message: field("message").to_owned(),
@@ -138,7 +142,11 @@ impl CauseWalk<'_> {
     }
 
     /// The names of the ReplicaSets that some events are about and that a Deployment controls.
-    fn replica_sets(&mut self, id: &ObjectId, events: &[Object]) -> QueryResult<Vec<String>> {
+    fn replica_sets(
+        &mut self,
+        id: &ObjectId,
+        events: &[Object],
+    ) -> ResultOrFactQueries<Vec<String>> {
         if !is_deployment(id) {
             return Ok(Vec::new());
         }
@@ -167,12 +175,12 @@ impl CauseWalk<'_> {
     }
 
     /// The same as one text.
-    fn event(&mut self, id: &ObjectId, pods: &[Object]) -> QueryResult<Option<String>> {
+    fn event(&mut self, id: &ObjectId, pods: &[Object]) -> ResultOrFactQueries<Option<String>> {
         Ok(self.newest(id, pods)?.map(|it| it.text()))
     }
 
     /// The Pods that an object stands for: not those that a Deployment replaces, and of the newest revision first.
-    fn pods(&mut self, object: &Object) -> QueryResult<Vec<Object>> {
+    fn pods(&mut self, object: &Object) -> ResultOrFactQueries<Vec<Object>> {
         if pod::is_pod(object) {
             return Ok(vec![object.clone()]);
         }
@@ -193,7 +201,7 @@ impl CauseWalk<'_> {
         &mut self,
         deployment: &Object,
         pods: &[Object],
-    ) -> QueryResult<BTreeSet<ObjectId>> {
+    ) -> ResultOrFactQueries<BTreeSet<ObjectId>> {
         let sets: BTreeSet<ObjectId> = pods.iter().filter_map(pod::replica_set).collect();
         let sets: Vec<ObjectId> = sets.into_iter().take(MOST_REPLICA_SETS).collect();
         self.ask(sets.iter().cloned().map(FactQuery::Object))?;
@@ -209,7 +217,7 @@ impl CauseWalk<'_> {
     }
 
     /// Why a Pod does not become ready.
-    fn of_pod(&mut self, pod: &Object) -> QueryResult<Option<CausePath>> {
+    fn of_pod(&mut self, pod: &Object) -> ResultOrFactQueries<Option<CausePath>> {
         let id = pod.id();
         let Some(trouble) = pod::trouble(pod) else { return Ok(None) };
         let since = since(pod);

@@ -24,7 +24,7 @@ const MAX_MANAGERS: usize = 64;
 
 /// Whether something is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CrdPresence {
+pub enum WebhookServicePresence {
     /// It is.
     Present,
     /// It is not.
@@ -39,7 +39,7 @@ pub struct CrdGuardFacts {
     /// How many objects of the kind there are.
     pub total: u64,
     /// The Service of the new conversion webhook ([`CrdChangeJudge::service`]).
-    pub service: CrdPresence,
+    pub service: WebhookServicePresence,
     /// Whether all objects were given to the judge.
     pub is_complete: bool,
 }
@@ -294,18 +294,18 @@ impl CrdChangeJudge {
         }
     }
 
-    fn conversion(&mut self, service: CrdPresence) {
+    fn conversion(&mut self, service: WebhookServicePresence) {
         let named = self.service().map(|it| format!("{}/{}", it.namespace, it.name));
         match (named, service) {
-            (Some(name), CrdPresence::Absent) => {
+            (Some(name), WebhookServicePresence::Absent) => {
                 let why = format!("the Service {name} of the conversion webhook is not there");
                 self.find(CrdChangeProblem::Webhook, "", why);
             }
-            (Some(name), CrdPresence::Unknown) => {
+            (Some(name), WebhookServicePresence::Unknown) => {
                 let why = format!("whether the Service {name} of the conversion webhook is there");
                 self.find(CrdChangeProblem::Unjudged, "", why);
             }
-            (Some(_), CrdPresence::Present) | (None, _) => {}
+            (Some(_), WebhookServicePresence::Present) | (None, _) => {}
         }
         let had_webhook = matches!(self.old.conversion, CrdConversion::Webhook(_));
         if had_webhook && self.new.conversion == CrdConversion::None && self.old.stored.len() > 1 {

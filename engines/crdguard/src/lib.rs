@@ -29,7 +29,7 @@ mod value_format;
 #[cfg(test)]
 mod tests;
 
-pub use change_judge::{CrdChangeJudge, CrdGuardFacts, CrdPresence};
+pub use change_judge::{CrdChangeJudge, CrdGuardFacts, WebhookServicePresence};
 pub use change_verdict::{ChangeVerdict, CrdChangeFinding, CrdChangeProblem, GuardedObjectKey};
 pub use definition::{
     CrdConversion, CrdDefinition, CrdDefinitionError, CrdVersion, WebhookServiceReference,

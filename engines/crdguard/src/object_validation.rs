@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
-use crate::schema::{ListKind, NodeConstraints, SchemaNode, SchemaType};
+use crate::schema::{SchemaListType, SchemaNode, SchemaType, SchemaValueConstraints};
 use crate::value_format::{self, TriState};
 
 /// What was found wrong in a part of an object, or could not be judged.
@@ -126,7 +126,12 @@ fn junctors(value: &Value, node: &SchemaNode, place: &mut FieldPath, sink: &mut 
     }
 }
 
-fn own(value: &Value, own: &NodeConstraints, place: &mut FieldPath, sink: &mut ObjectFindingSink) {
+fn own(
+    value: &Value,
+    own: &SchemaValueConstraints,
+    place: &mut FieldPath,
+    sink: &mut ObjectFindingSink,
+) {
     if !own.rules.is_empty() && sink.is_aside() {
         sink.find(
             CrdChangeProblem::Unjudged,
@@ -160,7 +165,7 @@ fn own(value: &Value, own: &NodeConstraints, place: &mut FieldPath, sink: &mut O
     }
 }
 
-fn of_type(value: &Value, own: &NodeConstraints) -> Option<String> {
+fn of_type(value: &Value, own: &SchemaValueConstraints) -> Option<String> {
     if value.is_null() {
         let is_typed = own.of.is_some() || own.int_or_string;
         return (is_typed && !own.is_nullable).then(|| "must not be null".to_owned());
@@ -190,7 +195,7 @@ fn of_type(value: &Value, own: &NodeConstraints) -> Option<String> {
     (!fits && !is_exempt).then(|| format!("must be {wanted}"))
 }
 
-fn of_number(number: f64, own: &NodeConstraints, invalid: &mut impl FnMut(String)) {
+fn of_number(number: f64, own: &SchemaValueConstraints, invalid: &mut impl FnMut(String)) {
     if own.maximum.is_some_and(|it| number > it || (own.exclusive_maximum && number >= it)) {
         invalid("is greater than the maximum".to_owned());
     }
@@ -211,7 +216,7 @@ fn of_number(number: f64, own: &NodeConstraints, invalid: &mut impl FnMut(String
     }
 }
 
-fn of_text(text: &str, own: &NodeConstraints) -> Vec<CheckFinding> {
+fn of_text(text: &str, own: &SchemaValueConstraints) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let mut invalid = |text: &str| found.push((CrdChangeProblem::Invalid, text.to_owned()));
     let length = text.chars().count() as u64;
@@ -247,7 +252,7 @@ fn of_text(text: &str, own: &NodeConstraints) -> Vec<CheckFinding> {
     found
 }
 
-fn of_map(length: u64, own: &NodeConstraints) -> Vec<CheckFinding> {
+fn of_map(length: u64, own: &SchemaValueConstraints) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     if own.max_properties.is_some_and(|it| length > it) {
         found.push((CrdChangeProblem::Invalid, "has too many fields".to_owned()));
@@ -258,7 +263,7 @@ fn of_map(length: u64, own: &NodeConstraints) -> Vec<CheckFinding> {
     found
 }
 
-fn of_list(items: &[Value], own: &NodeConstraints) -> Vec<CheckFinding> {
+fn of_list(items: &[Value], own: &SchemaValueConstraints) -> Vec<CheckFinding> {
     let mut found = Vec::new();
     let length = items.len() as u64;
     if own.max_items.is_some_and(|it| length > it) {
@@ -268,15 +273,15 @@ fn of_list(items: &[Value], own: &NodeConstraints) -> Vec<CheckFinding> {
         found.push((CrdChangeProblem::Invalid, "has too few items".to_owned()));
     }
     let key_of = |item: &Value| match own.list {
-        ListKind::Map => {
+        SchemaListType::Map => {
             let key: Vec<&Value> = own.keys.iter().map(|it| &item[it.as_str()]).collect();
             serde_json::to_string(&key).unwrap_or_default()
         }
-        ListKind::Set | ListKind::Atomic => item.to_string(),
+        SchemaListType::Set | SchemaListType::Atomic => item.to_string(),
     };
     let mut keys = BTreeSet::new();
-    if own.list != ListKind::Atomic && !items.iter().all(|item| keys.insert(key_of(item))) {
-        let what = if own.list == ListKind::Set { "items" } else { "keys" };
+    if own.list != SchemaListType::Atomic && !items.iter().all(|item| keys.insert(key_of(item))) {
+        let what = if own.list == SchemaListType::Set { "items" } else { "keys" };
         found.push((CrdChangeProblem::Invalid, format!("has duplicate {what}")));
     }
     found

@@ -84,7 +84,7 @@ pub(crate) enum SchemaType {
 
 /// What the items of a list are to each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum ListKind {
+pub(crate) enum SchemaListType {
     #[default]
     Atomic,
     Set,
@@ -106,7 +106,7 @@ impl PartialEq for SchemaPattern {
 
 /// The constraints of a node on its own value.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct NodeConstraints {
+pub(crate) struct SchemaValueConstraints {
     pub(crate) of: Option<SchemaType>,
     pub(crate) is_nullable: bool,
     pub(crate) int_or_string: bool,
@@ -127,7 +127,7 @@ pub(crate) struct NodeConstraints {
     pub(crate) allowed: Option<Vec<Value>>,
     pub(crate) default: Option<Value>,
     pub(crate) is_embedded: bool,
-    pub(crate) list: ListKind,
+    pub(crate) list: SchemaListType,
     pub(crate) keys: Vec<String>,
     pub(crate) rules: Vec<ValidationRule>,
 }
@@ -147,7 +147,7 @@ pub(crate) enum AdditionalProperties {
 /// A schema or a part of one.
 #[derive(Debug, Default)]
 pub(crate) struct SchemaNode {
-    pub(crate) own: NodeConstraints,
+    pub(crate) own: SchemaValueConstraints,
     /// `x-kubernetes-preserve-unknown-fields`.
     pub(crate) keeps_unknown: bool,
     pub(crate) properties: BTreeMap<String, Self>,
@@ -225,7 +225,7 @@ impl SchemaNode {
             _ => AdditionalProperties::None,
         };
         Some(Self {
-            own: NodeConstraints::read(value),
+            own: SchemaValueConstraints::read(value),
             keeps_unknown: is(value, "x-kubernetes-preserve-unknown-fields"),
             properties: properties.collect::<Option<_>>()?,
             additional,
@@ -243,7 +243,7 @@ fn is(value: &Value, name: &str) -> bool {
     value[name] == true
 }
 
-impl NodeConstraints {
+impl SchemaValueConstraints {
     fn read(value: &Value) -> Self {
         let text = |name: &str| value[name].as_str().unwrap_or_default();
         let strings = |name: &str| -> Vec<String> {
@@ -277,9 +277,9 @@ impl NodeConstraints {
             default: Some(&value["default"]).filter(|it| !it.is_null()).cloned(),
             is_embedded: is(value, "x-kubernetes-embedded-resource"),
             list: match text("x-kubernetes-list-type") {
-                "set" => ListKind::Set,
-                "map" => ListKind::Map,
-                _ => ListKind::Atomic,
+                "set" => SchemaListType::Set,
+                "map" => SchemaListType::Map,
+                _ => SchemaListType::Atomic,
             },
             keys: strings("x-kubernetes-list-map-keys"),
             rules: rules.map(ValidationRule::read).collect(),

@@ -5,7 +5,7 @@ use golang::work_meter::StopSignal;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{CrdChangeJudge, CrdGuardFacts, CrdPresence, CrdVersionSchema};
+use crate::{CrdChangeJudge, CrdGuardFacts, CrdVersionSchema, WebhookServicePresence};
 
 /// A definition with versions: name, whether it is served, and the schema of `spec`. The first is that of storage.
 fn definition(versions: &[(&str, bool, Value)]) -> Value {
@@ -34,7 +34,7 @@ fn lines(old: &Value, new: &Value, objects: &[Value]) -> Vec<String> {
     }
     let total = objects.len() as u64;
     judge
-        .finish(CrdGuardFacts { total, service: CrdPresence::Absent, is_complete: true })
+        .finish(CrdGuardFacts { total, service: WebhookServicePresence::Absent, is_complete: true })
         .lines(true)
 }
 
@@ -327,7 +327,8 @@ fn a_stored_version_that_is_not_served_does_not_change_unsaid() {
 fn objects_that_were_not_read_are_no_reason_to_believe_in_them() {
     let of = |kind: &str| definition(&[("v1", true, object(&json!({"a": {"type": kind}})))]);
     let judge = CrdChangeJudge::new(&of("integer"), &of("number"), &StopSignal::default()).unwrap();
-    let facts = CrdGuardFacts { total: 3, service: CrdPresence::Present, is_complete: false };
+    let facts =
+        CrdGuardFacts { total: 3, service: WebhookServicePresence::Present, is_complete: false };
     expect!["cannot be judged: only 0 of 3 objects were read"]
         .assert_eq(&judge.finish(facts).lines(true).join("\n"));
 }
@@ -374,8 +375,11 @@ fn judging_ends_when_the_time_is_over_and_says_so() {
     let mut judge = CrdChangeJudge::new(&old, &new, &stop).unwrap();
     stop.set();
     judge.object("v1", &widget("a", &json!({"a": 1})));
-    let verdict =
-        judge.finish(CrdGuardFacts { total: 1, service: CrdPresence::Present, is_complete: true });
+    let verdict = judge.finish(CrdGuardFacts {
+        total: 1,
+        service: WebhookServicePresence::Present,
+        is_complete: true,
+    });
     expect!["v1 cannot be judged: judging it takes too long (1 object: shop/a)"]
         .assert_eq(&verdict.lines(true).join("\n"));
 }

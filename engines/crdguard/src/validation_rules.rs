@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
-use crate::schema::{ListKind, SchemaChange, SchemaNode, SchemaType};
+use crate::schema::{SchemaChange, SchemaListType, SchemaNode, SchemaType};
 
 /// Longest text that is shown of a rule.
 const MAX_RULE_CHARACTERS: usize = 120;
@@ -237,7 +237,7 @@ impl ValidationRuleData {
             self.odd.extend(name.map(str::to_owned));
             return None;
         }
-        if node.own.list != ListKind::Atomic {
+        if node.own.list != SchemaListType::Atomic {
             self.lists.extend(name.map(str::to_owned));
         }
         match value {

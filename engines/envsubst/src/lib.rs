@@ -21,8 +21,8 @@
 mod error;
 mod limits;
 mod parse;
-mod run;
 mod scan;
+mod substitution_run;
 #[cfg(test)]
 mod tests;
 mod variables;
@@ -55,5 +55,5 @@ pub fn substitute<'v>(
     limits: SubstitutionLimits,
 ) -> Result<Vec<u8>, Error> {
     let nodes = parse::parse(text, &limits)?;
-    run::run(&nodes, &lookup, unset, limits)
+    substitution_run::run(&nodes, &lookup, unset, limits)
 }

@@ -1,6 +1,6 @@
 //! Reads a text as plain pieces and expressions.
 //!
-//! Here: the grammar, and what it refuses. Elsewhere: tokens (`scan.rs`), evaluating an expression (`run.rs`).
+//! Here: the grammar, and what it refuses. Elsewhere: tokens (`scan.rs`), evaluating an expression (`substitution_run.rs`).
 
 use golang::unicode::{is_digit, is_letter};
 

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use golang::time::{GoDuration, GoTime};
 use serde_json::{Map, Value as Json};
 
@@ -307,7 +307,7 @@ impl<'a> CelValue<'a> {
 pub(crate) fn general(double: f64, threshold: i32) -> String {
     let magnitude = double.abs();
     let fixed = magnitude == 0.0 || (magnitude >= 1e-4 && magnitude < 10f64.powi(threshold));
-    let form = if fixed { FloatForm::Fixed } else { FloatForm::Exponent };
+    let form = if fixed { FloatTextFormat::Fixed } else { FloatTextFormat::Exponent };
     format_float(double, form, None)
 }
 

@@ -7,7 +7,7 @@ mod encode;
 mod lexer;
 
 use crate::GoRuntimeValue;
-use crate::value::{GoList, GoString, GoType};
+use crate::value::{GoSlice, GoString, GoType};
 pub use encode::{JsonEncodeError, JsonLayout, encode, marshalled};
 use lexer::{JsonLexer, JsonToken};
 
@@ -68,7 +68,7 @@ impl OpenJsonContainer {
             Self::List(items) => {
                 // The room that Go's decoder has made by then.
                 let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
-                GoRuntimeValue::List(GoList::with_capacity(GoType::Any, items, capacity))
+                GoRuntimeValue::List(GoSlice::with_capacity(GoType::Any, items, capacity))
             }
             Self::Object(entries, _) => GoRuntimeValue::map(entries),
         }

@@ -1,6 +1,6 @@
 //! Numbers, truth values and quoted text as Go's `strconv` reads and writes them.
 //!
-//! Here: errors, truth values. Below: integers, floats in (`decimal`) and out (`float`), quoting. Elsewhere: verbs such as `%5.2f` (Go's `fmt`).
+//! Here: errors, truth values. Below: integers, floats in (`float_parsing`) and out (`float_formatting`), quoting. Elsewhere: verbs such as `%5.2f` (Go's `fmt`).
 //!
 //! ```
 //! use golang::strconv;
@@ -12,14 +12,14 @@
 //! );
 //! ```
 
-mod decimal;
-mod float;
-mod integer;
+mod float_formatting;
+mod float_parsing;
+mod integer_parsing;
 mod quote;
 
-pub use decimal::parse_float;
-pub use float::{FloatForm, format_float};
-pub use integer::{atoi, parse_int, parse_uint};
+pub use float_formatting::{FloatTextFormat, format_float};
+pub use float_parsing::parse_float;
+pub use integer_parsing::{atoi, parse_int, parse_uint};
 pub(crate) use quote::can_backquote;
 pub use quote::{QuotingStyle, quote, quote_char, unquote, unquote_char};
 

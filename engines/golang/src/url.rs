@@ -1,9 +1,9 @@
 //! URLs as Go's `net/url` reads and writes them: bytes, of which few are refused.
 //!
 //! Here: reading a URL and what it is made of. Elsewhere: writing one (`url/write.rs`), addresses in brackets
-//! (`url/address.rs`). What was written with needless escapes is not remembered.
+//! (`url/ipv6_address.rs`). What was written with needless escapes is not remembered.
 
-mod address;
+mod ipv6_address;
 mod write;
 
 use crate::strconv::{QuotingStyle, quote};
@@ -176,7 +176,7 @@ fn host(scheme: &[u8], text: &[u8]) -> Result<Vec<u8>, String> {
             let zone = inner.windows(3).position(|part| part == b"%25").unwrap_or(inner.len());
             let mut address = unescape(&inner[..zone], UrlComponent::Host)?;
             address.extend(unescape(&inner[zone..], UrlComponent::Zone)?);
-            address::check(&address)?;
+            ipv6_address::check(&address)?;
             return Ok([b"[", &*address, b"]", port].concat());
         }
         Some(_) => return Err("invalid IP-literal".to_owned()),

@@ -4,24 +4,24 @@
 //! Maps are shared and can be changed through every holder, as in Go; everything else never changes.
 //! Cloning is cheap: what is large is shared.
 //!
-//! Here: the value. Elsewhere: byte strings (`value/text.rs`), types (`value/kind.rs`), lists and maps
-//! (`value/container.rs`), JSON (`value/json.rs`), what has fields or methods (`value/object.rs`), deep equality
+//! Here: the value. Elsewhere: byte strings (`value/text.rs`), types (`value/reflect_kind.rs`), lists and maps
+//! (`value/slice_and_map.rs`), JSON (`value/json.rs`), what has fields or methods (`value/go_object.rs`), deep equality
 //! (`value/deep_equal.rs`), text (`crate::fmt`).
 
-mod container;
 mod deep_equal;
+mod go_object;
 mod json;
-mod kind;
-mod object;
+mod reflect_kind;
+mod slice_and_map;
 mod text;
 
 use std::sync::Arc;
 
-pub use container::{GoList, GoMap};
-pub use kind::{GoType, IntegerKind, ReflectKind, SizedInteger};
-pub use object::{
+pub use go_object::{
     FunctionBody, FunctionCallError, FunctionSignature, GoFunction, GoObject, pointee,
 };
+pub use reflect_kind::{GoType, IntegerKind, ReflectKind, SizedInteger};
+pub use slice_and_map::{GoMap, GoSlice};
 pub use text::GoString;
 
 /// A value of a Go program.
@@ -43,7 +43,7 @@ pub enum GoRuntimeValue {
     /// A `[]uint8`.
     Bytes(GoString),
     /// A slice.
-    List(GoList),
+    List(GoSlice),
     /// A map whose keys are strings.
     Map(GoMap),
     /// A function.
@@ -70,12 +70,12 @@ impl GoRuntimeValue {
 
     /// A `[]interface {}`.
     pub fn list(items: impl IntoIterator<Item = Self>) -> Self {
-        Self::List(GoList::new(GoType::Any, items.into_iter().collect()))
+        Self::List(GoSlice::new(GoType::Any, items.into_iter().collect()))
     }
 
     /// A `[]string`.
     pub fn strings<T: Into<GoString>>(items: impl IntoIterator<Item = T>) -> Self {
-        Self::List(GoList::new(GoType::String, items.into_iter().map(Self::string).collect()))
+        Self::List(GoSlice::new(GoType::String, items.into_iter().map(Self::string).collect()))
     }
 
     /// A `map[string]interface {}`.

@@ -13,7 +13,7 @@ mod field;
 use std::any::Any;
 
 use golang::GoRuntimeValue;
-use golang::value::{GoList, GoType, ReflectKind, SizedInteger, pointee};
+use golang::value::{GoSlice, GoType, ReflectKind, SizedInteger, pointee};
 
 use crate::error::{
     TemplateExecError, TemplateFunctionError, TemplateLimitError, TemplateLocation,
@@ -123,7 +123,7 @@ enum RangeItems {
         end: u64,
         like: SizedInteger,
     },
-    List(GoList, usize),
+    List(GoSlice, usize),
     Bytes(golang::value::GoString, usize),
     Map(std::vec::IntoIter<(golang::value::GoString, GoRuntimeValue)>, GoType),
     /// Of a map whose keys are not strings.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use golang::GoRuntimeValue;
 use golang::value::{
-    FunctionSignature, GoFunction, GoList, GoObject, GoString, GoType, ReflectKind,
+    FunctionSignature, GoFunction, GoObject, GoSlice, GoString, GoType, ReflectKind,
 };
 use proptest::prelude::*;
 
@@ -69,7 +69,7 @@ impl GoObject for VersionSetFixture {
     }
 
     fn underlying(&self) -> Option<GoRuntimeValue> {
-        Some(GoRuntimeValue::List(GoList::new(
+        Some(GoRuntimeValue::List(GoSlice::new(
             GoType::String,
             vec![GoRuntimeValue::from("v1"), GoRuntimeValue::from("apps/v1")],
         )))

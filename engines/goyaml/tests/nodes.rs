@@ -5,7 +5,7 @@
 
 use goyaml::YamlLimits;
 use goyaml::v3::{
-    NodeDocuments, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, emit,
+    AnchorOrCommentKind, NodeDocuments, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, emit,
     emit_documents, parse, to_json,
 };
 use proptest::prelude::*;
@@ -99,19 +99,19 @@ proptest! {
 fn comments_go_to_what_they_stand_above_behind_and_below() {
     let map = map("# head\na: 1 # line\n# foot\n\nb: # key\n  - # item\n    c: d\n");
     let [a, one, b, list] = &map.content[..] else { panic!("two entries") };
-    assert_eq!(a.notes.get(NodeNoteKind::Head), "# head");
-    assert_eq!(one.notes.get(NodeNoteKind::Line), "# line");
-    assert_eq!(a.notes.get(NodeNoteKind::Foot), "# foot");
-    assert_eq!(b.notes.get(NodeNoteKind::Line), "# key");
-    assert_eq!(list.content[0].content[0].notes.get(NodeNoteKind::Head), "# item");
+    assert_eq!(a.notes.get(AnchorOrCommentKind::Head), "# head");
+    assert_eq!(one.notes.get(AnchorOrCommentKind::Line), "# line");
+    assert_eq!(a.notes.get(AnchorOrCommentKind::Foot), "# foot");
+    assert_eq!(b.notes.get(AnchorOrCommentKind::Line), "# key");
+    assert_eq!(list.content[0].content[0].notes.get(AnchorOrCommentKind::Head), "# item");
 }
 
 #[test]
 fn a_document_has_the_comment_above_an_empty_line() {
     let documents = parse(b"# licence\n\n# head\na: 1\n\n# end\n", &YamlLimits::default()).unwrap();
-    assert_eq!(documents[0].notes.get(NodeNoteKind::Head), "# licence");
-    assert_eq!(documents[0].content[0].content[0].notes.get(NodeNoteKind::Head), "# head");
-    assert_eq!(documents[0].notes.get(NodeNoteKind::Foot), "# end");
+    assert_eq!(documents[0].notes.get(AnchorOrCommentKind::Head), "# licence");
+    assert_eq!(documents[0].content[0].content[0].notes.get(AnchorOrCommentKind::Head), "# head");
+    assert_eq!(documents[0].notes.get(AnchorOrCommentKind::Foot), "# end");
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod functions;
 mod metadata;
 mod named_map;
 mod parallel_files;
-mod render_host;
+mod render_function_context;
 mod scope;
 mod template_error;
 #[cfg(test)]
@@ -40,7 +40,7 @@ use crate::warning::HelmWarning;
 pub use error_trace::TemplateTrailStep;
 pub use functions::functions;
 pub use gotemplate::REQUIRED_STACK_BYTES;
-use render_host::RenderHost;
+use render_function_context::RenderFunctionContext;
 
 /// The release that is rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -206,7 +206,7 @@ impl ChartTemplates {
         budget: &mut TemplateBudget,
         warnings: &mut Vec<HelmWarning>,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
-        let host = RenderHost::new(env.clone(), mode);
+        let host = RenderFunctionContext::new(env.clone(), mode);
         let run = AssertUnwindSafe(|| self.run(input, &host, budget));
         let rendered = catch_unwind(run).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -228,7 +228,7 @@ impl ChartTemplates {
     fn run(
         &self,
         input: RenderInput<'_>,
-        host: &RenderHost,
+        host: &RenderFunctionContext,
         budget: &mut TemplateBudget,
     ) -> Result<BTreeMap<String, Vec<u8>>, Error> {
         let missing =
@@ -278,7 +278,7 @@ fn rendered_file(
     set: &TemplateSet,
     file: &ChartTemplateFile,
     shown: GoRuntimeValue,
-    host: &RenderHost,
+    host: &RenderFunctionContext,
     budget: &mut TemplateBudget,
 ) -> Result<Vec<u8>, TemplateFunctionError> {
     let text = set.run_within(&file.name, shown, host, budget)?;
@@ -289,9 +289,9 @@ fn rendered_file(
 
 /// Runs a text that belongs to no chart, with nothing as its data.
 pub(crate) fn text(name: &str, text: &str, env: &RenderEnvironment) -> Result<String, String> {
-    let mut set = TemplateSet::new(name, sprig::functions::<RenderHost>());
+    let mut set = TemplateSet::new(name, sprig::functions::<RenderFunctionContext>());
     let template = set.parse(name, text.as_bytes()).map_err(|error| error.to_string())?;
-    let host = RenderHost::new(env.clone(), RenderMode::default());
+    let host = RenderFunctionContext::new(env.clone(), RenderMode::default());
     let mut budget = TemplateBudget::with_stop(TemplateLimits::default(), env.stop.clone());
     let output = set.run_within(template.name(), GoRuntimeValue::Nil, &host, &mut budget);
     let output = output.map_err(|failure| failure.to_string())?;

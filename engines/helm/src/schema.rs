@@ -3,7 +3,7 @@
 //! Drafts 4 to 2020-12 by the crate `boon`, whose author wrote the library that Helm uses; both come to the same
 //! verdicts and trees of errors.
 //! Here: a chart's schema and those of the charts in it. Below: one schema (`schema/check.rs`), patterns
-//! (`schema/pattern.rs`), what checking may cost (`schema/cost.rs`), Helm's words (`schema/text.rs`).
+//! (`schema/pattern.rs`), what checking may cost (`schema/cost.rs`), Helm's words (`schema/schema_error_text.rs`).
 //!
 //! Differs(helm 4): nothing is fetched. A `$ref` to another file or address is an error; one to a `urn:` allows
 //! everything and is warned of, as it is there.
@@ -11,9 +11,9 @@
 mod check;
 mod cost;
 mod pattern;
+mod schema_error_text;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use golang::GoRuntimeValue;
 use golang::value::GoMap;

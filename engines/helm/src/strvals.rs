@@ -12,14 +12,14 @@
 //! ```
 //!
 //! Here: what is offered, limits, errors. Elsewhere: the parser (`strvals/parser.rs`), what a text means as a value
-//! (`strvals/reader.rs`).
+//! (`strvals/typed_set_value.rs`).
 
 mod parser;
-mod reader;
 #[cfg(test)]
 mod tests;
+mod typed_set_value;
 
-use golang::value::{GoList, GoMap, GoString};
+use golang::value::{GoMap, GoSlice, GoString};
 
 use parser::SetValueParser;
 
@@ -126,9 +126,9 @@ pub enum Error {
 #[derive(Debug)]
 pub(crate) struct ListReplacement {
     /// The list as it was.
-    pub(crate) before: GoList,
+    pub(crate) before: GoSlice,
     /// The list with the items.
-    pub(crate) after: GoList,
+    pub(crate) after: GoSlice,
 }
 
 /// Sets values in a table as one `--set…` of Helm does; existing values are kept where nothing else is set.

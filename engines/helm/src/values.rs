@@ -2,16 +2,16 @@
 //!
 //! Here: what is offered, errors. Elsewhere: coalescing (`values/coalesce.rs`), dependencies and what is imported from
 //! them (`values/dependencies.rs`), finding and copying (`values/table.rs`), a HelmRelease's `valuesFrom`
-//! (`values/references.rs`), which source set a value (`values/provenance.rs`), JSON (`values/json.rs`).
+//! (`values/references.rs`), which source set a value (`values/value_origin.rs`), JSON (`values/json.rs`).
 
 mod coalesce;
 mod dependencies;
 mod json;
-mod provenance;
 mod references;
 mod table;
 #[cfg(test)]
 mod tests;
+mod value_origin;
 
 use golang::work_meter::StopSignal;
 
@@ -20,7 +20,6 @@ pub use coalesce::{CoalescedValues, coalesce, merge};
 pub use dependencies::process_dependencies;
 pub(crate) use dependencies::process_dependencies_until;
 pub use json::{NotJsonError, to_json};
-pub use provenance::{ValuesLayer, ValuesLeaf, layers, provenance};
 pub use references::{
     ReferencedData, UnresolvedValuesReference, ValuesReference, ValuesReferenceError,
     ValuesReferenceLookup, ValuesReferenceProblem, ValuesReferenceReader, compose, digest, read,
@@ -28,6 +27,7 @@ pub use references::{
 };
 pub(crate) use table::empty;
 pub use table::over;
+pub use value_origin::{ValuesLayer, ValuesLeaf, layers, provenance};
 
 /// How deep values may be nested. Differs(helm): it goes as deep as its stack.
 pub const MAX_DEPTH: usize = 256;

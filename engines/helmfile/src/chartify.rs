@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::charts::has_patches;
 use crate::error::{Error, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::render::{ReleaseChartLocation, ReleaseRenderOptions, words};
 use crate::spec::Release;
@@ -72,7 +72,7 @@ impl Helmfile {
     /// The chart that is made for a release.
     pub(crate) fn chartified(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         options: &ReleaseRenderOptions,
         helm: &dyn HelmChartRenderer,
@@ -139,7 +139,7 @@ impl Helmfile {
     /// Renders the `.gotmpl` files of a directory that is not a chart.
     fn render_files(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         directory: &str,
         tree: &mut ChartFileTree,
@@ -161,7 +161,7 @@ impl Helmfile {
     /// The objects of a kustomization, which the values of the release may change.
     fn kustomized(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         directory: &str,
     ) -> Result<String> {
@@ -192,7 +192,7 @@ impl Helmfile {
     /// Builds the kustomization at the root of a tree, which may name what surrounds it.
     fn kustomize(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         tree: ChartFileTree,
         restriction: LoadRestriction,
     ) -> Result<String> {
@@ -208,7 +208,7 @@ impl Helmfile {
     /// Builds the kustomization of a directory, as `kubectl apply -k` does.
     pub(crate) fn kustomization(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         directory: &str,
     ) -> Result<String> {
         let absolute = self.place.absolute_of(directory)?;
@@ -222,7 +222,7 @@ impl Helmfile {
 
     fn built(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         tree: ChartFileTree,
         directory: &str,
         options: &kustomize::KustomizeBuildOptions,
@@ -236,7 +236,7 @@ impl Helmfile {
     /// Replaces templates, CRDs and charts within a chart by what they render, and names the files.
     fn replace_with_rendered(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         options: &ReleaseRenderOptions,
         helm: &dyn HelmChartRenderer,

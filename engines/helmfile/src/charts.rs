@@ -6,7 +6,7 @@ use golang::semver::{SemverVersion, VersionConstraint};
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_paths::is_remote;
 use crate::hooks;
 use crate::load::Helmfile;
@@ -77,7 +77,7 @@ impl Helmfile {
     /// Hooks where they are disabled.
     pub(crate) fn skipped_hooks(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         hooks: &[Hook],
         event: &str,
         owner: &str,
@@ -106,7 +106,7 @@ impl Helmfile {
     /// Sets `chartPath` of the releases as `build` prints it. `temporary` is where charts would be made.
     pub(crate) fn prepare_charts(
         &mut self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         temporary: &str,
     ) -> Result<ChartPreparationReport> {
         let mut prepared = ChartPreparationReport::default();
@@ -141,7 +141,7 @@ impl Helmfile {
 
     fn prepared(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         release: &Release,
         temporary: &str,
         prepared: &mut ChartPreparationReport,

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::charts::{in_repository, is_local, normal};
 use crate::error::{Error, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::plan::HelmfileProcessingPlan;
 use crate::release_selector::selected;
@@ -24,7 +24,7 @@ const VERSION: &str = "v1.8.0";
 
 /// A helmfile with charts in repositories.
 #[derive(Debug, Clone)]
-pub struct UnlockedHelmfile {
+pub struct HelmfileChartsToLock {
     /// Its lock file, as an absolute path.
     pub path: String,
     /// The charts of its releases, by name, then in the order of releases.
@@ -77,7 +77,7 @@ impl std::fmt::Debug for ChartVersionRequest {
 #[derive(Debug, Clone, Default)]
 pub struct ChartDependencyPlan {
     /// Helmfiles that get a lock file.
-    pub unlocked: Vec<UnlockedHelmfile>,
+    pub unlocked: Vec<HelmfileChartsToLock>,
     /// What a person has to know of it.
     pub warnings: Vec<String>,
     /// Whether any release was found.
@@ -111,7 +111,7 @@ impl HelmfileProcessingPlan {
             charts.sort_by(|one, other| one.name.cmp(&other.name));
             if !charts.is_empty() {
                 let path = helmfile.place.absolute_of(&helmfile.lock_file())?;
-                all.unlocked.push(UnlockedHelmfile { path, charts });
+                all.unlocked.push(HelmfileChartsToLock { path, charts });
             }
         }
         Ok(all)
@@ -130,7 +130,7 @@ impl Helmfile {
     /// The chart of a release, where that is in a repository that the helmfile names.
     fn wanted(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         release: &Release,
     ) -> Option<ChartVersionRequest> {
         let (name, chart) = in_repository(&release.chart)?;
@@ -160,7 +160,7 @@ impl Helmfile {
     /// What is wrong with the repository or the release, or the chart cannot be fetched.
     pub(crate) fn with_chart_of_repository<'r>(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         release: &'r Release,
     ) -> Result<ChartOfRepository<'r>> {
         let chart = &release.chart;
@@ -245,7 +245,7 @@ fn of_registry(release: &Release, folder: &str, name: &str) -> ChartVersionReque
 
 /// User and password of a repository, or those of the variables with its name.
 fn login(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     repository: &Repository,
 ) -> Option<(String, String)> {
     let prefix = golang::unicode::upper(&repository.name).replace('-', "_");
@@ -273,7 +273,7 @@ fn unsupported(repository: &Repository) -> Vec<&'static str> {
     fields.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name).collect()
 }
 
-impl UnlockedHelmfile {
+impl HelmfileChartsToLock {
     /// The lock file, with a version for each chart, made at a time in RFC 3339.
     ///
     /// The digest is that of `Chart.lock` of a chart with these dependencies, as helmfile has Helm make it.

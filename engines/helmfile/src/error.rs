@@ -48,14 +48,14 @@ impl From<&str> for Error {
 ///
 /// Parity(helmfile 1.8): the output of helmfiles and releases before the one that fails is printed.
 #[derive(Debug)]
-pub struct PartialResultError<T> {
+pub struct PartialOutput<T> {
     /// What was made; all of it without an error.
     pub made: T,
     /// The error that ended the output, if one did.
     pub error: Option<Error>,
 }
 
-impl<T> PartialResultError<T> {
+impl<T> PartialOutput<T> {
     /// All of it.
     ///
     /// # Errors

@@ -7,16 +7,16 @@ use std::sync::Arc;
 ///
 /// Helmfiles share what led to all of them.
 #[derive(Debug, Clone, Default)]
-pub struct HelmfileTrail(Option<Arc<HelmfileTrailEntry>>);
+pub struct HelmfileErrorTrace(Option<Arc<HelmfileErrorTraceEntry>>);
 
 /// A file or an entry, and what led to it.
 #[derive(Debug)]
-struct HelmfileTrailEntry {
-    before: HelmfileTrail,
+struct HelmfileErrorTraceEntry {
+    before: HelmfileErrorTrace,
     place: String,
 }
 
-impl HelmfileTrail {
+impl HelmfileErrorTrace {
     /// Whether nothing led there.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
@@ -25,11 +25,11 @@ impl HelmfileTrail {
     /// The same with one more file or entry.
     #[must_use]
     pub(crate) fn with(&self, place: String) -> Self {
-        Self(Some(Arc::new(HelmfileTrailEntry { before: self.clone(), place })))
+        Self(Some(Arc::new(HelmfileErrorTraceEntry { before: self.clone(), place })))
     }
 }
 
-impl fmt::Display for HelmfileTrail {
+impl fmt::Display for HelmfileErrorTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut places = Vec::new();
         let mut last = &self.0;
@@ -48,10 +48,10 @@ mod tests {
 
     #[test]
     fn the_first_file_comes_first() {
-        let file = HelmfileTrail::default().with("in ./helmfile.yaml".to_owned());
+        let file = HelmfileErrorTrace::default().with("in ./helmfile.yaml".to_owned());
         let below = file.with("in .helmfiles[1]".to_owned()).with("in sub/a.yaml".to_owned());
         assert_eq!(below.to_string(), "in ./helmfile.yaml: in .helmfiles[1]: in sub/a.yaml");
         assert_eq!(file.to_string(), "in ./helmfile.yaml");
-        assert!(HelmfileTrail::default().is_empty() && !file.is_empty());
+        assert!(HelmfileErrorTrace::default().is_empty() && !file.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Values in HCL: `values` and `locals` blocks of all HCL files of an environment, evaluated together.
+//! Values in HCL: `environment_values` and `locals` blocks of all HCL files of an environment, evaluated together.
 //!
 //! Here: files, and the order of evaluation. Below: expressions (`hcl/evaluate.rs`, `hcl/references.rs`), functions
 //! (`hcl/functions.rs`).

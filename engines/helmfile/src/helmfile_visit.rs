@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::error_trace::HelmfileTrail;
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::error_trace::HelmfileErrorTrace;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::inheritance::InheritedState;
 use crate::load::{Helmfile, HelmfileLoadInputs, HelmfileLoader};
 use crate::plan_settings::HelmfilePlanSettings;
@@ -24,7 +24,7 @@ const MAX_HELMFILES_PER_PLAN: usize = 5_000;
 
 /// Collects helmfiles in the order in which they are processed.
 pub(crate) struct HelmfileVisit<'v> {
-    pub(crate) helmfile_environment: &'v Arc<HelmfileEnvironment>,
+    pub(crate) helmfile_environment: &'v Arc<HelmfileHostEnvironment>,
     pub(crate) settings: &'v HelmfilePlanSettings,
     pub(crate) found: Vec<Helmfile>,
     pub(crate) left: usize,
@@ -51,13 +51,13 @@ struct HelmfileVisitOptions {
     given: HelmfileLoadInputs,
     selectors: Vec<String>,
     /// The files that led there.
-    trail: HelmfileTrail,
+    trail: HelmfileErrorTrace,
 }
 
 impl<'v> HelmfileVisit<'v> {
     /// Visits the helmfiles of the settings from a working directory.
     pub(crate) fn all(
-        helmfile_environment: &'v Arc<HelmfileEnvironment>,
+        helmfile_environment: &'v Arc<HelmfileHostEnvironment>,
         settings: &'v HelmfilePlanSettings,
         place: &WorkingDirectory,
     ) -> Result<HelmfileVisitResult> {
@@ -66,7 +66,8 @@ impl<'v> HelmfileVisit<'v> {
             values_map::of_flags(&settings.state_values_set, &settings.state_values_set_string)?;
         let given = HelmfileLoadInputs { values, overrides, ..HelmfileLoadInputs::default() };
         let selectors = settings.selectors.clone();
-        let options = HelmfileVisitOptions { given, selectors, trail: HelmfileTrail::default() };
+        let options =
+            HelmfileVisitOptions { given, selectors, trail: HelmfileErrorTrace::default() };
         let mut visit = Self {
             helmfile_environment,
             settings,
@@ -199,7 +200,7 @@ impl<'v> HelmfileVisit<'v> {
             overrides: values_map::ValuesMap::new(),
             inherited,
         };
-        HelmfileVisitOptions { given, selectors, trail: HelmfileTrail::default() }
+        HelmfileVisitOptions { given, selectors, trail: HelmfileErrorTrace::default() }
     }
 
     /// The helmfiles that a path means.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::remote::RemoteAddress;
 use crate::spec::{Hook, Release};
@@ -110,7 +110,7 @@ impl Helmfile {
     /// A template or a file that cannot be read, and more than there may be.
     pub(crate) fn manifest_hooks(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         left: &mut usize,
     ) -> Result<Vec<ManifestHook>> {
@@ -130,7 +130,7 @@ impl Helmfile {
 
     fn applied(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         hook: &Hook,
         event: &str,

@@ -1,6 +1,6 @@
 //! What a helmfile hands down to one below it under `inherits`.
 
-use crate::environment::NamedEnvironment;
+use crate::named_environment::NamedEnvironment;
 use crate::spec::State;
 use crate::struct_field::{HelmfileField, StructMergeMode};
 

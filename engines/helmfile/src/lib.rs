@@ -1,14 +1,14 @@
 //! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
 //!
-//! A plan depends only on a [`HelmfileEnvironment`] (files, variables, time, randomness) and on
+//! A plan depends only on a [`HelmfileHostEnvironment`] (files, variables, time, randomness) and on
 //! [`HelmfilePlanSettings`]. The engine writes no files; it runs programs, fetches and decrypts only through what the
 //! caller puts into that environment ([`ProgramRunner`], [`RemoteFetcher`], [`SopsFileDecryptor`]). Without those it
 //! returns an error that names what to use instead.
 //!
 //! # A tour
 //! The reference is helmfile 1.8; where this differs, a comment says so.
-//! 1. `helmfile_visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`environment.rs`,
-//!    `values.rs`, `hcl.rs`); `inheritance.rs` is what a helmfile hands down.
+//! 1. `helmfile_visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`named_environment.rs`,
+//!    `environment_values.rs`, `hcl.rs`); `inheritance.rs` is what a helmfile hands down.
 //! 2. `spec.rs` has the fields of a helmfile; `struct_field.rs` reads, merges and writes it, `yaml.rs` plain values;
 //!    `key_order.rs` checks the order of keys.
 //! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
@@ -25,11 +25,11 @@ mod chartify;
 mod charts;
 mod deps;
 mod dialect;
-mod environment;
+mod environment_values;
 mod error;
 mod error_trace;
 mod hcl;
-mod helmfile_environment;
+mod helmfile_host_environment;
 mod helmfile_paths;
 mod helmfile_visit;
 mod hooks;
@@ -37,6 +37,7 @@ mod inheritance;
 mod key_order;
 mod load;
 mod lock;
+mod named_environment;
 mod plan;
 mod plan_digest;
 mod plan_settings;
@@ -54,16 +55,17 @@ mod struct_field;
 mod template;
 #[cfg(test)]
 mod tests;
-mod values;
 mod values_map;
 mod working_directory;
 mod yaml;
 pub use chartify::{ChartRenderRequest, HelmChartRenderer};
-pub use deps::{ChartDependencyPlan, ChartVersionRequest, UnlockedHelmfile};
+pub use deps::{ChartDependencyPlan, ChartVersionRequest, HelmfileChartsToLock};
 pub use dialect::HelmfileDialect;
-pub use error::{Error, PartialResultError, Result};
-pub use error_trace::HelmfileTrail;
-pub use helmfile_environment::{HelmfileEnvironment, ProgramCall, ProgramRunner, RandomFill};
+pub use error::{Error, PartialOutput, Result};
+pub use error_trace::HelmfileErrorTrace;
+pub use helmfile_host_environment::{
+    HelmfileHostEnvironment, ProgramCall, ProgramRunner, RandomFill,
+};
 pub use hooks::{ManifestHook, ManifestHookTime};
 pub use plan::{HelmfileProcessingPlan, ReleaseIdentity};
 pub use plan_settings::HelmfilePlanSettings;
@@ -71,7 +73,7 @@ pub use print::{PrintEnvFormat, PrintOutput, ReleaseListFormat};
 pub use release_operation::ReleaseOperationSettings;
 pub use remote::{ChartFetchError, RemoteAddress, RemoteFetcher, RemoteSource};
 pub use render::{
-    ReleaseChartLocation, ReleaseRenderOptions, ReleaseRendering, ReleaseRenderings, RenderPurpose,
-    UnwantedRelease,
+    HelmfileReleaseToRender, HelmfileReleaseToUninstall, HelmfileReleasesToRender,
+    ReleaseChartLocation, ReleaseRenderOptions, RenderPurpose,
 };
 pub use secrets::SopsFileDecryptor;

@@ -1,27 +1,27 @@
 //! From the text of a helmfile to its settings: parts, bases, environments.
 //!
 //! Here: one helmfile. Elsewhere: the merges (`struct_field.rs`, `values_map.rs`), values of environments
-//! (`values.rs`), releases (`release.rs`), helmfiles below it (`helmfile_visit.rs`).
+//! (`environment_values.rs`), releases (`release.rs`), helmfiles below it (`helmfile_visit.rs`).
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::dialect::{self, HelmfileDialect};
-use crate::environment::{NamedEnvironment, joined};
+use crate::environment_values::ValuesLoader;
 use crate::error::{Error, Result};
-use crate::error_trace::HelmfileTrail;
+use crate::error_trace::HelmfileErrorTrace;
 use crate::hcl;
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_paths::{HelmfilePaths, is_remote};
 use crate::inheritance::InheritedState;
 use crate::key_order;
+use crate::named_environment::{NamedEnvironment, joined};
 use crate::plan_settings::HelmfilePlanSettings;
 use crate::secrets::{self, EnvironmentSecrets};
 use crate::spec::{EnvironmentSpec, State};
 use crate::struct_field::{HelmfileField, StructMergeMode};
 use crate::template::{TemplateStringRenderer, environment_data};
-use crate::values::ValuesLoader;
 use crate::values_map::{ValuesMap, overlay};
 use crate::working_directory::{WorkingDirectory, base, parent};
 use crate::yaml;
@@ -45,7 +45,7 @@ pub(crate) struct Helmfile {
     pub(crate) values: ValuesMap,
     pub(crate) selectors: Vec<String>,
     /// The files that led to it, and its own.
-    pub(crate) trail: HelmfileTrail,
+    pub(crate) trail: HelmfileErrorTrace,
     /// Its absolute path.
     pub(crate) file: String,
 }
@@ -78,7 +78,7 @@ pub(crate) struct HelmfileLoadInputs {
 
 /// Loads helmfiles.
 pub(crate) struct HelmfileLoader<'l> {
-    pub(crate) helmfile_environment: &'l Arc<HelmfileEnvironment>,
+    pub(crate) helmfile_environment: &'l Arc<HelmfileHostEnvironment>,
     pub(crate) settings: &'l HelmfilePlanSettings,
     pub(crate) place: &'l WorkingDirectory,
 }
@@ -347,7 +347,7 @@ impl HelmfileLoader<'_> {
             environment: NamedEnvironment::default(),
             values: ValuesMap::new(),
             selectors: Vec::new(),
-            trail: HelmfileTrail::default(),
+            trail: HelmfileErrorTrace::default(),
             file: String::new(),
         };
         helmfile.environment = self.environment(&helmfile, context.as_ref())?;

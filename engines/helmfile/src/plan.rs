@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::error::{Error, PartialResultError, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::error::{Error, PartialOutput, Result};
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_visit::{HelmfileVisit, HelmfileVisitResult};
 use crate::load::Helmfile;
 use crate::plan_settings::HelmfilePlanSettings;
@@ -15,7 +15,7 @@ use crate::working_directory::WorkingDirectory;
 
 /// Helmfiles in the order in which they are processed: those below a helmfile come before it.
 pub struct HelmfileProcessingPlan {
-    pub(crate) helmfile_environment: Arc<HelmfileEnvironment>,
+    pub(crate) helmfile_environment: Arc<HelmfileHostEnvironment>,
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
@@ -41,7 +41,7 @@ impl HelmfileProcessingPlan {
     /// # Errors
     /// What is wrong with a helmfile, or with a file that it names.
     pub fn load(
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         directory: &str,
         settings: &HelmfilePlanSettings,
     ) -> Result<Self> {
@@ -54,10 +54,10 @@ impl HelmfileProcessingPlan {
     /// # Assumes
     /// Nothing is removed because this plan lacks it.
     pub fn load_until_error(
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         directory: &str,
         settings: &HelmfilePlanSettings,
-    ) -> PartialResultError<Self> {
+    ) -> PartialOutput<Self> {
         let place = WorkingDirectory::root(helmfile_environment).within(directory);
         let visited =
             place.and_then(|place| HelmfileVisit::all(helmfile_environment, settings, &place));
@@ -68,7 +68,7 @@ impl HelmfileProcessingPlan {
             error: Some(error),
         });
         let HelmfileVisitResult { helmfiles, is_partial, without_environment, error } = visited;
-        PartialResultError {
+        PartialOutput {
             made: Self {
                 helmfile_environment: Arc::clone(helmfile_environment),
                 helmfiles,
@@ -113,7 +113,7 @@ impl HelmfileProcessingPlan {
         self.without_environment.as_deref()
     }
 
-    /// The functions that used the time, randomness or programs while the plan was made, in order: see [`HelmfileEnvironment::drawn`].
+    /// The functions that used the time, randomness or programs while the plan was made, in order: see [`HelmfileHostEnvironment::drawn`].
     #[must_use]
     pub fn drawn(&self) -> Vec<&'static str> {
         self.helmfile_environment.drawn()

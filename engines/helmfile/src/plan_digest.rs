@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::error::Result;
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::plan::HelmfileProcessingPlan;
 use crate::release_selector::selected;
@@ -41,7 +41,7 @@ fn add(hash: &mut Sha256, text: &[u8]) {
 impl Helmfile {
     fn digest(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         hash: &mut Sha256,
     ) -> Result<()> {
         add(hash, yaml::write(&self.emit())?.as_bytes());
@@ -60,7 +60,7 @@ impl Helmfile {
 
     fn digest_release(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         hash: &mut Sha256,
     ) -> Result<()> {

@@ -6,10 +6,10 @@ use golang::GoRuntimeValue as GoValue;
 use serde_json::Value;
 
 use crate::charts::ChartPreparationReport;
-use crate::environment::NamedEnvironment;
-use crate::error::{Error, PartialResultError, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::error::{Error, PartialOutput, Result};
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
+use crate::named_environment::NamedEnvironment;
 use crate::plan::HelmfileProcessingPlan;
 use crate::release_graph::{NeedsPolicy, groups};
 use crate::release_selector::is_enabled;
@@ -90,7 +90,7 @@ impl HelmfileProcessingPlan {
         self,
         embeds_values: bool,
         temporary: &str,
-    ) -> PartialResultError<PrintOutput> {
+    ) -> PartialOutput<PrintOutput> {
         self.print_each(|helmfile, helmfile_environment, printed| {
             helmfile.apply_lock()?;
             printed.take(helmfile.prepare_charts(helmfile_environment, temporary)?);
@@ -110,8 +110,12 @@ impl HelmfileProcessingPlan {
     /// Does something with the selected releases of each helmfile, until that fails.
     fn print_each(
         self,
-        mut print: impl FnMut(&mut Helmfile, &Arc<HelmfileEnvironment>, &mut PrintOutput) -> Result<()>,
-    ) -> PartialResultError<PrintOutput> {
+        mut print: impl FnMut(
+            &mut Helmfile,
+            &Arc<HelmfileHostEnvironment>,
+            &mut PrintOutput,
+        ) -> Result<()>,
+    ) -> PartialOutput<PrintOutput> {
         let mut printed = PrintOutput::default();
         for mut helmfile in self.helmfiles {
             let done = helmfile.select(false).and_then(|()| {
@@ -119,13 +123,13 @@ impl HelmfileProcessingPlan {
                 print(&mut helmfile, &self.helmfile_environment, &mut printed)
             });
             if let Err(error) = done {
-                return PartialResultError {
+                return PartialOutput {
                     made: printed,
                     error: Some(error.at(&helmfile.trail.to_string())),
                 };
             }
         }
-        PartialResultError { made: printed, error: None }
+        PartialOutput { made: printed, error: None }
     }
 
     /// What `list` prints: releases by namespace and name.
@@ -169,7 +173,7 @@ impl HelmfileProcessingPlan {
     }
 
     /// [`HelmfileProcessingPlan::show_dag`], with what it prints of helmfiles before one that fails.
-    pub fn show_dag_until_error(self) -> PartialResultError<PrintOutput> {
+    pub fn show_dag_until_error(self) -> PartialOutput<PrintOutput> {
         self.print_each(|helmfile, helmfile_environment, printed| {
             helmfile.apply_lock()?;
             // Differs(helmfile 1.8): what is wrong with charts does not hide the groups.
@@ -326,7 +330,7 @@ impl Helmfile {
     }
 
     /// Replaces names of values files by what is in them.
-    fn embed_values(&mut self, helmfile_environment: &Arc<HelmfileEnvironment>) -> Result<()> {
+    fn embed_values(&mut self, helmfile_environment: &Arc<HelmfileHostEnvironment>) -> Result<()> {
         let mut embedded = Vec::new();
         for release in &self.spec.releases {
             let values = self.embedded(helmfile_environment, release, &release.values)?;
@@ -342,7 +346,7 @@ impl Helmfile {
 
     fn embedded(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         entries: &[Value],
     ) -> Result<Vec<Value>> {
@@ -367,7 +371,7 @@ impl Helmfile {
     /// The text of a values file of a release, rendered; `None` if it is missing and may be.
     pub(crate) fn values_file(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         handler: Option<&str>,
         path: &str,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::spec::{Inherit, InheritedTemplates, Release, State};
 use crate::struct_field::{HelmfileField, StructMergeMode};
@@ -63,7 +63,7 @@ impl Helmfile {
     /// Replaces each release by what it inherits and what its templates give.
     pub(crate) fn execute_templates(
         &mut self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
     ) -> Result<()> {
         for index in 0..self.spec.releases.len() {
             let Some(release) = self.spec.releases.get(index) else { break };
@@ -104,7 +104,7 @@ impl Helmfile {
     /// A release whose fields are rendered until they no longer change.
     fn settled(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: Release,
     ) -> Result<Release> {
         let failed = |error: Error| {

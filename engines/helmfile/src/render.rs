@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::chartify::{HelmChartRenderer, finished};
 use crate::charts::{is_local, normal};
 use crate::deps::ChartOfRepository;
-use crate::error::{PartialResultError, Result};
-use crate::error_trace::HelmfileTrail;
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::error::{PartialOutput, Result};
+use crate::error_trace::HelmfileErrorTrace;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::hooks::{self, ManifestHook};
 use crate::load::Helmfile;
 use crate::plan::{HelmfileProcessingPlan, ReleaseIdentity};
@@ -103,7 +103,7 @@ pub enum ReleaseChartLocation {
 
 /// A release to be rendered.
 #[derive(Debug, Clone)]
-pub struct ReleaseRendering {
+pub struct HelmfileReleaseToRender {
     /// Its name.
     pub name: String,
     /// Its namespace; empty for that of the context.
@@ -120,12 +120,12 @@ pub struct ReleaseRendering {
     pub flags: Vec<String>,
     /// What other releases call it in `needs`.
     pub id: String,
-    /// What it needs, by [`ReleaseRendering::id`].
+    /// What it needs, by [`HelmfileReleaseToRender::id`].
     pub needs: Vec<String>,
     /// The number of its helmfile: helmfile has done all of those before when it begins with it.
     pub helmfile: usize,
     /// The files that led to its helmfile, as errors begin with them.
-    pub trail: HelmfileTrail,
+    pub trail: HelmfileErrorTrace,
     /// The absolute path of its helmfile.
     pub file: String,
     /// How Helm's operations on it are done, for [`RenderPurpose::Apply`] only.
@@ -139,7 +139,7 @@ pub struct ReleaseRendering {
 
 /// A release that must not be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnwantedRelease {
+pub struct HelmfileReleaseToUninstall {
     /// Its name.
     pub name: String,
     /// Its namespace; empty for that of the context.
@@ -152,11 +152,11 @@ pub struct UnwantedRelease {
 
 /// All releases to be rendered.
 #[derive(Debug, Clone, Default)]
-pub struct ReleaseRenderings {
+pub struct HelmfileReleasesToRender {
     /// In the order in which they are printed.
-    pub releases: Vec<ReleaseRendering>,
+    pub releases: Vec<HelmfileReleaseToRender>,
     /// Selected releases that are not to be installed, for [`RenderPurpose::Diff`] and [`RenderPurpose::Apply`] only.
-    pub unwanted: Vec<UnwantedRelease>,
+    pub unwanted: Vec<HelmfileReleaseToUninstall>,
     /// What a person has to know of it.
     pub warnings: Vec<String>,
     /// Whether any release was found.
@@ -172,7 +172,7 @@ impl HelmfileProcessingPlan {
         self,
         options: &ReleaseRenderOptions,
         helm: &dyn HelmChartRenderer,
-    ) -> Result<ReleaseRenderings> {
+    ) -> Result<HelmfileReleasesToRender> {
         self.renderings_until_error(options, helm).whole()
     }
 
@@ -184,8 +184,8 @@ impl HelmfileProcessingPlan {
         self,
         options: &ReleaseRenderOptions,
         helm: &dyn HelmChartRenderer,
-    ) -> PartialResultError<ReleaseRenderings> {
-        let mut all = ReleaseRenderings::default();
+    ) -> PartialOutput<HelmfileReleasesToRender> {
+        let mut all = HelmfileReleasesToRender::default();
         let mut hook_bytes = hooks::MAX_HOOK_MANIFEST_BYTES;
         for (number, mut helmfile) in self.helmfiles.into_iter().enumerate() {
             let done = helmfile.render_all(
@@ -201,19 +201,19 @@ impl HelmfileProcessingPlan {
                 it.helmfile = number;
             });
             if let Err(error) = done {
-                return PartialResultError {
+                return PartialOutput {
                     made: all,
                     error: Some(error.at(&helmfile.trail.to_string())),
                 };
             }
         }
-        PartialResultError { made: all, error: None }
+        PartialOutput { made: all, error: None }
     }
 }
 
 /// The chart of a release, and the name of the release.
 struct PreparedChart {
-    named: UnwantedRelease,
+    named: HelmfileReleaseToUninstall,
     /// Parity(helmfile 1.8): a chart that is not there fails its release only when that is rendered.
     chart: Result<ReleaseChartLocation>,
 }
@@ -224,11 +224,11 @@ impl Helmfile {
     /// Parity(helmfile 1.8): charts of all releases are made before the first one is rendered.
     fn render_all(
         &mut self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         options: &ReleaseRenderOptions,
         helm: &dyn HelmChartRenderer,
         hook_bytes: &mut usize,
-        all: &mut ReleaseRenderings,
+        all: &mut HelmfileReleasesToRender,
     ) -> Result<()> {
         let said =
             self.skipped_hooks(helmfile_environment, &self.spec.hooks, "prepare", &self.path)?;
@@ -272,9 +272,9 @@ impl Helmfile {
         Ok(())
     }
 
-    fn unwanted(&self, release: &Release) -> UnwantedRelease {
+    fn unwanted(&self, release: &Release) -> HelmfileReleaseToUninstall {
         let ReleaseIdentity { name, namespace, kube_context } = self.identity(release);
-        UnwantedRelease {
+        HelmfileReleaseToUninstall {
             name,
             namespace,
             kube_context,
@@ -339,7 +339,7 @@ impl Helmfile {
     /// The chart of a release, made if it has to be.
     fn prepared_chart(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         options: &ReleaseRenderOptions,
         helm: &dyn HelmChartRenderer,
@@ -368,18 +368,18 @@ impl Helmfile {
 
     fn rendering(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         prepared: PreparedChart,
         options: &ReleaseRenderOptions,
-    ) -> Result<ReleaseRendering> {
+    ) -> Result<HelmfileReleaseToRender> {
         let values = self.all_values(helmfile_environment, release)?;
         let flags = match options.purpose {
             RenderPurpose::Lint => self.lint_flags(helmfile_environment, release, options)?,
             _ => self.template_flags(helmfile_environment, release, options)?,
         };
-        let UnwantedRelease { name, namespace, kube_context, shown } = prepared.named;
-        Ok(ReleaseRendering {
+        let HelmfileReleaseToUninstall { name, namespace, kube_context, shown } = prepared.named;
+        Ok(HelmfileReleaseToRender {
             name,
             namespace,
             kube_context,
@@ -390,7 +390,7 @@ impl Helmfile {
             id: release.id(),
             needs: release.needs.clone(),
             helmfile: 0,
-            trail: HelmfileTrail::default(),
+            trail: HelmfileErrorTrace::default(),
             file: String::new(),
             operation: match options.purpose {
                 RenderPurpose::Apply => self.operation(release)?,
@@ -454,7 +454,7 @@ impl Helmfile {
     /// The strings of the values files that Helm is given for a release: those of `values`, then those of `secrets`.
     pub(crate) fn all_values(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
         let mut strings = self.release_values(helmfile_environment, release)?;
@@ -465,7 +465,7 @@ impl Helmfile {
     /// The strings of the values files that `values` of a release become.
     pub(crate) fn release_values(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
         let own = release.missing_file_handler.as_deref();
@@ -501,7 +501,7 @@ impl Helmfile {
 
     fn template_flags(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         release: &Release,
         options: &ReleaseRenderOptions,
     ) -> Result<Vec<String>> {
@@ -537,7 +537,7 @@ impl Helmfile {
     /// Flags of `helm lint`.
     fn lint_flags(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         release: &Release,
         options: &ReleaseRenderOptions,
     ) -> Result<Vec<String>> {
@@ -605,7 +605,7 @@ impl Helmfile {
     /// `set`, `setString` and `env` of a release as flags.
     pub(crate) fn set_flags(
         &self,
-        helmfile_environment: &HelmfileEnvironment,
+        helmfile_environment: &HelmfileHostEnvironment,
         release: &Release,
         flags: &mut Vec<String>,
     ) -> Result<()> {
@@ -652,7 +652,11 @@ impl Helmfile {
     }
 
     /// The items of `set[].values`. Only of texts references are followed.
-    fn items(&self, helmfile_environment: &HelmfileEnvironment, set: &SetValue) -> Result<String> {
+    fn items(
+        &self,
+        helmfile_environment: &HelmfileHostEnvironment,
+        set: &SetValue,
+    ) -> Result<String> {
         let mut items = Vec::new();
         for value in &set.values {
             items.push(escaped(&match value {

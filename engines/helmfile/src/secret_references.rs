@@ -12,7 +12,7 @@ use serde_json::Value;
 use sops::SopsFormat;
 
 use crate::error::{Error, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::template::go;
 use crate::values_map::ValuesMap;
 use crate::working_directory::WorkingDirectory;
@@ -84,7 +84,7 @@ pub(crate) fn any(value: &Value) -> bool {
 
 /// A value with what its references stand for.
 pub(crate) fn expand<'v>(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
     value: &'v Value,
 ) -> Result<Cow<'v, Value>> {
@@ -99,7 +99,7 @@ pub(crate) fn expand<'v>(
 
 /// The same, where bytes are counted by someone else.
 pub(crate) fn expand_within(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
     value: &Value,
     count: &mut dyn FnMut(usize) -> Result<()>,
@@ -109,7 +109,7 @@ pub(crate) fn expand_within(
 
 /// A text of a value with what its references stand for, as text.
 pub(crate) fn expand_text(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
     text: &str,
 ) -> Result<String> {
@@ -120,7 +120,7 @@ pub(crate) fn expand_text(
 
 /// The text of a values file. With a reference in it, it is written anew.
 pub(crate) fn expand_file(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
     text: Vec<u8>,
 ) -> Result<Vec<u8>> {
@@ -148,7 +148,7 @@ fn display(value: &Value) -> Result<String> {
 }
 
 struct ReferenceExpansion<'e> {
-    helmfile_environment: &'e HelmfileEnvironment,
+    helmfile_environment: &'e HelmfileHostEnvironment,
     place: &'e WorkingDirectory,
     count: &'e mut dyn FnMut(usize) -> Result<()>,
 }

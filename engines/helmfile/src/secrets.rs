@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
 use crate::hcl;
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_paths::HelmfilePaths;
 use crate::load::Helmfile;
 use crate::secret_references;
@@ -121,7 +121,7 @@ fn format(data: &[u8]) -> Option<SopsFormat> {
 
 /// The plain content of data that have to be encrypted.
 fn decrypted(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     name: String,
     data: &[u8],
 ) -> Result<Arc<DecryptedFileContent>> {
@@ -136,7 +136,7 @@ fn decrypted(
 }
 
 fn decrypted_file(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
     path: &str,
 ) -> Result<Arc<DecryptedFileContent>> {
@@ -153,7 +153,7 @@ pub(crate) struct EnvironmentSecrets {
 /// Decrypts files of an environment, in order. They are not rendered as templates, even if their names end in
 /// `.gotmpl`.
 pub(crate) fn of_environment(
-    helmfile_environment: &HelmfileEnvironment,
+    helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
     storage: &HelmfilePaths<'_>,
     handler: Option<&str>,
@@ -184,7 +184,7 @@ impl Helmfile {
     /// The strings of the values files that `secrets` of a release become; they come after those of `values`.
     pub(crate) fn release_secrets(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
     ) -> Result<Vec<Vec<u8>>> {
         let mut strings = Vec::new();
@@ -214,7 +214,7 @@ impl Helmfile {
 
     fn release_secret(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         path: &str,
     ) -> Result<Option<Vec<u8>>> {

@@ -13,9 +13,9 @@ use golang::value::{GoMap, GoObject, GoType, IntegerKind, ReflectKind, SizedInte
 use gotemplate::{MissingKeyPolicy, TemplateSet};
 use serde_json::Value as Json;
 
-use crate::environment::NamedEnvironment;
 use crate::error::{Error, Result};
-use crate::helmfile_environment::{HelmfileEnvironment, RandomFill};
+use crate::helmfile_host_environment::{HelmfileHostEnvironment, RandomFill};
+use crate::named_environment::NamedEnvironment;
 use crate::values_map::{ListMergeMode, ValuesMap, merge};
 use crate::working_directory::WorkingDirectory;
 use golang::path::join;
@@ -24,15 +24,15 @@ use golang::path::join;
 const NAME: &str = "stringTemplate";
 
 /// What functions of a template know.
-pub(crate) struct TemplateHost {
-    helmfile_environment: Arc<HelmfileEnvironment>,
+pub(crate) struct TemplateFunctionContext {
+    helmfile_environment: Arc<HelmfileHostEnvironment>,
     place: WorkingDirectory,
     base: String,
     /// What is not known yet is empty: a helmfile of before 1.0 is rendered for the first time.
     is_lenient: bool,
 }
 
-impl sprig::TemplateEnvironment for TemplateHost {
+impl sprig::TemplateEnvironment for TemplateFunctionContext {
     fn now(&self) -> GoTime {
         self.helmfile_environment.now.clone()
     }
@@ -57,14 +57,14 @@ impl sprig::TemplateEnvironment for TemplateHost {
 
 /// Renders strings in a directory, whose `_*.tpl` they can include.
 pub(crate) struct TemplateStringRenderer {
-    host: TemplateHost,
+    host: TemplateFunctionContext,
     data: GoRuntimeValue,
 }
 
 impl TemplateStringRenderer {
     /// `base` is the directory to which paths in templates are relative.
     pub(crate) fn new(
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         place: &WorkingDirectory,
         base: &str,
         data: GoRuntimeValue,
@@ -72,7 +72,10 @@ impl TemplateStringRenderer {
         let helmfile_environment = Arc::clone(helmfile_environment);
         let place = place.clone();
         let base = base.to_owned();
-        Self { host: TemplateHost { helmfile_environment, place, base, is_lenient: false }, data }
+        Self {
+            host: TemplateFunctionContext { helmfile_environment, place, base, is_lenient: false },
+            data,
+        }
     }
 
     /// The same, for which what is not known is empty.
@@ -115,7 +118,7 @@ impl TemplateStringRenderer {
 }
 
 /// All functions, and the templates of `_*.tpl`.
-fn with_helpers(host: &TemplateHost) -> Result<TemplateSet> {
+fn with_helpers(host: &TemplateFunctionContext) -> Result<TemplateSet> {
     static EMPTY: LazyLock<TemplateSet> = LazyLock::new(|| {
         TemplateSet::new(NAME, functions::functions()).with_missing_key(MissingKeyPolicy::Error)
     });

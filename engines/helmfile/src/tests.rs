@@ -13,8 +13,8 @@ use tree::MemoryTree;
 
 use crate::{
     ChartFetchError, ChartRenderRequest, ChartVersionRequest, HelmChartRenderer, HelmfileDialect,
-    HelmfileEnvironment, HelmfilePlanSettings, HelmfileProcessingPlan, ManifestHook,
-    ManifestHookTime, PartialResultError, PrintEnvFormat, PrintOutput, ProgramCall, ProgramRunner,
+    HelmfileHostEnvironment, HelmfilePlanSettings, HelmfileProcessingPlan, ManifestHook,
+    ManifestHookTime, PartialOutput, PrintEnvFormat, PrintOutput, ProgramCall, ProgramRunner,
     ReleaseChartLocation, ReleaseListFormat, ReleaseRenderOptions, RemoteAddress, RemoteFetcher,
     RenderPurpose, Result,
 };
@@ -23,7 +23,7 @@ fn plan(files: &[(&str, &str)]) -> Result<HelmfileProcessingPlan> {
     plan_in(helmfile_environment(files))
 }
 
-fn plan_in(helmfile_environment: HelmfileEnvironment) -> Result<HelmfileProcessingPlan> {
+fn plan_in(helmfile_environment: HelmfileHostEnvironment) -> Result<HelmfileProcessingPlan> {
     let settings = HelmfilePlanSettings {
         environment: "default".to_owned(),
         ..HelmfilePlanSettings::default()
@@ -31,7 +31,7 @@ fn plan_in(helmfile_environment: HelmfileEnvironment) -> Result<HelmfileProcessi
     HelmfileProcessingPlan::load(&Arc::new(helmfile_environment), "/", &settings)
 }
 
-fn helmfile_environment(files: &[(&str, &str)]) -> HelmfileEnvironment {
+fn helmfile_environment(files: &[(&str, &str)]) -> HelmfileHostEnvironment {
     let files = MemoryTree::from_files(files.iter().copied()).unwrap();
     let utc = GoTimeZone::fixed("UTC", 0);
     let now = GoTime::from_unix(0, 0, utc.clone());
@@ -40,7 +40,7 @@ fn helmfile_environment(files: &[(&str, &str)]) -> HelmfileEnvironment {
     let random = Arc::new(move |bytes: &mut [u8]| {
         bytes.fill_with(|| next.fetch_add(1, Ordering::Relaxed));
     });
-    HelmfileEnvironment::new(Arc::new(files), BTreeMap::new(), now, utc, random)
+    HelmfileHostEnvironment::new(Arc::new(files), BTreeMap::new(), now, utc, random)
 }
 
 fn listed(files: &[(&str, &str)]) -> Result<PrintOutput> {
@@ -572,7 +572,7 @@ fn hooks_that_cannot_be_followed_are_refused_by_name() {
 }
 
 /// Helmfiles below one, of which the second has a release that others lack something for.
-fn below(second: &str) -> HelmfileEnvironment {
+fn below(second: &str) -> HelmfileHostEnvironment {
     helmfile_environment(&[
         (
             "helmfile.yaml.gotmpl",
@@ -590,7 +590,7 @@ const TRAIL: &str = "in ./helmfile.yaml.gotmpl: in .helmfiles[1]: in sub/b.yaml:
 fn releases_before_one_that_fails_are_rendered_and_the_error_names_the_files() {
     let rendered = |second: &str| {
         let plan = plan_in(below(second)).unwrap();
-        let PartialResultError { made, error } =
+        let PartialOutput { made, error } =
             plan.renderings_until_error(&ReleaseRenderOptions::default(), &DisabledHelmRenderer);
         let names: Vec<String> = made.releases.into_iter().map(|it| it.name).collect();
         (names.join(" "), error.map(|error| error.to_string()).unwrap_or_default())
@@ -632,7 +632,7 @@ fn helmfiles_before_one_that_cannot_be_loaded_are_known() {
         ..HelmfilePlanSettings::default()
     };
     let helmfile_environment = Arc::new(below("releases:\n- {nme: two}\n"));
-    let PartialResultError { made, error } =
+    let PartialOutput { made, error } =
         HelmfileProcessingPlan::load_until_error(&helmfile_environment, "/", &settings);
     assert!(error.unwrap().to_string().starts_with(TRAIL));
     assert!(made.build(false, "/tmp").unwrap().text.contains("name: one"));
@@ -649,7 +649,7 @@ fn a_need_that_is_not_selected_names_the_files_that_led_to_it() {
     };
     let second = "releases:\n- {name: two, chart: ../c, needs: [x]}\n- {name: x, chart: ../c}\n";
     let plan = || HelmfileProcessingPlan::load(&Arc::new(below(second)), "/", &settings).unwrap();
-    let PartialResultError { made, error } = plan().show_dag_until_error();
+    let PartialOutput { made, error } = plan().show_dag_until_error();
     assert_eq!(made.text, "GROUP RELEASE DEPENDENCIES\n");
     let error = error.unwrap().to_string();
     assert!(error.starts_with(&format!("{TRAIL}release(s) \"two\" depend(s) on")), "{error}");

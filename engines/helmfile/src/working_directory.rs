@@ -9,7 +9,7 @@ use golang::glob::path_match;
 use tree::{FileKind, FileMetadata, FileTree, RelPath};
 
 use crate::error::{Error, Result};
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::helmfile_paths::remote_refusal;
 use crate::remote::{RemoteAddress, RemoteFetcher};
 
@@ -35,7 +35,7 @@ pub(crate) struct WorkingDirectory {
 
 impl WorkingDirectory {
     /// The root of the files of an environment.
-    pub(crate) fn root(helmfile_environment: &HelmfileEnvironment) -> Self {
+    pub(crate) fn root(helmfile_environment: &HelmfileHostEnvironment) -> Self {
         let is_off = helmfile_environment.is_on("HELMFILE_DISABLE_INSECURE_FEATURES");
         Self {
             files: Arc::clone(&helmfile_environment.files),

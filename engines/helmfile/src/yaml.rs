@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use goyaml::YamlLimits;
-use goyaml::v3::{self, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind};
+use goyaml::v3::{self, AnchorOrCommentKind, YamlLayout, YamlNode, YamlNodeKind};
 use goyaml::{EmittableValue, EmittableView};
 use serde_json::{Map, Number, Value};
 
@@ -140,7 +140,7 @@ impl AliasFreeCopier<'_> {
                 copy.content = items?.into();
             }
         }
-        let anchor = node.notes.get(NodeNoteKind::Anchor);
+        let anchor = node.notes.get(AnchorOrCommentKind::Anchor);
         if !anchor.is_empty() {
             self.budget.repeat(&copy)?;
             self.anchors.insert(anchor.to_owned(), copy.clone());

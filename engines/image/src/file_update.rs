@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::image_setter::ImageSetterValues;
 use crate::repository_files::{CheckoutFiles, MarkedFile};
 use crate::rewrite::{
-    FileProblem, MarkerRewriteOptions, MarkerRewriter, RewriteLimits, RewriteMode,
-    TagWithoutDigest, UnreadMarker,
+    FileProblem, MarkerRewriteOptions, MarkerRewriter, MarkerWithoutEffect, RewriteLimits,
+    RewriteMode, TagWithoutDigest,
 };
 use crate::update_result::UpdateResult;
 
@@ -82,7 +82,7 @@ impl FileUpdateRequest<'_> {
     ///
     /// Differs(flux): there nothing is said of them.
     fn findings(&self, rewrite: &MarkerRewriteOptions, outside: &[String]) -> Vec<String> {
-        let is_of_other = |marker: &&UnreadMarker| {
+        let is_of_other = |marker: &&MarkerWithoutEffect| {
             let policy = marker.setter.as_deref().and_then(policy_of);
             policy.is_some_and(|policy| self.others.contains(policy))
         };
@@ -94,8 +94,8 @@ impl FileUpdateRequest<'_> {
     }
 
     /// What people should know of a marker that sets nothing.
-    fn finding(&self, marker: &UnreadMarker) -> String {
-        let UnreadMarker { file, line, setter, .. } = marker;
+    fn finding(&self, marker: &MarkerWithoutEffect) -> String {
+        let MarkerWithoutEffect { file, line, setter, .. } = marker;
         let policy = setter.as_deref().and_then(policy_of);
         match policy.and_then(|policy| self.unverified.get_key_value(policy)) {
             Some((policy, why)) => {

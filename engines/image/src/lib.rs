@@ -16,7 +16,7 @@
 //! Source of the semantics: image-reflector-controller and image-automation-controller 1.2.4, with kyaml 0.21.1,
 //! go-containerregistry 0.21.6, Masterminds/semver 3.5.0 and sprig 3.3.0.
 
-mod commit;
+mod commit_message_template;
 mod file_update;
 mod image_reference;
 mod image_setter;
@@ -28,19 +28,20 @@ mod tag_history;
 mod tag_list;
 mod update_result;
 
-pub use commit::{
-    CommitData, CommitEnvironment, CommitMessageError, REQUIRED_STACK_BYTES, commit_message,
+pub use commit_message_template::{
+    CommitMessageData, CommitMessageEnvironment, CommitMessageError, REQUIRED_STACK_BYTES,
+    commit_message,
 };
 pub use file_update::{FileUpdate, FileUpdateRequest};
 pub use image_reference::{ImageName, ImageNameError, ImageRef};
 pub use image_setter::{ImageSetterValues, InvalidImageRef, PolicyResult};
-pub use policy::{FilterTags, PolicyChoice, PolicyError, TagPolicy, TagStanding, TagVerdict};
+pub use policy::{FilterTags, PolicyChoice, PolicyError, TagEligibility, TagPolicy, TagVerdict};
 pub use repository_files::{
     CheckoutError, CheckoutFiles, MarkedFile, RepositoryFileEntry, SelectedFiles,
 };
 pub use rewrite::{
-    FileProblem, MarkerRewriteOptions, MarkerRewriter, RewriteError, RewriteLimits, RewriteMode,
-    TagWithoutDigest, UnreadMarker, UpdateStrategyError, check_strategy, has_marker,
+    FileProblem, MarkerRewriteOptions, MarkerRewriter, MarkerWithoutEffect, RewriteError,
+    RewriteLimits, RewriteMode, TagWithoutDigest, UpdateStrategyError, check_strategy, has_marker,
 };
 pub use scan_schedule::{ScanDecision, ScanError, ScanReason, ScanState};
 pub use tag_history::{TagHistory, counts_from};

@@ -1,10 +1,10 @@
 //! Which tag of an image is the latest.
 //!
-//! Here: the three policies, and the filter in front of them. In the folder: how each orders strings (`best`), why a tag is not
+//! Here: the three policies, and the filter in front of them. In the folder: how each orders strings (`ranked_tags`), why a tag is not
 //! chosen (`verdict`). Elsewhere: ranges of versions and regular expressions (`golang`), which tags there are (`tag_list.rs`),
 //! how long a digest is known (`tag_history.rs`), digests (the sources).
 
-mod best;
+mod ranked_tags;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 
 use crate::tag_list::cost;
 
-pub use verdict::{TagStanding, TagVerdict};
+pub use verdict::{TagEligibility, TagVerdict};
 
 /// The longest `spec.filterTags.extract`, in bytes. Differs(flux): it has no limit.
 const MAX_EXTRACT_BYTES: usize = 4096;
@@ -223,7 +223,7 @@ impl TagPolicy {
         let mut left = Vec::new();
         for tag in tags {
             let text = text_of(tag)?;
-            if text.is_none_or(|text| !best::is_lower(&self.ranking, &text, &than)) {
+            if text.is_none_or(|text| !ranked_tags::is_lower(&self.ranking, &text, &than)) {
                 left.push(tag.clone());
             }
         }
@@ -259,11 +259,11 @@ impl TagPolicy {
         }
         match &self.ranking {
             TagRanking::SemVer { range, .. } => {
-                let best = best::highest(range, strings, count);
+                let best = ranked_tags::highest(range, strings, count);
                 if best.is_empty() { Err(PolicyError::NoVersion) } else { Ok(best) }
             }
-            TagRanking::Numerical(order) => best::largest(*order, strings, count),
-            TagRanking::Alphabetical(order) => Ok(best::outermost(*order, strings, count)),
+            TagRanking::Numerical(order) => ranked_tags::largest(*order, strings, count),
+            TagRanking::Alphabetical(order) => Ok(ranked_tags::outermost(*order, strings, count)),
         }
     }
 }

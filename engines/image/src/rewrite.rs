@@ -21,7 +21,7 @@ use goyaml::YamlLimits;
 use crate::image_setter::ImageSetterValues;
 use crate::update_result::UpdateResult;
 use document::LineFeedText;
-use flux::FluxDocument;
+use flux::FluxFormattedDocument;
 use scalars::SeenMarkers;
 
 /// A text that every file with a marker has.
@@ -88,7 +88,7 @@ impl fmt::Display for FileProblem {
 
 /// A marker that sets nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnreadMarker {
+pub struct MarkerWithoutEffect {
     /// The file.
     pub file: String,
     /// The line, counted from 1.
@@ -100,7 +100,7 @@ pub struct UnreadMarker {
     pub is_unset: bool,
 }
 
-impl fmt::Display for UnreadMarker {
+impl fmt::Display for MarkerWithoutEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, setter, is_unset } = self;
         match setter {
@@ -141,7 +141,7 @@ pub struct MarkerRewriteOptions {
     /// Files that were left out.
     pub problems: Vec<FileProblem>,
     /// Markers that set nothing.
-    pub unread: Vec<UnreadMarker>,
+    pub unread: Vec<MarkerWithoutEffect>,
     /// Tags that stand alone although [`ImageSetterValues::requiring_digests`] does not let them: if there is one, nothing may
     /// be written.
     pub without_digest: Vec<TagWithoutDigest>,
@@ -195,7 +195,7 @@ pub struct MarkerRewriter<'s> {
     /// Bytes of the files with markers so far.
     bytes: usize,
     /// What is written at the end, as Flux does.
-    documents: Vec<FluxDocument>,
+    documents: Vec<FluxFormattedDocument>,
     rewrite: MarkerRewriteOptions,
 }
 
@@ -257,7 +257,7 @@ impl<'s> MarkerRewriter<'s> {
         self.rewrite.unread.extend(unread.map(|(line, setter)| {
             let file = name.to_owned();
             let is_unset = setter.as_deref().is_some_and(|setter| setters.is_unset(setter));
-            UnreadMarker { file, line, setter, is_unset }
+            MarkerWithoutEffect { file, line, setter, is_unset }
         }));
     }
 

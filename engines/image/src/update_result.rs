@@ -1,6 +1,6 @@
 //! What an update changed: values of objects in files.
 //!
-//! Elsewhere: changing them (`rewrite.rs`), the message of the commit (`commit.rs`).
+//! Elsewhere: changing them (`rewrite.rs`), the message of the commit (`commit_message_template.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 use goyaml::YamlLimits;
-use goyaml::v3::{NodeNoteKind, YamlNode};
+use goyaml::v3::{AnchorOrCommentKind, YamlNode};
 use serde_json::Value;
 
 use crate::error::Result;
@@ -128,7 +128,12 @@ pub(crate) fn weight(node: &YamlNode) -> usize {
 
 /// How many bytes of memory a node takes without what is below it.
 pub(crate) fn weight_alone(node: &YamlNode) -> usize {
-    let notes = [NodeNoteKind::Anchor, NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot];
+    let notes = [
+        AnchorOrCommentKind::Anchor,
+        AnchorOrCommentKind::Head,
+        AnchorOrCommentKind::Line,
+        AnchorOrCommentKind::Foot,
+    ];
     let notes = match node.notes.is_empty() {
         true => 0,
         false => {

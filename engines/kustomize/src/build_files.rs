@@ -116,7 +116,7 @@ impl<T: Tree> BuildFiles for TreeBuildFiles<T> {
             tree::FileKind::Dir => ResolvedPath::Dir(golang::path::join("/", &found.to_string())),
             tree::FileKind::File => {
                 let path = golang::path::join("/", &found.to_string());
-                let (dir, name) = crate::path_text::split(&path);
+                let (dir, name) = crate::file_path::split(&path);
                 ResolvedPath::File { dir: dir.to_owned(), name: name.to_owned() }
             }
         })

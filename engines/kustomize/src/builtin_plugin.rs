@@ -9,16 +9,16 @@ use serde_json::Value;
 use crate::budget::{self, BuildBudget};
 use crate::build::KustomizeBuildContext;
 use crate::chart_inflation::InflatableChart;
+use crate::config_map_secret_generator;
 use crate::decode::{self, DecodableField, DecodeMode, GoInt, decode_struct};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
-use crate::generate;
+use crate::file_path;
 use crate::kustomization::{
     GeneratorArgs, HelmChart, HelmGlobals, ImageEntry, KustomizationMetadata, PatchEntry,
     Replacement, ReplacementField, ReplicaEntry, SecretArgs,
 };
 use crate::loader::KustomizationLoader;
-use crate::path_text;
 use crate::resource::BuildResource;
 use crate::selector::ResourceSelector;
 use crate::transform::affix::{AffixTransformer, NameSide};
@@ -51,8 +51,10 @@ impl ResourceGenerator {
         build: &KustomizeBuildContext<'_>,
     ) -> Result<Vec<BuildResource>> {
         match self {
-            Self::ConfigMap(args) => Ok(vec![generate::config_map(loader, args)?]),
-            Self::Secret(args) => Ok(vec![generate::secret(loader, args)?]),
+            Self::ConfigMap(args) => {
+                Ok(vec![config_map_secret_generator::config_map(loader, args)?])
+            }
+            Self::Secret(args) => Ok(vec![config_map_secret_generator::secret(loader, args)?]),
             Self::Chart(chart) => chart.render(loader, &build.schema()),
             Self::IamPolicy(policy) => Ok(vec![policy.service_account(&build.budget)?]),
         }
@@ -284,7 +286,7 @@ fn value_add(loader: &KustomizationLoader<'_>, value: &Value) -> Result<Resource
     let config: ValueAddConfig = read(value)?;
     let mut text = config.value.trim().to_owned();
     if text.is_empty() {
-        path_text::split(loader.root()).1.clone_into(&mut text);
+        file_path::split(loader.root()).1.clone_into(&mut text);
     }
     let mut targets = config.targets;
     if !config.path.is_empty() {

@@ -1,6 +1,6 @@
 //! Fields of maps as kyaml reads and writes them, with its rules for quotes, styles and nulls.
 //!
-//! Here: one field of one map. Elsewhere: ways through several (`path.rs`), maps within maps (`merge.rs`).
+//! Here: one field of one map. Elsewhere: ways through several (`yaml_path.rs`), maps within maps (`merge.rs`).
 
 use goyaml::v3::{self, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle};
 

@@ -1,7 +1,7 @@
 //! Reading and setting fields of objects as kyaml does, quirks of tags and quotes included, with errors of a build.
 //!
 //! Elsewhere: single fields (`field.rs`), the places that a configuration names (`fieldspec.rs`), paths of
-//! replacements (`path.rs`).
+//! replacements (`yaml_path.rs`).
 
 use std::collections::BTreeMap;
 
@@ -47,10 +47,10 @@ impl From<field::WrongNodeKind> for Error {
     }
 }
 
-impl From<crate::path::Error> for Error {
-    fn from(error: crate::path::Error) -> Self {
+impl From<crate::yaml_path::Error> for Error {
+    fn from(error: crate::yaml_path::Error) -> Self {
         match error {
-            crate::path::Error::Exhausted(exhausted) => exhausted.into(),
+            crate::yaml_path::Error::Exhausted(exhausted) => exhausted.into(),
             error => Self::new(error.to_string()),
         }
     }

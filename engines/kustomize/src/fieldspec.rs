@@ -8,7 +8,7 @@ use std::error::Error as StdError;
 
 use goyaml::v3::{YamlNode, YamlNodeKind};
 
-use crate::{field, path};
+use crate::{field, yaml_path};
 
 /// A path in objects of certain kinds. What is empty of group, version and kind means any.
 ///
@@ -52,7 +52,7 @@ pub enum Error {
         /// Its name.
         name: String,
         /// Why.
-        problem: path::Error,
+        problem: yaml_path::Error,
     },
     /// An alias; they have to be expanded before.
     #[error("alias `{0}` is not expanded")]
@@ -102,7 +102,7 @@ where
     if !spec.selects(object) {
         return Ok(false);
     }
-    let parts = path::split(&spec.path, '/');
+    let parts = yaml_path::split(&spec.path, '/');
     let created = created.filter(|_| spec.create);
     // What is left to examine, the next one last, each with the parts it is behind and the list it is in.
     let mut left = vec![(root_mut(object), 0, None)];
@@ -158,9 +158,9 @@ fn enter<'n>(
         Some(_) => Some(CreatedNodeType { kind: YamlNodeKind::Mapping, tag: "!!map" }),
     };
     let found = if let (Some(becomes), false) = (becomes, is_list) {
-        path::lookup_create(map, &[name], becomes.kind)
+        yaml_path::lookup_create(map, &[name], becomes.kind)
     } else {
-        path::lookup_mut(map, &[name])
+        yaml_path::lookup_mut(map, &[name])
     };
     let Some(field) = found.map_err(lookup)? else { return Ok(None) };
     if let Some(becomes) = becomes

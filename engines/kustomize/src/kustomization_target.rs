@@ -12,16 +12,16 @@ use goyaml::v3::YamlNode;
 use crate::budget::{self, BudgetReservation, BuildBudget};
 use crate::build::KustomizeBuildContext;
 use crate::builtin_plugin;
-use crate::config::TransformerConfig;
 use crate::error::{BuildErrorCause, Error, ErrorContext as _, Result};
+use crate::file_path::{self, JoinedPathLines};
 use crate::kustomization::{COMPONENT, FILE_NAMES, Kustomization};
 use crate::loader::KustomizationLoader;
 use crate::manifest;
 use crate::origin::{ORIGIN, ResourceOrigin};
-use crate::path_text::{self, JoinedPathLines};
 use crate::resource::{self, BuildResource};
 use crate::resources::BuildResources;
 use crate::transform::ResourceTransformer;
+use crate::transformer_config::TransformerConfig;
 use crate::variable::{self, KustomizeVariables};
 
 /// Steps that every transformer costs.
@@ -266,7 +266,7 @@ impl<'b> KustomizationTarget<'b> {
     fn warn_of_joined_lines(&self, path: &str) {
         /// How much of a path is shown, in characters.
         const MAX_PATH_CHARACTERS: usize = 200;
-        let Some(JoinedPathLines { lost, kept }) = path_text::joined_lines(path) else { return };
+        let Some(JoinedPathLines { lost, kept }) = file_path::joined_lines(path) else { return };
         let shown = |path: &str| path.chars().take(MAX_PATH_CHARACTERS).collect::<String>();
         self.build.warn_of_loss(format!(
             "{}: `{}` is not built, because the line `- {}` is indented deeper than the one before it, which makes \

@@ -19,8 +19,8 @@
 //!    kustomize's order.
 //! 2. `kustomization.rs` reads its file (`decode.rs` decides as Go does), `loader.rs` decides what it may read.
 //! 3. `manifest.rs` makes objects of files; `resource.rs` is one of them, `resources.rs` all.
-//! 4. `transform/`, `generate.rs`, `chart_inflation.rs` and `builtin_plugin.rs` change and make objects.
-//! 5. `merge`, `json6902`, `fieldspec`, `path`, `plain_pattern`, `selector` and `schema` are what these do to nodes.
+//! 4. `transform/`, `config_map_secret_generator.rs`, `chart_inflation.rs` and `builtin_plugin.rs` change and make objects.
+//! 5. `merge`, `json6902`, `fieldspec`, `yaml_path`, `plain_pattern`, `selector` and `schema` are what these do to nodes.
 //! 6. `name_hash.rs`, `reference.rs`, `variable.rs`, `sort.rs` and `yaml_output.rs` finish the build.
 //! 7. `common_metadata.rs` uses some of these parts without a build.
 //! 8. `budget.rs` counts what all of them use up.
@@ -33,13 +33,13 @@ mod build_files;
 mod builtin_plugin;
 mod chart_inflation;
 mod common_metadata;
-mod config;
+mod config_map_secret_generator;
 mod decode;
 mod error;
 pub mod field;
 mod field_edit;
 pub mod fieldspec;
-mod generate;
+mod file_path;
 pub mod id;
 pub mod json6902;
 mod kustomization;
@@ -49,8 +49,6 @@ mod manifest;
 pub mod merge;
 mod name_hash;
 mod origin;
-pub mod path;
-mod path_text;
 mod plain_pattern;
 mod reference;
 mod repository;
@@ -60,8 +58,10 @@ pub mod schema;
 pub mod selector;
 mod sort;
 mod transform;
+mod transformer_config;
 mod variable;
 mod yaml_output;
+pub mod yaml_path;
 
 pub use budget::{ALLOWED, BuildBudget, weight_of_value};
 pub use build::{

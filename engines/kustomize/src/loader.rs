@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::budget::BuildBudget;
 use crate::build_files::{BuildFiles, ResolvedPath};
 use crate::error::{BuildErrorCause, Error, ErrorContext as _, Result};
-use crate::path_text;
+use crate::file_path;
 use crate::repository::RepositoryAddress;
 
 /// Which files a kustomization may read.
@@ -106,7 +106,7 @@ impl<'f> KustomizationLoader<'f> {
         }
         let root = self.dir(&golang::path::join(&self.root, path))?;
         if let Some((_, clone)) = self.repositories.last()
-            && !path_text::is_within(&root, clone)
+            && !file_path::is_within(&root, clone)
         {
             let text = format!(
                 "security; bases in kustomizations found in cloned git repos must be within the repo, but base \
@@ -116,7 +116,7 @@ impl<'f> KustomizationLoader<'f> {
         }
         let visited = std::iter::once(&self.root).chain(self.referrers.iter().rev());
         for visited in visited.filter(|visited| !visited.is_empty()) {
-            if path_text::is_within(visited, &root) {
+            if file_path::is_within(visited, &root) {
                 let text = format!(
                     "cycle detected: candidate root '{root}' contains visited root '{visited}'"
                 );
@@ -144,7 +144,7 @@ impl<'f> KustomizationLoader<'f> {
                 return Err(Error::new(text));
             }
         };
-        if !path_text::is_within(&root, &clone) {
+        if !file_path::is_within(&root, &clone) {
             let text = format!("{path:?} refers to directory outside of repo {clone:?}");
             return Err(Error::new(text));
         }
@@ -214,7 +214,7 @@ impl<'f> KustomizationLoader<'f> {
         }
         match self.resolve(&path)? {
             ResolvedPath::Dir(_) => Err(Error::new(format!("'{path}' must resolve to a file"))),
-            ResolvedPath::File { dir, .. } if !path_text::is_within(&dir, &self.root) => {
+            ResolvedPath::File { dir, .. } if !file_path::is_within(&dir, &self.root) => {
                 let root = &self.root;
                 Err(Error::new(format!("security; file '{path}' is not in or below '{root}'")))
             }

@@ -5,7 +5,7 @@
 mod anchor;
 
 use goyaml::YamlLimits;
-use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind};
+use goyaml::v3::{AnchorOrCommentKind, YamlNode, YamlNodeKind};
 use memchr::memmem;
 use serde_json::Value;
 
@@ -116,9 +116,9 @@ pub(crate) fn as_written(
     let Some(mut root) = document.content.pop() else {
         return Ok(None);
     };
-    if root.notes.get(NodeNoteKind::Foot).is_empty() {
+    if root.notes.get(AnchorOrCommentKind::Foot).is_empty() {
         // A comment below the document is written again, which lengthens a text that keeps its line breaks.
-        root.notes.set(NodeNoteKind::Foot, document.notes.take(NodeNoteKind::Foot));
+        root.notes.set(AnchorOrCommentKind::Foot, document.notes.take(AnchorOrCommentKind::Foot));
     }
     Ok(Some(root))
 }

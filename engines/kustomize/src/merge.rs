@@ -13,7 +13,7 @@ mod merge_keys;
 use std::collections::BTreeSet;
 
 use golang::work_meter::WorkLimitExceeded;
-use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind, YamlNodeStyle};
+use goyaml::v3::{AnchorOrCommentKind, YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use crate::budget::{self, BuildBudget};
 use crate::field::WrongNodeKind;
@@ -102,12 +102,12 @@ fn content_mut(node: &mut YamlNode) -> &mut YamlNode {
 
 /// The same place in the target and in the patch.
 #[derive(Debug, Clone, Copy)]
-struct MergeSources {
+struct TargetAndPatchNodes {
     target: Option<ArenaNodeId>,
     patch: Option<ArenaNodeId>,
 }
 
-impl MergeSources {
+impl TargetAndPatchNodes {
     fn each(self) -> [Option<ArenaNodeId>; 2] {
         [self.target, self.patch]
     }
@@ -141,7 +141,7 @@ enum MergeFrame<'s> {
 
 struct MapMergeFrame<'s> {
     value: MergedValue,
-    sources: MergeSources,
+    sources: TargetAndPatchNodes,
     schema: Option<ResourceSchema<'s>>,
     left: std::vec::IntoIter<String>,
     /// The key whose value is waited for, and how the patch writes it.
@@ -167,7 +167,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
         target: ArenaNodeId,
         patch: ArenaNodeId,
     ) -> Result<Option<MergedValue>, MergeError> {
-        let sources = MergeSources { target: Some(target), patch: Some(patch) };
+        let sources = TargetAndPatchNodes { target: Some(target), patch: Some(patch) };
         let mut step = self.begin(sources, None)?;
         loop {
             match step {
@@ -225,7 +225,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
         arena: &mut MergeNodeArena<'_>,
         schema: &'s OpenApiSchemas,
         map: &mut MapMergeFrame<'s>,
-    ) -> Result<(MergeSources, Option<ResourceSchema<'s>>), MergeError> {
+    ) -> Result<(TargetAndPatchNodes, Option<ResourceSchema<'s>>), MergeError> {
         let mut said = None;
         let mut values = [None, None];
         map.key_style = YamlNodeStyle::default();
@@ -245,12 +245,12 @@ impl<'s> MergeWalk<'_, '_, 's> {
         }
         let known = map.schema.as_ref().and_then(|schema| schema.field(&map.key));
         let [target, patch] = values;
-        Ok((MergeSources { target, patch }, said.or(known)))
+        Ok((TargetAndPatchNodes { target, patch }, said.or(known)))
     }
 
     fn begin(
         &mut self,
-        sources: MergeSources,
+        sources: TargetAndPatchNodes,
         schema: Option<ResourceSchema<'s>>,
     ) -> Result<MergeWalkStep<'s>, MergeError> {
         let schema = self.schema_of(sources, schema)?;
@@ -279,7 +279,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
     /// `kind`.
     fn schema_of(
         &mut self,
-        sources: MergeSources,
+        sources: TargetAndPatchNodes,
         known: Option<ResourceSchema<'s>>,
     ) -> Result<Option<ResourceSchema<'s>>, MergeError> {
         let present = || sources.each().into_iter().flatten();
@@ -308,11 +308,11 @@ impl<'s> MergeWalk<'_, '_, 's> {
 
     fn begin_map(
         &mut self,
-        sources: MergeSources,
+        sources: TargetAndPatchNodes,
         schema: Option<ResourceSchema<'s>>,
     ) -> Result<MergeWalkStep<'s>, MergeError> {
         let Some(value) = self.visit_map(sources)? else { return Ok(MergeWalkStep::Done(None)) };
-        let sources = MergeSources { target: Some(value.id), ..sources };
+        let sources = TargetAndPatchNodes { target: Some(value.id), ..sources };
         let mut names = BTreeSet::new();
         for id in sources.each().into_iter().flatten() {
             self.arena.collect_keys(id, &mut names)?;
@@ -331,7 +331,10 @@ impl<'s> MergeWalk<'_, '_, 's> {
     }
 
     /// The map that is to be filled.
-    fn visit_map(&mut self, sources: MergeSources) -> Result<Option<MergedValue>, MergeError> {
+    fn visit_map(
+        &mut self,
+        sources: TargetAndPatchNodes,
+    ) -> Result<Option<MergedValue>, MergeError> {
         self.copy_comments(sources);
         self.copy_style(sources);
         let target = sources.target.filter(|id| !self.arena.is_null(*id));
@@ -361,7 +364,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
 
     fn begin_list(
         &mut self,
-        sources: MergeSources,
+        sources: TargetAndPatchNodes,
         schema: Option<ResourceSchema<'s>>,
     ) -> Result<MergeWalkStep<'s>, MergeError> {
         self.copy_comments(sources);
@@ -382,16 +385,18 @@ impl<'s> MergeWalk<'_, '_, 's> {
             },
         };
         let Some(value) = value else { return Ok(MergeWalkStep::Done(None)) };
-        let sources = MergeSources { target: Some(value.id), ..sources };
+        let sources = TargetAndPatchNodes { target: Some(value.id), ..sources };
         ListMergeFrame::new(self.arena, sources, value, schema.as_ref())
             .map(|list| MergeWalkStep::Wait(MergeFrame::List(list)))
     }
 
     /// The patch's comments win over the target's.
-    fn copy_comments(&mut self, sources: MergeSources) {
+    fn copy_comments(&mut self, sources: TargetAndPatchNodes) {
         let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
         let notes = self.arena[patch].notes.clone();
-        for comment in [NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot] {
+        for comment in
+            [AnchorOrCommentKind::Head, AnchorOrCommentKind::Line, AnchorOrCommentKind::Foot]
+        {
             let text = notes.get(comment);
             if !text.is_empty() {
                 self.arena[target].notes.set(comment, text);
@@ -400,7 +405,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
     }
 
     /// What was empty is written in the patch's style, for `{}` may hold much now.
-    fn copy_style(&mut self, sources: MergeSources) {
+    fn copy_style(&mut self, sources: TargetAndPatchNodes) {
         let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
         if self.arena[target].kind != YamlNodeKind::Scalar && self.arena.children(target).is_empty()
         {
@@ -411,7 +416,8 @@ impl<'s> MergeWalk<'_, '_, 's> {
 
 /// The schema in a node's comments: in the one behind it, else in the one above it.
 fn comment_schema<'s>(schema: &'s OpenApiSchemas, node: &YamlNode) -> Option<ResourceSchema<'s>> {
-    let comments = [NodeNoteKind::Line, NodeNoteKind::Head].map(|note| node.notes.get(note));
+    let comments =
+        [AnchorOrCommentKind::Line, AnchorOrCommentKind::Head].map(|note| node.notes.get(note));
     let comment = comments.into_iter().find(|comment| !comment.is_empty())?;
     schema.of_comment(comment)
 }

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::budget::BuildBudget;
-use crate::config::{self, NameReference};
 use crate::error::{Error, ErrorContext as _, Result};
 use crate::field_edit;
 use crate::fieldspec::FieldSpec;
@@ -16,6 +15,7 @@ use crate::id::{Gvk, ResourceId};
 use crate::resource::BuildResource;
 use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
+use crate::transformer_config::{self, NameReference};
 
 /// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
@@ -54,7 +54,7 @@ pub(crate) fn update(
     let selections: Vec<(&Gvk, &FieldSpec, Gvk)> = references
         .iter()
         .flat_map(|reference| reference.referrers.iter().map(|spec| (&reference.target, spec)))
-        .map(|(target, spec)| (target, spec, config::selection(spec)))
+        .map(|(target, spec)| (target, spec, transformer_config::selection(spec)))
         .collect();
     for at in 0..resources.list().len() {
         budget.steps(STEPS_PER_COMPARISON * selections.len())?;

@@ -157,7 +157,7 @@ impl BuildResources {
             GeneratorBehavior::Replace => new.take_metadata_from(old_resource)?,
             GeneratorBehavior::Merge => {
                 self.budget.keep(&old_resource.node)?;
-                crate::generate::merge(&mut new, old_resource)?;
+                crate::config_map_secret_generator::merge(&mut new, old_resource)?;
             }
             GeneratorBehavior::Create | GeneratorBehavior::Unspecified => {
                 let text = format!(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use crate::budget::BuildBudget;
@@ -11,10 +11,10 @@ use crate::field_edit;
 use crate::fieldspec::FieldSpec;
 use crate::id::ResourceId;
 use crate::kustomization::VariableEntry;
-use crate::path;
 use crate::resource::BuildResource;
 use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
+use crate::yaml_path;
 
 /// Steps that comparing a variable with what is looked for costs.
 const STEPS_PER_COMPARISON: usize = 16;
@@ -149,7 +149,7 @@ fn value_of(variable: &VariableEntry, resources: &[BuildResource]) -> Result<Var
 /// The value at a path such as `spec.ports[0].port`.
 fn field_value(node: &YamlNode, path: &str) -> Option<VariableValue> {
     let mut parts = Vec::new();
-    for part in path::split_brackets(path, '.') {
+    for part in yaml_path::split_brackets(path, '.') {
         let index = part.strip_suffix(']').and_then(|part| part.rsplit_once('['));
         match index {
             Some((name, index))
@@ -163,7 +163,7 @@ fn field_value(node: &YamlNode, path: &str) -> Option<VariableValue> {
             _ => parts.push(part),
         }
     }
-    let node = path::lookup(node, &parts).ok()??;
+    let node = yaml_path::lookup(node, &parts).ok()??;
     if node.kind != YamlNodeKind::Scalar {
         return Some(VariableValue::Other);
     }
@@ -229,7 +229,7 @@ impl VariableReplacer<'_> {
             VariableValue::Text(text) => (text, field_edit::STR),
             VariableValue::Int(number) => (number.to_string(), field_edit::INT),
             VariableValue::Float(number) => {
-                (format_float(number, FloatForm::Fixed, None), "!!float")
+                (format_float(number, FloatTextFormat::Fixed, None), "!!float")
             }
             VariableValue::Bool(claim) => (claim.to_string(), field_edit::BOOL),
             VariableValue::Other => return Ok(()),
@@ -305,7 +305,7 @@ fn shown(value: &VariableValue) -> String {
     match value {
         VariableValue::Text(text) => text.clone(),
         VariableValue::Int(number) => number.to_string(),
-        VariableValue::Float(number) => format_float(*number, FloatForm::General, None),
+        VariableValue::Float(number) => format_float(*number, FloatTextFormat::General, None),
         VariableValue::Bool(claim) => claim.to_string(),
         VariableValue::Other => String::new(),
     }

@@ -4,10 +4,10 @@
 
 use reconcile::Time;
 
-use crate::event::{ObservedLifecycleEvent, event_name};
 use crate::event_verdict::{LifecycleEventAnswer, LifecycleEventVerdict, judge};
+use crate::lifecycle_event::{ObservedLifecycleEvent, event_name};
+use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 use crate::lifecycle_selection::HoldingLifecycle;
-use crate::phase::Phase;
 
 /// A revision of a release or of a source, as an event names it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,7 +28,7 @@ pub struct LifecycleEventRequest {
     /// Why it is asked.
     pub hold: HoldingLifecycle,
     /// The phase.
-    pub phase: Phase,
+    pub phase: LifecycleHoldPhase,
     /// The operation.
     pub operation: String,
     /// The revision before.
@@ -73,7 +73,7 @@ pub struct LifecycleQuestion<'q> {
     /// The operation.
     pub operation: &'q str,
     /// The phase.
-    pub phase: Phase,
+    pub phase: LifecycleHoldPhase,
     /// The revision before.
     pub from: Option<&'q EventRevision>,
     /// The revision afterwards.
@@ -142,15 +142,15 @@ pub fn dismissed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::LifecycleEventState;
     use crate::event_verdict::LifecyclePhaseOutcome;
+    use crate::lifecycle_event::LifecycleEventState;
     use crate::lifecycle_selection::LifecycleTimeoutPolicy;
 
     fn hold() -> HoldingLifecycle {
         HoldingLifecycle {
             lifecycle: "a".to_owned(),
             key: "a".to_owned(),
-            phases: vec![Phase::Promote],
+            phases: vec![LifecycleHoldPhase::Promote],
             timeout_ms: 60_000,
             on_timeout: LifecycleTimeoutPolicy::Fail,
             approvals: 0,
@@ -159,7 +159,11 @@ mod tests {
         }
     }
 
-    fn event(operation: &str, phase: Phase, state: LifecycleEventState) -> ObservedLifecycleEvent {
+    fn event(
+        operation: &str,
+        phase: LifecycleHoldPhase,
+        state: LifecycleEventState,
+    ) -> ObservedLifecycleEvent {
         ObservedLifecycleEvent {
             name: "e".to_owned(),
             uid: "u".to_owned(),
@@ -180,7 +184,7 @@ mod tests {
             owner: "uid",
             subject: "web",
             operation,
-            phase: Phase::Promote,
+            phase: LifecycleHoldPhase::Promote,
             from: None,
             to: None,
             glass: false,
@@ -191,23 +195,23 @@ mod tests {
     #[test]
     fn what_was_not_asked_is_asked_and_events_of_others_answer_nothing() {
         let others = [
-            event("web.v1.0", Phase::Promote, LifecycleEventState::Succeeded),
-            event("web.v2.0", Phase::PostUpgrade, LifecycleEventState::Succeeded),
+            event("web.v1.0", LifecycleHoldPhase::Promote, LifecycleEventState::Succeeded),
+            event("web.v2.0", LifecycleHoldPhase::PostUpgrade, LifecycleEventState::Succeeded),
         ];
         let stand = question("web.v2.0").stand(&hold(), &others);
         let OperationHoldState::Ask(ask) = stand else { panic!("{stand:?}") };
-        assert_eq!((ask.phase, ask.operation.as_str()), (Phase::Promote, "web.v2.0"));
+        assert_eq!((ask.phase, ask.operation.as_str()), (LifecycleHoldPhase::Promote, "web.v2.0"));
         assert_eq!(ask.deadline, Time::from_second(60).unwrap());
-        let own = [event("web.v2.0", Phase::Promote, LifecycleEventState::Succeeded)];
+        let own = [event("web.v2.0", LifecycleHoldPhase::Promote, LifecycleEventState::Succeeded)];
         assert!(matches!(question("web.v2.0").stand(&hold(), &own), OperationHoldState::Pass(_)));
     }
 
     #[test]
     fn events_are_over_with_their_operation_or_when_they_are_recorded() {
         let events = [
-            event("web.v1.0", Phase::Promote, LifecycleEventState::Pending),
-            event("web.v2.0", Phase::PreUpgrade, LifecycleEventState::Succeeded),
-            event("web.v2.0", Phase::Promote, LifecycleEventState::Pending),
+            event("web.v1.0", LifecycleHoldPhase::Promote, LifecycleEventState::Pending),
+            event("web.v2.0", LifecycleHoldPhase::PreUpgrade, LifecycleEventState::Succeeded),
+            event("web.v2.0", LifecycleHoldPhase::Promote, LifecycleEventState::Pending),
         ];
         let over = |operation, answers: &[LifecycleEventAnswer]| {
             dismissed(&events, operation, answers).iter().map(|it| it.is_open).collect::<Vec<_>>()
@@ -215,7 +219,7 @@ mod tests {
         assert_eq!(over(Some("web.v2.0"), &[]), [true]);
         let answer = LifecycleEventAnswer {
             lifecycle: "a".to_owned(),
-            phase: Phase::PreUpgrade,
+            phase: LifecycleHoldPhase::PreUpgrade,
             outcome: LifecyclePhaseOutcome::Succeeded,
             event: String::new(),
             answered_by: String::new(),

@@ -3,9 +3,9 @@
 use reconcile::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::event::{LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent};
+use crate::lifecycle_event::{LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent};
+use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 use crate::lifecycle_selection::{HoldingLifecycle, LifecycleTimeoutPolicy};
-use crate::phase::Phase;
 
 /// How long a message in an answer may be, in bytes.
 const MAX_TEXT: usize = 512;
@@ -44,7 +44,7 @@ pub struct LifecycleEventAnswer {
     /// The Lifecycle.
     pub lifecycle: String,
     /// The phase.
-    pub phase: Phase,
+    pub phase: LifecycleHoldPhase,
     /// How it ended.
     pub outcome: LifecyclePhaseOutcome,
     /// The uid of the event.
@@ -60,10 +60,10 @@ pub struct LifecycleEventAnswer {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<LifecycleApproval>,
     /// When it was asked.
-    #[serde(with = "reconcile::instant")]
+    #[serde(with = "reconcile::time_json")]
     pub asked: Time,
     /// When it ended.
-    #[serde(with = "reconcile::instant")]
+    #[serde(with = "reconcile::time_json")]
     pub ended: Time,
 }
 
@@ -104,7 +104,7 @@ pub enum LifecycleEventVerdict {
 /// answer for a controller does not approve for others.
 pub fn judge(
     hold: &HoldingLifecycle,
-    phase: Phase,
+    phase: LifecycleHoldPhase,
     event: &ObservedLifecycleEvent,
     glass: bool,
     now: Time,
@@ -210,7 +210,7 @@ mod tests {
         HoldingLifecycle {
             lifecycle: "check".to_owned(),
             key: "check".to_owned(),
-            phases: vec![Phase::PreUpgrade],
+            phases: vec![LifecycleHoldPhase::PreUpgrade],
             timeout_ms: 60_000,
             on_timeout,
             approvals,
@@ -229,7 +229,7 @@ mod tests {
             name: "web-preupgrade-0".to_owned(),
             uid: "u".to_owned(),
             lifecycle: "check".to_owned(),
-            phase: Some(Phase::PreUpgrade),
+            phase: Some(LifecycleHoldPhase::PreUpgrade),
             operation: "web.v1.0".to_owned(),
             state,
             answered_by: String::new(),
@@ -259,7 +259,7 @@ mod tests {
         glass: bool,
         now: i64,
     ) -> String {
-        word(&judge(hold, Phase::PreUpgrade, event, glass, second(now)))
+        word(&judge(hold, LifecycleHoldPhase::PreUpgrade, event, glass, second(now)))
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(of(LifecycleEventState::Failed, &["alice", "bob"]), "fail Failed");
         let verdict = judge(
             &hold,
-            Phase::PreUpgrade,
+            LifecycleHoldPhase::PreUpgrade,
             &event(LifecycleEventState::Pending, &["alice"]),
             false,
             second(0),
@@ -331,7 +331,7 @@ mod tests {
         let hold = hold(0, LifecycleTimeoutPolicy::Fail);
         let text = |event: &ObservedLifecycleEvent, now| match judge(
             &hold,
-            Phase::PreUpgrade,
+            LifecycleHoldPhase::PreUpgrade,
             event,
             false,
             second(now),
@@ -366,7 +366,7 @@ mod tests {
             let users: Vec<&str> = users.iter().map(String::as_str).collect();
             let mut event = event(state, &users);
             event.message = message;
-            let verdict = judge(&hold(needed, LifecycleTimeoutPolicy::Fail), Phase::PreUpgrade, &event, glass, second(now));
+            let verdict = judge(&hold(needed, LifecycleTimeoutPolicy::Fail), LifecycleHoldPhase::PreUpgrade, &event, glass, second(now));
             match &verdict {
                 LifecycleEventVerdict::Pass(answer) => {
                     let is_answered = match needed {

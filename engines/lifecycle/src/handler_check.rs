@@ -13,7 +13,7 @@ const MAX_SAMPLES: usize = 1000;
 
 /// What a check came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CheckResult {
+pub enum HandlerCheckResult {
     /// Not decided yet, for this reason.
     Wait(String),
     /// As it should be.
@@ -45,11 +45,11 @@ impl MetricBounds {
 }
 
 /// Whether a pause is over.
-pub fn pause(created: Time, duration: Duration, now: Time) -> CheckResult {
+pub fn pause(created: Time, duration: Duration, now: Time) -> HandlerCheckResult {
     let until = created.saturating_add(duration).unwrap_or(Time::MAX);
     match now >= until {
-        true => CheckResult::Good(format!("paused until {until:.0}")),
-        false => CheckResult::Wait(format!("paused until {until:.0}")),
+        true => HandlerCheckResult::Good(format!("paused until {until:.0}")),
+        false => HandlerCheckResult::Wait(format!("paused until {until:.0}")),
     }
 }
 
@@ -57,27 +57,27 @@ pub fn pause(created: Time, duration: Duration, now: Time) -> CheckResult {
 /// bounds; a result without values decides nothing, and neither does an answer that cannot be read.
 ///
 /// Source of the format: the HTTP API of Prometheus, `/api/v1/query`.
-pub fn measurement(body: &[u8], bounds: MetricBounds) -> CheckResult {
+pub fn measurement(body: &[u8], bounds: MetricBounds) -> HandlerCheckResult {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else {
-        return CheckResult::Wait("the answer to the query is not JSON".to_owned());
+        return HandlerCheckResult::Wait("the answer to the query is not JSON".to_owned());
     };
     if answer["status"] != "success" {
         let error = answer["error"].as_str().unwrap_or("without a reason");
-        return CheckResult::Wait(format!("the query failed: {error}"));
+        return HandlerCheckResult::Wait(format!("the query failed: {error}"));
     }
     let values = match values(&answer["data"]) {
         Ok(values) => values,
-        Err(why) => return CheckResult::Wait(why.to_owned()),
+        Err(why) => return HandlerCheckResult::Wait(why.to_owned()),
     };
     if values.is_empty() {
-        return CheckResult::Wait("the query has no result".to_owned());
+        return HandlerCheckResult::Wait("the query has no result".to_owned());
     }
     match values.iter().find_map(|value| bounds.violation(*value)) {
-        Some(violation) => CheckResult::Bad(violation),
+        Some(violation) => HandlerCheckResult::Bad(violation),
         None => {
             let shown: Vec<String> = values.iter().take(4).map(ToString::to_string).collect();
             let more = if values.len() > shown.len() { ", …" } else { "" };
-            CheckResult::Good(format!("measured {}{more}", shown.join(", ")))
+            HandlerCheckResult::Good(format!("measured {}{more}", shown.join(", ")))
         }
     }
 }
@@ -102,11 +102,16 @@ fn values(data: &Value) -> Result<Vec<f64>, &'static str> {
 }
 
 /// A good measurement decides when the time is over for which values have to be good.
-pub fn promoted(found: CheckResult, created: Time, duration: Duration, now: Time) -> CheckResult {
+pub fn promoted(
+    found: HandlerCheckResult,
+    created: Time,
+    duration: Duration,
+    now: Time,
+) -> HandlerCheckResult {
     let until = created.saturating_add(duration).unwrap_or(Time::MAX);
     match found {
-        CheckResult::Good(text) if now < until => {
-            CheckResult::Wait(format!("{text}; until {until:.0}"))
+        HandlerCheckResult::Good(text) if now < until => {
+            HandlerCheckResult::Wait(format!("{text}; until {until:.0}"))
         }
         other => other,
     }
@@ -118,7 +123,7 @@ pub enum EventJobStep {
     /// It is noted that the Job is begun, then it is created.
     Begin,
     /// No step is needed: the Job has this result so far.
-    Judge(CheckResult),
+    Judge(HandlerCheckResult),
 }
 
 /// The next step for the Job of an event, which runs once. `is_begun` is whether it was noted before it was created: a
@@ -127,7 +132,7 @@ pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> EventJobStep
     match (job, is_begun) {
         (Some(job), _) => EventJobStep::Judge(completion(job)),
         (None, false) => EventJobStep::Begin,
-        (None, true) => EventJobStep::Judge(CheckResult::Bad(format!(
+        (None, true) => EventJobStep::Judge(HandlerCheckResult::Bad(format!(
             "the outcome of Job {name} is unknown: it was begun and does not exist; a Job that is deleted before its end was \
              observed is not created again"
         ))),
@@ -135,7 +140,7 @@ pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> EventJobStep
 }
 
 /// How far a Job is.
-fn completion(job: &Value) -> CheckResult {
+fn completion(job: &Value) -> HandlerCheckResult {
     let conditions = job["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let holds =
         |kind: &str| conditions.iter().find(|it| it["type"] == kind && it["status"] == "True");
@@ -144,11 +149,11 @@ fn completion(job: &Value) -> CheckResult {
         let text = |key: &str| failed[key].as_str().unwrap_or_default().to_owned();
         let reason = text("reason");
         let message = text("message");
-        return CheckResult::Bad(format!("Job {name} failed: {reason}: {message}"));
+        return HandlerCheckResult::Bad(format!("Job {name} failed: {reason}: {message}"));
     }
     match holds("Complete") {
-        Some(_) => CheckResult::Good(format!("Job {name} completed")),
-        None => CheckResult::Wait(format!("Job {name} runs")),
+        Some(_) => HandlerCheckResult::Good(format!("Job {name} completed")),
+        None => HandlerCheckResult::Wait(format!("Job {name} runs")),
     }
 }
 
@@ -172,14 +177,14 @@ mod tests {
     fn values_are_good_within_bounds_only() {
         assert_eq!(
             measurement(&vector(&["0.01"]), AT_MOST),
-            CheckResult::Good("measured 0.01".to_owned())
+            HandlerCheckResult::Good("measured 0.01".to_owned())
         );
         assert_eq!(
             measurement(&vector(&["0.05"]), AT_MOST),
-            CheckResult::Good("measured 0.05".to_owned())
+            HandlerCheckResult::Good("measured 0.05".to_owned())
         );
         let bad = |values: &[&str], bounds| match measurement(&vector(values), bounds) {
-            CheckResult::Bad(why) => why,
+            HandlerCheckResult::Bad(why) => why,
             other => panic!("{other:?}"),
         };
         assert_eq!(bad(&["0.01", "0.2"], AT_MOST), "0.2 is above 0.05");
@@ -187,7 +192,10 @@ mod tests {
         assert_eq!(bad(&["NaN"], AT_MOST), "the value is not a number");
         assert_eq!(bad(&["0.5"], MetricBounds { min: Some(0.99), max: None }), "0.5 is below 0.99");
         let scalar = br#"{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}"#;
-        assert_eq!(measurement(scalar, AT_MOST), CheckResult::Bad("7 is above 0.05".to_owned()));
+        assert_eq!(
+            measurement(scalar, AT_MOST),
+            HandlerCheckResult::Bad("7 is above 0.05".to_owned())
+        );
     }
 
     #[test]
@@ -200,11 +208,13 @@ mod tests {
             (br#"{"status":"success","data":{"resultType":"vector","result":[{}]}}"#, "no value"),
             (br#"{"status":"success"}"#, "neither"),
         ] {
-            let CheckResult::Wait(text) = measurement(body, AT_MOST) else { panic!("{why}") };
+            let HandlerCheckResult::Wait(text) = measurement(body, AT_MOST) else {
+                panic!("{why}")
+            };
             assert!(text.contains(why), "{text}");
         }
         let many = vec!["0"; MAX_SAMPLES + 1];
-        assert!(matches!(measurement(&vector(&many), AT_MOST), CheckResult::Wait(_)));
+        assert!(matches!(measurement(&vector(&many), AT_MOST), HandlerCheckResult::Wait(_)));
     }
 
     #[test]
@@ -212,14 +222,17 @@ mod tests {
         let created = Time::UNIX_EPOCH;
         let minute = Duration::from_secs(60);
         let at = |second| Time::from_second(second).unwrap();
-        let good = || CheckResult::Good("measured 1".to_owned());
+        let good = || HandlerCheckResult::Good("measured 1".to_owned());
         let early = promoted(good(), created, minute, at(59));
-        assert_eq!(early, CheckResult::Wait("measured 1; until 1970-01-01T00:01:00Z".to_owned()));
+        assert_eq!(
+            early,
+            HandlerCheckResult::Wait("measured 1; until 1970-01-01T00:01:00Z".to_owned())
+        );
         assert_eq!(promoted(good(), created, minute, at(60)), good());
-        let bad = CheckResult::Bad("2 is above 1".to_owned());
+        let bad = HandlerCheckResult::Bad("2 is above 1".to_owned());
         assert_eq!(promoted(bad.clone(), created, minute, at(0)), bad);
-        assert!(matches!(pause(created, minute, at(59)), CheckResult::Wait(_)));
-        assert!(matches!(pause(created, minute, at(60)), CheckResult::Good(_)));
+        assert!(matches!(pause(created, minute, at(59)), HandlerCheckResult::Wait(_)));
+        assert!(matches!(pause(created, minute, at(60)), HandlerCheckResult::Good(_)));
     }
 
     #[test]
@@ -227,10 +240,10 @@ mod tests {
         assert_eq!(job_task("j", false, None), EventJobStep::Begin);
         let running = json!({"metadata": {"name": "j"}});
         for is_begun in [false, true] {
-            let judged = EventJobStep::Judge(CheckResult::Wait("Job j runs".to_owned()));
+            let judged = EventJobStep::Judge(HandlerCheckResult::Wait("Job j runs".to_owned()));
             assert_eq!(job_task("j", is_begun, Some(&running)), judged);
         }
-        let EventJobStep::Judge(CheckResult::Bad(why)) = job_task("j", true, None) else {
+        let EventJobStep::Judge(HandlerCheckResult::Bad(why)) = job_task("j", true, None) else {
             panic!()
         };
         assert!(why.starts_with("the outcome of Job j is unknown: "), "{why}");
@@ -241,13 +254,13 @@ mod tests {
         let job = |conditions: Value| {
             completion(&json!({"metadata": {"name": "j"}, "status": {"conditions": conditions}}))
         };
-        assert_eq!(job(json!([])), CheckResult::Wait("Job j runs".to_owned()));
+        assert_eq!(job(json!([])), HandlerCheckResult::Wait("Job j runs".to_owned()));
         let started = json!([{"type": "Complete", "status": "False"}]);
-        assert_eq!(job(started), CheckResult::Wait("Job j runs".to_owned()));
+        assert_eq!(job(started), HandlerCheckResult::Wait("Job j runs".to_owned()));
         let complete = json!([{"type": "SuccessCriteriaMet", "status": "True"}, {"type": "Complete", "status": "True"}]);
-        assert_eq!(job(complete), CheckResult::Good("Job j completed".to_owned()));
+        assert_eq!(job(complete), HandlerCheckResult::Good("Job j completed".to_owned()));
         let failed = json!([{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "too often"}]);
         let why = "Job j failed: BackoffLimitExceeded: too often";
-        assert_eq!(job(failed), CheckResult::Bad(why.to_owned()));
+        assert_eq!(job(failed), HandlerCheckResult::Bad(why.to_owned()));
     }
 }

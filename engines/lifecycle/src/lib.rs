@@ -9,15 +9,14 @@
 //! Here: all that can be decided without a cluster. Elsewhere: where an operation is held (engine `release`), the objects
 //! (`crds::lifecycle`), reading and writing them (the program).
 
-mod event;
 mod event_request;
 mod event_verdict;
 mod handler_check;
+mod handler_variables;
+mod lifecycle_event;
+mod lifecycle_hold_phase;
 mod lifecycle_selection;
-mod phase;
-mod variables;
 
-pub use event::{LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent};
 pub use event_request::{
     DismissedLifecycleEvent, EventRevision, LifecycleEventRequest, LifecycleQuestion,
     OperationHoldState, dismissed,
@@ -26,11 +25,12 @@ pub use event_verdict::{
     LifecycleEventAnswer, LifecycleEventVerdict, LifecyclePhaseOutcome, judge,
 };
 pub use handler_check::{
-    CheckResult, EventJobStep, MetricBounds, job_task, measurement, pause, promoted,
+    EventJobStep, HandlerCheckResult, MetricBounds, job_task, measurement, pause, promoted,
 };
+pub use handler_variables::{LifecycleHandlerVariables, VariableTextContext};
+pub use lifecycle_event::{LifecycleApproval, LifecycleEventState, ObservedLifecycleEvent};
+pub use lifecycle_hold_phase::LifecycleHoldPhase;
 pub use lifecycle_selection::{
     HoldSubject, HoldingLifecycle, LabelRequirement, Lifecycle, LifecycleSelectError,
     LifecycleTimeoutPolicy, ObservedLifecycleBinding, SubjectLabelSelector, SubjectSelector, holds,
 };
-pub use phase::Phase;
-pub use variables::{LifecycleVariables, VariableTextContext};

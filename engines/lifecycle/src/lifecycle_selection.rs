@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::phase::Phase;
+use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 
 /// How many lifecycles may hold one object.
 pub(crate) const MAX_HOLDS: usize = 16;
@@ -73,7 +73,7 @@ pub struct Lifecycle {
     /// The label of its events.
     pub key: String,
     /// Its phases.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<LifecycleHoldPhase>,
     /// How long an event may be unanswered.
     pub timeout: Duration,
     /// What happens then.
@@ -107,7 +107,7 @@ pub struct ObservedLifecycleBinding {
     /// The objects that it means.
     pub subjects: Vec<SubjectSelector>,
     /// The phases; all of the Lifecycle if there are none.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<LifecycleHoldPhase>,
     /// Parameters that events pass to the users or controllers that answer them.
     pub parameters: BTreeMap<String, String>,
     /// Its place among others: lower ones come first.
@@ -146,7 +146,7 @@ pub struct HoldingLifecycle {
     /// The label of its events.
     pub key: String,
     /// At which phases.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<LifecycleHoldPhase>,
     /// How long an event may be unanswered, in milliseconds.
     pub timeout_ms: u64,
     /// What happens then.
@@ -227,7 +227,8 @@ pub fn holds(
             });
         }
         let is_whole = is_required || its.iter().any(|it| it.phases.is_empty());
-        let bound: BTreeSet<Phase> = its.iter().flat_map(|it| it.phases.iter().copied()).collect();
+        let bound: BTreeSet<LifecycleHoldPhase> =
+            its.iter().flat_map(|it| it.phases.iter().copied()).collect();
         let phases = lifecycle.phases.iter().copied();
         let first = its.first();
         let hold = HoldingLifecycle {
@@ -253,7 +254,7 @@ pub fn holds(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Phase::{PostUpgrade, PreUpgrade, Promote};
+    use LifecycleHoldPhase::{PostUpgrade, PreUpgrade, Promote};
 
     fn labels(all: &[(&str, &str)]) -> LabelMap {
         all.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()

@@ -13,7 +13,7 @@ use golang::regexp::{GoRegexp, quote_meta};
 use crate::api_objects::{Alert, EventSourceSelector, Provider, SecretData};
 use crate::commit_status::{commit_status, is_commit_status_type};
 use crate::event::{EVENT_GROUP, FluxEvent, ObjectReference};
-use crate::provider_options::{MaskedSecret, assemble};
+use crate::provider_options::{SecretToMask, assemble};
 use crate::provider_request::{DeliveryFailure, DeliveryStage, EventDelivery, ProviderFlow};
 use crate::providers;
 
@@ -40,7 +40,7 @@ pub trait DispatchCluster {
 
 /// What holds for all Alerts.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AlertSettings {
+pub struct AlertControllerSettings {
     /// Whether Alerts only get events of their own namespace.
     pub no_cross_namespace: bool,
     /// Whether Providers may name a ServiceAccount.
@@ -51,7 +51,7 @@ pub struct AlertSettings {
 
 /// A Warning event on an Alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AlertWarning {
+pub struct AlertWarningEvent {
     /// Its reason.
     pub reason: &'static str,
     /// Its message.
@@ -60,7 +60,7 @@ pub struct AlertWarning {
     pub annotations: BTreeMap<String, String>,
 }
 
-impl AlertWarning {
+impl AlertWarningEvent {
     fn new(reason: &'static str, mut message: String) -> Self {
         message.truncate(message.floor_char_boundary(LONGEST_TEXT));
         Self { reason, message, annotations: BTreeMap::new() }
@@ -80,7 +80,7 @@ pub struct EventRoute {
 #[derive(Debug)]
 pub struct RoutingDecision {
     /// Events to put on the Alert.
-    pub warnings: Vec<AlertWarning>,
+    pub warnings: Vec<AlertWarningEvent>,
     /// Where the event goes, if the Alert sends it.
     pub route: Option<EventRoute>,
 }
@@ -89,7 +89,7 @@ pub struct RoutingDecision {
 #[derive(Debug)]
 pub struct AlertVerdict {
     /// Events to put on the Alert.
-    pub warnings: Vec<AlertWarning>,
+    pub warnings: Vec<AlertWarningEvent>,
     /// What is sent, if anything is.
     pub dispatch: Option<EventDispatch>,
 }
@@ -128,7 +128,7 @@ impl EventDispatch {
     }
 
     /// The warning for a delivery that failed, without the token of the Provider.
-    pub fn warning(&self, failure: &DeliveryFailure) -> AlertWarning {
+    pub fn warning(&self, failure: &DeliveryFailure) -> AlertWarningEvent {
         let object = self.event.object.display();
         let text = &failure.message;
         let text = &text[..text.floor_char_boundary(LONGEST_TEXT)];
@@ -146,7 +146,7 @@ impl EventDispatch {
                 "failed to dispatch notification for {object}: failed to create commit status: {text}"
             ),
         };
-        AlertWarning::new("NotificationDispatchFailed", message)
+        AlertWarningEvent::new("NotificationDispatchFailed", message)
     }
 }
 
@@ -170,7 +170,7 @@ pub fn dispatch(
     event: &FluxEvent,
     alert: &Alert,
     cluster: &dyn DispatchCluster,
-    settings: AlertSettings,
+    settings: AlertControllerSettings,
 ) -> AlertVerdict {
     let RoutingDecision { warnings, route } = route(event, alert, cluster, settings);
     let secret = |namespace: &str, name: &str| cluster.secret(namespace, name);
@@ -185,7 +185,7 @@ pub fn route(
     event: &FluxEvent,
     alert: &Alert,
     cluster: &dyn DispatchCluster,
-    settings: AlertSettings,
+    settings: AlertControllerSettings,
 ) -> RoutingDecision {
     let mut warnings = Vec::new();
     // What may cost much is not done for events that the Alert does not get.
@@ -207,7 +207,7 @@ pub fn follow_up(
     event: &FluxEvent,
     alert: &Alert,
     cluster: &dyn DispatchCluster,
-    settings: AlertSettings,
+    settings: AlertControllerSettings,
 ) -> RoutingDecision {
     routed(event, alert, cluster, settings, Vec::new())
 }
@@ -216,8 +216,8 @@ fn routed(
     event: &FluxEvent,
     alert: &Alert,
     cluster: &dyn DispatchCluster,
-    settings: AlertSettings,
-    mut warnings: Vec<AlertWarning>,
+    settings: AlertControllerSettings,
+    mut warnings: Vec<AlertWarningEvent>,
 ) -> RoutingDecision {
     let mut event = event.clone();
     event.exclude_internal();
@@ -226,7 +226,7 @@ fn routed(
         Err(error) => {
             let object = event.object.display();
             let message = format!("failed to dispatch notification for {object}: {error}");
-            warnings.push(AlertWarning::new("NotificationDispatchFailed", message));
+            warnings.push(AlertWarningEvent::new("NotificationDispatchFailed", message));
             RoutingDecision { warnings, route: None }
         }
     }
@@ -235,7 +235,7 @@ fn routed(
 /// Whether an event is of a namespace whose events the Alert must not get.
 ///
 /// Differs(flux): that is decided before labels are read and patterns compared, which makes no difference to what is sent.
-fn is_denied(event: &FluxEvent, alert: &Alert, settings: AlertSettings) -> bool {
+fn is_denied(event: &FluxEvent, alert: &Alert, settings: AlertControllerSettings) -> bool {
     settings.no_cross_namespace && event.object.namespace != alert.metadata.namespace
 }
 
@@ -243,7 +243,7 @@ fn is_from_source(
     event: &FluxEvent,
     alert: &Alert,
     cluster: &dyn DispatchCluster,
-    warnings: &mut Vec<AlertWarning>,
+    warnings: &mut Vec<AlertWarningEvent>,
 ) -> bool {
     alert.spec.event_sources.iter().any(|source| matches(event, alert, source, cluster, warnings))
 }
@@ -253,7 +253,7 @@ fn matches(
     alert: &Alert,
     source: &EventSourceSelector,
     cluster: &dyn DispatchCluster,
-    warnings: &mut Vec<AlertWarning>,
+    warnings: &mut Vec<AlertWarningEvent>,
 ) -> bool {
     let object = &event.object;
     let is_candidate = names(event, alert, source);
@@ -262,7 +262,7 @@ fn matches(
     };
     let Some(labels) = cluster.labels(object) else {
         let message = format!("error getting source object {}", object.display());
-        warnings.push(AlertWarning::new("SourceFetchFailed", message));
+        warnings.push(AlertWarningEvent::new("SourceFetchFailed", message));
         return false;
     };
     if !wanted.iter().all(|(key, value)| is_label(key, value)) {
@@ -271,7 +271,7 @@ fn matches(
         let name = &source.name;
         let message =
             format!("error using matchLabels from event source {kind}/{namespace}/{name}");
-        warnings.push(AlertWarning::new("InvalidConfig", message));
+        warnings.push(AlertWarningEvent::new("InvalidConfig", message));
         return false;
     }
     wanted.iter().all(|(key, value)| labels.get(key) == Some(value))
@@ -326,7 +326,7 @@ const PATTERN_COMPILATION_STEPS: usize = 1_000;
 const INVALID_PATTERN_STEPS: usize = MOST_WORK / 10;
 
 /// Whether the message is in the inclusion list, if there is one, and not in the exclusion list.
-fn is_selected(event: &FluxEvent, alert: &Alert, warnings: &mut Vec<AlertWarning>) -> bool {
+fn is_selected(event: &FluxEvent, alert: &Alert, warnings: &mut Vec<AlertWarningEvent>) -> bool {
     let included = &alert.spec.inclusion_list;
     let excluded = &alert.spec.exclusion_list;
     let mut left = MOST_WORK;
@@ -344,7 +344,7 @@ fn matches_any(
     list: &str,
     message: &str,
     left: &mut usize,
-    warnings: &mut Vec<AlertWarning>,
+    warnings: &mut Vec<AlertWarningEvent>,
 ) -> bool {
     for text in patterns {
         let compiled = if *left == 0 { None } else { Some(GoRegexp::new(text)) };
@@ -359,7 +359,7 @@ fn matches_any(
             let message = format!(
                 "the patterns of the {list} list are too large for this event: those from `{text}` on are ignored"
             );
-            warnings.push(AlertWarning::new("InvalidConfig", message));
+            warnings.push(AlertWarningEvent::new("InvalidConfig", message));
             *left = 0;
             return false;
         };
@@ -369,7 +369,7 @@ fn matches_any(
             Ok(_) => {}
             Err(_) => {
                 let message = format!("failed to compile {list} regex: {text}");
-                warnings.push(AlertWarning::new("InvalidConfig", message));
+                warnings.push(AlertWarningEvent::new("InvalidConfig", message));
             }
         }
     }
@@ -380,8 +380,8 @@ fn send(
     mut event: FluxEvent,
     alert: &Alert,
     cluster: &dyn DispatchCluster,
-    settings: AlertSettings,
-    warnings: &mut Vec<AlertWarning>,
+    settings: AlertControllerSettings,
+    warnings: &mut Vec<AlertWarningEvent>,
 ) -> Result<Option<EventRoute>, String> {
     let namespace = &alert.metadata.namespace;
     let name = &alert.metadata.name;
@@ -455,8 +455,8 @@ fn deliver(
     alert: &Alert,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<SecretData>,
-) -> (ProviderFlow, MaskedSecret) {
-    let none = || MaskedSecret(String::new());
+) -> (ProviderFlow, SecretToMask) {
+    let none = || SecretToMask(String::new());
     let status = match commit_status(provider, alert, event) {
         Ok(status) => status.unwrap_or_default(),
         Err(message) => {

@@ -20,7 +20,7 @@ where
 /// The part of an object's metadata that counts here.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub struct ObjectMetadata {
+pub struct ApiObjectMetadata {
     /// The name.
     pub name: String,
     /// The namespace.
@@ -85,7 +85,7 @@ pub struct AlertSpec {
 #[derive(Debug, Clone, Default)]
 pub struct Alert {
     /// Its metadata.
-    pub metadata: ObjectMetadata,
+    pub metadata: ApiObjectMetadata,
     /// Its spec.
     pub spec: AlertSpec,
     /// All of it, for expressions.
@@ -126,7 +126,7 @@ pub struct ProviderSpec {
 #[derive(Debug, Clone, Default)]
 pub struct Provider {
     /// Its metadata.
-    pub metadata: ObjectMetadata,
+    pub metadata: ApiObjectMetadata,
     /// Its spec.
     pub spec: ProviderSpec,
     /// All of it, for expressions.
@@ -141,13 +141,13 @@ pub struct UnreadableObjectError(#[from] serde_json::Error);
 #[derive(Deserialize)]
 #[serde(default, bound = "S: Default + Deserialize<'de>")]
 struct ObjectParts<S: Default> {
-    metadata: ObjectMetadata,
+    metadata: ApiObjectMetadata,
     spec: S,
 }
 
 impl<S: Default> Default for ObjectParts<S> {
     fn default() -> Self {
-        Self { metadata: ObjectMetadata::default(), spec: S::default() }
+        Self { metadata: ApiObjectMetadata::default(), spec: S::default() }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::alert_dispatch::AlertWarning;
+use crate::alert_dispatch::AlertWarningEvent;
 use crate::api_objects::Alert;
 use crate::case_folding::equal_fold;
 use crate::event::{EVENT_GROUP, FluxEvent};
@@ -52,7 +52,7 @@ impl FluxEvent {
     /// Combines the metadata of the event, the Alert and the controller; later ones win.
     ///
     /// Returns a warning if several of them set the same key.
-    pub(crate) fn combine_metadata(&mut self, alert: &Alert) -> Option<AlertWarning> {
+    pub(crate) fn combine_metadata(&mut self, alert: &Alert) -> Option<AlertWarningEvent> {
         let mut combined: BTreeMap<String, (String, Vec<&str>)> = BTreeMap::new();
         let mut add = |key: &str, value: &str, source| {
             let (known, sources) = combined.entry(key.to_owned()).or_default();
@@ -85,7 +85,7 @@ impl FluxEvent {
         if !combined.is_empty() {
             self.metadata = combined.into_iter().map(|(key, (value, _))| (key, value)).collect();
         }
-        (!conflicts.is_empty()).then(|| AlertWarning {
+        (!conflicts.is_empty()).then(|| AlertWarningEvent {
             reason: "MetadataAppendFailed",
             message: CONFLICT.to_owned(),
             annotations: conflicts,

@@ -15,7 +15,6 @@ mod alert_dispatch;
 mod api_objects;
 mod case_folding;
 mod commit_status;
-mod credentials;
 mod delivery_message;
 mod event;
 mod event_metadata;
@@ -25,19 +24,19 @@ mod provider_options;
 mod provider_request;
 mod providers;
 pub mod receivers;
+mod secret_credentials;
 #[cfg(test)]
 mod tests;
 
 pub use alert_dispatch::{
-    AlertSettings, AlertVerdict, AlertWarning, DispatchCluster, EventDispatch, EventRoute,
-    RoutingDecision, delivery, dispatch, follow_up, has_incidents, route,
+    AlertControllerSettings, AlertVerdict, AlertWarningEvent, DispatchCluster, EventDispatch,
+    EventRoute, RoutingDecision, delivery, dispatch, follow_up, has_incidents, route,
 };
 pub use api_objects::{
-    Alert, AlertSpec, EventSourceSelector, NameReference, ObjectMetadata, Provider, ProviderSpec,
-    SecretData, UnreadableObjectError,
+    Alert, AlertSpec, ApiObjectMetadata, EventSourceSelector, NameReference, Provider,
+    ProviderSpec, SecretData, UnreadableObjectError,
 };
 pub use commit_status::commit_status;
-pub use credentials::TlsSettings;
 pub use delivery_message::{
     DeliveryMessage, EventHubLogin, EventHubMessage, NatsLogin, NatsMessage, PubSubMessage,
 };
@@ -47,6 +46,7 @@ pub use provider_request::{
     MAX_ANSWER, ProviderRequest,
 };
 pub use providers::{
-    NatsKey, Proposal, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,
-    PullRequestStep, TYPES,
+    NatsKey, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,
+    PullRequestProposal, PullRequestStep, TYPES,
 };
+pub use secret_credentials::TlsSettings;

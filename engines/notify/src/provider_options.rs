@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use golang::url::GoUrl;
 
-use crate::api_objects::{Alert, NameReference, ObjectMetadata, Provider, SecretData};
+use crate::api_objects::{Alert, ApiObjectMetadata, NameReference, Provider, SecretData};
 use crate::commit_status::is_commit_status_type;
-use crate::credentials::{self, TlsSettings};
+use crate::secret_credentials::{self, TlsSettings};
 
 /// Longest address in a Secret, in bytes.
 const MAX_ADDRESS: usize = 2048;
@@ -27,17 +27,17 @@ pub(crate) struct ProviderOptions {
     pub(crate) tls: Option<Arc<TlsSettings>>,
     /// The id of the commit status; empty where there is none.
     pub(crate) commit_status: String,
-    pub(crate) provider: ObjectMetadata,
+    pub(crate) provider: ApiObjectMetadata,
     pub(crate) service_account: String,
     pub(crate) secret: SecretData,
     /// The Alert by which the event came.
-    pub(crate) alert: ObjectMetadata,
+    pub(crate) alert: ApiObjectMetadata,
     /// Seconds since 1970, for tokens and events that need a time.
     pub(crate) now: i64,
 }
 
 /// What error messages must not show.
-pub(crate) struct MaskedSecret(pub(crate) String);
+pub(crate) struct SecretToMask(pub(crate) String);
 
 /// Puts a Provider and its Secrets together.
 ///
@@ -49,7 +49,7 @@ pub(crate) fn assemble(
     commit_status: String,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<SecretData>,
-) -> Result<(ProviderOptions, MaskedSecret), String> {
+) -> Result<(ProviderOptions, SecretToMask), String> {
     let spec = &provider.spec;
     let namespace = &provider.metadata.namespace;
     let find = |reference: &NameReference| {
@@ -71,7 +71,7 @@ pub(crate) fn assemble(
         ..ProviderOptions::default()
     };
     let own = spec.secret_ref.as_ref().map(find).transpose()?;
-    let mut masked = MaskedSecret(String::new());
+    let mut masked = SecretToMask(String::new());
     if let Some(secret) = &own {
         take_secret(&mut options, secret)?;
         if let Some(token) = secret.text("token") {
@@ -80,7 +80,7 @@ pub(crate) fn assemble(
         options.secret = secret.clone();
     }
     if let Some(reference) = &spec.proxy_secret_ref {
-        options.proxy = credentials::proxy(&find(reference)?)
+        options.proxy = secret_credentials::proxy(&find(reference)?)
             .map_err(|error| format!("failed to get proxy URL: {error}"))?;
     }
     let certificates = spec.cert_secret_ref.as_ref().map(find).transpose()?;
@@ -107,7 +107,7 @@ fn take_secret(options: &mut ProviderOptions, secret: &SecretData) -> Result<(),
             .map_err(|error| format!("failed to read headers from secret: {error}"))?;
     }
     // A malformed part drops all of them, without a word.
-    if let Ok(methods) = credentials::methods(secret) {
+    if let Ok(methods) = secret_credentials::methods(secret) {
         if let Some(token) = methods.token {
             options.token = token;
         }
@@ -159,9 +159,9 @@ fn tls(
     kind: &str,
 ) -> Result<Option<Arc<TlsSettings>>, String> {
     match (certificates, own) {
-        (Some(secret), _) => credentials::tls(secret).map(Some),
+        (Some(secret), _) => secret_credentials::tls(secret).map(Some),
         (None, Some(secret)) if is_commit_status_type(kind) => {
-            credentials::methods(secret).map(|methods| methods.tls)
+            secret_credentials::methods(secret).map(|methods| methods.tls)
         }
         _ => Ok(None),
     }

@@ -15,8 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use golang::url::GoUrl;
 
-use crate::credentials::TlsSettings;
 use crate::delivery_message::DeliveryMessage;
+use crate::secret_credentials::TlsSettings;
 
 /// Most redirects that are followed.
 const MAX_REDIRECTS: u32 = 10;

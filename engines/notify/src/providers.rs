@@ -14,7 +14,6 @@ mod comment;
 mod datadog;
 mod discord;
 mod generic;
-mod git;
 mod gitea;
 mod giteapullrequestcomment;
 mod github;
@@ -34,6 +33,7 @@ mod nats;
 mod opsgenie;
 mod otel;
 mod pagerduty;
+mod provider_repository;
 mod pull_request;
 mod rocket;
 mod sentry;
@@ -51,7 +51,7 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
 pub use nats::NatsKey;
 pub use pull_request::{
-    Proposal, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,
+    PullRequest, PullRequestChange, PullRequestConversation, PullRequestError, PullRequestProposal,
     PullRequestStep,
 };
 

@@ -1,7 +1,7 @@
 //! Receivers: which requests of webhooks count, and which objects they wake.
 //!
 //! Here: what a Receiver is, its path, and the order of the checks. Below: authentication (`receivers/authenticate.rs`,
-//! `receivers/token.rs`), what bodies have to be (`receivers/payload.rs`, `receivers/cdevents.rs`), what a spec has to
+//! `receivers/oidc_token.rs`), what bodies have to be (`receivers/payload.rs`, `receivers/cdevents.rs`), what a spec has to
 //! be (`receivers/spec.rs`), which objects are woken (`receivers/select.rs`).
 //! The caller of a [`WebhookReception`] fetches keys of issuers.
 //!
@@ -9,12 +9,12 @@
 
 mod authenticate;
 mod cdevents;
+mod oidc_token;
 mod payload;
 mod select;
 mod spec;
 #[cfg(test)]
 mod tests;
-mod token;
 
 use golang::work_meter::WorkAllowance;
 use serde::Deserialize;
@@ -25,7 +25,7 @@ pub use authenticate::WebhookReception;
 pub use select::{AnnotationTarget, ReceiverSelection, ReceiverTargets};
 pub use spec::{ReceiverSpecError, check};
 
-use crate::api_objects::{EventSourceSelector, NameReference, ObjectMetadata, nil};
+use crate::api_objects::{ApiObjectMetadata, EventSourceSelector, NameReference, nil};
 use crate::provider_request::ProviderRequest;
 
 /// Longest body of a request, in bytes.
@@ -126,7 +126,7 @@ pub struct ReceiverSpec {
 #[derive(Debug, Clone, Default)]
 pub struct Receiver {
     /// Its metadata.
-    pub metadata: ObjectMetadata,
+    pub metadata: ApiObjectMetadata,
     /// Its spec.
     pub spec: ReceiverSpec,
     /// The path in its status, by which it is found.
@@ -144,7 +144,7 @@ impl Receiver {
         #[derive(Deserialize, Default)]
         #[serde(default)]
         struct ReceiverParts {
-            metadata: ObjectMetadata,
+            metadata: ApiObjectMetadata,
             spec: ReceiverSpec,
         }
         let ReceiverParts { metadata, spec } = ReceiverParts::deserialize(object)?;
@@ -188,7 +188,7 @@ impl ReceiverWebhookRequest {
 
 /// What holds for all Receivers.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ReceiverSettings {
+pub struct ReceiverControllerSettings {
     /// Whether objects of other namespaces are out of reach.
     pub no_cross_namespace: bool,
     /// Whether an empty token counts and switches the check of a signature or header off, as in Flux.
@@ -213,7 +213,7 @@ pub struct AcceptedHookRequest {
 
 /// The next step for a request.
 #[derive(Debug)]
-pub enum ReceiverGate {
+pub enum ReceiverRequestStep {
     /// Keys have to be fetched; [`WebhookReception::answer`] takes the answer.
     Fetch(Box<ProviderRequest>),
     /// The status of the answer, and why. The reason is for logs.

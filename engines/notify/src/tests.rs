@@ -11,7 +11,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::receivers::{
-    Receiver, ReceiverGate, ReceiverSettings, ReceiverWebhookRequest, WebhookReception,
+    Receiver, ReceiverControllerSettings, ReceiverRequestStep, ReceiverWebhookRequest,
+    WebhookReception,
 };
 use crate::{
     Alert, DeliveryFailure, DeliveryMessage, EventDelivery, FluxEvent, HttpResponse, HttpStep,
@@ -96,7 +97,7 @@ fn patterns_that_are_too_much_work_are_ignored_and_named() {
             &event,
             &alert,
             &OneProviderCluster,
-            crate::alert_dispatch::AlertSettings::default(),
+            crate::alert_dispatch::AlertControllerSettings::default(),
         );
         (routed.route.is_some(), routed.warnings)
     };
@@ -129,9 +130,9 @@ fn a_namespace_whose_events_an_alert_must_not_get_costs_nothing() {
         });
         Alert::new(json!({"metadata": {"name": "a", "namespace": "own"}, "spec": spec})).unwrap()
     };
-    let settings = crate::alert_dispatch::AlertSettings {
+    let settings = crate::alert_dispatch::AlertControllerSettings {
         no_cross_namespace: true,
-        ..crate::alert_dispatch::AlertSettings::default()
+        ..crate::alert_dispatch::AlertControllerSettings::default()
     };
     let labelled = json!({"kind": "Kustomization", "name": "*", "namespace": "apps",
         "matchLabels": {"a": "b"}});
@@ -396,10 +397,13 @@ fn an_empty_token_rejects_every_request_unless_that_is_allowed() {
         let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
         let hook = ReceiverWebhookRequest { headers, body: b"{}".to_vec() };
         for allows_empty_token in [false, true] {
-            let settings = ReceiverSettings { allows_empty_token, ..ReceiverSettings::default() };
+            let settings = ReceiverControllerSettings {
+                allows_empty_token,
+                ..ReceiverControllerSettings::default()
+            };
             let (_, gate) =
                 WebhookReception::start(hook.clone(), &receiver, Some(&secret), settings);
-            let is_in = matches!(gate, ReceiverGate::Accepted(_));
+            let is_in = matches!(gate, ReceiverRequestStep::Accepted(_));
             assert_eq!(is_in, allows_empty_token, "{kind}: {gate:?}");
         }
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use crate::cron::{CronError, CronExpression};
-use crate::schedule_times::{MAX_ENTRIES, MAX_LENGTH, entries};
+use crate::reconcile_schedule::{MAX_ENTRIES, MAX_LENGTH, entries};
 use crate::time::whole_seconds;
 use crate::{
-    ConditionStatus, DurationError, RequestedCondition, RunOutcome, Time, WINDOW, WakeTrigger,
+    AnnotationCondition, ConditionStatus, DurationError, NextRunTrigger, RunOutcome, Time, WINDOW,
     format_duration, parse_duration, reason,
 };
 
@@ -196,7 +196,7 @@ impl ChangeWindowState {
             Self::Open { .. } => return None,
             Self::Closed { next, windows, text } => {
                 let text = format!("outside the window '{windows}': {waiting} is pending; {text}");
-                let wake = WakeTrigger { at: *next, ..WakeTrigger::default() };
+                let wake = NextRunTrigger { at: *next, ..NextRunTrigger::default() };
                 RunOutcome::Blocked(reason::WINDOW_CLOSED, text, wake)
             }
             Self::Invalid { text } => RunOutcome::Stalled(reason::INVALID_WINDOW, text.clone()),
@@ -204,13 +204,13 @@ impl ChangeWindowState {
     }
 
     /// How it is shown in a status.
-    pub fn mark(&self) -> RequestedCondition {
+    pub fn mark(&self) -> AnnotationCondition {
         let (status, reason, text) = match self {
             Self::Open { text, .. } => (ConditionStatus::True, reason::OPEN, text),
             Self::Closed { text, .. } => (ConditionStatus::False, reason::CLOSED, text),
             Self::Invalid { text } => (ConditionStatus::False, reason::INVALID_WINDOW, text),
         };
-        RequestedCondition { kind: WINDOW, status, reason, text: text.clone() }
+        AnnotationCondition { kind: WINDOW, status, reason, text: text.clone() }
     }
 
     /// When it opens or closes.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ConditionReason, RunOutcome, Time, WakeTrigger, reason, time};
+use crate::{ConditionReason, NextRunTrigger, RunOutcome, Time, reason, time};
 
 /// Type of the condition that sums an object up.
 pub const READY: &str = "Ready";
@@ -37,7 +37,7 @@ const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
 
 /// A condition about what a person asked for besides the spec; it does not depend on the outcome of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestedCondition {
+pub struct AnnotationCondition {
     /// [`WINDOW`], [`HOLD`] or [`SCHEDULE`].
     pub kind: &'static str,
     /// Whether it holds.
@@ -209,7 +209,7 @@ impl<'a> StatusConditions<'a> {
 
     /// Replaces the conditions about windows, holds and schedules; without this call they are carried over.
     #[must_use]
-    pub fn marked(mut self, marks: &[RequestedCondition]) -> Self {
+    pub fn marked(mut self, marks: &[AnnotationCondition]) -> Self {
         self.next.retain(|kind, _| !MARKS.contains(&kind.as_str()));
         marks
             .iter()
@@ -316,7 +316,7 @@ impl<'a> StatusConditions<'a> {
 
     /// The conditions to write before a step that takes long: what is about to be done.
     pub fn finish_progress(self, why: ConditionReason, text: &str) -> Vec<StatusCondition> {
-        self.finish(&RunOutcome::Running(why, text.to_owned(), WakeTrigger::default()))
+        self.finish(&RunOutcome::Running(why, text.to_owned(), NextRunTrigger::default()))
     }
 
     fn put(

@@ -1,7 +1,7 @@
 //! Times that recur: a cron expression in a time zone.
 //!
 //! Here: [`CronExpression`], its zone, its next time. Below: how each field is written (`cron/field.rs`).
-//! Elsewhere: searching the calendar (croner), what happens at such a time (`change_window.rs`, `schedule_times.rs`).
+//! Elsewhere: searching the calendar (croner), what happens at such a time (`change_window.rs`, `reconcile_schedule.rs`).
 
 mod field;
 

@@ -1,6 +1,6 @@
 //! Durations as Go writes and reads them, because that is how specs and statuses spell them.
 //!
-//! Here: [`parse_duration`], [`format_duration`]. Elsewhere: intervals and retries (`schedule.rs`),
+//! Here: [`parse_duration`], [`format_duration`]. Elsewhere: intervals and retries (`requeue_delay.rs`),
 //! dates (`time.rs`), what Go answers to single strings (`cargo xtask conformance`).
 
 use std::fmt::Write as _;

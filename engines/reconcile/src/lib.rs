@@ -6,10 +6,10 @@
 //!  Facts                                        Wake: a time, or nodes of the Graph
 //! ```
 //!
-//! Here: where a run ends ([`RunOutcome`]) and what wakes the next one ([`WakeTrigger`]), the loop ([`drive`]),
+//! Here: where a run ends ([`RunOutcome`]) and what wakes the next one ([`NextRunTrigger`]), the loop ([`drive`]),
 //! [`StatusConditions`], how often drift is corrected ([`CorrectionBudget`]), when refused requests are repeated
 //! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), the gate, durations and intervals,
-//! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ScheduleTimes`], [`ObjectHold`];
+//! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ReconcileSchedule`], [`ObjectHold`];
 //! whether something may be removed ([`RemovalGate`]). Elsewhere: the decision of each kind (its engine's plan),
 //! reading and changing a cluster, timers, events and metrics (the program).
 
@@ -20,26 +20,26 @@ mod cron;
 mod dependency_graph;
 pub mod depends_on;
 mod duration;
-pub mod instant;
 mod object_hold;
 mod object_key;
 pub mod reason;
 mod reconcile_loop;
+mod reconcile_schedule;
 mod refusal_retries;
 mod removal_gate;
 mod requested_rollback;
+mod requeue_delay;
 mod run_gate;
 mod run_outcome;
-mod schedule;
-mod schedule_times;
 mod snapshot_history;
 mod time;
+pub mod time_json;
 
 pub use change_window::{
     BREAK_GLASS, ChangeWindowError, ChangeWindowState, ChangeWindows, WINDOW_ANNOTATION, WindowEnd,
 };
 pub use conditions::{
-    ConditionStatus, HOLD, MARKERS_IGNORED, READY, RECONCILING, RequestedCondition, SCHEDULE,
+    AnnotationCondition, ConditionStatus, HOLD, MARKERS_IGNORED, READY, RECONCILING, SCHEDULE,
     STALLED, StatusCondition, StatusConditions, WARNINGS, WINDOW,
 };
 pub use correction_budget::{CorrectionBudget, contested_pause};
@@ -52,18 +52,18 @@ pub use object_hold::{
 };
 pub use object_key::ObjectKey;
 pub use reason::ConditionReason;
-pub use reconcile_loop::{Executor, ObjectOutcome, PlanVerdict, ReconciledKind, drive};
+pub use reconcile_loop::{AppliedObjectAction, Executor, PlanVerdict, ReconcilePlanner, drive};
+pub use reconcile_schedule::{ReconcileSchedule, ReconcileScheduleError};
 pub use refusal_retries::RefusedAttempts;
-pub use removal_gate::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefused};
+pub use removal_gate::{RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal};
 pub use requested_rollback::{
     HistoryRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, ReleaseRollback,
     ReleaseRollbackProgress,
 };
+pub use requeue_delay::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout, seed};
 pub use run_gate::{
     DependencyState, DependsOnEntry, RunGate, RunGateFacts, after_resolve, before_resolve,
 };
-pub use run_outcome::{RunOutcome, WakeTrigger};
-pub use schedule::{SHORTEST_INTERVAL, backoff, jittered, kustomization_timeout, seed};
-pub use schedule_times::{ScheduleTimes, ScheduleTimesError};
+pub use run_outcome::{NextRunTrigger, RunOutcome};
 pub use snapshot_history::{ReconcileSnapshot, SnapshotHistory};
 pub use time::Time;

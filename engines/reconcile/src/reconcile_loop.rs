@@ -1,11 +1,11 @@
 //! The loop that every kind shares: observe, decide, act, observe again, until there is nothing to do.
 //!
-//! Here: [`ReconciledKind`] (the decision), [`Executor`] (the hands), [`drive`].
+//! Here: [`ReconcilePlanner`] (the decision), [`Executor`] (the hands), [`drive`].
 //! Elsewhere: each kind's plan (its engine), each kind's executor (the program).
 
 use std::fmt::{self, Debug};
 
-use crate::{RunOutcome, WakeTrigger, reason};
+use crate::{NextRunTrigger, RunOutcome, reason};
 
 /// What one observation led to: plain data to print, compare and assert on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum PlanVerdict<S> {
 }
 
 /// A kind that is reconciled. Pure: no client, no clock (the time is in `ObservedState`), no log.
-pub trait ReconciledKind {
+pub trait ReconcilePlanner {
     /// The desired state, complete: the plan reads nothing else.
     type DesiredState: Sync;
     /// What one observation found.
@@ -42,7 +42,7 @@ pub trait ReconciledKind {
 
 /// What a step did to one object, in the words of Flux's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectOutcome {
+pub enum AppliedObjectAction {
     /// It did not exist before.
     Created,
     /// It existed and was changed.
@@ -57,7 +57,7 @@ pub enum ObjectOutcome {
     Unknown,
 }
 
-impl fmt::Display for ObjectOutcome {
+impl fmt::Display for AppliedObjectAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Created => "created",
@@ -71,7 +71,7 @@ impl fmt::Display for ObjectOutcome {
 }
 
 /// What observes and changes the cluster for a kind. Faults arrive already judged, as an [`RunOutcome`].
-pub trait Executor<K: ReconciledKind>: Sync {
+pub trait Executor<K: ReconcilePlanner>: Sync {
     /// Looks. It must see what `perform` did before it: live reads, never a cache that lags.
     fn observe(
         &self,
@@ -90,9 +90,9 @@ pub trait Executor<K: ReconciledKind>: Sync {
 /// Returns the steps that were done, in order, and where the run ended.
 ///
 /// # Guarantees
-/// No step is done twice, and there are at most [`ReconciledKind::rounds`] observations. A run that would break
+/// No step is done twice, and there are at most [`ReconcilePlanner::rounds`] observations. A run that would break
 /// either ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
-pub async fn drive<K: ReconciledKind>(
+pub async fn drive<K: ReconcilePlanner>(
     desired: &K::DesiredState,
     executor: &impl Executor<K>,
 ) -> (Vec<K::PlanStep>, RunOutcome) {
@@ -120,7 +120,7 @@ pub async fn drive<K: ReconciledKind>(
 }
 
 fn no_progress(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::NO_PROGRESS, text, WakeTrigger::default())
+    RunOutcome::Failed(reason::NO_PROGRESS, text, NextRunTrigger::default())
 }
 
 #[cfg(test)]

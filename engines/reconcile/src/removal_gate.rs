@@ -48,7 +48,7 @@ pub struct RemovalGate {
 
 /// Why something may not be removed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RemovalRefused {
+pub enum RemovalRefusal {
     /// The object, or what is to be removed, is suspended. If the object is deleted, what is to be removed stays for good.
     Suspended,
     /// No window is open.
@@ -78,17 +78,17 @@ impl RemovalGate {
     ///
     /// # Errors
     /// Why not. A deletion of the object waits for no window, nor does what undoes a failure.
-    pub fn permit(self, now: Time) -> Result<RemovalPermit, RemovalRefused> {
+    pub fn permit(self, now: Time) -> Result<RemovalPermit, RemovalRefusal> {
         let Self { cause, is_owner_suspended, is_suspended, closes } = self;
         let is_closed = closes.is_some_and(|at| at <= now);
         if cause == RemovalCause::UnderWay {
             return Ok(Self::permit_under_way());
         }
         if is_owner_suspended || is_suspended {
-            return Err(RemovalRefused::Suspended);
+            return Err(RemovalRefusal::Suspended);
         }
         match is_closed && cause.waits_for_window() {
-            true => Err(RemovalRefused::WindowClosed),
+            true => Err(RemovalRefusal::WindowClosed),
             false => Ok(RemovalPermit { cause }),
         }
     }
@@ -128,9 +128,9 @@ mod tests {
                             matches!(cause, RemovalCause::Pruned | RemovalCause::Recreated);
                         let expected = match (is_owner_suspended || is_suspended, closes) {
                             _ if cause == RemovalCause::UnderWay => Ok(cause),
-                            (true, _) => Err(RemovalRefused::Suspended),
+                            (true, _) => Err(RemovalRefusal::Suspended),
                             (false, Some(at)) if at == now && asks_windows => {
-                                Err(RemovalRefused::WindowClosed)
+                                Err(RemovalRefusal::WindowClosed)
                             }
                             (false, _) => Ok(cause),
                         };

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::{ChangeWindowState, DependencyGraph, ObjectKey, RunOutcome, Time, WakeTrigger, reason};
+use crate::{
+    ChangeWindowState, DependencyGraph, NextRunTrigger, ObjectKey, RunOutcome, Time, reason,
+};
 
 /// What the gate has to know about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,7 +138,7 @@ pub fn after_resolve(facts: &RunGateFacts, retry_at: Time) -> RunGate {
         return RunGate::Open;
     }
     // Differs(flux): it names the first that is not ready; here all are, and each of them wakes.
-    let wake = WakeTrigger::on(on).and_at(retry_at);
+    let wake = NextRunTrigger::on(on).and_at(retry_at);
     RunGate::Outcome(RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, strings.join("; "), wake))
 }
 
@@ -172,7 +174,7 @@ mod tests {
     }
 
     fn blocked(text: &str, on: &[&str]) -> RunGate {
-        let wake = WakeTrigger::on(on.iter().map(|name| node(name))).and_at(retry_at());
+        let wake = NextRunTrigger::on(on.iter().map(|name| node(name))).and_at(retry_at());
         RunGate::Outcome(RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text.into(), wake))
     }
 

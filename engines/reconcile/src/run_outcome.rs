@@ -1,6 +1,6 @@
 //! Where a run ends and what starts the next one.
 //!
-//! Here: [`RunOutcome`], [`WakeTrigger`]. Elsewhere: the loop that arrives at an outcome (`reconcile_loop.rs`),
+//! Here: [`RunOutcome`], [`NextRunTrigger`]. Elsewhere: the loop that arrives at an outcome (`reconcile_loop.rs`),
 //! what users see of it (`conditions.rs`), timers and watches that carry out a wake (the program).
 
 use std::collections::BTreeSet;
@@ -12,14 +12,14 @@ use crate::{ConditionReason, ObjectKey, Time};
 /// An empty one would never fire. Engines that do not know the time may leave it empty;
 /// [`RunOutcome::or_wake`] fills it at the edge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WakeTrigger {
+pub struct NextRunTrigger {
     /// Run again at this time at the latest.
     pub at: Option<Time>,
     /// Run again when one of these changes.
     pub on: BTreeSet<ObjectKey>,
 }
 
-impl WakeTrigger {
+impl NextRunTrigger {
     /// A wake at a time.
     pub fn at(time: Time) -> Self {
         Self { at: Some(time), on: BTreeSet::new() }
@@ -55,11 +55,11 @@ pub enum RunOutcome {
     /// The cluster matches the desired state; the interval and watches trigger the next run.
     Settled(ConditionReason, String),
     /// Work is under way in the cluster, such as a rollout; nothing failed.
-    Running(ConditionReason, String, WakeTrigger),
+    Running(ConditionReason, String, NextRunTrigger),
     /// Another object must change first, such as a dependency or a source.
-    Blocked(ConditionReason, String, WakeTrigger),
+    Blocked(ConditionReason, String, NextRunTrigger),
     /// An attempt failed and will be repeated.
-    Failed(ConditionReason, String, WakeTrigger),
+    Failed(ConditionReason, String, NextRunTrigger),
     /// Only a change of spec can help.
     Stalled(ConditionReason, String),
 }
@@ -88,7 +88,7 @@ impl RunOutcome {
     }
 
     /// What triggers the next run; `None` where only the interval (`Settled`) or the spec (`Stalled`) does.
-    pub fn wake(&self) -> Option<&WakeTrigger> {
+    pub fn wake(&self) -> Option<&NextRunTrigger> {
         match self {
             Self::Running(.., wake) | Self::Blocked(.., wake) | Self::Failed(.., wake) => {
                 Some(wake)
@@ -104,7 +104,7 @@ impl RunOutcome {
 
     /// True if this outcome needs a wake and has none, so that its node would sleep for ever.
     pub fn has_empty_wake(&self) -> bool {
-        self.wake().is_some_and(WakeTrigger::is_empty)
+        self.wake().is_some_and(NextRunTrigger::is_empty)
     }
 
     /// Fills an empty wake with a time; any other outcome stays as it is.
@@ -116,7 +116,7 @@ impl RunOutcome {
         match &mut self {
             Self::Running(.., wake) | Self::Blocked(.., wake) | Self::Failed(.., wake) => {
                 if wake.is_empty() {
-                    *wake = WakeTrigger::at(at);
+                    *wake = NextRunTrigger::at(at);
                 }
             }
             Self::Settled(..) | Self::Stalled(..) => {}
@@ -134,7 +134,7 @@ mod tests {
         Time::from_second(second).unwrap()
     }
 
-    fn outcomes(wake: &WakeTrigger) -> [RunOutcome; 5] {
+    fn outcomes(wake: &NextRunTrigger) -> [RunOutcome; 5] {
         let text = String::from("text");
         [
             RunOutcome::Settled(reason::SUCCEEDED, text.clone()),
@@ -147,21 +147,21 @@ mod tests {
 
     #[test]
     fn an_empty_wake_is_found_and_filled_in_every_outcome_that_carries_one() {
-        let empty = outcomes(&WakeTrigger::default());
+        let empty = outcomes(&NextRunTrigger::default());
         assert_eq!(
             empty.each_ref().map(RunOutcome::has_empty_wake),
             [false, true, true, true, false]
         );
         assert_eq!(
             empty.map(|outcome| outcome.or_wake(time(9))),
-            outcomes(&WakeTrigger::at(time(9)))
+            outcomes(&NextRunTrigger::at(time(9)))
         );
     }
 
     #[test]
     fn a_wake_that_is_there_is_not_replaced() {
         for wake in
-            [WakeTrigger::at(time(1)), WakeTrigger::on([ObjectKey::new("", "Pod", "a", "x")])]
+            [NextRunTrigger::at(time(1)), NextRunTrigger::on([ObjectKey::new("", "Pod", "a", "x")])]
         {
             assert_eq!(outcomes(&wake).map(|outcome| outcome.or_wake(time(9))), outcomes(&wake));
         }
@@ -169,16 +169,17 @@ mod tests {
 
     #[test]
     fn of_two_times_the_earlier_wakes() {
-        let wake =
-            WakeTrigger::on([ObjectKey::new("", "Pod", "a", "x")]).and_at(time(5)).and_at(time(3));
+        let wake = NextRunTrigger::on([ObjectKey::new("", "Pod", "a", "x")])
+            .and_at(time(5))
+            .and_at(time(3));
         assert_eq!(wake.clone().and_at(time(7)).earliest(), Some(time(3)));
         assert_eq!(wake.on.len(), 1);
-        assert!(!wake.is_empty() && WakeTrigger::default().is_empty());
+        assert!(!wake.is_empty() && NextRunTrigger::default().is_empty());
     }
 
     #[test]
     fn every_outcome_gives_its_reason_and_text() {
-        let all = outcomes(&WakeTrigger::default());
+        let all = outcomes(&NextRunTrigger::default());
         assert_eq!(
             all.each_ref().map(|outcome| outcome.reason().as_str()),
             ["Succeeded", "Progressing", "DependencyNotReady", "BuildFailed", "InvalidPath"]

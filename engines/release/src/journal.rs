@@ -14,8 +14,8 @@ use reconcile::Time;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::instant;
 use crate::operation_origin::OperationOrigin;
+use crate::time_json;
 
 /// The annotation that holds the journal.
 pub const ANNOTATION: &str = "windlass.dev/release-journal";
@@ -189,10 +189,10 @@ pub struct CompletedTask {
     /// Which.
     pub task: TimedTaskKind,
     /// When it began.
-    #[serde(with = "instant")]
+    #[serde(with = "time_json")]
     pub started: Time,
     /// When it ended.
-    #[serde(with = "instant")]
+    #[serde(with = "time_json")]
     pub ended: Time,
     /// Whether it failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -236,10 +236,10 @@ pub struct OperationJournal {
     #[serde(default, skip_serializing_if = "OperationOrigin::is_unknown")]
     pub origin: OperationOrigin,
     /// When it began.
-    #[serde(with = "instant")]
+    #[serde(with = "time_json")]
     pub started: Time,
     /// When the present task began.
-    #[serde(with = "instant")]
+    #[serde(with = "time_json")]
     pub since: Time,
     /// The place of the present task in the list; after a failure, in the list of tasks that follow it.
     pub at: usize,
@@ -269,7 +269,7 @@ pub struct OperationJournal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<OperationFailure>,
     /// When it ended.
-    #[serde(default, with = "instant::exact", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "time_json::exact", skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
     /// Whether the status of the HelmRelease reports its end.
     #[serde(default)]

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! # An installation, step by step
-//! The program runs [`HelmReleasePlan`] with `reconcile::drive`. Each run brings the status, all [`ReleaseRevisions`]
+//! The program runs [`HelmReleasePlanner`] with `reconcile::drive`. Each run brings the status, all [`ReleaseRevisions`]
 //! of the release that [`released`] names, and what [`need`] asks for. Nothing is stored; the plan returns in turn:
 //!
 //! 1. [`ReleaseStep::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
@@ -46,13 +46,13 @@
 //! steps (the program).
 
 pub mod audit;
+pub mod helm_release_planner;
 pub mod journal;
 pub mod lifecycle_hold;
 pub mod operation;
 pub mod operation_origin;
 pub mod operation_phase;
 pub mod operation_status;
-pub mod plan;
 pub mod record;
 pub mod release_decision;
 pub mod release_snapshot;
@@ -66,13 +66,13 @@ pub mod storage;
 #[cfg(test)]
 mod testing;
 
-use reconcile::instant;
+use reconcile::time_json;
 
+pub use helm_release_planner::{
+    HelmReleasePlanner, ObservationNeed, ReleaseObservedState, RunProgress, need, released,
+};
 pub use journal::{OperationJournal, OperationKind};
 pub use operation_origin::OperationOrigin;
-pub use plan::{
-    HelmReleasePlan, ObservationNeed, ReleaseObservedState, RunProgress, need, released,
-};
 pub use record::ReleaseRecord;
 pub use release_snapshot::ReleaseSnapshot;
 pub use release_step::ReleaseStep;

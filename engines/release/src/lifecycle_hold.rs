@@ -6,14 +6,14 @@
 //!
 //! Elsewhere: which lifecycles there are and what an event means (engine `lifecycle`), the objects (the program).
 
-use lifecycle::{EventRevision, HoldingLifecycle, Phase};
+use lifecycle::{EventRevision, HoldingLifecycle, LifecycleHoldPhase};
 use reconcile::ConditionReason;
 use sha2::{Digest as _, Sha256};
 
 use crate::journal::OperationKind;
 use crate::record::ReleaseRecord;
 use crate::settings::ReleaseDesiredState;
-use crate::status::ReleaseStatus;
+use crate::status::HelmReleaseStatusFields;
 
 /// A lifecycle is awaited.
 pub const LIFECYCLE_PENDING: ConditionReason = ConditionReason::new("LifecyclePending");
@@ -34,14 +34,20 @@ pub struct ReleaseLifecycles {
 impl ReleaseLifecycles {
     /// The holds at the tasks of an action: `promotes` is whether it is the last one before the release is ready.
     pub(crate) fn of(&self, action: OperationKind, promotes: bool) -> Vec<HoldingLifecycle> {
-        let its: &[Phase] = match action {
-            OperationKind::Install => &[Phase::PostInstall],
-            OperationKind::Upgrade => &[Phase::PostUpgrade],
-            OperationKind::Rollback => &[Phase::PreRollback, Phase::PostRollback],
-            OperationKind::Uninstall => &[Phase::PreDelete, Phase::PostDelete],
+        let its: &[LifecycleHoldPhase] = match action {
+            OperationKind::Install => &[LifecycleHoldPhase::PostInstall],
+            OperationKind::Upgrade => &[LifecycleHoldPhase::PostUpgrade],
+            OperationKind::Rollback => {
+                &[LifecycleHoldPhase::PreRollback, LifecycleHoldPhase::PostRollback]
+            }
+            OperationKind::Uninstall => {
+                &[LifecycleHoldPhase::PreDelete, LifecycleHoldPhase::PostDelete]
+            }
             OperationKind::Test | OperationKind::UninstallRemediation => &[],
         };
-        let is_its = |phase: &Phase| its.contains(phase) || (promotes && *phase == Phase::Promote);
+        let is_its = |phase: &LifecycleHoldPhase| {
+            its.contains(phase) || (promotes && *phase == LifecycleHoldPhase::Promote)
+        };
         let narrowed = self.holds.iter().map(|hold| HoldingLifecycle {
             phases: hold.phases.iter().copied().filter(is_its).collect(),
             ..hold.clone()
@@ -50,10 +56,13 @@ impl ReleaseLifecycles {
     }
 
     /// The holds before an installation or upgrade.
-    pub(crate) fn before(&self, action: OperationKind) -> Option<(Phase, Vec<&HoldingLifecycle>)> {
+    pub(crate) fn before(
+        &self,
+        action: OperationKind,
+    ) -> Option<(LifecycleHoldPhase, Vec<&HoldingLifecycle>)> {
         let phase = match action {
-            OperationKind::Install => Phase::PreInstall,
-            OperationKind::Upgrade => Phase::PreUpgrade,
+            OperationKind::Install => LifecycleHoldPhase::PreInstall,
+            OperationKind::Upgrade => LifecycleHoldPhase::PreUpgrade,
             _ => return None,
         };
         let holds: Vec<&HoldingLifecycle> =
@@ -76,7 +85,7 @@ pub(crate) fn revision_of(record: &ReleaseRecord) -> EventRevision {
 /// changes, it was tried and failed, or a user asked for it again.
 pub(crate) fn held_operation(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     action: OperationKind,
     version: i64,
 ) -> String {

@@ -23,7 +23,7 @@ mod revision_placement;
 mod tests;
 
 use helm::manifests::HookEvent;
-use lifecycle::Phase;
+use lifecycle::LifecycleHoldPhase;
 use reconcile::Time;
 
 use crate::journal::{
@@ -64,7 +64,7 @@ pub enum OperationTask {
         /// Its place in the plan.
         hold: usize,
         /// The phase.
-        phase: Phase,
+        phase: LifecycleHoldPhase,
     },
     /// The objects of the record are to be created or updated.
     Apply,
@@ -165,18 +165,26 @@ fn event_tasks(
 
 /// The phases before and after the tasks of an action, as far as they are tasks themselves: an installation or upgrade has
 /// passed the first one before it has a record.
-fn phases(action: OperationKind) -> (Option<Phase>, Option<Phase>) {
+fn phases(action: OperationKind) -> (Option<LifecycleHoldPhase>, Option<LifecycleHoldPhase>) {
     match action {
-        OperationKind::Install => (None, Some(Phase::PostInstall)),
-        OperationKind::Upgrade => (None, Some(Phase::PostUpgrade)),
-        OperationKind::Rollback => (Some(Phase::PreRollback), Some(Phase::PostRollback)),
-        OperationKind::Uninstall => (Some(Phase::PreDelete), Some(Phase::PostDelete)),
+        OperationKind::Install => (None, Some(LifecycleHoldPhase::PostInstall)),
+        OperationKind::Upgrade => (None, Some(LifecycleHoldPhase::PostUpgrade)),
+        OperationKind::Rollback => {
+            (Some(LifecycleHoldPhase::PreRollback), Some(LifecycleHoldPhase::PostRollback))
+        }
+        OperationKind::Uninstall => {
+            (Some(LifecycleHoldPhase::PreDelete), Some(LifecycleHoldPhase::PostDelete))
+        }
         OperationKind::Test | OperationKind::UninstallRemediation => (None, None),
     }
 }
 
 /// The tasks of a phase: each lifecycle that holds there.
-fn hold_tasks(phase: Option<Phase>, journal: &OperationJournal, tasks: &mut Vec<OperationTask>) {
+fn hold_tasks(
+    phase: Option<LifecycleHoldPhase>,
+    journal: &OperationJournal,
+    tasks: &mut Vec<OperationTask>,
+) {
     let Some(phase) = phase else { return };
     let holds = journal.plan.holds.iter().enumerate();
     let its = holds.filter(|(_, hold)| hold.phases.contains(&phase));
@@ -212,7 +220,7 @@ pub fn tasks(journal: &OperationJournal, record: &ReleaseRecord) -> Vec<Operatio
         event_tasks(after, journal, record, &mut tasks);
     }
     hold_tasks(held_after, journal, &mut tasks);
-    hold_tasks(Some(Phase::Promote), journal, &mut tasks);
+    hold_tasks(Some(LifecycleHoldPhase::Promote), journal, &mut tasks);
     match journal.action {
         OperationKind::Upgrade | OperationKind::Rollback => {
             tasks.extend([OperationTask::Supersede, OperationTask::Finish]);

@@ -4,7 +4,7 @@
 //! HelmRelease of windows (the program).
 
 use reconcile::{
-    ConditionReason, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, Time, reason,
+    ConditionReason, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, Time, reason,
 };
 
 use crate::journal::OperationKind;
@@ -103,8 +103,8 @@ impl OperationPhaseGates {
         };
         gate.permit(now).map_err(|refused| PhaseHold {
             reason: match refused {
-                RemovalRefused::Suspended => reason::SUSPENDED,
-                RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
+                RemovalRefusal::Suspended => reason::SUSPENDED,
+                RemovalRefusal::WindowClosed => reason::WINDOW_CLOSED,
             },
             subject: OperationPhase::Begin(removal_of(self.removal)).subject(),
         })

@@ -21,8 +21,8 @@ use crate::release_snapshot::{
 use crate::revisions::ReleaseRevisions;
 use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::status::{
-    self, RefusedOperation, ReleaseCondition, ReleaseEvent, ReleaseProgress, ReleaseReport,
-    ReleaseStatus,
+    self, HelmReleaseStatusFields, RefusedOperation, ReleaseCondition, ReleaseEvent,
+    ReleaseProgress, ReleaseReport,
 };
 
 /// The message while an action is under way; the same until it ends.
@@ -33,7 +33,10 @@ pub fn running_text(action: OperationKind, timeout: Duration) -> String {
 
 /// The status at the beginning of an attempt: where storage is, what is attempted, and no failures if it differs from
 /// the last attempt.
-pub fn attempted(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> ReleaseStatus {
+pub fn attempted(
+    desired: &ReleaseDesiredState,
+    status: &HelmReleaseStatusFields,
+) -> HelmReleaseStatusFields {
     let mut next = status.clone();
     if must_reset(desired, status) {
         next.clear_failures();
@@ -49,7 +52,7 @@ pub fn attempted(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> Relea
     next
 }
 
-fn must_reset(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> bool {
+fn must_reset(desired: &ReleaseDesiredState, status: &HelmReleaseStatusFields) -> bool {
     let digest = &status.last_attempted_config_digest;
     status.last_attempted_generation != desired.generation
         || status.last_attempted_revision != desired.chart_version
@@ -60,7 +63,7 @@ fn must_reset(desired: &ReleaseDesiredState, status: &ReleaseStatus) -> bool {
 /// An action begins.
 pub fn begun(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     action: OperationKind,
 ) -> ReleaseReport {
     let mut next = status.clone();
@@ -85,7 +88,7 @@ pub fn begun(
 
 /// A release that was undone and is as desired again counts as upgraded. So does one that a user wanted to have
 /// rolled back, and that stayed as it is.
-fn confirm(next: &mut ReleaseStatus, desired: &ReleaseDesiredState) {
+fn confirm(next: &mut HelmReleaseStatusFields, desired: &ReleaseDesiredState) {
     let Some(said) = next.remediated.take() else { return };
     if let Some(known) = latest(&next.history) {
         let text = upgraded_text(known);
@@ -104,7 +107,7 @@ fn upgraded_text(known: &ReleaseSnapshot) -> String {
 /// An installation or upgrade failed before there was a record. It is tried again, and does not count for remediation.
 pub(crate) fn failed_early(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     action: OperationKind,
     error: &str,
 ) -> ReleaseReport {
@@ -129,7 +132,7 @@ pub(crate) fn failed_early(
 /// from it.
 pub(crate) fn rollback_refused(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     asked: ReleaseRollback,
     why: &str,
 ) -> Option<ReleaseReport> {
@@ -153,7 +156,7 @@ pub(crate) fn rollback_refused(
 /// undo, and it counts.
 pub(crate) fn held_back(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     refused: RefusedOperation,
 ) -> ReleaseReport {
     let action = refused.action;
@@ -199,12 +202,16 @@ fn said(
 
 /// What every end of an action observes. A request to force counts as handled only now: until then the next run has to
 /// see it again, also after a restart.
-fn observe(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
+fn observe(desired: &ReleaseDesiredState, next: &mut HelmReleaseStatusFields) {
     observe_with(desired, desired.requests.force.as_ref(), next);
 }
 
 /// The same, where not every request to force has been seen to.
-fn observe_with(desired: &ReleaseDesiredState, forced: Option<&String>, next: &mut ReleaseStatus) {
+fn observe_with(
+    desired: &ReleaseDesiredState,
+    forced: Option<&String>,
+    next: &mut HelmReleaseStatusFields,
+) {
     if forced.is_some() {
         next.last_handled_force = forced.cloned();
     }
@@ -254,7 +261,7 @@ fn snapshot_event(
 /// A record has no digest.
 pub fn ended(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
     record: &ReleaseRecord,
     journal: &OperationJournal,
@@ -309,7 +316,7 @@ pub fn ended(
 /// there is nothing left to report. A failure was counted and must not be counted again, so only the journal says whether a
 /// failure was reported.
 pub fn is_reported(
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     record: &ReleaseRecord,
     journal: &OperationJournal,
 ) -> bool {
@@ -321,7 +328,7 @@ pub fn is_reported(
 
 /// Puts what is stored into the history.
 fn remember(
-    next: &mut ReleaseStatus,
+    next: &mut HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
     record: &ReleaseRecord,
     journal: &OperationJournal,
@@ -377,7 +384,7 @@ struct OperationEnd<'e> {
 }
 
 impl OperationEnd<'_> {
-    fn release(&self, next: &mut ReleaseStatus) -> (ConditionReason, String) {
+    fn release(&self, next: &mut HelmReleaseStatusFields) -> (ConditionReason, String) {
         let desired = self.desired;
         let action = self.journal.action;
         let is_install = action == OperationKind::Install;
@@ -428,7 +435,7 @@ impl OperationEnd<'_> {
         (reason, text)
     }
 
-    fn test(&self, next: &mut ReleaseStatus) -> (ConditionReason, String) {
+    fn test(&self, next: &mut HelmReleaseStatusFields) -> (ConditionReason, String) {
         let desired = self.desired;
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
@@ -463,7 +470,11 @@ impl OperationEnd<'_> {
 
     /// A lifecycle did not let a release be promoted that was tested. That is a failure of the release, also where failures of
     /// tests are ignored.
-    fn not_promoted(&self, next: &mut ReleaseStatus, error: &str) -> (ConditionReason, String) {
+    fn not_promoted(
+        &self,
+        next: &mut HelmReleaseStatusFields,
+        error: &str,
+    ) -> (ConditionReason, String) {
         let desired = self.desired;
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
@@ -481,7 +492,7 @@ impl OperationEnd<'_> {
 
     fn rollback(
         &self,
-        next: &mut ReleaseStatus,
+        next: &mut HelmReleaseStatusFields,
         revisions: &ReleaseRevisions,
     ) -> Result<(ConditionReason, String), SnapshotDigestError> {
         // Flux names the revision that is rolled back to.
@@ -506,7 +517,7 @@ impl OperationEnd<'_> {
         Ok((reason, text))
     }
 
-    fn removal(&self, next: &mut ReleaseStatus) -> (ConditionReason, String) {
+    fn removal(&self, next: &mut HelmReleaseStatusFields) -> (ConditionReason, String) {
         let release = self.known.full_name();
         let chart = self.known.versioned_chart();
         let is_remediation = self.journal.action == OperationKind::UninstallRemediation;
@@ -547,7 +558,7 @@ impl OperationEnd<'_> {
 /// The record has no digest.
 pub fn unlocked(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     record: &ReleaseRecord,
     life: &Life,
 ) -> Result<(ReleaseReport, String), SnapshotDigestError> {
@@ -583,7 +594,7 @@ pub fn unlocked(
 /// The record has no digest.
 pub(crate) fn adopted(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     record: &ReleaseRecord,
 ) -> Result<ReleaseReport, SnapshotDigestError> {
     let mut next = status.clone();
@@ -603,7 +614,7 @@ pub(crate) fn adopted(
 /// Drift was found.
 pub fn drifted(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     found: &str,
 ) -> ReleaseReport {
     let mut next = status.clone();
@@ -623,7 +634,7 @@ pub fn drifted(
 }
 
 /// The message if drift was not corrected, or not all of it.
-pub(crate) fn correction_failed(status: &ReleaseStatus, faults: &str) -> String {
+pub(crate) fn correction_failed(status: &HelmReleaseStatusFields, faults: &str) -> String {
     let release = latest(&status.history).map(ReleaseSnapshot::full_name).unwrap_or_default();
     format!("Failed to correct cluster state of release {release}:\n{faults}")
 }
@@ -631,9 +642,9 @@ pub(crate) fn correction_failed(status: &ReleaseStatus, faults: &str) -> String 
 /// Nothing is to be done: the status with that result.
 pub fn settled(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     is_in_sync: bool,
-) -> ReleaseStatus {
+) -> HelmReleaseStatusFields {
     let mut next = status.clone();
     if is_in_sync {
         confirm_in_sync(desired, &mut next);
@@ -642,7 +653,7 @@ pub fn settled(
     next
 }
 
-fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
+fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut HelmReleaseStatusFields) {
     let active = desired.active(next);
     if active.is_some_and(|it| it.retry.is_some()) {
         truncate_to_newest(&mut next.history);
@@ -681,7 +692,7 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut ReleaseStatus) {
 
 /// The release that was to be removed is not the live one, which stays: the status forgets the history.
 pub fn left(
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     there: &ReleaseRecord,
     known: &ReleaseSnapshot,
 ) -> ReleaseReport {
@@ -696,7 +707,7 @@ pub fn left(
 }
 
 /// The release of another target is gone: nothing is known any more.
-pub fn forgotten(status: &ReleaseStatus) -> ReleaseStatus {
+pub fn forgotten(status: &HelmReleaseStatusFields) -> HelmReleaseStatusFields {
     let mut next = status.clone();
     next.history.clear();
     next.clear_failures();

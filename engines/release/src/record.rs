@@ -208,7 +208,7 @@ pub struct StoredChart {
     /// Its `Chart.yaml`.
     pub metadata: Option<ChartMetadata>,
     /// Its `Chart.lock`.
-    pub lock: Option<StoredLock>,
+    pub lock: Option<StoredChartLock>,
     /// Its templates; none and an empty list are not the same to JSON.
     pub templates: Option<Vec<StoredFile>>,
     /// Its values, with those imported from the charts in it.
@@ -238,7 +238,7 @@ impl StoredChart {
         };
         Self {
             metadata: Some(chart.metadata.clone()),
-            lock: chart.lock.as_ref().map(|lock| StoredLock {
+            lock: chart.lock.as_ref().map(|lock| StoredChartLock {
                 generated: GoTimestamp::parse(&lock.generated).unwrap_or_default(),
                 digest: lock.digest.clone(),
                 dependencies: Some(lock.dependencies.clone()),
@@ -255,7 +255,7 @@ impl StoredChart {
 
 /// What a record has of `Chart.lock`.
 #[derive(Debug, Clone, Default)]
-pub struct StoredLock {
+pub struct StoredChartLock {
     /// When it was written.
     pub generated: Option<GoTimestamp>,
     /// Of what was listed and what was chosen.
@@ -364,11 +364,11 @@ pub struct HookRunRecord {
     pub phase: String,
 }
 
-/// Phase of a hook that runs.
+/// LifecycleHoldPhase of a hook that runs.
 pub const RUNNING: &str = "Running";
-/// Phase of a hook that ended well.
+/// LifecycleHoldPhase of a hook that ended well.
 pub const SUCCEEDED: &str = "Succeeded";
-/// Phase of a hook that ended badly.
+/// LifecycleHoldPhase of a hook that ended badly.
 pub const FAILED: &str = "Failed";
 
 /// One change that an operation makes to a record.

@@ -25,7 +25,7 @@ use crate::release_snapshot::{
 };
 use crate::revisions::{BrokenReleaseRevision, ReleaseRevisions};
 use crate::settings::{ActiveRemediation, DriftMode, ReleaseDesiredState, RemediationStrategy};
-use crate::status::ReleaseStatus;
+use crate::status::HelmReleaseStatusFields;
 
 /// How the cluster compares with a deployed revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl ReleaseStateError {
 /// A record cannot be read, or has a status that no decision handles.
 pub fn state(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
     drift: Option<&ReleaseDrift>,
 ) -> Result<ReleaseState, ReleaseStateError> {
@@ -175,7 +175,7 @@ pub fn state(
 /// The state of a release that this HelmRelease has deployed.
 fn deployed(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     record: &ReleaseRecord,
     known: &ReleaseSnapshot,
     drift: Option<&ReleaseDrift>,
@@ -251,7 +251,7 @@ pub enum ReleaseDecision {
 pub fn decide(
     state: &ReleaseState,
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
     forced: bool,
 ) -> Result<ReleaseDecision, SnapshotDigestError> {
@@ -291,7 +291,7 @@ pub fn decide(
 /// Decides what is done about a release that failed, rule by rule.
 fn failed(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
     forced: bool,
 ) -> Result<ReleaseDecision, SnapshotDigestError> {
@@ -314,7 +314,7 @@ fn failed(
 /// A rollback, if the revision is there and is what it was.
 fn rollback(
     desired: &ReleaseDesiredState,
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
     active: &ActiveRemediation,
 ) -> Result<ReleaseDecision, SnapshotDigestError> {

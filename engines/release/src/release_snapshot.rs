@@ -12,11 +12,11 @@ use reconcile::{HistoryRevision, Time};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::instant::optional;
 use crate::record::{
     FAILED, JsonEncodeError, OrderedJsonFields, ReleaseRecord, RevisionStatus, SUCCEEDED,
     hook_json, info_json, metadata_json,
 };
+use crate::time_json::optional;
 
 /// Version of the way in which digests are made. Entries without it are taken at their word.
 pub const API_VERSION: &str = "v2";

@@ -16,7 +16,7 @@ use crate::operation_origin::OperationOrigin;
 use crate::operation_phase::OperationPhaseGates;
 use crate::release_snapshot::TestFilter;
 use crate::release_target::ReleaseTarget;
-use crate::status::ReleaseStatus;
+use crate::status::HelmReleaseStatusFields;
 
 /// Everything that is wanted of a release.
 #[derive(Debug, Clone)]
@@ -234,12 +234,12 @@ pub struct AnnotationRequests {
 
 impl AnnotationRequests {
     /// Whether a user has asked for a run since the last one.
-    pub fn is_new(&self, status: &ReleaseStatus) -> bool {
+    pub fn is_new(&self, status: &HelmReleaseStatusFields) -> bool {
         self.reconcile.is_some() && self.reconcile != status.last_handled_reconcile
     }
 
     /// Whether an upgrade is to be forced.
-    pub fn forces(&self, status: &ReleaseStatus) -> bool {
+    pub fn forces(&self, status: &HelmReleaseStatusFields) -> bool {
         self.asks(self.force.as_ref(), status.last_handled_force.as_ref(), status)
     }
 
@@ -251,13 +251,13 @@ impl AnnotationRequests {
 
     /// Leaves a request for a rollback only to a revision that the status has, whose digest is compared: where every
     /// artifact has to be verified, a stored manifest is not trusted on its own.
-    pub fn keep_known(&mut self, status: &ReleaseStatus) {
+    pub fn keep_known(&mut self, status: &HelmReleaseStatusFields) {
         let is_known = |to: i64| status.history.iter().any(|it| it.version == to);
         self.unverified_rollback = self.rollback.take_if(|it| !is_known(it.to));
     }
 
     /// Whether failures are to be forgotten.
-    pub(crate) fn resets(&self, status: &ReleaseStatus) -> bool {
+    pub(crate) fn resets(&self, status: &HelmReleaseStatusFields) -> bool {
         self.asks(self.reset.as_ref(), status.last_handled_reset.as_ref(), status)
     }
 
@@ -266,7 +266,7 @@ impl AnnotationRequests {
         &self,
         asked: Option<&String>,
         handled: Option<&String>,
-        status: &ReleaseStatus,
+        status: &HelmReleaseStatusFields,
     ) -> bool {
         asked.is_some()
             && asked == self.reconcile.as_ref()
@@ -295,7 +295,7 @@ impl ReleaseDesiredState {
     }
 
     /// What holds for the action that was attempted last.
-    pub fn active(&self, status: &ReleaseStatus) -> Option<ActiveRemediation> {
+    pub fn active(&self, status: &HelmReleaseStatusFields) -> Option<ActiveRemediation> {
         match status.last_attempted_action? {
             OperationKind::Install => Some(ActiveRemediation {
                 remediation: self.spec.install.remediation,

@@ -92,7 +92,7 @@ pub struct ReleaseCondition {
 
 /// The release in the status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ReleaseStatus {
+pub struct HelmReleaseStatusFields {
     /// `observedGeneration`
     pub observed_generation: i64,
     /// `storageNamespace`: empty before the first installation.
@@ -137,7 +137,7 @@ pub struct ReleaseStatus {
     pub drifted: Option<ReleaseCondition>,
 }
 
-impl ReleaseStatus {
+impl HelmReleaseStatusFields {
     /// Forgets failures.
     pub(crate) fn clear_failures(&mut self) {
         (self.failures, self.install_failures, self.upgrade_failures) = (0, 0, 0);
@@ -196,7 +196,7 @@ pub struct ReleaseEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseReport {
     /// The status.
-    pub status: ReleaseStatus,
+    pub status: HelmReleaseStatusFields,
     /// The new content of `Reconciling`; `None` leaves it.
     pub progress: Option<ReleaseProgress>,
     /// The events.
@@ -239,7 +239,7 @@ pub struct ReleaseProgress {
 
 impl ReleaseReport {
     /// Only a status.
-    pub fn of(status: ReleaseStatus) -> Self {
+    pub fn of(status: HelmReleaseStatusFields) -> Self {
         Self {
             status,
             progress: None,

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use helm::chart::ChartMetadata;
 use lifecycle::{LifecycleEventState, ObservedLifecycleEvent};
-use reconcile::{PlanVerdict, ReconciledKind as _, RunOutcome, Time};
+use reconcile::{PlanVerdict, ReconcilePlanner as _, RunOutcome, Time};
 
+use crate::helm_release_planner::{
+    HelmReleasePlanner, ObservationNeed, ReleaseObservedState, RunProgress, need,
+};
 use crate::journal::{OperationJournal, OperationKind};
 use crate::operation::{
     HookObject, ObservationScope, ObservedHealth, ObservedLiveObjects, RecordAndJournalWrite,
     StepOutcome, rolled_back,
 };
 use crate::operation_phase::OperationPhaseGates;
-use crate::plan::{HelmReleasePlan, ObservationNeed, ReleaseObservedState, RunProgress, need};
 use crate::record::{
     GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, RevisionStatus as Life, StoredChart,
 };
@@ -27,7 +29,7 @@ use crate::settings::{
     AnnotationRequests, InstallSettings, ReleaseDesiredState, ReleaseSpec, RollbackSettings,
     TestSettings, UninstallSettings, UpgradeSettings,
 };
-use crate::status::ReleaseStatus;
+use crate::status::HelmReleaseStatusFields;
 
 const ONE_MINUTE: Duration = Duration::from_secs(60);
 
@@ -123,7 +125,7 @@ struct HookJob {
 #[derive(Debug, Clone)]
 pub(crate) struct TestCluster {
     pub(crate) desired: ReleaseDesiredState,
-    pub(crate) status: ReleaseStatus,
+    pub(crate) status: HelmReleaseStatusFields,
     pub(crate) now: Time,
     pub(crate) records: BTreeMap<i64, (ReleaseRecord, Option<OperationJournal>)>,
     pub(crate) hooks: Vec<HookRecord>,
@@ -167,7 +169,7 @@ impl TestCluster {
     pub(crate) fn new(desired: ReleaseDesiredState) -> Self {
         Self {
             desired,
-            status: ReleaseStatus::default(),
+            status: HelmReleaseStatusFields::default(),
             now: Time::from_second(1_800_000_000).unwrap(),
             records: BTreeMap::new(),
             hooks: Vec::new(),
@@ -216,7 +218,7 @@ impl TestCluster {
         let mut done: Vec<ReleaseStep> = Vec::new();
         for _ in 0..500 {
             let observed = self.observe(&ran, outcome.as_ref());
-            let steps = match HelmReleasePlan::plan(&self.desired, &observed) {
+            let steps = match HelmReleasePlanner::plan(&self.desired, &observed) {
                 PlanVerdict::Act(steps) => steps,
                 PlanVerdict::Outcome(run_outcome) => {
                     assert!(!run_outcome.has_empty_wake(), "{run_outcome:?}");
@@ -259,7 +261,7 @@ impl TestCluster {
             match self.run() {
                 TestRunEnd::Crash => self.log.push("CRASH".to_owned()),
                 TestRunEnd::Outcome(outcome) => {
-                    match outcome.wake().and_then(reconcile::WakeTrigger::earliest) {
+                    match outcome.wake().and_then(reconcile::NextRunTrigger::earliest) {
                         Some(at) if at < self.now + self.desired.interval => {
                             self.now = at.max(self.now);
                         }

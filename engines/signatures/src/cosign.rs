@@ -14,7 +14,7 @@ mod bundle;
 mod simple_signing;
 
 use crate::public_key::PublicKey;
-use crate::referrers::{OciDescriptor, Search};
+use crate::referrers::{OciDescriptor, SignatureSearch};
 use crate::sigstore::{AcceptedIdentities, CertificateIdentity, TrustedRoot};
 
 pub(crate) use bundle::SigstoreBundle;
@@ -57,7 +57,7 @@ enum CosignTrust<'t> {
 /// # Errors
 /// It is not, or none of the keys can be used; the text is for people.
 pub fn verify<'k>(
-    search: &Search,
+    search: &SignatureSearch,
     image: &str,
     keys: impl IntoIterator<Item = (&'k str, &'k [u8])>,
 ) -> Result<CosignSigner, String> {
@@ -85,7 +85,7 @@ pub fn verify<'k>(
 ///
 /// # Errors
 /// It is not: the reasons.
-pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), CosignVerificationError> {
+pub fn verify_by(search: &SignatureSearch, key: &[u8]) -> Result<(), CosignVerificationError> {
     let key = PublicKey::from_pem(key).map_err(CosignVerificationError::BadKey)?;
     CosignSearchResult::of(search).any(&CosignTrust::Key(key)).map(drop)
 }
@@ -97,7 +97,7 @@ pub fn verify_by(search: &Search, key: &[u8]) -> Result<(), CosignVerificationEr
 /// # Errors
 /// It is not: the reasons.
 pub(crate) fn verify_keyless(
-    search: &Search,
+    search: &SignatureSearch,
     root: &TrustedRoot,
     identities: &[CertificateIdentity],
 ) -> Result<CosignSigner, CosignVerificationError> {
@@ -107,13 +107,13 @@ pub(crate) fn verify_keyless(
 
 /// What a search found, read once for all keys.
 struct CosignSearchResult<'s> {
-    search: &'s Search,
+    search: &'s SignatureSearch,
     bundles: Vec<SigstoreBundle>,
     layers: Vec<OciDescriptor>,
 }
 
 impl<'s> CosignSearchResult<'s> {
-    fn of(search: &'s Search) -> Self {
+    fn of(search: &'s SignatureSearch) -> Self {
         let bundle =
             |descriptor: Option<OciDescriptor>| SigstoreBundle::parse(search.blob(&descriptor?)?);
         let attached = search.attached().into_iter();

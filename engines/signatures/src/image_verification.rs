@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crate::cosign;
 use crate::notation::{NotationTrust, NotationVerdict};
-use crate::referrers::Search;
+use crate::referrers::SignatureSearch;
 use crate::sigstore::{CertificateIdentity, TrustedRoot};
 
 /// The data of a Secret.
@@ -73,10 +73,10 @@ impl ImageTrust {
     }
 
     /// The search for the signatures of an image.
-    pub fn search(&self, digest: &str) -> Search {
+    pub fn search(&self, digest: &str) -> SignatureSearch {
         match self {
-            Self::Keys(_) | Self::Identities(..) => Search::for_cosign(digest),
-            Self::Notation(_) => Search::for_notation(digest),
+            Self::Keys(_) | Self::Identities(..) => SignatureSearch::for_cosign(digest),
+            Self::Notation(_) => SignatureSearch::for_notation(digest),
         }
     }
 
@@ -86,7 +86,7 @@ impl ImageTrust {
     /// It may not; the text is for people.
     pub fn verify(
         &self,
-        search: &Search,
+        search: &SignatureSearch,
         repository: &str,
         now: i64,
     ) -> Result<ImageVerification, String> {

@@ -15,16 +15,17 @@
 //! 2. `provenance.rs` compares a chart with the signed file beside it.
 //! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys that count,
 //!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
-//! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `sign.rs` is what commits are signed with;
+//! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `commit_signing.rs` is what commits are signed with;
 //!    `pgp/signing_key.rs` signs with OpenPGP keys, `pgp/secret_key_bounds.rs` says what using one may cost.
 //! 5. `image_verification.rs` says who has to have signed an image, `referrers.rs` which requests find its signatures.
-//! 6. `cosign.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
+//! 6. `cocommit_signing.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
 //! 7. `notation.rs` verifies what Notation makes, by a trust policy.
 //! 8. `public_key.rs`, `x509.rs`, `der.rs` and `protobuf_json.rs` are what these read.
 //!
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, cannot be read or
 //! is made with what is not supported is refused.
 
+pub mod commit_signing;
 pub mod cosign;
 mod der;
 pub mod git;
@@ -36,7 +37,6 @@ mod protobuf_json;
 pub mod provenance;
 mod public_key;
 pub mod referrers;
-pub mod sign;
 pub mod sigstore;
 mod ssh;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Signatures that Notation makes: whether one of an image is by a certificate that a trust policy trusts.
 //!
-//! Here: the verdict ([`NotationTrust`]). In the folder: the trust policy (`policy`), distinguished names (`name`),
+//! Here: the verdict ([`NotationTrust`]). In the folder: the trust policy (`policy`), distinguished names (`x509_distinguished_name`),
 //! signatures in JSON and CBOR (`envelope`, `jws`, `cose`), the chain that is sent with one (`chain`).
 //! Elsewhere: finding signatures (`referrers`), certificates themselves (`x509`).
 //!
@@ -12,13 +12,13 @@ mod chain;
 mod cose;
 mod envelope;
 mod jws;
-mod name;
 mod policy;
+mod x509_distinguished_name;
 
 use std::collections::BTreeMap;
 
 use crate::pem;
-use crate::referrers::{MOST_NOTATION, OciDescriptor, Search};
+use crate::referrers::{MOST_NOTATION, OciDescriptor, SignatureSearch};
 use crate::x509::ParsedCertificate;
 use envelope::{EnvelopeError, NotationEnvelope, SigningScheme};
 use policy::{
@@ -70,7 +70,7 @@ impl NotationTrust {
     /// It is not; the text is for people.
     pub fn verify(
         &self,
-        search: &Search,
+        search: &SignatureSearch,
         image: &str,
         now: i64,
     ) -> Result<NotationVerdict, String> {

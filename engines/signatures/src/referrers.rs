@@ -1,6 +1,6 @@
 //! What is attached to an image in a registry: referrers, and what stands under tags that are made of its digest.
 //!
-//! Here: which requests are needed ([`Search`]), one round after the other. The caller sends them and hands the answers
+//! Here: which requests are needed ([`SignatureSearch`]), one round after the other. The caller sends them and hands the answers
 //! back; nothing is concluded from a request that failed. Below: reading manifests (`manifest`).
 //! Elsewhere: what the answers are worth (`cosign`, `notation`).
 //!
@@ -55,11 +55,11 @@ pub struct RegistryBlob {
 /// The registry sent other bytes than those with this digest, so that an image cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the digest of what the registry sent for {0} is another")]
-pub struct Mismatch(pub String);
+pub struct DigestMismatchError(pub String);
 
 /// What is searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sought {
+enum SignatureTool {
     Cosign,
     Notation,
 }
@@ -73,26 +73,26 @@ pub(crate) const MOST_NOTATION: usize = 3;
 
 /// The search for signatures of an image.
 #[derive(Debug)]
-pub struct Search {
-    sought: Sought,
+pub struct SignatureSearch {
+    sought: SignatureTool,
     subject: String,
     answers: BTreeMap<ImageRequest, Option<RegistryBlob>>,
     /// Bytes of referrers, and of what stands under the tag.
     bytes: [usize; 2],
 }
 
-impl Search {
+impl SignatureSearch {
     /// Searches for what cosign makes: bundles among the referrers, and signatures under the tag `sha256-….sig`.
     pub fn for_cosign(digest: &str) -> Self {
-        Self::new(Sought::Cosign, digest)
+        Self::new(SignatureTool::Cosign, digest)
     }
 
     /// Searches for what Notation makes.
     pub(crate) fn for_notation(digest: &str) -> Self {
-        Self::new(Sought::Notation, digest)
+        Self::new(SignatureTool::Notation, digest)
     }
 
-    fn new(sought: Sought, digest: &str) -> Self {
+    fn new(sought: SignatureTool, digest: &str) -> Self {
         Self { sought, subject: digest.to_owned(), answers: BTreeMap::new(), bytes: [0; 2] }
     }
 
@@ -103,12 +103,12 @@ impl Search {
     pub fn open(&self) -> Vec<ImageRequest> {
         let mut needed = Vec::new();
         match self.sought {
-            Sought::Cosign => {
+            SignatureTool::Cosign => {
                 needed.push(self.old_tag());
                 self.needed_of_referrers(&mut needed);
                 needed.extend(self.old_layers().iter().filter_map(blob));
             }
-            Sought::Notation => {
+            SignatureTool::Notation => {
                 needed.push(ImageRequest::Manifest(self.subject.clone()));
                 self.needed_of_referrers(&mut needed);
             }
@@ -146,7 +146,7 @@ impl Search {
         &mut self,
         request: ImageRequest,
         answer: Option<RegistryBlob>,
-    ) -> Result<(), Mismatch> {
+    ) -> Result<(), DigestMismatchError> {
         let mut answer = answer;
         let is_old = self.is_old(&request);
         if let Some(given) = &answer {
@@ -163,7 +163,7 @@ impl Search {
             if let Some(digest) = digest
                 && *digest != digest_of(&given.body)
             {
-                return Err(Mismatch(digest.clone()));
+                return Err(DigestMismatchError(digest.clone()));
             }
             let sum = used.saturating_add(given.body.len());
             if sum > most {
@@ -233,8 +233,8 @@ impl Search {
     fn signature<'m>(&self, manifest: &'m OciManifest) -> Option<&'m OciDescriptor> {
         let [layer] = manifest.layers.as_slice() else { return None };
         let is_one = match self.sought {
-            Sought::Cosign => layer.media_type.starts_with(BUNDLE),
-            Sought::Notation => true,
+            SignatureTool::Cosign => layer.media_type.starts_with(BUNDLE),
+            SignatureTool::Notation => true,
         };
         Some(layer).filter(|_| is_one)
     }
@@ -250,12 +250,12 @@ impl Search {
         };
         let mut referrers = self.manifest(&request).unwrap_or_default().manifests;
         match self.sought {
-            Sought::Cosign => {
+            SignatureTool::Cosign => {
                 let is_other = |it: &OciDescriptor| !it.artifact_type.starts_with(BUNDLE);
                 referrers.sort_by_key(|referrer| (is_other(referrer), referrer.size));
                 referrers.truncate(MOST_REFERRERS);
             }
-            Sought::Notation => {
+            SignatureTool::Notation => {
                 referrers.retain(|referrer| referrer.artifact_type == NOTATION);
                 referrers.truncate(MOST_NOTATION);
             }

@@ -1,7 +1,7 @@
 //! Sigstore without keys: certificates of Fulcio for identities, entries in Rekor, timestamps of CT logs.
 //!
 //! Here: the certificate of a bundle ([`verify_bundle_certificate`]). In the folder: trusted authorities and logs
-//! (`root`), entries of Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the
+//! (`sigstore_trusted_root`), entries of Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the
 //! older format (`simple_signing`).
 //! Elsewhere: bundles and their envelopes (`cosign`), certificates (`x509`).
 //!
@@ -10,8 +10,8 @@
 
 pub(crate) mod entry;
 pub(crate) mod identity;
-mod root;
 mod sct;
+mod sigstore_trusted_root;
 pub(crate) mod simple_signing;
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ use identity::CertificateSummary;
 
 pub(crate) use identity::AcceptedIdentities;
 pub use identity::CertificateIdentity;
-pub use root::TrustedRoot;
+pub use sigstore_trusted_root::TrustedRoot;
 
 /// Verifies the certificate of a bundle with its entries in logs; gives the identity in the certificate.
 pub(crate) fn verify_bundle_certificate(

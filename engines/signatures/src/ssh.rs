@@ -10,8 +10,8 @@ use ssh_key::private::KeypairData;
 use ssh_key::public::KeyData;
 use ssh_key::{Algorithm, HashAlg, LineEnding, Mpint, PrivateKey, PublicKey, Signature};
 
+use crate::commit_signing::SigningError;
 use crate::pem;
-use crate::sign::SigningError;
 
 const SSHSIG_MAGIC: &[u8] = b"SSHSIG";
 

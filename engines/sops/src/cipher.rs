@@ -11,7 +11,7 @@ use golang::strconv;
 use golang::time::{GoTime, GoTimeZone, RFC3339, RFC3339_NANO};
 use zeroize::Zeroizing;
 
-use crate::gcm;
+use crate::aes_256_gcm;
 use crate::value::{SecretBytes, SopsComment, SopsValue};
 
 /// Go ignores bits that are left over.
@@ -97,7 +97,7 @@ pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<SopsValue, 
         Ok(nonce) => open(key, nonce, &parts.data, path),
         Err(_) if nonce.is_empty() => Err(CipherError::NoNonce),
         // Parity(sops): it writes 32 bytes, and takes any number of them.
-        Err(_) => gcm::open(key, nonce, &parts.data, path),
+        Err(_) => aes_256_gcm::open(key, nonce, &parts.data, path),
     }?;
     typed(plain, parts.datatype)
 }

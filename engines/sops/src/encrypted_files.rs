@@ -19,7 +19,7 @@ const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomizat
 /// Why the files of a kustomization were not decrypted. Displays in the words of Flux.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
-pub enum SourceError {
+pub enum EncryptedFilesError {
     /// A file is encrypted and does not decrypt.
     #[error("{1}")]
     Decrypt(RelPath, Error),
@@ -89,12 +89,12 @@ impl SopsDecryptor<'_> {
     /// Returns the files that changed.
     ///
     /// # Errors
-    /// See [`SourceError`].
+    /// See [`EncryptedFilesError`].
     pub fn decrypt_sources(
         &self,
         tree: &dyn FileTree,
         folder: &RelPath,
-    ) -> Result<DecryptedFiles, SourceError> {
+    ) -> Result<DecryptedFiles, EncryptedFilesError> {
         let mut changed = DecryptedFiles::new();
         let mut seen_files = BTreeSet::new();
         let mut seen_folders = BTreeSet::new();
@@ -103,24 +103,26 @@ impl SopsDecryptor<'_> {
             if !seen_folders.insert(folder.clone()) {
                 continue;
             }
-            self.go_on().map_err(|error| SourceError::Decrypt(folder.clone(), error))?;
+            self.go_on().map_err(|error| EncryptedFilesError::Decrypt(folder.clone(), error))?;
             match tree.entry(&folder) {
                 Some(FileMetadata::Dir) => {}
                 // A resource may be a file, or an address.
                 _ if !is_root => continue,
-                Some(FileMetadata::File { .. }) => return Err(SourceError::NoFolder(folder)),
-                None => return Err(SourceError::Missing(folder)),
+                Some(FileMetadata::File { .. }) => {
+                    return Err(EncryptedFilesError::NoFolder(folder));
+                }
+                None => return Err(EncryptedFilesError::Missing(folder)),
             }
             let references = references(tree, &folder)?;
             for (text, format) in references.files {
                 let Some(path) = resolve(&folder, &text) else {
-                    return Err(SourceError::Missing(folder));
+                    return Err(EncryptedFilesError::Missing(folder));
                 };
                 if !seen_files.insert(path.clone()) {
                     continue;
                 }
                 if seen_files.len() > self.limits.files {
-                    return Err(SourceError::TooMany(self.limits.files));
+                    return Err(EncryptedFilesError::TooMany(self.limits.files));
                 }
                 if let Some(plain) = self.file(tree, &path, format)? {
                     changed.insert(path, plain);
@@ -138,16 +140,16 @@ impl SopsDecryptor<'_> {
         tree: &dyn FileTree,
         path: &RelPath,
         format: SopsFormat,
-    ) -> Result<Option<Zeroizing<Vec<u8>>>, SourceError> {
-        self.go_on().map_err(|error| SourceError::Decrypt(path.clone(), error))?;
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, EncryptedFilesError> {
+        self.go_on().map_err(|error| EncryptedFilesError::Decrypt(path.clone(), error))?;
         let limit = self.limits.bytes;
         match tree.entry(path) {
-            None => return Err(SourceError::Missing(path.clone())),
-            Some(FileMetadata::Dir) => return Err(SourceError::Irregular(path.clone())),
+            None => return Err(EncryptedFilesError::Missing(path.clone())),
+            Some(FileMetadata::Dir) => return Err(EncryptedFilesError::Irregular(path.clone())),
             Some(FileMetadata::File { len, .. })
                 if usize::try_from(len).is_ok_and(|len| len <= limit) => {}
             Some(FileMetadata::File { len, .. }) => {
-                return Err(SourceError::TooLarge { path: path.clone(), len, limit });
+                return Err(EncryptedFilesError::TooLarge { path: path.clone(), len, limit });
             }
         }
         let data = read(tree, path)?;
@@ -155,14 +157,16 @@ impl SopsDecryptor<'_> {
             return Ok(None);
         }
         let plain = self.decrypt(&data, format, format);
-        plain.map(Some).map_err(|error| SourceError::Decrypt(path.clone(), error))
+        plain.map(Some).map_err(|error| EncryptedFilesError::Decrypt(path.clone(), error))
     }
 }
 
-fn read(tree: &dyn FileTree, path: &RelPath) -> Result<std::sync::Arc<[u8]>, SourceError> {
+fn read(tree: &dyn FileTree, path: &RelPath) -> Result<std::sync::Arc<[u8]>, EncryptedFilesError> {
     tree.read(path).map_err(|error| match error {
-        TreeError::NotFound(path) | TreeError::NotDirectory(path) => SourceError::Missing(path),
-        TreeError::IsDirectory(path) => SourceError::Irregular(path),
+        TreeError::NotFound(path) | TreeError::NotDirectory(path) => {
+            EncryptedFilesError::Missing(path)
+        }
+        TreeError::IsDirectory(path) => EncryptedFilesError::Irregular(path),
     })
 }
 
@@ -170,21 +174,23 @@ fn read(tree: &dyn FileTree, path: &RelPath) -> Result<std::sync::Arc<[u8]>, Sou
 fn references(
     tree: &dyn FileTree,
     folder: &RelPath,
-) -> Result<KustomizationReferences, SourceError> {
+) -> Result<KustomizationReferences, EncryptedFilesError> {
     let mut found = None;
     for name in NAMES {
         let Ok(path) = folder.join(name) else { continue };
         match tree.entry(&path) {
             None => {}
-            Some(FileMetadata::Dir) => return Err(SourceError::KustomizationIsFolder(path)),
+            Some(FileMetadata::Dir) => {
+                return Err(EncryptedFilesError::KustomizationIsFolder(path));
+            }
             Some(FileMetadata::File { .. }) if found.is_some() => {
-                return Err(SourceError::Ambiguous(folder.clone()));
+                return Err(EncryptedFilesError::Ambiguous(folder.clone()));
             }
             Some(FileMetadata::File { .. }) => found = Some(path),
         }
     }
-    let path = found.ok_or_else(|| SourceError::NoKustomization(folder.clone()))?;
-    let unreadable = |problem: String| SourceError::Unreadable(path.clone(), problem);
+    let path = found.ok_or_else(|| EncryptedFilesError::NoKustomization(folder.clone()))?;
+    let unreadable = |problem: String| EncryptedFilesError::Unreadable(path.clone(), problem);
     let data = read(tree, &path)?;
     let kustomization = goyaml::to_json(&data)
         .map_err(|error| unreadable(format!("error converting YAML to JSON: {error}")))?;

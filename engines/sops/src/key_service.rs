@@ -11,7 +11,7 @@ use crate::metadata::EncryptionContext;
 /// A master key of a service, with the data key that it encrypted.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum ServiceKey {
+pub enum KeyServiceMasterKey {
     /// AWS KMS.
     AwsKms {
         /// The ARN of the key, which names its region too.
@@ -63,7 +63,7 @@ pub enum ServiceKey {
     },
 }
 
-impl ServiceKey {
+impl KeyServiceMasterKey {
     /// The name of the service.
     #[must_use]
     pub fn service(&self) -> &'static str {
@@ -101,7 +101,7 @@ impl ServiceKey {
     }
 }
 
-impl fmt::Display for ServiceKey {
+impl fmt::Display for KeyServiceMasterKey {
     /// The name by which sops calls the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,9 +118,9 @@ impl fmt::Display for ServiceKey {
     }
 }
 
-impl fmt::Debug for ServiceKey {
+impl fmt::Debug for KeyServiceMasterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ServiceKey({self})")
+        write!(f, "KeyServiceMasterKey({self})")
     }
 }
 
@@ -130,7 +130,7 @@ pub trait DataKeyServices {
     ///
     /// # Errors
     /// Why not, without anything secret: the text is shown to users.
-    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String>;
+    fn decrypt(&self, key: &KeyServiceMasterKey) -> Result<Zeroizing<Vec<u8>>, String>;
 }
 
 /// No services: every master key of one is refused.
@@ -138,7 +138,7 @@ pub trait DataKeyServices {
 pub struct NoDataKeyServices;
 
 impl DataKeyServices for NoDataKeyServices {
-    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
+    fn decrypt(&self, key: &KeyServiceMasterKey) -> Result<Zeroizing<Vec<u8>>, String> {
         let service = key.service();
         let Some(entry) = key.entry() else {
             return Err(format!("failed to decrypt sops data key with {service}: not supported"));

@@ -1,15 +1,15 @@
 //! Private keys and credentials of a Secret, as Flux's `ImportKeys` chooses them by the names of its entries.
 //!
-//! Below: age (`age.rs`), OpenPGP (`pgp.rs`), credentials of services (`credentials.rs`).
+//! Below: age (`age.rs`), OpenPGP (`pgp.rs`), credentials of services (`key_service_credentials.rs`).
 
 mod age;
-mod credentials;
+mod key_service_credentials;
 mod pgp;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use credentials::KeyServiceCredentials;
+pub use key_service_credentials::KeyServiceCredentials;
 
 use crate::error::Error;
 use crate::limits::DecryptionDeadline;

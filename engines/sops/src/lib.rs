@@ -22,6 +22,7 @@
 //! Nothing is read from a disk, a network or a clock, and nothing is logged. Plain strings and keys are overwritten when
 //! they are dropped; neither is part of an error or of `Debug`.
 
+mod aes_256_gcm;
 mod cipher;
 mod decryptor;
 mod encrypted_files;
@@ -29,7 +30,6 @@ mod encrypted_object;
 mod encryption_rule;
 mod error;
 mod format;
-mod gcm;
 mod key_group;
 mod key_service;
 mod keys;
@@ -43,10 +43,10 @@ mod tree_decryption;
 mod value;
 
 pub use decryptor::{MacPolicy, SopsDecryptor};
-pub use encrypted_files::{DecryptedFiles, SourceError};
+pub use encrypted_files::{DecryptedFiles, EncryptedFilesError};
 pub use encrypted_object::DecryptionOutcome;
 pub use error::Error;
 pub use format::SopsFormat;
-pub use key_service::{DataKeyServices, NoDataKeyServices, ServiceKey};
+pub use key_service::{DataKeyServices, KeyServiceMasterKey, NoDataKeyServices};
 pub use keys::{DecryptionKeys, KeyServiceCredentials};
 pub use limits::SopsLimits;

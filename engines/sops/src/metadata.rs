@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use golang::time::{GoTime, GoTimeZone, RFC3339};
 
 use crate::encryption_rule::{EncryptionRule, RulePattern};
-use crate::key_service::ServiceKey;
+use crate::key_service::KeyServiceMasterKey;
 use crate::limits::{FileLimitExceeded, SopsLimits};
 use crate::value::{MapItem, SopsValue};
 use weak_decoding::{WeakDecodingError, WeaklyTypedMap};
@@ -49,7 +49,7 @@ pub(crate) enum SopsMetadataError {
 pub(crate) enum MasterKey {
     Age { recipient: String, encrypted: String },
     Pgp { fingerprint: String, encrypted: String },
-    Service(ServiceKey),
+    Service(KeyServiceMasterKey),
 }
 
 /// The metadata of a file.
@@ -180,7 +180,7 @@ fn group(map: &WeaklyTypedMap<'_>) -> Result<MetadataKeyGroup, SopsMetadataError
         let context = key.strings("context")?;
         add(
             key.text("created_at")?,
-            MasterKey::Service(ServiceKey::AwsKms {
+            MasterKey::Service(KeyServiceMasterKey::AwsKms {
                 arn: key.text("arn")?,
                 role: key.text("role")?,
                 context,
@@ -192,17 +192,17 @@ fn group(map: &WeaklyTypedMap<'_>) -> Result<MetadataKeyGroup, SopsMetadataError
     for key in map.maps("gcp_kms")? {
         let resource_id = key.text("resource_id")?;
         let encrypted = key.text("enc")?;
-        let gcp = ServiceKey::GcpKms { resource_id, encrypted };
+        let gcp = KeyServiceMasterKey::GcpKms { resource_id, encrypted };
         add(key.text("created_at")?, MasterKey::Service(gcp));
     }
     for key in map.maps("hckms")? {
         let key_id = key.text("key_id")?;
         let encrypted = key.text("enc")?;
-        let huawei = ServiceKey::HuaweiKms { key_id, encrypted };
+        let huawei = KeyServiceMasterKey::HuaweiKms { key_id, encrypted };
         add(key.text("created_at")?, MasterKey::Service(huawei));
     }
     for key in map.maps("azure_kv")? {
-        let azure = ServiceKey::AzureKeyVault {
+        let azure = KeyServiceMasterKey::AzureKeyVault {
             vault_url: key.text("vault_url")?,
             name: key.text("name")?,
             version: key.text("version")?,
@@ -211,7 +211,7 @@ fn group(map: &WeaklyTypedMap<'_>) -> Result<MetadataKeyGroup, SopsMetadataError
         add(key.text("created_at")?, MasterKey::Service(azure));
     }
     for key in map.maps("hc_vault")? {
-        let vault = ServiceKey::Vault {
+        let vault = KeyServiceMasterKey::Vault {
             address: key.text("vault_address")?,
             engine_path: key.text("engine_path")?,
             key_name: key.text("key_name")?,

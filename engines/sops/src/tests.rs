@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 
 use crate::limits::DecryptionDeadline;
 use crate::{
-    DataKeyServices, DecryptionKeys, Error, MacPolicy, ServiceKey, SopsDecryptor, SopsFormat,
-    SopsLimits,
+    DataKeyServices, DecryptionKeys, Error, KeyServiceMasterKey, MacPolicy, SopsDecryptor,
+    SopsFormat, SopsLimits,
 };
 
 const DATA_KEY: [u8; 32] = [7; 32];
@@ -55,18 +55,18 @@ fn mac_of(plain: &str) -> String {
 struct FakeVault(Vec<u8>);
 
 impl DataKeyServices for FakeVault {
-    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
+    fn decrypt(&self, key: &KeyServiceMasterKey) -> Result<Zeroizing<Vec<u8>>, String> {
         match key {
-            ServiceKey::Vault { key_name, .. } if key_name == "none" => {
+            KeyServiceMasterKey::Vault { key_name, .. } if key_name == "none" => {
                 Err("permission denied".to_owned())
             }
-            ServiceKey::Vault { key_name, .. } if key_name.starts_with("part-") => {
+            KeyServiceMasterKey::Vault { key_name, .. } if key_name.starts_with("part-") => {
                 // Parts of a line through the data key: each byte and the place.
                 let x = if key_name == "part-1" { 1 } else { 2 };
                 let part = self.0.iter().map(|byte| byte ^ x).chain([x]);
                 Ok(Zeroizing::new(part.collect()))
             }
-            ServiceKey::Vault { .. } => Ok(Zeroizing::new(self.0.clone())),
+            KeyServiceMasterKey::Vault { .. } => Ok(Zeroizing::new(self.0.clone())),
             _ => Err("another service".to_owned()),
         }
     }

@@ -8,7 +8,7 @@ use crate::encryption_rule::EncryptionRule;
 use crate::limits::DecryptionDeadline;
 use crate::metadata::SopsMetadata;
 use crate::value::{MapItem, MapItemKey, SecretBytes, SopsComment, SopsValue};
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 
 /// What a MAC over encrypted values begins with, so that it differs from one over all: the SHA-256 of `sops`.
 const MAC_OF_ENCRYPTED: [u8; 32] = [
@@ -186,7 +186,7 @@ fn hashed(value: &SopsValue) -> SecretBytes {
             Zeroizing::new(if *truth { b"True".to_vec() } else { b"False".to_vec() })
         }
         SopsValue::Float(float) => {
-            Zeroizing::new(format_float(*float, FloatForm::Fixed, None).into_bytes())
+            Zeroizing::new(format_float(*float, FloatTextFormat::Fixed, None).into_bytes())
         }
         SopsValue::Time(time) => Zeroizing::new(time.clone().into_bytes()),
         other => other.shown(),

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use zeroize::Zeroizing;
 
 /// Bytes that may be secret; Go's strings need not be UTF-8.
@@ -113,8 +113,12 @@ impl SopsValue {
 
 /// The shortest text, with a fraction where it could be taken for a whole number.
 fn shown_float(float: f64) -> String {
-    let text = format_float(float, FloatForm::General, None).replace('e', "E");
-    if text.contains(['.', 'E']) { text } else { format_float(float, FloatForm::Fixed, Some(1)) }
+    let text = format_float(float, FloatTextFormat::General, None).replace('e', "E");
+    if text.contains(['.', 'E']) {
+        text
+    } else {
+        format_float(float, FloatTextFormat::Fixed, Some(1))
+    }
 }
 
 fn without_fraction(time: &str) -> String {

@@ -1,6 +1,6 @@
 //! Decimal numbers of any length, as `shopspring/decimal` calculates with them: exactly, but for division.
 
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use num_bigint::{BigInt, Sign};
 
 /// Digits behind the point that a division keeps.
@@ -27,7 +27,7 @@ impl Decimal {
             };
             return Err(format!("Cannot create a Decimal from {shown}"));
         }
-        let text = format_float(float, FloatForm::Exponent, None);
+        let text = format_float(float, FloatTextFormat::Exponent, None);
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
         let coefficient = format!("{whole}{fraction}").parse().unwrap_or_default();

@@ -5,8 +5,8 @@ use golang::value::{FunctionSignature, GoType};
 use gotemplate::{FunctionCallContext, TemplateFunctionError, TemplateFunctions};
 
 use crate::arguments::TEXT_OVERHEAD_BYTES;
+use crate::function_signature;
 use crate::functions::{ALL, from_json};
-use crate::signature;
 use crate::template_environment::{
     FunctionEnvironment, NOT_ALONE, RandomDraws, TemplateEnvironment,
 };
@@ -164,7 +164,7 @@ fn functions_but<H: TemplateEnvironment + 'static>(
 ) -> TemplateFunctions {
     let mut functions = TemplateFunctions::default();
     for entry in ALL.iter().copied().flatten().filter(|entry| !is_absent(entry.name)) {
-        let Some(signature) = signature::parse(entry.signature) else {
+        let Some(signature) = function_signature::parse(entry.signature) else {
             debug_assert!(false, "`{}` has no signature: {}", entry.name, entry.signature);
             continue;
         };
@@ -245,7 +245,7 @@ mod tests {
     fn every_signature_is_what_it_says_and_no_name_is_there_twice() {
         let mut names = std::collections::BTreeSet::new();
         for entry in ALL.iter().copied().flatten() {
-            let parsed = signature::parse(entry.signature).expect(entry.name);
+            let parsed = function_signature::parse(entry.signature).expect(entry.name);
             let shown = parsed.to_string();
             let said = entry
                 .signature

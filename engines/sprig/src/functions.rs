@@ -26,7 +26,7 @@ mod toml;
 mod urls;
 mod value_kinds;
 mod versions;
-mod words;
+mod word_case;
 pub(crate) mod yaml;
 
 pub(crate) use json::from_json_as_sprig as from_json;
@@ -61,6 +61,6 @@ pub(crate) const ALL: &[&[SprigFunctionEntry]] = &[
     toml::ENTRIES,
     urls::ENTRIES,
     versions::ENTRIES,
-    words::ENTRIES,
+    word_case::ENTRIES,
     yaml::ENTRIES,
 ];

@@ -5,20 +5,20 @@
 //! What they read besides their arguments (the time, randomness, names of hosts) comes through [`TemplateEnvironment`].
 //!
 //! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
-//! how entries are kept (`function_table.rs`), signatures (`signature.rs`), what bodies are given (`arguments.rs`),
+//! how entries are kept (`function_table.rs`), signatures (`function_signature.rs`), what bodies are given (`arguments.rs`),
 //! numbers out of any value (`number_cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`), the room
 //! that they take (`memory_size.rs`).
 
 mod arguments;
 mod decimal;
+mod function_signature;
 mod function_table;
 mod functions;
 mod memory_size;
 mod number_cast;
-#[cfg(test)]
-mod rendering;
-mod signature;
 mod template_environment;
+#[cfg(test)]
+mod test_rendering;
 #[cfg(test)]
 mod testing;
 mod yaml;

@@ -4,7 +4,7 @@ use golang::GoRuntimeValue;
 use golang::time::{GoTime, GoTimeZone};
 use gotemplate::{MissingKeyPolicy, TemplateLimits, TemplateSet};
 
-use crate::rendering::DeterministicEnvironment;
+use crate::test_rendering::DeterministicEnvironment;
 use crate::{RandomFill, TemplateEnvironment};
 
 /// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.

@@ -3,7 +3,7 @@
 //! Elsewhere: the functions of templates (`functions/yaml.rs`), reading YAML (`goyaml`).
 
 use golang::GoRuntimeValue;
-use golang::value::{GoList, GoMap, GoString, GoType};
+use golang::value::{GoMap, GoSlice, GoString, GoType};
 use serde_json::{Number, Value as Json};
 
 /// Reads the first document of a text; nil without one.
@@ -48,7 +48,7 @@ impl goyaml::ValueBuilder for GoValueBuilder {
     }
 
     fn list(items: Vec<GoRuntimeValue>) -> GoRuntimeValue {
-        GoRuntimeValue::List(GoList::decoded(items))
+        GoRuntimeValue::List(GoSlice::decoded(items))
     }
 
     fn map(entries: Vec<(GoString, GoRuntimeValue)>) -> GoRuntimeValue {

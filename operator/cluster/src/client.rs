@@ -27,11 +27,11 @@ use super::client_certificate::tls;
 use super::connection_pool::ConnectionPool;
 use super::error::chain;
 use super::kubeconfig::{KubeconfigError, KubeconfigProxy, RemoteKubeconfig};
-use super::leadership::{Leadership, LeadershipStream};
+use super::leadership::{LeaderOnlyConnection, Leadership};
 use super::request_retry::RetryAfterLayer;
 use super::response_limit::{ANSWER_LIMIT, BoundedBody};
 use super::{ClusterConnection, ClusterError};
-use crate::metrics::{ApiRequests, MetricsRegistry};
+use crate::metrics::{ApiRequestCounters, MetricsRegistry};
 
 /// Longest time that a request with an answer may take.
 const UNARY_TIMEOUT: Duration = Duration::from_secs(40);
@@ -216,7 +216,7 @@ pub(super) struct ApiServerConnection {
     access: Arc<Mutex<Arc<ApiServerCredentials>>>,
     egress: EgressRules,
     leadership: Leadership,
-    requests: ApiRequests,
+    requests: ApiRequestCounters,
 }
 
 /// How the API server is reached, and with which credentials.
@@ -275,8 +275,12 @@ impl ApiServerConnection {
             HeaderValue::from_str(user).map_err(invalid)
         });
         let user = user.transpose()?;
-        let service =
-            RenewableService { connection: self.clone(), way, user, made: Arc::default() };
+        let service = CredentialRenewingHttpClient {
+            connection: self.clone(),
+            way,
+            user,
+            made: Arc::default(),
+        };
         // An unusable configuration fails here and not at the first request.
         service.service()?;
         let namespace = self.credentials().config.default_namespace.clone();
@@ -345,7 +349,7 @@ type SendingService = BoxCloneService<http::Request<Body>, http::Response<Incomi
 
 /// Sends requests with the credentials that count now.
 #[derive(Clone)]
-struct RenewableService {
+struct CredentialRenewingHttpClient {
     connection: ApiServerConnection,
     way: ConnectionSharing,
     user: Option<HeaderValue>,
@@ -359,7 +363,7 @@ struct ServiceOfCredentials {
     service: SendingService,
 }
 
-impl RenewableService {
+impl CredentialRenewingHttpClient {
     fn service(&self) -> Result<SendingService, ConnectionError> {
         let credentials = self.connection.credentials();
         let mut made = self.made.lock();
@@ -374,7 +378,7 @@ impl RenewableService {
     }
 }
 
-impl tower::Service<http::Request<Body>> for RenewableService {
+impl tower::Service<http::Request<Body>> for CredentialRenewingHttpClient {
     type Response = http::Response<Incoming>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
@@ -404,7 +408,8 @@ fn http(
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(config.connect_timeout.unwrap_or(Duration::from_secs(15))));
     let leadership = leadership.clone();
-    let tcp = tcp.map_response(move |stream| LeadershipStream::wrap(stream, leadership.clone()));
+    let tcp =
+        tcp.map_response(move |stream| LeaderOnlyConnection::wrap(stream, leadership.clone()));
     Ok(match proxy {
         None => over(config, tcp)?,
         Some(KubeconfigProxy::Http { address, credentials }) => {

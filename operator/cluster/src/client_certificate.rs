@@ -34,7 +34,7 @@ pub(super) fn tls(config: &Config) -> Result<ClientConfig, ConnectionError> {
     };
     let is_unread =
         matches!(&error, RustlsTlsError::InvalidPrivateKey(rustls::Error::InvalidCertificate(_)));
-    let identity = KubeconfigIdentity::of(&config.auth_info);
+    let identity = KubeconfigClientCertificate::of(&config.auth_info);
     match identity.filter(|identity| is_unread && identity.is_of_version_1()) {
         Some(identity) => with_identity(config, identity),
         None => Err(ConnectionError::Tls(in_words(&error))),
@@ -44,7 +44,7 @@ pub(super) fn tls(config: &Config) -> Result<ClientConfig, ConnectionError> {
 /// The same configuration with a certificate that rustls does not parse.
 fn with_identity(
     config: &Config,
-    identity: KubeconfigIdentity,
+    identity: KubeconfigClientCertificate,
 ) -> Result<ClientConfig, ConnectionError> {
     let mut anonymous = config.clone();
     let user = &mut anonymous.auth_info;
@@ -85,12 +85,12 @@ fn in_words(error: &RustlsTlsError) -> String {
 }
 
 /// A certificate with its chain, and its key.
-struct KubeconfigIdentity {
+struct KubeconfigClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
-impl KubeconfigIdentity {
+impl KubeconfigClientCertificate {
     /// Those of a user; none if it has none, or they cannot be read.
     fn of(user: &AuthInfo) -> Option<Self> {
         // Serialized, since the key has a type that kube does not export.

@@ -82,7 +82,7 @@ pub fn controller_of_lease(name: &str, controllers: &[&'static str]) -> Option<&
 
 /// Under which conditions this process may act.
 #[derive(Debug, Clone)]
-pub struct ElectionTerms {
+pub struct RequiredLeaseElections {
     /// The election among processes of windlass; none where there is only one.
     pub own: Option<ElectionSettings>,
     /// How Flux's Leases are held, but for their names; none where its controllers may act beside windlass.
@@ -119,7 +119,7 @@ pub struct ElectionCandidate {
     limit: Duration,
 }
 
-impl ElectionTerms {
+impl RequiredLeaseElections {
     /// The right to act at the start of a process.
     pub fn leadership(&self) -> Leadership {
         match (&self.own, &self.flux) {
@@ -131,8 +131,8 @@ impl ElectionTerms {
 
 impl ClusterConnection {
     /// Puts this process up. Nothing is sent yet; none if it may act without.
-    pub fn candidate(&self, terms: ElectionTerms) -> Option<ElectionCandidate> {
-        let ElectionTerms { own, flux, replaced } = terms;
+    pub fn candidate(&self, terms: RequiredLeaseElections) -> Option<ElectionCandidate> {
+        let RequiredLeaseElections { own, flux, replaced } = terms;
         let times = own.as_ref().or(flux.as_ref())?;
         let retry = times.retry;
         let limit = times.renew_deadline;

@@ -122,21 +122,21 @@ impl Leadership {
 
 /// Refuses requests that write while this process may not act.
 impl<S> Layer<S> for Leadership {
-    type Service = LeadershipService<S>;
+    type Service = LeaderOnlyHttpService<S>;
 
-    fn layer(&self, inner: S) -> LeadershipService<S> {
-        LeadershipService { inner, leadership: self.clone() }
+    fn layer(&self, inner: S) -> LeaderOnlyHttpService<S> {
+        LeaderOnlyHttpService { inner, leadership: self.clone() }
     }
 }
 
 /// See the `Layer` of [`Leadership`].
 #[derive(Debug, Clone)]
-pub struct LeadershipService<S> {
+pub struct LeaderOnlyHttpService<S> {
     inner: S,
     leadership: Leadership,
 }
 
-impl<S, B> Service<Request<B>> for LeadershipService<S>
+impl<S, B> Service<Request<B>> for LeaderOnlyHttpService<S>
 where
     S: Service<Request<B>, Error = BoxError>,
 {
@@ -163,12 +163,12 @@ where
 /// Requests are checked before they are queued for a connection; a process that is stopped in between would send what
 /// is queued when it goes on, in the term of another leader.
 #[derive(Debug)]
-pub(super) struct LeadershipStream {
+pub(super) struct LeaderOnlyConnection {
     stream: TcpStream,
     leadership: Leadership,
 }
 
-impl LeadershipStream {
+impl LeaderOnlyConnection {
     /// Puts a new connection under the guard.
     pub(super) fn wrap(stream: TokioIo<TcpStream>, leadership: Leadership) -> TokioIo<Self> {
         TokioIo::new(Self { stream: stream.into_inner(), leadership })
@@ -179,13 +179,13 @@ impl LeadershipStream {
     }
 }
 
-impl Connection for LeadershipStream {
+impl Connection for LeaderOnlyConnection {
     fn connected(&self) -> Connected {
         self.stream.connected()
     }
 }
 
-impl AsyncRead for LeadershipStream {
+impl AsyncRead for LeaderOnlyConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -195,7 +195,7 @@ impl AsyncRead for LeadershipStream {
     }
 }
 
-impl AsyncWrite for LeadershipStream {
+impl AsyncWrite for LeaderOnlyConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -299,7 +299,8 @@ mod tests {
         let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut far, _) = listener.accept().await.unwrap();
         let leadership = Leadership::standby();
-        let mut near = LeadershipStream::wrap(TokioIo::new(near), leadership.clone()).into_inner();
+        let mut near =
+            LeaderOnlyConnection::wrap(TokioIo::new(near), leadership.clone()).into_inner();
         near.write_all(b"list").await.unwrap();
         leadership.end();
         let refused = near.write_all(b"write").await.unwrap_err();

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::discovery::ApiResourceLocation;
 use super::object_decode::{
-    DepthLimitedObject, LIST_LIMIT, METADATA_LIST, OBJECTS_PER_PAGE, ObjectForm, ObjectListPage,
-    RawObject,
+    DepthLimitedObject, LIST_LIMIT, METADATA_LIST, OBJECTS_PER_PAGE, ObjectDecodeForm,
+    ObjectListPage, RawObject,
 };
 use super::objects::url_encode;
 use super::{ClusterConnection, ClusterError};
@@ -67,7 +67,7 @@ enum PageCursor {
     End,
 }
 
-impl<T: ObjectForm> ListPager<'_, T> {
+impl<T: ObjectDecodeForm> ListPager<'_, T> {
     /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after
     /// it; a server that is busy is asked again a few times, after the delay of its `Retry-After`.
     ///
@@ -204,7 +204,7 @@ impl ClusterConnection {
         Ok(!self.page_at::<DepthLimitedObject>(&path, METADATA_LIST).await?.items.is_empty())
     }
 
-    async fn page_at<T: ObjectForm>(
+    async fn page_at<T: ObjectDecodeForm>(
         &self,
         path: &str,
         accept: &str,

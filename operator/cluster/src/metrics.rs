@@ -17,13 +17,13 @@ use reconcile::ObjectKey;
 
 /// Which object a duration is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ObjectLabels {
+struct ObjectMetricLabels {
     kind: String,
     name: String,
     namespace: String,
 }
 
-impl ObjectLabels {
+impl ObjectMetricLabels {
     fn of(node: &ObjectKey) -> Self {
         let ObjectKey { kind, namespace, name, group: _ } = node.clone();
         Self { kind, name, namespace }
@@ -48,24 +48,24 @@ pub enum WakeReason {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WakeLabels {
+struct WakeMetricLabels {
     kind: String,
     reason: WakeReason,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SinkLabels {
+struct EventSinkMetricLabels {
     sink: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct KindLabels {
+struct KindMetricLabels {
     kind: String,
 }
 
 /// What became of an event that another controller posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum EventOutcome {
+pub enum ReceivedEventOutcome {
     /// It was understood.
     Accepted,
     /// It is none.
@@ -73,8 +73,8 @@ pub enum EventOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EventLabels {
-    outcome: EventOutcome,
+struct ReceivedEventMetricLabels {
+    outcome: ReceivedEventOutcome,
 }
 
 /// What became of a notification, or of an attempt to send it.
@@ -95,7 +95,7 @@ pub enum NotificationOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct NotificationLabels {
+struct NotificationMetricLabels {
     outcome: NotificationOutcome,
 }
 
@@ -115,20 +115,20 @@ pub enum AuditOutcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AuditLabels {
+struct AuditMetricLabels {
     outcome: AuditOutcome,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VerbLabels {
+struct ApiVerbMetricLabels {
     verb: &'static str,
 }
 
 /// Requests to the API server by verb.
 #[derive(Debug, Clone, Default)]
-pub struct ApiRequests(Family<VerbLabels, Counter>);
+pub struct ApiRequestCounters(Family<ApiVerbMetricLabels, Counter>);
 
-impl ApiRequests {
+impl ApiRequestCounters {
     /// Counts a request before it is sent.
     pub fn count(&self, method: &Method, uri: &Uri) {
         let query = uri.query().unwrap_or_default();
@@ -142,32 +142,32 @@ impl ApiRequests {
             Method::DELETE => "delete",
             _ => "other",
         };
-        self.0.get_or_create(&VerbLabels { verb }).inc();
+        self.0.get_or_create(&ApiVerbMetricLabels { verb }).inc();
     }
 }
 
-type DurationHistograms = Family<ObjectLabels, Histogram, fn() -> Histogram>;
+type DurationHistograms = Family<ObjectMetricLabels, Histogram, fn() -> Histogram>;
 
 /// All metrics, and the registry that writes them.
 pub struct MetricsRegistry {
     registry: Registry,
     reconcile_duration: DurationHistograms,
     /// Requests to the API server.
-    pub api_requests: ApiRequests,
+    pub api_requests: ApiRequestCounters,
     /// Runs under way now.
     pub running: Gauge<i64, AtomicI64>,
-    wakes: Family<WakeLabels, Counter>,
-    queue_depth: Family<KindLabels, Gauge<i64, AtomicI64>>,
-    watch_live: Family<KindLabels, Gauge<i64, AtomicI64>>,
+    wakes: Family<WakeMetricLabels, Counter>,
+    queue_depth: Family<KindMetricLabels, Gauge<i64, AtomicI64>>,
+    watch_live: Family<KindMetricLabels, Gauge<i64, AtomicI64>>,
     /// 1 while this process leads.
     pub leader: Gauge<i64, AtomicI64>,
     /// 1 while a controller of Flux keeps this process from acting.
     pub excluded: Gauge<i64, AtomicI64>,
-    events: Family<EventLabels, Counter>,
-    audits: Family<AuditLabels, Counter>,
-    builds: Family<ObjectLabels, Counter>,
-    dropped_events: Family<SinkLabels, Counter>,
-    notifications: Family<NotificationLabels, Counter>,
+    events: Family<ReceivedEventMetricLabels, Counter>,
+    audits: Family<AuditMetricLabels, Counter>,
+    builds: Family<ObjectMetricLabels, Counter>,
+    dropped_events: Family<EventSinkMetricLabels, Counter>,
+    notifications: Family<NotificationMetricLabels, Counter>,
     /// Notifications that wait for their Providers.
     pub waiting_notifications: Gauge<i64, AtomicI64>,
 }
@@ -193,7 +193,7 @@ impl MetricsRegistry {
             "How long a reconciliation of an object took, in seconds",
             reconcile_duration.clone(),
         );
-        let api_requests = ApiRequests(added(
+        let api_requests = ApiRequestCounters(added(
             &mut registry,
             "windlass_api_requests",
             "Requests sent to the API server, by verb",
@@ -268,54 +268,56 @@ impl MetricsRegistry {
 
     /// Counts a wake-up.
     pub fn woke(&self, kind: &str, reason: WakeReason) {
-        self.wakes.get_or_create(&WakeLabels { kind: kind.to_owned(), reason }).inc();
+        self.wakes.get_or_create(&WakeMetricLabels { kind: kind.to_owned(), reason }).inc();
     }
 
     /// How many nodes of a kind wait for their turn.
     pub fn queued(&self, kind: &str) -> Gauge<i64, AtomicI64> {
-        self.queue_depth.get_or_create_owned(&KindLabels { kind: kind.to_owned() })
+        self.queue_depth.get_or_create_owned(&KindMetricLabels { kind: kind.to_owned() })
     }
 
     /// Whether the watch of a kind of ours sees changes.
     pub fn watch_is_live(&self, kind: &str, live: bool) {
-        let labels = KindLabels { kind: kind.to_owned() };
+        let labels = KindMetricLabels { kind: kind.to_owned() };
         self.watch_live.get_or_create(&labels).set(i64::from(live));
     }
 
     /// Counts an event for which a queue had no room.
     pub(crate) fn dropped_event(&self, sink: &'static str) {
-        self.dropped_events.get_or_create(&SinkLabels { sink }).inc();
+        self.dropped_events.get_or_create(&EventSinkMetricLabels { sink }).inc();
     }
 
     /// Counts what became of a notification.
     pub fn notified(&self, outcome: NotificationOutcome) {
-        self.notifications.get_or_create(&NotificationLabels { outcome }).inc();
+        self.notifications.get_or_create(&NotificationMetricLabels { outcome }).inc();
     }
 
     /// Counts an event that was posted.
-    pub fn posted(&self, outcome: EventOutcome) {
-        self.events.get_or_create(&EventLabels { outcome }).inc();
+    pub fn posted(&self, outcome: ReceivedEventOutcome) {
+        self.events.get_or_create(&ReceivedEventMetricLabels { outcome }).inc();
     }
 
     /// Counts an audit.
     pub fn audited(&self, outcome: AuditOutcome) {
-        self.audits.get_or_create(&AuditLabels { outcome }).inc();
+        self.audits.get_or_create(&AuditMetricLabels { outcome }).inc();
     }
 
     /// Counts a build of an object's manifests.
     pub fn built(&self, node: &ObjectKey) {
-        self.builds.get_or_create(&ObjectLabels::of(node)).inc();
+        self.builds.get_or_create(&ObjectMetricLabels::of(node)).inc();
     }
 
     /// Records how long a run took.
     pub fn reconciled(&self, node: &ObjectKey, took: Duration) {
-        self.reconcile_duration.get_or_create(&ObjectLabels::of(node)).observe(took.as_secs_f64());
+        self.reconcile_duration
+            .get_or_create(&ObjectMetricLabels::of(node))
+            .observe(took.as_secs_f64());
     }
 
     /// Drops what was measured about an object that is gone.
     pub fn forget(&self, node: &ObjectKey) {
-        self.reconcile_duration.remove(&ObjectLabels::of(node));
-        self.builds.remove(&ObjectLabels::of(node));
+        self.reconcile_duration.remove(&ObjectMetricLabels::of(node));
+        self.builds.remove(&ObjectMetricLabels::of(node));
     }
 
     /// The exposition text.

@@ -103,7 +103,7 @@ impl FullObject {
 }
 
 /// The form in which a list or watch returns objects.
-pub trait ObjectForm: Sized + Send + 'static {
+pub trait ObjectDecodeForm: Sized + Send + 'static {
     /// Reads one object.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ pub trait ObjectForm: Sized + Send + 'static {
     fn version(&self) -> &str;
 }
 
-impl<K: super::windlass_kind::WindlassKind> ObjectForm for DecodedObject<K> {
+impl<K: super::windlass_kind::WindlassKind> ObjectDecodeForm for DecodedObject<K> {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         match object(json) {
             Ok(object) => Ok(Self::Read(object)),
@@ -135,7 +135,7 @@ impl<K: super::windlass_kind::WindlassKind> ObjectForm for DecodedObject<K> {
     }
 }
 
-impl ObjectForm for FullObject {
+impl ObjectDecodeForm for FullObject {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         let version = meta(json)?.resource_version;
         Ok(Self { version, value: object(json).ok() })
@@ -150,7 +150,7 @@ impl ObjectForm for FullObject {
 #[derive(Debug)]
 pub struct DepthLimitedObject(pub Value);
 
-impl ObjectForm for DepthLimitedObject {
+impl ObjectDecodeForm for DepthLimitedObject {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         let whole = serde_json::from_slice(json);
         whole.or_else(|_| serde_json::from_slice(&pruned(json))).map(Self)
@@ -170,7 +170,7 @@ pub struct RawObject {
     pub json: Vec<u8>,
 }
 
-impl ObjectForm for RawObject {
+impl ObjectDecodeForm for RawObject {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         Ok(Self { meta: meta(json)?, json: json.to_vec() })
     }
@@ -180,7 +180,7 @@ impl ObjectForm for RawObject {
     }
 }
 
-impl ObjectForm for MetadataOnly {
+impl ObjectDecodeForm for MetadataOnly {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct MetadataField {
@@ -387,7 +387,7 @@ pub(super) struct ObjectListPage<T> {
     pub(super) remaining: u64,
 }
 
-impl<T: ObjectForm> ObjectListPage<T> {
+impl<T: ObjectDecodeForm> ObjectListPage<T> {
     /// # Errors
     /// When it is not a list.
     pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
@@ -437,7 +437,7 @@ pub(super) enum WatchLine<T> {
     Error(Box<kube::core::Status>),
 }
 
-impl<T: ObjectForm> WatchLine<T> {
+impl<T: ObjectDecodeForm> WatchLine<T> {
     /// # Errors
     /// When it is not an event of a watch.
     pub(super) fn read(json: &[u8]) -> Result<Self, serde_json::Error> {

@@ -21,7 +21,7 @@ use super::discovery::ApiResourceLocation;
 use super::error::chain;
 use super::object_decode::{
     DecodedObject, FullObject, LIST_LIMIT, METADATA, METADATA_LIST, MetadataOnly, OBJECTS_PER_PAGE,
-    ObjectForm, ObjectListPage, WatchLine,
+    ObjectDecodeForm, ObjectListPage, WatchLine,
 };
 use super::objects::url_encode;
 use super::response_limit::{ANSWER_LIMIT, piece};
@@ -141,7 +141,7 @@ impl ClusterConnection {
 }
 
 /// Follows the objects at a path; without a path, the stream has that error as its only item.
-fn at<T: ObjectForm>(
+fn at<T: ObjectDecodeForm>(
     pool: ConnectionPool,
     path: Result<String, ClusterError>,
     query: String,
@@ -188,7 +188,7 @@ struct KindWatch<T> {
     pause: Option<Duration>,
 }
 
-impl<T: ObjectForm> KindWatch<T> {
+impl<T: ObjectDecodeForm> KindWatch<T> {
     fn new(pool: ConnectionPool, path: String, query: String, accept: AcceptedForms) -> Self {
         Self {
             pool,

@@ -1,4 +1,4 @@
-//! Clusters whose API server is that of tests (crate `fake-api-server`); what kinds promise of their fields ([`promise`]);
+//! Clusters whose API server is that of tests (crate `fake-api-server`); what kinds promise of their fields ([`spec_field_check`]);
 //! Leases and Pods of operators ([`operator_objects`]).
 //!
 //! Elsewhere: the same for tests of the client itself, which cannot use this crate (`operator/cluster`).
@@ -6,7 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
 
 pub mod operator_objects;
-pub mod promise;
+pub mod spec_field_check;
 
 use axum::body::Body;
 use fake_api_server::FakeApiServer;

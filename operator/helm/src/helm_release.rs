@@ -1,10 +1,10 @@
 //! HelmRelease: a chart with values, kept released as Helm releases it.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart
-//! (`chart`, `chart_template`), the release itself (`release_runner`, of which it is an owner: `release_owner`),
+//! (`chart_source`, `chart_template`), the release itself (`release_runner`, of which it is an owner: `release_owner`),
 //! deletion (`finalize`).
 
-mod chart;
+mod chart_source;
 pub mod chart_template;
 mod finalize;
 mod release_owner;
@@ -25,7 +25,7 @@ use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ObjectKey, ROLLBACK, ReleaseRollback, RunGateFacts, RunOutcome};
 use release::{OperationOrigin, ReleaseDesiredState};
 
-use self::release_owner::{PendingStatus, ReleaseOwner};
+use self::release_owner::{DeferredStatusWrite, ReleaseOwner};
 pub(super) use self::release_pause::released_parts;
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
 use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
@@ -38,7 +38,7 @@ use windlass_runtime::applier::{
 };
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
-use windlass_runtime::depends_on::DependableKind;
+use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_status::status_of;
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_error::RunError;
@@ -68,7 +68,7 @@ pub struct HelmReleaseState {
     /// What is remembered of its release.
     release: Arc<release_run::ReleaseRunnerState>,
     /// What the run has seen that waits.
-    waits_for: Option<HelmReleaseRequest>,
+    waits_for: Option<HelmReleaseSpecIdentity>,
     /// What names the chart that was released last.
     source: Option<String>,
     /// Since when its own HelmChart is on its way.
@@ -77,12 +77,12 @@ pub struct HelmReleaseState {
 
 /// A spec, and what is asked for besides.
 #[derive(Debug, PartialEq, Eq)]
-struct HelmReleaseRequest {
+struct HelmReleaseSpecIdentity {
     generation: Option<i64>,
     asked: Vec<Option<String>>,
 }
 
-impl HelmReleaseRequest {
+impl HelmReleaseSpecIdentity {
     /// What a run of the object has seen: a request causes one run, and its wait goes on after that.
     fn of(object: &HelmRelease) -> Self {
         let annotations = [REQUESTED_AT, validated_spec::FORCE_AT, validated_spec::RESET_AT];
@@ -102,7 +102,7 @@ pub struct HelmReleaseRunDetails {
     /// `namespace/name` of the HelmChart that was made for it, if it is known.
     helm_chart: Option<String>,
     /// What has to be written besides.
-    pending: Option<PendingStatus>,
+    pending: Option<DeferredStatusWrite>,
     /// What the operation does that is under way.
     running: Option<String>,
 }
@@ -145,7 +145,7 @@ impl ApplierKind for HelmReleaseController {
     type RunDetails = HelmReleaseRunDetails;
 
     fn source(object: &HelmRelease) -> Option<ObjectKey> {
-        chart::source_node(object)
+        chart_source::source_node(object)
     }
 
     fn has_tried(object: &HelmRelease, revision: &str) -> bool {
@@ -179,8 +179,10 @@ impl ApplierKind for HelmReleaseController {
         object: &HelmRelease,
     ) -> Option<WaitObservation> {
         let memory = session.memory();
-        let is_seen =
-            memory.waits_for.as_ref().is_some_and(|seen| *seen == HelmReleaseRequest::of(object));
+        let is_seen = memory
+            .waits_for
+            .as_ref()
+            .is_some_and(|seen| *seen == HelmReleaseSpecIdentity::of(object));
         memory.release.observation().filter(|_| is_seen)
     }
 
@@ -257,7 +259,7 @@ impl ApplierKind for HelmReleaseController {
     ) -> applier::ApplierReport<Self> {
         let HelmReleaseRunReport { object, came, .. } = ended;
         let HelmReleaseRunDetails { desired_release, helm_chart, pending, running } = came;
-        let run = report::ReleaseRun {
+        let run = report::ReleaseRunResult {
             outcome: &end.outcome,
             desired: desired_release.as_ref().map(|desired_release| &desired_release.desired),
             generation: object.meta().generation.unwrap_or_default(),
@@ -334,7 +336,7 @@ impl HelmReleaseSession<'_> {
         {
             return early(outcome);
         }
-        let source = match chart::source(&self.context, object, requeue) {
+        let source = match chart_source::source(&self.context, object, requeue) {
             Ok(source) => source,
             Err(outcome) => {
                 let unsaid_for = self.chart_patience(object);
@@ -352,7 +354,7 @@ impl HelmReleaseSession<'_> {
         if let Err(error) = self.required(object, storage, &target).await {
             return early(error.outcome()?);
         }
-        let loaded = match release_runner::chart::load(&self.context, &source).await {
+        let loaded = match release_runner::chart_cache::load(&self.context, &source).await {
             Ok(loaded) => loaded,
             Err(outcome) => return early(outcome),
         };
@@ -417,7 +419,7 @@ impl HelmReleaseSession<'_> {
         let memory = self.memory().release.clone();
         let driven =
             release_run::drive(context, target, node, &owner, &desired_release, &memory).await?;
-        self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseRequest::of(object));
+        self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseSpecIdentity::of(object));
         let came = HelmReleaseRunDetails {
             desired_release: Some(desired_release),
             pending: owner.take_pending(),
@@ -451,15 +453,18 @@ mod tests {
     fn a_request_interrupts_the_pauses_of_a_wait_once() {
         let before = release(1, None);
         let asking = release(1, Some("now"));
-        assert_eq!(HelmReleaseRequest::of(&before), HelmReleaseRequest::of(&before.clone()));
-        assert_ne!(HelmReleaseRequest::of(&before), HelmReleaseRequest::of(&asking));
+        assert_eq!(
+            HelmReleaseSpecIdentity::of(&before),
+            HelmReleaseSpecIdentity::of(&before.clone())
+        );
+        assert_ne!(HelmReleaseSpecIdentity::of(&before), HelmReleaseSpecIdentity::of(&asking));
         assert_ne!(
-            HelmReleaseRequest::of(&asking),
-            HelmReleaseRequest::of(&release(2, Some("now")))
+            HelmReleaseSpecIdentity::of(&asking),
+            HelmReleaseSpecIdentity::of(&release(2, Some("now")))
         );
         assert_ne!(
-            HelmReleaseRequest::of(&asking),
-            HelmReleaseRequest::of(&release(1, Some("later")))
+            HelmReleaseSpecIdentity::of(&asking),
+            HelmReleaseSpecIdentity::of(&release(1, Some("later")))
         );
     }
 }

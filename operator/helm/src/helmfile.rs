@@ -1,7 +1,7 @@
 //! Helmfile: the releases of a helmfile, kept installed, in the order of their needs.
 //!
-//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_kind`,
-//! `helmfile_operator`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
+//! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_custom_resource`,
+//! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
 //! `remote_fetch`, `decryption`, `helmfile_files`, `values`, `charts`), the releases (`release_reconciler`,
 //! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
 //! `hook_reapply`; `release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
@@ -10,9 +10,9 @@
 pub mod charts;
 mod decryption;
 mod finalize;
+mod helmfile_custom_resource;
 mod helmfile_files;
-mod helmfile_kind;
-pub mod helmfile_operator;
+pub mod helmfile_operator_resource;
 mod helmfile_source;
 mod hook_reapply;
 mod hooks;
@@ -43,13 +43,13 @@ use crds::helmfile::HelmfileSpec;
 use golang::work_meter::StopSignal;
 use kube_core::ResourceExt as _;
 use objects::SecretMasking;
-use reconcile::{ConditionReason, ObjectKey, RunGateFacts, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunGateFacts, RunOutcome};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::decryption::PlanDecryption;
-use self::helmfile_kind::HelmfileKind;
+use self::helmfile_custom_resource::HelmfileCustomResource;
 use self::helmfile_source::{HelmfileOrigin, RemoteSourceRevision};
 use self::plan::{HelmfilePlan, HelmfilePlanInputs, ReleaseKey};
 use self::release_clusters::ReleaseClusters;
@@ -67,9 +67,9 @@ use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
 };
-use windlass_runtime::build::bases::{BuildPermits, SharedBuildPermits};
 use windlass_runtime::build::decryption::BuildDecryptionKeys;
 use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::build::remote_base_access::{BuildPermits, SharedBuildPermits};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::hold_conditions;
@@ -114,13 +114,13 @@ struct CachedPlan {
 }
 
 /// What a run has besides its outcome.
-pub struct HelmfileRunDetails<K: HelmfileKind> {
+pub struct HelmfileRunDetails<K: HelmfileCustomResource> {
     revision: String,
     plan: Option<Arc<HelmfilePlan>>,
     book: Option<Arc<ReleaseStatusRows<K>>>,
 }
 
-impl<K: HelmfileKind> Default for HelmfileRunDetails<K> {
+impl<K: HelmfileCustomResource> Default for HelmfileRunDetails<K> {
     fn default() -> Self {
         Self { revision: String::new(), plan: None, book: None }
     }
@@ -129,9 +129,11 @@ impl<K: HelmfileKind> Default for HelmfileRunDetails<K> {
 type HelmfileRunReport<K> = applier::ApplierRunReport<HelmfileController<K>>;
 
 /// A run of a Helmfile.
-struct HelmfileSession<'r, K: HelmfileKind>(&'r applier::ApplierSession<HelmfileController<K>>);
+struct HelmfileSession<'r, K: HelmfileCustomResource>(
+    &'r applier::ApplierSession<HelmfileController<K>>,
+);
 
-impl<K: HelmfileKind> Deref for HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> Deref for HelmfileSession<'_, K> {
     type Target = applier::ApplierSession<HelmfileController<K>>;
 
     fn deref(&self) -> &Self::Target {
@@ -142,7 +144,7 @@ impl<K: HelmfileKind> Deref for HelmfileSession<'_, K> {
 /// Runs the objects of a kind of Helmfiles.
 pub struct HelmfileController<K>(PhantomData<K>);
 
-impl<K: HelmfileKind> ApplierKind for HelmfileController<K> {
+impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     type Object = K;
 
     const OWNED: &'static [&'static str] = &report::OWNED;
@@ -155,7 +157,7 @@ impl<K: HelmfileKind> ApplierKind for HelmfileController<K> {
     type RunDetails = HelmfileRunDetails<K>;
 
     fn unsupported(object: &K) -> Vec<&'static str> {
-        HelmfileKind::unsupported(object)
+        HelmfileCustomResource::unsupported(object)
     }
 
     fn source(object: &K) -> Option<ObjectKey> {
@@ -298,7 +300,7 @@ impl<K: HelmfileKind> ApplierKind for HelmfileController<K> {
     }
 }
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// The contexts of releases that there are or that the last plan has.
     fn contexts_in_use(&self, object: &K) -> BTreeSet<String> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
@@ -428,7 +430,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
     ) -> Result<Arc<HelmfilePlan>, RunOutcome> {
         let HelmfileRunSubject { object, spec, timeouts } = *asking;
         let served = target.cluster.served().await.map_err(|error| {
-            RunOutcome::Failed(HELMFILE_ERROR, error.to_string(), WakeTrigger::default())
+            RunOutcome::Failed(HELMFILE_ERROR, error.to_string(), NextRunTrigger::default())
         })?;
         let is_verified_only = self.is_verified_only();
         let key = |origin: &HelmfileOrigin| {
@@ -475,7 +477,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         let keys = named.decryption.clone();
         let made = self.plan(inputs, target, keys, timeouts.timeout, is_verified_only).await;
         let plan = made.map_err(|text| {
-            RunOutcome::Failed(HELMFILE_ERROR, named.secrets.mask(&text), WakeTrigger::default())
+            RunOutcome::Failed(HELMFILE_ERROR, named.secrets.mask(&text), NextRunTrigger::default())
         })?;
         let plan = Arc::new(plan);
         for warning in &plan.warnings {
@@ -570,7 +572,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
 }
 
 /// The object of a run, what its spec asks for, and its durations.
-struct HelmfileRunSubject<'r, K: HelmfileKind> {
+struct HelmfileRunSubject<'r, K: HelmfileCustomResource> {
     object: &'r Arc<K>,
     spec: &'r HelmfileSpec,
     timeouts: &'r HelmfileTimeouts,

@@ -8,7 +8,7 @@
 
 pub mod action_options;
 pub(crate) mod audit;
-pub mod chart;
+pub mod chart_cache;
 pub(crate) mod crd_definitions;
 mod drift;
 pub(crate) mod executor;
@@ -18,16 +18,16 @@ mod hooks;
 mod legacy_readiness;
 pub mod manifest_objects;
 pub mod manifest_rendering;
-pub mod merge;
 mod object_writes;
 mod observe;
 pub mod postrender;
+pub mod prepare_revision;
 pub mod preview;
 pub(crate) mod release_conflict;
 pub(crate) mod release_run;
-pub mod render;
 mod step_error;
 pub mod storage;
+pub mod three_way_merge;
 pub mod validated_spec;
 
 use std::sync::Arc;
@@ -41,14 +41,14 @@ use helm::chart::Chart;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
 use objects::SecretMasking;
-use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use release::operation::{HookObject, ObservedHealth, ObservedLiveObjects};
 use release::release_target::ReleaseTarget;
 use release::settings::DriftMode;
-use release::status::{RECONCILE_ERROR, ReleaseReport, ReleaseStatus};
+use release::status::{HelmReleaseStatusFields, RECONCILE_ERROR, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
-use self::chart::LoadedChart;
+use self::chart_cache::LoadedChart;
 use self::manifest_objects::ManifestObject;
 use self::validated_spec::ValidatedSpec;
 use windlass_cluster::events::ObjectEvent;
@@ -81,7 +81,7 @@ pub(crate) trait ReleaseStatusOwner: Send + Sync + 'static {
     }
 
     /// The status of the release, as the engine reads it.
-    fn status(&self) -> ReleaseStatus;
+    fn status(&self) -> HelmReleaseStatusFields;
 
     /// Writes a report to the status, and announces its events. `inventory` is given if objects changed. The write may
     /// be delayed until the next step or [`ReleaseStatusOwner::settle`].
@@ -190,7 +190,7 @@ pub(crate) async fn write_status<K: WindlassKind + ReconciledObject>(
 ) -> Result<Arc<K>, RunOutcome> {
     let written = latest.write_status(context, object, before, after).await.map_err(|error| {
         let soon = jiff::Timestamp::now().saturating_add(STATUS_RETRY_DELAY);
-        let wake = WakeTrigger::at(soon.unwrap_or(reconcile::Time::MAX));
+        let wake = NextRunTrigger::at(soon.unwrap_or(reconcile::Time::MAX));
         RunOutcome::Failed(RECONCILE_ERROR, error.to_string(), wake)
     })?;
     // It is gone for good, so nothing may be done in its name any more.

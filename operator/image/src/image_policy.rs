@@ -1,16 +1,16 @@
 //! ImagePolicy: which tag of an image is the latest.
 //!
-//! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`repository`), the order of tags and
-//! their digests (`tag_choice`), that it does not go down (`downgrade`), which tag has what else is asked of it (`candidates`):
-//! that it is known for some time (`min_age`, `tag_history_store`), and of its image (`content_check`) platforms
+//! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`referenced_repository`), the order of tags and
+//! their digests (`tag_choice`), that it does not go down (`downgrade_prevention`), which tag has what else is asked of it (`candidates`):
+//! that it is known for some time (`min_age`, `tag_history_store`), and of its image (`candidate_image_check`) platforms
 //! (`required_platforms`) and signatures (`verification_keys`). Elsewhere: the decision (engine `image`), listing tags
-//! (`image_repository`), whether signatures are asked for (`image_verification`), what was verified (`verification_notes`).
+//! (`image_repository`), whether signatures are asked for (`image_verification`), what was verified (`verified_versions`).
 
+mod candidate_image_check;
 mod candidates;
-mod content_check;
-mod downgrade;
+mod downgrade_prevention;
 mod min_age;
-mod repository;
+mod referenced_repository;
 mod required_platforms;
 mod tag_choice;
 mod tag_history_store;
@@ -29,8 +29,8 @@ use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
-    ConditionReason, ConditionStatus, DependencyEdge, ObjectKey, RunOutcome, SHORTEST_INTERVAL,
-    StatusConditions, WakeTrigger, format_duration, parse_duration, reason,
+    ConditionReason, ConditionStatus, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome,
+    SHORTEST_INTERVAL, StatusConditions, format_duration, parse_duration, reason,
 };
 use sources::oci::OciPlatform;
 use sources::source_reasons::{INVALID_DURATION, VERIFICATION_ERROR};
@@ -43,22 +43,22 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::spec_references::ReadReferences;
 
+use self::candidate_image_check::{CandidateImageCheck, ImageCheckResultCache};
 use self::candidates::{CandidateTags, CandidateWalk};
-use self::content_check::{ContentCheck, KnownResults};
-use self::downgrade::{ALLOW_DOWNGRADE, TagRule};
+use self::downgrade_prevention::{ALLOW_DOWNGRADE, TagRule};
 use self::min_age::MIN_AGE;
 use self::required_platforms::REQUIRED_PLATFORMS;
 use self::tag_choice::{DigestLookup, TagQuery, TagRanking};
-use self::verification_keys::{KeyFailure, VerificationKeys};
+use self::verification_keys::{VerificationKeyError, VerificationKeys};
+use crate::image_kind_run::{
+    IMAGE_URL_INVALID, KindSpecificConditions, SuspendedRequest, begin, next_run, publish,
+    report_with, retry_after_refusal,
+};
 use crate::image_verification::{
     IMAGE_VERIFIED, KeySecret, VERIFY_IMAGES, key_secrets, platform_secret,
 };
 use crate::registry_access::ScannedImage;
-use crate::run::{
-    IMAGE_URL_INVALID, OwnConditions, SuspendedRequest, begin, next_run, publish, report_with,
-    retry_after_refusal,
-};
-use crate::verification_notes::{KeyFingerprints, VerificationNote, VerificationNotes};
+use crate::verified_versions::{KeyFingerprints, VerifiedVersion, VerifiedVersions};
 
 /// The interval is missing that the digest policy needs. Parity(flux).
 const INTERVAL_NOT_CONFIGURED: ConditionReason = ConditionReason::new("IntervalNotConfigured");
@@ -85,7 +85,7 @@ pub struct ImagePolicyState {
     /// What chose the latest version, if this process did.
     rule: Option<TagRule>,
     /// What is known of images.
-    known: KnownResults,
+    known: ImageCheckResultCache,
     /// Whether automations do not know yet what was found out of signatures.
     is_unannounced: bool,
 }
@@ -159,7 +159,7 @@ async fn delete(
             "failed to remove what is known of the age of tags"
         );
     }
-    context.shared::<VerificationNotes>().forget(object);
+    context.shared::<VerifiedVersions>().forget(object);
     latest.set_finalizer(context, object, false).await?;
     Ok(None)
 }
@@ -173,7 +173,7 @@ async fn attempt(
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
     let Some(object) = begun else { return Ok(None) };
-    let source = repository::node_of_reference(&object);
+    let source = referenced_repository::node_of_reference(&object);
     context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([source.clone()]));
     if context.settings.verify_images_namespaces.is_some() {
         let labels = namespace_policies::labels_node_of(&node.namespace);
@@ -185,7 +185,7 @@ async fn attempt(
     findings.known.clone_from(&memory.lock().known);
     let ended = choice.choose(rule.as_ref(), &mut findings).await;
     memory.lock().known = std::mem::take(&mut findings.known);
-    let notes = context.shared::<VerificationNotes>();
+    let notes = context.shared::<VerifiedVersions>();
     // Before the status, which has automations run, too.
     if findings.verification.keep(&notes, &object) {
         memory.lock().is_unannounced = true;
@@ -211,7 +211,7 @@ async fn attempt(
         &*object,
         &outcome,
         jiff::Timestamp::now(),
-        OwnConditions { types: &[IMAGE_VERIFIED], set: &|it| verification.show(it) },
+        KindSpecificConditions { types: &[IMAGE_VERIFIED], set: &|it| verification.show(it) },
         |status| {
             if let Some(chosen) = chosen {
                 advance(status, chosen.version);
@@ -239,7 +239,7 @@ struct LatestVersion {
 /// What a run finds of the images that it examines.
 #[derive(Default)]
 struct ImageFindings {
-    known: KnownResults,
+    known: ImageCheckResultCache,
     /// The Secrets with a key of each of which the images have to be signed, as far as the run found that out.
     secrets: Vec<KeySecret>,
     verification: LatestVerification,
@@ -249,7 +249,7 @@ impl ImageFindings {
     /// What the conditions say. What the run did not find out is what automations make of the latest version.
     fn shown_verification(
         self,
-        notes: &VerificationNotes,
+        notes: &VerifiedVersions,
         object: &ImagePolicy,
     ) -> LatestVerification {
         let Self { secrets, verification, .. } = self;
@@ -269,14 +269,14 @@ enum LatestVerification {
     /// It need not be signed.
     NotRequired,
     /// It is, by whom the text says.
-    Verified { note: VerificationNote, text: String },
+    Verified { note: VerifiedVersion, text: String },
     /// It is not, or there is none; the text says why.
     Unverified(String),
 }
 
 impl LatestVerification {
     /// Keeps it for the automations; tells whether they have to know.
-    fn keep(&self, notes: &VerificationNotes, object: &ImagePolicy) -> bool {
+    fn keep(&self, notes: &VerifiedVersions, object: &ImagePolicy) -> bool {
         match self {
             Self::Unknown => false,
             Self::NotRequired | Self::Unverified(_) => notes.forget(object),
@@ -328,12 +328,13 @@ impl PolicyRun<'_> {
         let min_age = min_age::of(object)?;
         let platforms = required_platforms::of(object)?;
         let secrets = secrets?;
-        let repository = repository::referred(context, node, source).await?;
+        let repository = referenced_repository::referred(context, node, source).await?;
         let image =
             ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
         let Some(scanned) = scanned_name(&repository, &image) else { return Ok(None) };
-        let former = downgrade::former(object, &repository.spec.image, rule);
-        let floor = former.filter(|_| !downgrade::is_allowed(object)).map(|it| it.tag.clone());
+        let former = downgrade_prevention::former(object, &repository.spec.image, rule);
+        let floor =
+            former.filter(|_| !downgrade_prevention::is_allowed(object)).map(|it| it.tag.clone());
         let is_checked = !platforms.is_empty() || !secrets.is_empty();
         let query = TagQuery { image: scanned, floor, min_age, is_checked };
         let ranking = tag_choice::rank(context, node, object, &repository, query).await?;
@@ -341,7 +342,7 @@ impl PolicyRun<'_> {
         let chosen = match ranking {
             None => return Ok(None),
             Some(TagRanking::Lower { tag, floor }) => {
-                return Err(downgrade::refused(lookup.image_name(), &tag, &floor).into());
+                return Err(downgrade_prevention::refused(lookup.image_name(), &tag, &floor).into());
             }
             Some(TagRanking::Candidates(tags)) => {
                 let request = ImageRequirements { platforms, secrets };
@@ -404,7 +405,7 @@ impl PolicyRun<'_> {
                 Err(failure) => {
                     references.watch(self.node);
                     let outcome = failure.outcome();
-                    if matches!(failure, KeyFailure::Missing(_)) {
+                    if matches!(failure, VerificationKeyError::Missing(_)) {
                         let text = outcome.text().to_owned();
                         findings.verification = LatestVerification::Unverified(text);
                     }
@@ -416,13 +417,14 @@ impl PolicyRun<'_> {
         }
         let fingerprint = |it: &VerificationKeys| (it.place.clone(), it.fingerprint.clone());
         let fingerprints: KeyFingerprints = keys.iter().map(fingerprint).collect();
-        let mut check = ContentCheck::new(platforms, keys, std::mem::take(&mut findings.known));
+        let mut check =
+            CandidateImageCheck::new(platforms, keys, std::mem::take(&mut findings.known));
         let walk = CandidateWalk { lookup, object: self.object, former, check: &mut check, remote };
         let chosen = walk.choose(tags).await;
         let unverified = check.unverified().map(str::to_owned);
         findings.known = check.known;
         if let Ok(LatestVersion { version, acceptance: Some(text), .. }) = &chosen {
-            let note = VerificationNote { version: version.clone(), keys: fingerprints };
+            let note = VerifiedVersion { version: version.clone(), keys: fingerprints };
             findings.verification = LatestVerification::Verified { note, text: text.clone() };
         } else if let Some(text) = unverified {
             findings.verification = LatestVerification::Unverified(text);
@@ -468,7 +470,7 @@ fn without_tags(delay: Duration) -> RunOutcome {
     let text = format!("retrying in {} error: no tags in database", format_duration(delay));
     let delay = jiff::SignedDuration::try_from(delay).unwrap_or_default();
     let at = jiff::Timestamp::now().checked_add(delay).unwrap_or(jiff::Timestamp::MAX);
-    RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, WakeTrigger::at(at))
+    RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, NextRunTrigger::at(at))
 }
 
 /// How often the digest is looked up; `None` if it is not, or once for each tag.
@@ -515,7 +517,7 @@ fn advance(status: &mut ImagePolicyStatus, chosen: ImageRef) {
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
     use serde_json::{Value, json};
 
     use super::*;
@@ -543,7 +545,7 @@ mod tests {
             "interval",
             "suspend",
         ];
-        promise::knows_every_field("ImagePolicy", used);
+        spec_field_check::knows_every_field("ImagePolicy", used);
     }
 
     #[test]
@@ -582,7 +584,10 @@ mod tests {
                 &object,
                 &outcome,
                 jiff::Timestamp::now(),
-                OwnConditions { types: &[IMAGE_VERIFIED], set: &|it| verification.show(it) },
+                KindSpecificConditions {
+                    types: &[IMAGE_VERIFIED],
+                    set: &|it| verification.show(it),
+                },
                 |_| {},
             );
             let conditions = report.after.conditions;
@@ -591,7 +596,7 @@ mod tests {
         };
         assert_eq!(shown(LatestVerification::Unknown).as_deref(), Some("True signed by a"));
         assert_eq!(shown(LatestVerification::NotRequired), None);
-        let note = VerificationNote {
+        let note = VerifiedVersion {
             version: version("v1", Some("sha256:1")),
             keys: KeyFingerprints::new(),
         };
@@ -609,7 +614,7 @@ mod tests {
             "status": {"latestRef": {"name": "r.io/app", "tag": "v1", "digest": "sha256:1"}},
         }))
         .unwrap();
-        let notes = VerificationNotes::default();
+        let notes = VerifiedVersions::default();
         let secret = |name: &str| KeySecret {
             namespace: "apps".to_owned(),
             name: name.to_owned(),
@@ -623,7 +628,7 @@ mod tests {
         assert_eq!(shown(&[]), LatestVerification::Unknown, "nothing is known of what is asked");
         assert!(matches!(shown(&["own"]), LatestVerification::Unverified(_)));
         let keys = KeyFingerprints::from([("apps/own".to_owned(), "a".to_owned())]);
-        let note = VerificationNote { version: version("v1", Some("sha256:1")), keys };
+        let note = VerifiedVersion { version: version("v1", Some("sha256:1")), keys };
         let verified = LatestVerification::Verified { note, text: "by a".to_owned() };
         assert!(verified.keep(&notes, &object));
         assert!(!LatestVerification::Unknown.keep(&notes, &object));

@@ -21,7 +21,9 @@ use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 
 use self::scan::{ScanRun, ScanRunResult};
-use crate::run::{SuspendedRequest, begin, next_run, publish, report, retry_after_refusal};
+use crate::image_kind_run::{
+    SuspendedRequest, begin, next_run, publish, report, retry_after_refusal,
+};
 use crate::{registry_access, tag_store};
 
 /// What an ImageRepository remembers between runs.
@@ -135,7 +137,7 @@ async fn attempt(
 
 #[cfg(test)]
 mod tests {
-    use reconcile::{RunOutcome, WakeTrigger, reason};
+    use reconcile::{NextRunTrigger, RunOutcome, reason};
     use serde_json::{Value, json};
     use sources::source_reasons::READ_OPERATION_FAILED;
     use windlass_cluster::events::EventSeverity;
@@ -160,7 +162,7 @@ mod tests {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let text = "scan failed: 429".to_owned();
         let failed =
-            RunOutcome::Failed(READ_OPERATION_FAILED, text.clone(), WakeTrigger::default());
+            RunOutcome::Failed(READ_OPERATION_FAILED, text.clone(), NextRunTrigger::default());
         let reported = report(&object, &failed, now, |_| {});
         assert_eq!(reported.after.last_scan_result, reported.before.last_scan_result);
         assert_eq!(reported.after.observed_generation, Some(1));
@@ -171,14 +173,14 @@ mod tests {
         let again = repository(&json!(reported.after));
         assert_eq!(report(&again, &failed, now, |_| {}).event, None);
         // That a registry asks for more time is the same failure, and another refusal is not.
-        let refused = |text: &str, wake: WakeTrigger| {
+        let refused = |text: &str, wake: NextRunTrigger| {
             let outcome = RunOutcome::Failed(READ_OPERATION_FAILED, text.to_owned(), wake);
             report(&again, &outcome, now, |_| {})
         };
-        let paused = refused("scan failed: next request at 11:00", WakeTrigger::at(now));
+        let paused = refused("scan failed: next request at 11:00", NextRunTrigger::at(now));
         assert_eq!(paused.event, None);
         assert_ne!(paused.before, paused.after, "the status has the time");
-        assert!(refused("scan failed: 404", WakeTrigger::default()).event.is_some());
+        assert!(refused("scan failed: 404", NextRunTrigger::default()).event.is_some());
         let settled = RunOutcome::Settled(reason::SUCCEEDED, "successful scan".to_owned());
         let reported = report(&again, &settled, now, |_| {});
         assert_eq!(reported.after.observed_generation, Some(2));

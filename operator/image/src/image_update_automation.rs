@@ -1,7 +1,7 @@
 //! ImageUpdateAutomation: the latest versions of images are committed to a Git repository.
 //!
 //! Here: its run. In the folder: the policies whose results are written (`policies`), the keys of those that are verified
-//! (`current_keys`), the GitRepository (`git_source`), where
+//! (`current_verification_keys`), the GitRepository (`automation_git_repository`), where
 //! commits go (`push_target`), one writer for each branch (`branch_lock`), automations that push together (`round_gathering`,
 //! `round_leader`), the update itself (`update`), the push of all of them (`push_round`, `round_base`, `round_commits`,
 //! `round_draft`), values in files (`rewrite`), values that another writer took back (`recommit`), the pull request of a push
@@ -9,9 +9,9 @@
 //! Elsewhere: markers and messages (engine `image`), commits and pushes (`git::push`), forges
 //! (`windlass_runtime::pull_request`).
 
+mod automation_git_repository;
 mod branch_lock;
-mod current_keys;
-mod git_source;
+mod current_verification_keys;
 mod policies;
 mod pull_request;
 mod push_round;
@@ -42,8 +42,8 @@ use kube_core::Resource as _;
 use notify::PullRequest;
 use parking_lot::Mutex;
 use reconcile::{
-    ConditionReason, DependencyEdge, MARKERS_IGNORED, ObjectKey, READY, RunOutcome,
-    SHORTEST_INTERVAL, WakeTrigger, parse_duration, reason,
+    ConditionReason, DependencyEdge, MARKERS_IGNORED, NextRunTrigger, ObjectKey, READY, RunOutcome,
+    SHORTEST_INTERVAL, parse_duration, reason,
 };
 use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
@@ -59,9 +59,9 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::spec_references::ReadReferences;
 
+use self::automation_git_repository::{AutomationGitRepository, node_of_reference};
 use self::branch_lock::{BranchKey, BranchLocks, RoundTarget};
-use self::current_keys::CurrentKeys;
-use self::git_source::{GitSource, node_of_reference};
+use self::current_verification_keys::CurrentVerificationKeys;
 use self::policies::{PolicyResults, PolicySelection};
 use self::pull_request::{
     BranchHead, ForgePause, PULL_REQUEST, PullRequestTarget, annotated_provider, named_provider,
@@ -70,8 +70,8 @@ use self::recommit::CommittedValues;
 use self::result::{AutomationResult, ignored, log_changes, show_ignored};
 use self::round_leader::{MemberEnd, MemberOutcome, MemberReport, RoundMember};
 use self::update::{MergeState, PushedCommit, not_fetched};
-use crate::run::{
-    OwnConditions, SuspendedRequest, announce, begin, next_run, publish, report_with,
+use crate::image_kind_run::{
+    KindSpecificConditions, SuspendedRequest, announce, begin, next_run, publish, report_with,
     retry_after_refusal,
 };
 
@@ -214,7 +214,10 @@ async fn attempt(
         &*object,
         &outcome,
         now,
-        OwnConditions { types: &[MARKERS_IGNORED], set: &|it| show_ignored(of_result, it) },
+        KindSpecificConditions {
+            types: &[MARKERS_IGNORED],
+            set: &|it| show_ignored(of_result, it),
+        },
         |status| {
             status.last_automation_run_time = Some(Time(started));
             if let Some(result) = of_result {
@@ -275,7 +278,9 @@ impl AutomationRun<'_> {
             return Ok(None);
         };
         let Self { context, node, object, .. } = self;
-        let source = git_source::resolve(context, node, object, self.source, references).await?;
+        let source =
+            automation_git_repository::resolve(context, node, object, self.source, references)
+                .await?;
         let target = self.pull_request_target(&source).await?;
         let mut result = AutomationResult {
             policies: policies.latest.clone(),
@@ -326,7 +331,7 @@ impl AutomationRun<'_> {
 
     /// Which automations can push together with this one: none if a pull request is proposed, whose title and body are the
     /// message of the last commit, or if the server declined its commit.
-    fn round_target(&self, source: &GitSource, is_proposed: bool) -> RoundTarget {
+    fn round_target(&self, source: &AutomationGitRepository, is_proposed: bool) -> RoundTarget {
         let branch = BranchKey {
             namespace: self.source.namespace.clone(),
             url: source.remote.url.to_string(),
@@ -345,9 +350,9 @@ impl AutomationRun<'_> {
     async fn push(
         &self,
         target: Arc<RoundTarget>,
-        mut source: GitSource,
+        mut source: AutomationGitRepository,
         is_proposed: bool,
-        keys: CurrentKeys,
+        keys: CurrentVerificationKeys,
     ) -> MemberOutcome {
         let (known_merge, committed) = {
             let memory = self.memory.lock();
@@ -372,10 +377,10 @@ impl AutomationRun<'_> {
     /// The annotation cannot be used with the spec, or there is no such Provider.
     async fn pull_request_target(
         &self,
-        source: &GitSource,
+        source: &AutomationGitRepository,
     ) -> Result<Option<PullRequestTarget>, RunOutcome> {
         let Some(provider) = annotated_provider(self.object) else { return Ok(None) };
-        let GitSource { remote, reference, push, .. } = source;
+        let AutomationGitRepository { remote, reference, push, .. } = source;
         let repository = remote.url.to_string();
         let target = PullRequestTarget::new(provider, reference, &push.branch, repository)?;
         let namespace = &self.node.namespace;
@@ -424,7 +429,7 @@ impl AutomationRun<'_> {
             let text = "the ImagePolicies have not been listed; verify that the CustomResourceDefinition \
                         imagepolicies.image.toolkit.fluxcd.io is installed";
             let why = reason::DEPENDENCY_NOT_READY;
-            return Err(RunOutcome::Failed(why, text.to_owned(), WakeTrigger::default()));
+            return Err(RunOutcome::Failed(why, text.to_owned(), NextRunTrigger::default()));
         }
         if self.context.settings.verify_images_namespaces.is_some() {
             self.context.shared::<NamespacePolicies>().known().await;
@@ -434,7 +439,7 @@ impl AutomationRun<'_> {
             return Ok(None);
         }
         let selection = self.selection()?;
-        let keys = CurrentKeys::read(self.context, selection.secrets()).await;
+        let keys = CurrentVerificationKeys::read(self.context, selection.secrets()).await;
         Ok(selection.results(&keys)?.map(|results| AutomationPolicies { results, keys }))
     }
 
@@ -463,7 +468,7 @@ impl AutomationRun<'_> {
     /// Parity(flux): a branch that is only pushed to says nothing of that.
     async fn is_unchanged(
         &self,
-        source: &GitSource,
+        source: &AutomationGitRepository,
         policies: &PolicyResults,
     ) -> Result<bool, RunOutcome> {
         let known = known_revision(self.object, &policies.latest);
@@ -488,7 +493,7 @@ impl AutomationRun<'_> {
 struct AutomationPolicies {
     results: PolicyResults,
     /// The keys of the Secrets with which those are verified that are.
-    keys: CurrentKeys,
+    keys: CurrentVerificationKeys,
 }
 
 /// Whether a run ends since policies are being verified. `since` is when the first run in a row found that.
@@ -551,7 +556,7 @@ fn delay_until(time: Timestamp) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
     use serde_json::{Value, json};
 
     use super::*;
@@ -572,7 +577,7 @@ mod tests {
     #[test]
     fn every_field_of_the_schema_is_used() {
         let used = ["sourceRef", "git", "interval", "policySelector", "update", "suspend"];
-        promise::knows_every_field("ImageUpdateAutomation", used);
+        spec_field_check::knows_every_field("ImageUpdateAutomation", used);
     }
 
     #[test]

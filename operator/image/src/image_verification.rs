@@ -2,18 +2,18 @@
 //! who administers the cluster asks for it in whole namespaces. One adds to the other, and neither replaces it.
 //!
 //! Here: the Secrets with the keys. Elsewhere: reading the keys and verifying an image (`image_policy`), what was verified
-//! (`verification_notes`), which markers may write the tag of such a policy (`image_update_automation`).
+//! (`verified_versions`), which markers may write the tag of such a policy (`image_update_automation`).
 
 use std::collections::BTreeMap;
 
 use crds::image::{DigestReflectionPolicy, ImagePolicy};
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use windlass_runtime::namespace_policies::NamespacePolicies;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 
-use crate::run::INVALID_POLICY;
+use crate::image_kind_run::INVALID_POLICY;
 
 /// The annotation with the name of a Secret of the policy's namespace, in which the public keys of cosign are.
 pub(crate) const VERIFY_IMAGES: &str = "windlass.dev/verify-images";
@@ -59,7 +59,7 @@ fn secret_of_flags(
             "cannot tell whether {VERIFY_IMAGES_NAMESPACES} selects namespace {namespace}: its labels are not known"
         );
         let why = reason::DEPENDENCY_NOT_READY;
-        return Err(RunOutcome::Failed(why, text, WakeTrigger::default()));
+        return Err(RunOutcome::Failed(why, text, NextRunTrigger::default()));
     };
     Ok(settings.image_verification_secret(labels).map(|name| KeySecret {
         namespace: settings.runtime_namespace.clone(),

@@ -2,19 +2,19 @@
 //! ImageUpdateAutomations commit that to Git repositories.
 //!
 //! Here: a folder for each kind ([`image_repository`], [`image_policy`], [`image_update_automation`]), what they share of a
-//! run (`run`), access to registries (`registry_access`), the tags between two scans (`tag_store`), whether images have to be
-//! signed (`image_verification`), what was verified of them (`verification_notes`).
+//! run (`image_kind_run`), access to registries (`registry_access`), the tags between two scans (`tag_store`), whether images have to be
+//! signed (`image_verification`), what was verified of them (`verified_versions`).
 //! Elsewhere: the decisions (engine `image`), registries (`sources::oci`), repositories (`git`), how any kind is run
 //! (crate `windlass-runtime`), the list of kinds (crate `windlass-kinds`).
 
+mod image_kind_run;
 pub mod image_policy;
 pub mod image_repository;
 pub mod image_update_automation;
 mod image_verification;
 mod registry_access;
-mod run;
 mod tag_store;
-mod verification_notes;
+mod verified_versions;
 
 use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 

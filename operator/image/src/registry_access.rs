@@ -21,7 +21,7 @@ use windlass_runtime::spec_references::{ReadReferences, distinct_pull_secrets};
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
-use crate::run::IMAGE_URL_INVALID;
+use crate::image_kind_run::IMAGE_URL_INVALID;
 
 /// The shortest. Parity(flux).
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -243,7 +243,7 @@ pub(crate) async fn session<'s>(
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
     use serde_json::{Value, json};
 
     use super::*;
@@ -276,14 +276,17 @@ mod tests {
             "exclusionList",
             "insecure",
         ];
-        promise::knows_every_field("ImageRepository", used.into_iter().chain(["provider"]));
+        spec_field_check::knows_every_field(
+            "ImageRepository",
+            used.into_iter().chain(["provider"]),
+        );
         for provider in ["azure", "gcp"] {
             let outcome = ScannedImage::of(&spec(&json!({"provider": provider}))).unwrap_err();
-            promise::refuses("provider", &outcome);
+            spec_field_check::refuses("provider", &outcome);
         }
         let both = json!({"provider": "aws", "serviceAccountName": "app"});
         let outcome = ScannedImage::of(&spec(&both)).unwrap_err();
-        promise::refuses("serviceAccountName", &outcome);
+        spec_field_check::refuses("serviceAccountName", &outcome);
         for provider in ["aws", "generic"] {
             assert!(ScannedImage::of(&spec(&json!({"provider": provider}))).is_ok());
         }

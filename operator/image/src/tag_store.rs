@@ -12,7 +12,7 @@ use kube_core::ResourceExt as _;
 use sources::oci::OciDigest;
 
 use crds::image::ImageRepository;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use windlass_cluster::error::chain;
 
 /// The first part of the place of a list.
@@ -95,7 +95,7 @@ pub(crate) fn tags_of(
     let tags = slot(object).and_then(|place| read(store, &place, image));
     tags.map_err(|error| {
         let text = format!("failed to read the tags of {image}: {}", chain(&error));
-        RunOutcome::Failed(why, text, WakeTrigger::default())
+        RunOutcome::Failed(why, text, NextRunTrigger::default())
     })
 }
 

@@ -39,7 +39,7 @@ use windlass_runtime::audit::retention;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::crd_watch::follow_crds;
-use windlass_runtime::depends_on::{DependableKind, DependencyTargets};
+use windlass_runtime::depends_on_annotation::{DependableKind, DependencyTargets};
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle;
@@ -49,7 +49,7 @@ use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::object_watcher::{ObjectWatcher, OwnershipMarks};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermits;
-use windlass_runtime::source_catalog::{SourceCatalog, SourceProvider};
+use windlass_runtime::source_catalog::{CatalogSourceKind, SourceCatalog};
 use windlass_runtime::work_queue::WorkQueue;
 use windlass_serve::server::{HttpListener, ServerReadiness};
 use windlass_serve::settings::OperatorSettings;
@@ -116,7 +116,7 @@ impl KindRegistration {
     }
 
     /// Its artifacts are named by `sourceRef` and the like.
-    const fn providing<K: SourceProvider>(self) -> Self {
+    const fn providing<K: CatalogSourceKind>(self) -> Self {
         Self { provide: Some(SourceCatalog::add::<K>), ..self }
     }
 
@@ -155,7 +155,9 @@ const KINDS: &[KindRegistration] = &[
         .applying::<HelmfileController<Helmfile>>(helmfile::OWNERSHIP)
         .optional(),
     KindRegistration::of::<HelmfileController<operator::Helmfile>>()
-        .applying::<HelmfileController<operator::Helmfile>>(helmfile::helmfile_operator::OWNERSHIP)
+        .applying::<HelmfileController<operator::Helmfile>>(
+            helmfile::helmfile_operator_resource::OWNERSHIP,
+        )
         .optional(),
     KindRegistration::of::<ImagePolicyController>().optional(),
     KindRegistration::of::<ImageRepositoryController>().optional(),
@@ -199,7 +201,7 @@ pub fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_jso
 }
 
 /// What the process has besides: its HTTP servers have parts of it, too.
-pub struct ProcessServices {
+pub struct ProcessComponents {
     /// windlass's own cluster.
     pub cluster: ClusterConnection,
     /// Where the artifacts of sources are stored, and served from.
@@ -217,8 +219,8 @@ pub struct ProcessServices {
 }
 
 /// Runs every kind until `stop`.
-pub async fn run(settings: OperatorSettings, process: ProcessServices, stop: CancellationToken) {
-    let ProcessServices { cluster, artifacts, events, work_queue, metrics, readiness, webhooks } =
+pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: CancellationToken) {
+    let ProcessComponents { cluster, artifacts, events, work_queue, metrics, readiness, webhooks } =
         process;
     let kept = Arc::new(TypeMap::default());
     let mut sources = SourceCatalog::new(kept.clone());

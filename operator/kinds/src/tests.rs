@@ -11,7 +11,7 @@ use crds::{Artifact, KindNames};
 use objects::Object;
 use reconcile::ObjectKey;
 use serde_json::json;
-use windlass_runtime::own_kinds::{self, EVENT_SOURCES};
+use windlass_runtime::object_selection_annotations::{self, EVENT_SOURCES};
 use windlass_runtime::source_catalog::artifact_owner;
 
 use super::*;
@@ -211,10 +211,10 @@ fn an_alert_can_name_every_kind_that_is_run_by_its_spec_or_by_an_annotation() {
         let mut alert = Alert::new("a", AlertSpec::default());
         let entry = format!("{name}/app");
         alert.metadata.annotations = Some([(EVENT_SOURCES.to_owned(), entry)].into());
-        if own_kinds::named(&alert, EVENT_SOURCES).is_err() {
+        if object_selection_annotations::named(&alert, EVENT_SOURCES).is_err() {
             unknown.push(*name);
         }
     }
-    let list = "operator/runtime/src/own_kinds.rs does not have";
+    let list = "operator/runtime/src/object_selection_annotations.rs does not have";
     assert!(unknown.is_empty(), "{list} {unknown:?}");
 }

@@ -17,7 +17,7 @@ mod last_attempts;
 mod lifecycle_holds;
 mod paused_run;
 mod report;
-mod resolve;
+mod stale_dependency;
 mod substitution;
 pub mod validated_spec;
 
@@ -26,7 +26,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use apply::{ApplyDesiredState, FailedHealthWait, KustomizationApplyPlan};
+use apply::{ApplyDesiredState, FailedHealthWait, KustomizationApplyPlanner};
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
@@ -41,7 +41,7 @@ use tree::TreeTrace;
 use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
 use self::build_inputs::KustomizationInputs;
-use self::executor::{ApplySettings, KustomizationExecutor, VerificationScope};
+use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
 use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, KustomizationTimeouts};
@@ -54,8 +54,8 @@ use windlass_runtime::applier::{
 };
 use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::depends_on::DependableKind;
-use windlass_runtime::field_conflict::FieldContests;
+use windlass_runtime::depends_on_annotation::DependableKind;
+use windlass_runtime::field_conflict::FieldConflictHistory;
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::spec_references::ReadReferences;
@@ -93,7 +93,7 @@ pub struct KustomizationState {
     /// Refusals in a row.
     retries: RefusedAttempts,
     /// Objects that another manager changes again and again.
-    contests: Arc<Mutex<FieldContests>>,
+    contests: Arc<Mutex<FieldConflictHistory>>,
     /// Writes that the API server did not answer.
     unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The desired state that was applied and that runs wait for.
@@ -221,7 +221,7 @@ impl ApplierKind for KustomizationController {
         object: &Kustomization,
         revision: &str,
     ) -> Option<DependencyState> {
-        resolve::stale(dependency, object, revision)
+        stale_dependency::stale(dependency, object, revision)
     }
 
     fn validate(
@@ -239,7 +239,7 @@ impl ApplierKind for KustomizationController {
         session: &applier::ApplierSession<Self>,
         object: &Kustomization,
     ) -> Option<WaitObservation> {
-        if KustomizationSession(session).verify(object) == VerificationScope::Everything {
+        if KustomizationSession(session).verify(object) == DriftCheckScope::Everything {
             return None;
         }
         let memory = session.memory();
@@ -423,9 +423,9 @@ impl KustomizationSession<'_> {
 
     /// Which objects this run compares. After the interval, at a scheduled time, or on request, these are more than
     /// those that drifted.
-    fn verify(&self, object: &Kustomization) -> VerificationScope {
+    fn verify(&self, object: &Kustomization) -> DriftCheckScope {
         if hold_conditions::is_asked(object) {
-            return VerificationScope::Everything;
+            return DriftCheckScope::Everything;
         }
         let (verify_at, verified) = {
             let memory = self.memory();
@@ -435,7 +435,7 @@ impl KustomizationSession<'_> {
             || verified.is_some_and(|since| {
                 change_window::schedule_time_passed(object, since, self.began)
             });
-        if came_round { VerificationScope::Moved } else { VerificationScope::Drifted }
+        if came_round { DriftCheckScope::Moved } else { DriftCheckScope::Drifted }
     }
 
     async fn apply(
@@ -471,7 +471,7 @@ impl KustomizationSession<'_> {
             let healthy = memory.healthy.take();
             let healthy = healthy.filter(|(of, _)| of.is_same_build(&judged));
             let healthy =
-                healthy.filter(|_| verify == VerificationScope::Drifted).map(|(_, ids)| ids);
+                healthy.filter(|_| verify == DriftCheckScope::Drifted).map(|(_, ids)| ids);
             (healthy, memory.contests.clone(), memory.unanswered.clone())
         };
         let apply_settings = ApplySettings {
@@ -587,9 +587,9 @@ impl KustomizationSession<'_> {
         object: &Kustomization,
         outcome: &RunOutcome,
         timeouts: KustomizationTimeouts,
-        verify: VerificationScope,
+        verify: DriftCheckScope,
     ) {
-        if verify != VerificationScope::Drifted
+        if verify != DriftCheckScope::Drifted
             && (is_at_end(outcome) || matches!(outcome, RunOutcome::Running(..)))
         {
             let interval = self.interval(object, &timeouts);
@@ -649,7 +649,7 @@ impl KustomizationSession<'_> {
                 return (early(object, &revision, outcome), KustomizationRunResults::default());
             }
         };
-        let (_, outcome) = reconcile::drive::<KustomizationApplyPlan>(&desired, &executor).await;
+        let (_, outcome) = reconcile::drive::<KustomizationApplyPlanner>(&desired, &executor).await;
         let outcome = executor.sooner(outcome);
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, executor.missing());
         let awaited = match outcome.wake() {

@@ -30,7 +30,7 @@ impl ControllerKind for AlertController {
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
 
     #[test]
     fn every_field_of_the_schema_is_used() {
@@ -45,6 +45,6 @@ mod tests {
             "summary",
             "suspend",
         ];
-        promise::knows_every_field("Alert", used);
+        spec_field_check::knows_every_field("Alert", used);
     }
 }

@@ -3,9 +3,9 @@
 //! Here: its parts, and how they are put together. In the folder, in the order of the way:
 //! * An event is received (`event_dispatch`) unless it is a repetition (`repeated_events`), and matched with Alerts in
 //!   a queue for each namespace (`alert_matcher`, `alert_router`).
-//! * Each Alert that selects it makes a notification, which waits for an incident (`incident_suppression`) or at once
+//! * Each Alert that selects it makes a notification, which waits for an incident (`suppressed_notifications`) or at once
 //!   (`notification_queue`) in a file (`notification_spool`) and for its Provider (`provider_queues`).
-//! * The Provider has attempts and pauses (`provider_queue`); an attempt (`delivery_attempt`) sends requests
+//! * The Provider has attempts and pauses (`provider_worker`); an attempt (`delivery_attempt`) sends requests
 //!   (`transport`, `nats`), and how the last one ended is known (`last_deliveries`).
 //!
 //! Beside that: notifications about incidents (`incident_notifications`), warnings on Alerts (`alert_warnings`).
@@ -18,14 +18,14 @@ mod alert_warnings;
 pub mod delivery_attempt;
 mod event_dispatch;
 pub mod incident_notifications;
-pub(crate) mod incident_suppression;
 mod last_deliveries;
 mod nats;
 mod notification_queue;
 mod notification_spool;
-mod provider_queue;
 mod provider_queues;
+mod provider_worker;
 mod repeated_events;
+pub(crate) mod suppressed_notifications;
 pub mod transport;
 
 use std::sync::Arc;
@@ -34,15 +34,15 @@ use crds::ReconciledObject as _;
 use crds::notification::{Alert, Provider};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::last_deliveries::{LastDeliveries, LastDelivery};
+pub(crate) use self::last_deliveries::{LastDeliveries, LastDeliveryOutcome};
 pub(crate) use self::provider_queues::{ProviderKey, ProviderQueues};
 
 use self::alert_router::AlertRouter;
 use self::alert_warnings::AlertWarnings;
 use self::event_dispatch::EventDispatcher;
 use self::incident_notifications::IncidentNotifications;
-use self::incident_suppression::{AlertTopic, NotificationSuppression};
 use self::notification_queue::NotificationQueue;
+use self::suppressed_notifications::{AlertTopic, SuppressedNotifications};
 use windlass_runtime::run_context::RunContext;
 
 /// The name under which Flux reports what is done here.
@@ -71,7 +71,7 @@ pub struct NotificationDelivery {
     router: Arc<AlertRouter>,
     queue: Arc<NotificationQueue>,
     pub(crate) incidents: Arc<IncidentNotifications>,
-    pub(crate) suppression: NotificationSuppression,
+    pub(crate) suppression: SuppressedNotifications,
 }
 
 impl NotificationDelivery {
@@ -82,7 +82,7 @@ impl NotificationDelivery {
         let router = Arc::new(AlertRouter::new(context.clone(), warnings.clone()));
         let queue = NotificationQueue::open(context.clone(), warnings, stop).await;
         let incidents = Arc::new(IncidentNotifications::new(router.clone(), queue.clone()));
-        let suppression = NotificationSuppression::default();
+        let suppression = SuppressedNotifications::default();
         let delivery = Arc::new(Self { context, router, queue, incidents, suppression });
         delivery.context.events.add(EventDispatcher::new(delivery.clone()));
         delivery

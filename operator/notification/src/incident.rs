@@ -8,8 +8,8 @@
 //! Here: one pass, which opens, updates and resolves. Below: what objects report (`observed_objects`), Providers whose
 //! services accept nothing (`provider_incidents`), kinds that are not served (`absent_kinds`), the objects that keep incidents
 //! (`incident_store`), which process keeps one (`incident_shard`), when writes pause (`write_backoff`) and whose turn it is
-//! (`namespace_order`), who is sent what about them (`alerts_of_incident`, `incident_notifier`, `event_text`), and
-//! notifications that are sent after all (`notification_suppression`).
+//! (`namespace_round_robin`), who is sent what about them (`alerts_of_incident`, `incident_notifier`, `event_text`), and
+//! notifications that are sent after all (`suppression_decision`).
 //! Elsewhere: which failures are one incident (`cause::incident`), Alerts and sending (`delivery`).
 
 mod absent_kinds;
@@ -18,10 +18,10 @@ mod event_text;
 mod incident_notifier;
 mod incident_shard;
 mod incident_store;
-mod namespace_order;
-mod notification_suppression;
+mod namespace_round_robin;
 mod observed_objects;
 mod provider_incidents;
+mod suppression_decision;
 #[cfg(test)]
 mod testing;
 mod write_backoff;
@@ -45,18 +45,18 @@ use tokio_util::sync::CancellationToken;
 
 use self::absent_kinds::{AbsentKinds, KIND_CHECK_INTERVAL, end_of_kind};
 use self::alerts_of_incident::IncidentAudience;
-use self::incident_notifier::{IncidentNotifier, OpenIncidentNotice};
+use self::incident_notifier::{IncidentNotifier, IncidentOpenNotificationState};
 use self::incident_store::IncidentWriter;
-use self::namespace_order::NamespaceRoundRobin;
-use self::notification_suppression::{SuppressionDecision, decision};
+use self::namespace_round_robin::NamespaceRoundRobin;
 pub use self::observed_objects::ObservedKind;
 use self::observed_objects::{ListedKinds, ObservedObjects};
+use self::suppression_decision::{SuppressionDecision, decision};
 use super::delivery::incident_notifications::IncidentSubscriber;
-use super::delivery::incident_suppression::{AlertTopic, WaitBeginning};
+use super::delivery::suppressed_notifications::{AlertTopic, WaitBeginning};
 use super::delivery::{
-    LastDeliveries, LastDelivery, NotificationDelivery, ProviderKey, wait_for_alerts,
+    LastDeliveries, LastDeliveryOutcome, NotificationDelivery, ProviderKey, wait_for_alerts,
 };
-use windlass_runtime::lifecycle::object_table::{self, TableChange};
+use windlass_runtime::lifecycle::watched_object_cache::{self, CachedObjectChange};
 use windlass_runtime::run_context::RunContext;
 
 /// How often conditions are compared. What changes in between is one pass.
@@ -91,8 +91,8 @@ const SETTLED_WAITING: Duration = Duration::from_secs(300);
 /// Follows Incidents until `stop`.
 pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
     let gone = context.shared::<DeletedIncidents>();
-    let changed = |_: &RunContext, it: TableChange<Incident>| gone.note(it);
-    stop.run_until_cancelled(object_table::follow::<Incident>(context, changed)).await;
+    let changed = |_: &RunContext, it: CachedObjectChange<Incident>| gone.note(it);
+    stop.run_until_cancelled(watched_object_cache::follow::<Incident>(context, changed)).await;
 }
 
 /// Incidents that another client deleted while they were open, such as with their namespace.
@@ -100,8 +100,8 @@ pub async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
 struct DeletedIncidents(Mutex<DeletedIncidentEnds>);
 
 impl DeletedIncidents {
-    fn note(&self, changed: TableChange<Incident>) {
-        let TableChange { before: Some(before), after } = changed else { return };
+    fn note(&self, changed: CachedObjectChange<Incident>) {
+        let CachedObjectChange { before: Some(before), after } = changed else { return };
         let is_there = after.is_some_and(|after| after.metadata.uid == before.metadata.uid);
         if is_there || !is_open(&before) || !has_sent_beginning(&before) {
             return;
@@ -263,7 +263,7 @@ struct IncidentRun {
     observed: ObservedObjects,
     deliveries: Arc<LastDeliveries>,
     /// The same when objects were judged last.
-    delivered: BTreeMap<ProviderKey, LastDelivery>,
+    delivered: BTreeMap<ProviderKey, LastDeliveryOutcome>,
     judged: IncidentAssessment,
     /// When conditions were compared last, whether or not they had changed since they were judged.
     compared: Option<Instant>,
@@ -647,11 +647,16 @@ impl IncidentRun {
     }
 
     /// What an Alert is sent about the incident of a failure; none if no incident is open.
-    fn notified(&self, identity: &IncidentIdentity, alert: &Alert) -> Option<OpenIncidentNotice> {
+    fn notified(
+        &self,
+        identity: &IncidentIdentity,
+        alert: &Alert,
+    ) -> Option<IncidentOpenNotificationState> {
         let incident = self.book.of(identity).filter(|it| is_open(it))?;
         let notice = self.notifier.notice(&incident, alert);
         // What another process has not sent yet only that process knows.
-        (notice == OpenIncidentNotice::Sent || self.book.is_own(&incident)).then_some(notice)
+        (notice == IncidentOpenNotificationState::Sent || self.book.is_own(&incident))
+            .then_some(notice)
     }
 
     /// Sends that an incident has ended.
@@ -722,7 +727,7 @@ mod tests {
         let gone = DeletedIncidents::default();
         let delete = |namespace: &str, uid: usize| {
             let before = sent(namespace, &uid.to_string(), "Open");
-            gone.note(TableChange { before, after: None });
+            gone.note(CachedObjectChange { before, after: None });
         };
         for at in 0..MOST_GONE + 5 {
             delete("loud", at);
@@ -746,7 +751,7 @@ mod tests {
         let gone = DeletedIncidents::default();
         for at in 0..2_000 {
             let before = sent(&format!("team-{at}"), "u", "Open");
-            gone.note(TableChange { before, after: None });
+            gone.note(CachedObjectChange { before, after: None });
         }
         let taken = gone.take();
         assert_eq!((taken.count, taken.dropped), (2_000, 0));
@@ -757,7 +762,7 @@ mod tests {
         let gone = DeletedIncidents::default();
         let mut silent = Incident::new("i", crds::windlass_notification::IncidentSpec::default());
         silent.status = serde_json::from_value(json!({"state": "Open"})).unwrap();
-        gone.note(TableChange { before: Some(Arc::new(silent)), after: None });
+        gone.note(CachedObjectChange { before: Some(Arc::new(silent)), after: None });
         assert_eq!(gone.take().count, 0);
     }
 
@@ -765,7 +770,7 @@ mod tests {
     fn an_incident_that_is_deleted_while_it_is_open_is_remembered_once() {
         let incident = |uid: &str, state: &str| sent("apps", uid, state);
         let gone = DeletedIncidents::default();
-        let note = |before, after| gone.note(TableChange { before, after });
+        let note = |before, after| gone.note(CachedObjectChange { before, after });
         note(None, incident("a", "Open"));
         note(incident("a", "Open"), incident("a", "Resolved"));
         note(incident("b", "Resolved"), None);

@@ -83,7 +83,7 @@ pub(crate) async fn tend<K: WindlassKind + ReconciledObject>(
 #[cfg(test)]
 mod tests {
     use crds::notification::ProviderSpec;
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
 
     use super::*;
 
@@ -104,7 +104,10 @@ mod tests {
             "type",
             "username",
         ];
-        promise::knows_every_field("Provider", used.into_iter().chain(["serviceAccountName"]));
+        spec_field_check::knows_every_field(
+            "Provider",
+            used.into_iter().chain(["serviceAccountName"]),
+        );
         let service_account_name = Some("app".to_owned());
         let spec = ProviderSpec { service_account_name, ..ProviderSpec::default() };
         let refused = ProviderController::unsupported(&Provider::new("chat", spec));

@@ -6,7 +6,7 @@
 
 mod receiver_resources;
 mod reconcile_requests;
-mod request_body;
+mod webhook_body;
 pub mod webhook_requests;
 
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use futures::future::BoxFuture;
 use kube_core::Resource as _;
 use notify::receivers::{ReceiverSpecError, check};
 use parking_lot::Mutex;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
 
 use super::delivery::CONTROLLER;
 use windlass_cluster::ClusterError;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::expressions::on_thread;
+use windlass_runtime::object_selection_annotations::{RESOURCES, named};
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_store::StateCache;
-use windlass_runtime::own_kinds::{RESOURCES, named};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::run_report::{self, RunReport};
@@ -164,7 +164,7 @@ async fn checked(
     let outcome = match found {
         Ok(Ok(path)) => return Ok(path),
         Ok(Err(ReceiverSpecError::TokenNotFound(text))) => {
-            RunOutcome::Failed(TOKEN_NOT_FOUND, text, WakeTrigger::default())
+            RunOutcome::Failed(TOKEN_NOT_FOUND, text, NextRunTrigger::default())
         }
         Ok(Err(ReceiverSpecError::Terminal(why, text))) => {
             let is_expression = why == reason::INVALID_CEL_EXPRESSION.as_str();
@@ -173,7 +173,7 @@ async fn checked(
             RunOutcome::Stalled(why, text)
         }
         Err(broken) => {
-            RunOutcome::Failed(reason::FAILED, broken.to_string(), WakeTrigger::default())
+            RunOutcome::Failed(reason::FAILED, broken.to_string(), NextRunTrigger::default())
         }
     };
     Err(outcome.into())
@@ -208,7 +208,7 @@ fn report(
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
     use serde_json::{Value, json};
     use windlass_cluster::events::EventSeverity;
     use windlass_runtime::controller_kind::REQUESTED_AT;
@@ -238,7 +238,7 @@ mod tests {
             "suspend",
             "type",
         ];
-        promise::knows_every_field("Receiver", used);
+        spec_field_check::knows_every_field("Receiver", used);
     }
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
         let now = "2026-11-24T10:00:00Z".parse().unwrap();
         let object = receiver(&json!({"observedGeneration": 1, "webhookPath": "/hook/1"}));
         let missing =
-            RunOutcome::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), WakeTrigger::default());
+            RunOutcome::Failed(TOKEN_NOT_FOUND, "no Secret".to_owned(), NextRunTrigger::default());
         let missing_report = report(&object, None, &missing, now);
         assert_eq!(missing_report.after.observed_generation, Some(1));
         assert_eq!(missing_report.after.webhook_path.as_deref(), Some("/hook/1"));

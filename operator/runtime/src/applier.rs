@@ -25,12 +25,12 @@ use reconcile::{
     SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
 };
 
-use suspensions::AuditSpacing;
+use suspensions::SuspensionAuditRateLimit;
 pub use wait_observation::WaitObservation;
 
 use crate::cluster_target::{ClusterTarget, TargetSpec};
 use crate::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
-use crate::depends_on::depends_on;
+use crate::depends_on_annotation::depends_on;
 use crate::expressions::{ExpressionCache, RunExpressions};
 use crate::namespace_policies::{self, NamespacePolicies};
 use crate::object_status::LatestWrittenObject;
@@ -261,7 +261,7 @@ pub struct ApplierState<K: ApplierKind> {
     /// The cluster and the user with which it was applied last.
     target: Option<Arc<ClusterTarget>>,
     own: Arc<Mutex<K::Own>>,
-    suspension_audits: AuditSpacing,
+    suspension_audits: SuspensionAuditRateLimit,
 }
 
 impl<K: ApplierKind> Default for ApplierState<K> {
@@ -271,7 +271,7 @@ impl<K: ApplierKind> Default for ApplierState<K> {
             expressions: ExpressionCache::default(),
             target: None,
             own: Arc::default(),
-            suspension_audits: AuditSpacing::default(),
+            suspension_audits: SuspensionAuditRateLimit::default(),
         }
     }
 }

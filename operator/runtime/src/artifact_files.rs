@@ -10,7 +10,7 @@ use artifacts::archive::ExtractOptions;
 use artifacts::remote_artifact::{FetchLimits, RemoteArtifact};
 use artifacts::store;
 use crds::Artifact;
-use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
 
 use super::run_context::RunContext;
 use windlass_cluster::error::chain;
@@ -68,11 +68,11 @@ impl ArtifactError {
         let text = format!("{what}: {self}");
         match self {
             Self::NotInStorage(_) => {
-                let wake = WakeTrigger::on([source.clone()]).and_at(again);
+                let wake = NextRunTrigger::on([source.clone()]).and_at(again);
                 RunOutcome::Blocked(reason::ARTIFACT_FAILED, text, wake)
             }
             Self::Unusable(_) => {
-                RunOutcome::Failed(reason::ARTIFACT_FAILED, text, WakeTrigger::default())
+                RunOutcome::Failed(reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
             }
         }
     }
@@ -163,7 +163,7 @@ mod tests {
         let missing = ArtifactError::of_store(&store::Error::Missing(path()));
         let outcome = missing.ends(&source, "artifact of revision main", Time::UNIX_EPOCH);
         let text = "artifact of revision main: artifact `gitrepository/apps/app/a.tar.gz` not found in storage";
-        let wake = WakeTrigger::on([source.clone()]).and_at(Time::UNIX_EPOCH);
+        let wake = NextRunTrigger::on([source.clone()]).and_at(Time::UNIX_EPOCH);
         assert_eq!(outcome, RunOutcome::Blocked(reason::ARTIFACT_FAILED, text.to_owned(), wake));
 
         let of_status =

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: how many runs may do so at a time (`run_permits`).
 
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 
 /// Does something that blocks on a thread of its own; `why` and `what` describe one that panicked.
 ///
@@ -14,7 +14,11 @@ pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RunOutcome> + Send + 'static,
 ) -> Result<T, RunOutcome> {
     let broken = |_| {
-        RunOutcome::Failed(why, format!("{what} was interrupted, retrying"), WakeTrigger::default())
+        RunOutcome::Failed(
+            why,
+            format!("{what} was interrupted, retrying"),
+            NextRunTrigger::default(),
+        )
     };
     tokio::task::spawn_blocking(work).await.map_err(broken)?
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use crds::ReconciledObject;
 use kube_core::{Resource, ResourceExt as _};
 use reconcile::{
-    ChangeWindowState, ConditionStatus, RequestedCondition, SCHEDULE, ScheduleTimes, Time, reason,
+    AnnotationCondition, ChangeWindowState, ConditionStatus, ReconcileSchedule, SCHEDULE, Time,
+    reason,
 };
 
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -37,9 +38,11 @@ pub fn closes<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Opti
     }
 }
 
-fn schedule_times<K: Resource>(object: &K) -> Option<Result<ScheduleTimes, RequestedCondition>> {
+fn schedule_times<K: Resource>(
+    object: &K,
+) -> Option<Result<ReconcileSchedule, AnnotationCondition>> {
     let text = object.annotations().get(SCHEDULE_ANNOTATION)?;
-    Some(ScheduleTimes::parse(text).map_err(|error| RequestedCondition {
+    Some(ReconcileSchedule::parse(text).map_err(|error| AnnotationCondition {
         kind: SCHEDULE,
         status: ConditionStatus::False,
         reason: reason::INVALID_SCHEDULE,
@@ -50,7 +53,7 @@ fn schedule_times<K: Resource>(object: &K) -> Option<Result<ScheduleTimes, Reque
 }
 
 /// What is wrong with an object's schedule.
-pub(crate) fn invalid_schedule<K: Resource>(object: &K) -> Option<RequestedCondition> {
+pub(crate) fn invalid_schedule<K: Resource>(object: &K) -> Option<AnnotationCondition> {
     schedule_times(object)?.err()
 }
 

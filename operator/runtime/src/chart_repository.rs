@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crds::source::{HelmRepository, HelmRepositorySpec, HelmRepositoryType, RegistryProvider};
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::charts::repository::{RepositoryAccess, normalized};
 use sources::charts::{self, ChartRepository, ChartRepositoryCredentials};
 use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
@@ -121,7 +121,7 @@ impl HelmRepositorySecrets {
             let name = &reference.name;
             let failed = |why: String| {
                 let text = format!("failed to get {what} '{namespace}/{name}': {why}");
-                RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+                RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
             };
             let read = references.secret(&namespace, name).await;
             let missing = || failed(format!("not found; create it or correct {field}"));
@@ -155,7 +155,7 @@ pub fn repository(
 ) -> Result<ChartRepository, RunOutcome> {
     let spec = &object.spec;
     let refused =
-        |text: String| RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default());
+        |text: String| RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default());
     let timeout = spec.timeout.as_ref().map(|t| reconcile::parse_duration(t.as_str())).transpose();
     let timeout = timeout
         .map_err(|error| RunOutcome::Stalled(INVALID_DURATION, format!("spec.timeout: {error}")))?

@@ -10,13 +10,13 @@ use std::time::Duration;
 use crds::KubeConfigReference;
 use http_client::HostBudgets;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, Time, reason};
 use sha2::{Digest as _, Sha256};
 use tokio::task::AbortHandle;
 
 use super::crd_watch::follow_crds;
 use super::object_watcher::ObjectWatcher;
-use super::rights_watch::follow_rights;
+use super::rbac_watch::follow_rights;
 use super::run_permits::RunPermits;
 use super::spec_references::ReadReferences;
 use super::unsupported_fields::unsupported_text;
@@ -222,7 +222,7 @@ impl<'a> TargetSpec<'a> {
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::default())
 }
 
 impl ClusterTargets {

@@ -1,34 +1,34 @@
 //! The guard of CustomResourceDefinitions: every write and every removal of one is judged by the objects that exist.
 //!
 //! Here: what may be done with a definition ([`CrdGuardian`]). In the folder: what a manifest says about it
-//! (`guard_policy`), who else has a definition (`crd_owners`), reading the objects (`object_check`), moving them out of
-//! versions that go (`migrate`), exporting them (`export`) before their definition is deleted (`removal`). Elsewhere: what breaks (engine `crdguard`), what
+//! (`guard_policy`), who else has a definition (`crd_owners`), reading the objects (`custom_resource_check`), moving them out of
+//! versions that go (`storage_version_migration`), exporting them (`custom_resource_export`) before their definition is deleted (`crd_prune`). Elsewhere: what breaks (engine `crdguard`), what
 //! follows (each applier).
 //!
 //! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
 //! named only if the applying identity may list them.
 
 pub mod crd_owners;
+mod crd_prune;
+pub mod custom_resource_check;
+pub mod custom_resource_export;
 pub mod error;
-pub mod export;
 mod guard_policy;
-mod migrate;
-pub mod object_check;
-mod removal;
+mod storage_version_migration;
 
 use std::borrow::Cow;
 
-use apply::ignore::IgnoreRules;
+use apply::drift_ignore_rules::IgnoreRules;
 use crdguard::ChangeVerdict;
 use objects::{Gvk, Object};
 use reconcile::RemovalPermit;
 use serde_json::Value;
 
 use self::crd_owners::OwnerMark;
+use self::crd_prune::CrdPruneRequest;
 use self::error::CrdGuardError;
-use self::guard_policy::{CrdRemovalPolicy, POLICY};
-use self::migrate::StopCheck;
-use self::removal::CrdRemoval;
+use self::guard_policy::{CrdGuardAnnotation, POLICY};
+use self::storage_version_migration::StopCheck;
 use crate::cluster_target::ClusterTarget;
 use crate::run_context::RunContext;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -46,7 +46,7 @@ pub fn is_definition(object: &Object) -> bool {
 
 /// What may be done with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ManifestPermission {
+pub enum CrdWritePermission {
     /// It may be written.
     Allowed,
     /// It may be written after [`CrdGuardian::migrate`]; before, the API server refuses it.
@@ -59,7 +59,7 @@ pub enum ManifestPermission {
 
 /// The result of removing a live definition that the manifests no longer contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CrdRemovalOutcome {
+pub enum CrdPruneOutcome {
     /// It was deleted, and had no objects.
     Deleted,
     /// It was deleted with its objects, which are exported; the text says how to restore them.
@@ -98,7 +98,7 @@ impl<'a> CrdGuardian<'a> {
     pub fn skips(&self, manifest: &Object) -> bool {
         !self.is_off()
             && is_definition(manifest)
-            && CrdRemovalPolicy::of(manifest) == Ok(CrdRemovalPolicy::Skip)
+            && CrdGuardAnnotation::of(manifest) == Ok(CrdGuardAnnotation::Skip)
     }
 
     /// Whether the annotations count that permit what the guard would refuse.
@@ -114,16 +114,16 @@ impl<'a> CrdGuardian<'a> {
         &self,
         manifest: &Object,
         manager: &str,
-    ) -> Result<ManifestPermission, ClusterError> {
+    ) -> Result<CrdWritePermission, ClusterError> {
         if self.is_off() || !is_definition(manifest) {
-            return Ok(ManifestPermission::Allowed);
+            return Ok(CrdWritePermission::Allowed);
         }
         match self.changed(manifest, manager).await {
             // Such as a version of the API that is not served: the same would be said again.
             Err(error) if !error.is_of_server() => {
                 let name = manifest.name();
                 let text = format!("CustomResourceDefinition {name} cannot be judged: {error}");
-                Ok(ManifestPermission::Refused(text))
+                Ok(CrdWritePermission::Refused(text))
             }
             change => change,
         }
@@ -133,23 +133,23 @@ impl<'a> CrdGuardian<'a> {
         &self,
         manifest: &Object,
         manager: &str,
-    ) -> Result<ManifestPermission, ClusterError> {
+    ) -> Result<CrdWritePermission, ClusterError> {
         let name = manifest.name();
-        let policy = match CrdRemovalPolicy::of(manifest) {
-            Ok(CrdRemovalPolicy::Skip) => return Ok(ManifestPermission::Skipped),
+        let policy = match CrdGuardAnnotation::of(manifest) {
+            Ok(CrdGuardAnnotation::Skip) => return Ok(CrdWritePermission::Skipped),
             Ok(policy) => policy,
             Err(text) => {
                 let text = format!("CustomResourceDefinition {name}: {text}");
-                return Ok(ManifestPermission::Refused(text));
+                return Ok(CrdWritePermission::Refused(text));
             }
         };
         let ours = self.target.as_ourselves();
         let resource = ours.resource(&manifest.gvk()).await?;
         let Some(live) = ours.get(&resource, "", name).await? else {
-            return Ok(ManifestPermission::Allowed);
+            return Ok(CrdWritePermission::Allowed);
         };
         if self.is_trusted() && policy.forces(&live) {
-            return Ok(ManifestPermission::Allowed);
+            return Ok(CrdWritePermission::Allowed);
         }
         let none = IgnoreRules::default();
         let rules = self.ignore.unwrap_or(&none);
@@ -167,16 +167,16 @@ impl<'a> CrdGuardian<'a> {
             Ok(dry) => dry,
             Err(error) if error.is_of_server() => return Err(error),
             // A user who may not write it learns nothing of its objects; the write is refused all the same.
-            Err(error) if error.code() == Some(403) => return Ok(ManifestPermission::Allowed),
+            Err(error) if error.code() == Some(403) => return Ok(CrdWritePermission::Allowed),
             // The API server rejects it; the guard judges what would be written as it is.
             Err(_) => payload.into_owned(),
         };
         Ok(match self.judged(&live, &new).await? {
-            None if migrate::is_needed(&live, &new).unwrap_or(false) => {
-                ManifestPermission::Migrates
+            None if storage_version_migration::is_needed(&live, &new).unwrap_or(false) => {
+                CrdWritePermission::Migrates
             }
-            None => ManifestPermission::Allowed,
-            Some(lines) => ManifestPermission::Refused(refused(&live, &lines, self.is_trusted())),
+            None => CrdWritePermission::Allowed,
+            Some(lines) => CrdWritePermission::Refused(refused(&live, &lines, self.is_trusted())),
         })
     }
 
@@ -190,7 +190,8 @@ impl<'a> CrdGuardian<'a> {
         let old = fields(live);
         let new = fields(new);
         let surveyed =
-            object_check::survey(self.target.as_ourselves(), self.namespace, old, new).await;
+            custom_resource_check::survey(self.target.as_ourselves(), self.namespace, old, new)
+                .await;
         let verdict: ChangeVerdict = match surveyed {
             Ok(verdict) if verdict.is_compatible() => return Ok(None),
             Ok(verdict) => verdict,
@@ -236,7 +237,15 @@ impl<'a> CrdGuardian<'a> {
         let Some(live) = cluster.get(&resource, "", manifest.name()).await? else {
             return Ok(());
         };
-        migrate::migrate(self.target, &resource, live, manifest, manager, is_stopped).await
+        storage_version_migration::migrate(
+            self.target,
+            &resource,
+            live,
+            manifest,
+            manager,
+            is_stopped,
+        )
+        .await
     }
 
     /// Removes a live definition that the manifests no longer contain. `mine` are the marks of its owner, and
@@ -253,14 +262,14 @@ impl<'a> CrdGuardian<'a> {
         manager: &str,
         mine: &[OwnerMark],
         propagation: &str,
-    ) -> Result<CrdRemovalOutcome, ClusterError> {
+    ) -> Result<CrdPruneOutcome, ClusterError> {
         let theirs = &self.target.cluster;
         if self.is_off() || !is_definition(live) {
             let resource = theirs.resource(&live.gvk()).await?;
             theirs.delete_managed(permit, &resource, live, propagation).await?;
-            return Ok(CrdRemovalOutcome::Deleted);
+            return Ok(CrdPruneOutcome::Deleted);
         }
-        let site = export::CrdExportDestination {
+        let site = custom_resource_export::CustomResourceExportDestination {
             namespace: self.context.settings.runtime_namespace.as_str(),
             place: self.target.place(),
             owner: self.namespace,
@@ -268,8 +277,17 @@ impl<'a> CrdGuardian<'a> {
         };
         let ours = self.target.as_ourselves();
         let is_trusted = self.is_trusted();
-        let removing =
-            CrdRemoval { ours, theirs, live, manager, mine, propagation, is_trusted, permit, site };
+        let removing = CrdPruneRequest {
+            ours,
+            theirs,
+            live,
+            manager,
+            mine,
+            propagation,
+            is_trusted,
+            permit,
+            site,
+        };
         removing.run().await
     }
 
@@ -354,7 +372,7 @@ fn refused(live: &Object, lines: &[String], is_trusted: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use apply::ignore::IgnoreTarget;
+    use apply::drift_ignore_rules::IgnoreTarget;
     use serde_json::json;
 
     use super::*;

@@ -12,7 +12,7 @@ use reconcile::ObjectKey;
 use super::work_queue::WorkQueue;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_decode::{MetadataOnly, ObjectForm as _};
+use windlass_cluster::object_decode::{MetadataOnly, ObjectDecodeForm as _};
 use windlass_cluster::watch::{WatchSelection, WatcherEvent};
 
 /// How long after the change of a CRD the objects that miss a kind are woken once more.

@@ -7,7 +7,7 @@ use kube_core::ResourceExt as _;
 use reconcile::{DependencyState, DependsOnEntry};
 
 use super::controller_kind::node_named;
-use super::depends_on::not_ready;
+use super::depends_on_annotation::not_ready;
 use super::expressions::{ReadinessResult, RunExpressions};
 use super::run_context::RunContext;
 use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};

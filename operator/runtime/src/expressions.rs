@@ -14,11 +14,11 @@ use gocel::{CelExpression, HealthJudgement, KindHealthCheck, READING, SpecHealth
 use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 use objects::Object;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use threads::{EvaluationError, run as on_thread};
+pub use threads::{ExpressionThreadError, run as on_thread};
 
 /// The work that all expressions of one run may cost together, without reading them: about half a second of a
 /// processor.
@@ -96,7 +96,7 @@ impl RunExpressions {
                     RunOutcome::Failed(
                         reason::INVALID_CEL_EXPRESSION,
                         broken.to_string(),
-                        WakeTrigger::default(),
+                        NextRunTrigger::default(),
                     )
                 })?;
                 *kept() = Some((uid, generation, outcome.clone()));

@@ -11,7 +11,7 @@ use crds::source::{GitProvider, GitRepository, GitRepositoryRef, GitRepositorySp
 use git::{Error, GitCredentials, GitLimits, GitReference, GitRemote, RemoteScheme, RemoteUrl};
 use http_client::HttpProxy;
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use sources::source_reasons::{
     AUTHENTICATION_FAILED, GIT_OPERATION_FAILED, INVALID_DURATION, URL_INVALID,
 };
@@ -97,7 +97,7 @@ impl GitRemoteSecrets {
             .map_err(|error| RunOutcome::Stalled(URL_INVALID, error.to_string()))?;
         let proxy = self.proxy(&url)?;
         let credentials = GitCredentials::from_secret(&self.secret, &url).map_err(|error| {
-            RunOutcome::Failed(AUTHENTICATION_FAILED, error.to_string(), WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, error.to_string(), NextRunTrigger::default())
         })?;
         let timeout = spec.timeout.as_ref().map(|it| reconcile::parse_duration(it.as_str()));
         let timeout = timeout
@@ -120,7 +120,7 @@ impl GitRemoteSecrets {
         }
         HttpProxy::from_secret(data).map(Some).map_err(|error| {
             let text = format!("failed to configure proxy options: {error}");
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         })
     }
 }
@@ -144,7 +144,7 @@ impl SecretField<'_> {
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("{}failed to get secret '{namespace}/{name}': {why}", self.what);
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         };
         let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;
@@ -180,17 +180,17 @@ pub fn classify(error: &Error) -> RunOutcome {
     match error {
         Error::InvalidUrl { .. } => RunOutcome::Stalled(URL_INVALID, text),
         Error::Busy { busy, .. } => {
-            RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::at(busy.until))
+            RunOutcome::Failed(GIT_OPERATION_FAILED, text, NextRunTrigger::at(busy.until))
         }
         Error::InvalidReference { .. } => RunOutcome::Stalled(GIT_OPERATION_FAILED, text),
         Error::InvalidSparse { .. } => {
             RunOutcome::Stalled(reason::INVALID_PATH, format!("spec.sparseCheckout: {text}"))
         }
         Error::BadSecret(_) | Error::AuthenticationFailed { .. } | Error::ProxyRefused { .. } => {
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         }
         // A branch or a server may change without the spec, so the rest is tried once more.
-        _ => RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::default()),
+        _ => RunOutcome::Failed(GIT_OPERATION_FAILED, text, NextRunTrigger::default()),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crds::{ObjectStatus as _, ReconciledObject};
 use kube_core::ResourceExt as _;
-use reconcile::{RequestedCondition, StatusConditions, Time};
+use reconcile::{AnnotationCondition, StatusConditions, Time};
 
 use super::controller_kind::REQUESTED_AT;
 use super::object_status::{LatestWrittenObject, conditions_of, listed, status_of};
@@ -26,7 +26,7 @@ pub(super) const ANNOTATIONS: [&str; 6] = [
 ];
 
 /// The conditions that an object should have now.
-pub fn of<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Vec<RequestedCondition> {
+pub fn of<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Vec<AnnotationCondition> {
     let window = change_window::state(object, now).map(|state| state.mark());
     [window, object_hold::mark(object, now), change_window::invalid_schedule(object)]
         .into_iter()

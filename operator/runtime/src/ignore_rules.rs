@@ -1,6 +1,6 @@
 //! Fields of objects that others may change: `ignore` of specs.
 
-use apply::ignore::{IgnoreRules, IgnoreTarget};
+use apply::drift_ignore_rules::{IgnoreRules, IgnoreTarget};
 use crds::IgnoreRule;
 use reconcile::{RunOutcome, reason};
 

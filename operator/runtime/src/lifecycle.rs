@@ -3,14 +3,14 @@
 //! Lifecycles, LifecycleBindings and LifecycleEvents are watched, so that what is not held costs no request. What windlass
 //! writes itself is in the cache at once; the cache is never behind what a run did.
 //!
-//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`object_table`), objects
+//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`watched_object_cache`), objects
 //! without a journal (`lifecycle_attempt`), what windlass itself answers (`event_handlers`). Elsewhere: which lifecycle
 //! holds what and what an answer means (engine `lifecycle`), when operations wait (engine `release`), which objects
 //! wait (`release_runner`, `kustomization::lifecycle_holds`).
 
 pub(crate) mod event_handlers;
 pub mod lifecycle_attempt;
-pub mod object_table;
+pub mod watched_object_cache;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReferen
 use kube_core::{Resource, ResourceExt as _};
 use lifecycle::{
     DismissedLifecycleEvent, EventRevision, HoldSubject, LabelRequirement, LifecycleApproval,
-    LifecycleEventRequest, LifecycleEventState, LifecycleTimeoutPolicy, ObservedLifecycleBinding,
-    ObservedLifecycleEvent, Phase, SubjectLabelSelector, SubjectSelector,
+    LifecycleEventRequest, LifecycleEventState, LifecycleHoldPhase, LifecycleTimeoutPolicy,
+    ObservedLifecycleBinding, ObservedLifecycleEvent, SubjectLabelSelector, SubjectSelector,
 };
 use reconcile::{BREAK_GLASS, ObjectKey, Time};
 use release::lifecycle_hold::ReleaseLifecycles;
@@ -34,7 +34,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::event_handlers::LifecycleHandlers;
-use self::object_table::{KindTable, TableChange, resource};
+use self::watched_object_cache::{CachedObjectChange, WatchedObjectCache, resource};
 use super::namespace_policies::NamespacePolicies;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
@@ -49,50 +49,51 @@ const DEFAULT_EVENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Follows Lifecycles until `stop`.
 pub async fn follow_lifecycles(context: Arc<RunContext>, stop: CancellationToken) {
-    let changed = |context: &RunContext, changed: TableChange<Lifecycle>| {
+    let changed = |context: &RunContext, changed: CachedObjectChange<Lifecycle>| {
         let object = changed.after.or(changed.before);
         let name = object.map(|object| object.name_any()).unwrap_or_default();
         wake(context, &|event| event.spec.lifecycle == name);
         context.shared::<LifecycleHandlers>().lifecycle_changed(&name);
     };
-    stop.run_until_cancelled(object_table::follow(context, changed)).await;
+    stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
 /// Follows LifecycleBindings until `stop`.
 pub async fn follow_bindings(context: Arc<RunContext>, stop: CancellationToken) {
-    let changed = |context: &RunContext, changed: TableChange<LifecycleBinding>| {
+    let changed = |context: &RunContext, changed: CachedObjectChange<LifecycleBinding>| {
         let object = changed.after.or(changed.before);
         let namespace = object.and_then(|object| object.namespace());
         wake(context, &|event| event.metadata.namespace == namespace);
     };
-    stop.run_until_cancelled(object_table::follow(context, changed)).await;
+    stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
 /// Follows LifecycleEvents until `stop`: an answer wakes the object that waits for it, and progress does not.
 pub async fn follow_events(context: Arc<RunContext>, stop: CancellationToken) {
-    let changed = |context: &RunContext,
-                   TableChange { before, after }: TableChange<LifecycleEvent>| {
-        let said = |event: &Arc<LifecycleEvent>| {
-            let status = event.status.clone().unwrap_or_default();
-            (status.phase, status.approvals)
+    let changed =
+        |context: &RunContext,
+         CachedObjectChange { before, after }: CachedObjectChange<LifecycleEvent>| {
+            let said = |event: &Arc<LifecycleEvent>| {
+                let status = event.status.clone().unwrap_or_default();
+                (status.phase, status.approvals)
+            };
+            if before.as_ref().map(said) != after.as_ref().map(said)
+                && let Some(event) = after.as_ref().or(before.as_ref())
+            {
+                context.work_queue.wake(&waiting(event), WakeReason::Waiting);
+            }
+            context.shared::<LifecycleHandlers>().event_changed(before.as_deref(), after.as_ref());
         };
-        if before.as_ref().map(said) != after.as_ref().map(said)
-            && let Some(event) = after.as_ref().or(before.as_ref())
-        {
-            context.work_queue.wake(&waiting(event), WakeReason::Waiting);
-        }
-        context.shared::<LifecycleHandlers>().event_changed(before.as_deref(), after.as_ref());
-    };
     let handled = event_handlers::run(context.clone());
     stop.run_until_cancelled(async {
-        tokio::join!(object_table::follow(context, changed), handled)
+        tokio::join!(watched_object_cache::follow(context, changed), handled)
     })
     .await;
 }
 
 /// Wakes the objects that wait for some events.
 fn wake(context: &RunContext, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
-    for event in context.shared::<KindTable<LifecycleEvent>>().all() {
+    for event in context.shared::<WatchedObjectCache<LifecycleEvent>>().all() {
         if is_meant(&event) {
             context.work_queue.wake(&waiting(&event), WakeReason::Waiting);
         }
@@ -107,9 +108,9 @@ fn waiting(event: &LifecycleEvent) -> ObjectKey {
 
 /// Returns once it is known which Lifecycles, bindings and events there are, or that this cannot be found out.
 pub async fn known(context: &RunContext) {
-    context.shared::<KindTable<Lifecycle>>().known().await;
-    context.shared::<KindTable<LifecycleBinding>>().known().await;
-    context.shared::<KindTable<LifecycleEvent>>().known().await;
+    context.shared::<WatchedObjectCache<Lifecycle>>().known().await;
+    context.shared::<WatchedObjectCache<LifecycleBinding>>().known().await;
+    context.shared::<WatchedObjectCache<LifecycleEvent>>().known().await;
 }
 
 /// What holds an object at its phases.
@@ -130,8 +131,8 @@ fn holds<K: Resource<DynamicType = ()>>(
     object: &K,
 ) -> Result<Vec<lifecycle::HoldingLifecycle>, String> {
     let namespace = object.namespace().unwrap_or_default();
-    let lifecycles = context.shared::<KindTable<Lifecycle>>().listed("")?;
-    let bindings = context.shared::<KindTable<LifecycleBinding>>().listed(&namespace)?;
+    let lifecycles = context.shared::<WatchedObjectCache<Lifecycle>>().listed("")?;
+    let bindings = context.shared::<WatchedObjectCache<LifecycleBinding>>().listed(&namespace)?;
     if lifecycles.is_empty() && bindings.is_empty() {
         return Ok(Vec::new());
     }
@@ -161,14 +162,16 @@ fn holds<K: Resource<DynamicType = ()>>(
     }
     if !holds.is_empty() {
         // What was asked before has to be found again.
-        context.shared::<KindTable<LifecycleEvent>>().ready()?;
+        context.shared::<WatchedObjectCache<LifecycleEvent>>().ready()?;
     }
     Ok(holds)
 }
 
 /// In a namespace that goes nothing can be created, and so nothing can be asked before a release goes with it.
 fn skip_removal(holds: &mut Vec<lifecycle::HoldingLifecycle>, namespace: &str, name: &str) {
-    let is_of_removal = |phase: &Phase| matches!(phase, Phase::PreDelete | Phase::PostDelete);
+    let is_of_removal = |phase: &LifecycleHoldPhase| {
+        matches!(phase, LifecycleHoldPhase::PreDelete | LifecycleHoldPhase::PostDelete)
+    };
     for hold in holds.iter_mut().filter(|it| it.phases.iter().any(is_of_removal)) {
         tracing::info!(
             namespace,
@@ -181,31 +184,31 @@ fn skip_removal(holds: &mut Vec<lifecycle::HoldingLifecycle>, namespace: &str, n
     holds.retain(|hold| !hold.phases.is_empty());
 }
 
-fn phase(of: LifecyclePhase) -> Phase {
+fn phase(of: LifecyclePhase) -> LifecycleHoldPhase {
     match of {
-        LifecyclePhase::PreInstall => Phase::PreInstall,
-        LifecyclePhase::PostInstall => Phase::PostInstall,
-        LifecyclePhase::PreUpgrade => Phase::PreUpgrade,
-        LifecyclePhase::PostUpgrade => Phase::PostUpgrade,
-        LifecyclePhase::PreRollback => Phase::PreRollback,
-        LifecyclePhase::PostRollback => Phase::PostRollback,
-        LifecyclePhase::PreDelete => Phase::PreDelete,
-        LifecyclePhase::PostDelete => Phase::PostDelete,
-        LifecyclePhase::Promote => Phase::Promote,
+        LifecyclePhase::PreInstall => LifecycleHoldPhase::PreInstall,
+        LifecyclePhase::PostInstall => LifecycleHoldPhase::PostInstall,
+        LifecyclePhase::PreUpgrade => LifecycleHoldPhase::PreUpgrade,
+        LifecyclePhase::PostUpgrade => LifecycleHoldPhase::PostUpgrade,
+        LifecyclePhase::PreRollback => LifecycleHoldPhase::PreRollback,
+        LifecyclePhase::PostRollback => LifecycleHoldPhase::PostRollback,
+        LifecyclePhase::PreDelete => LifecycleHoldPhase::PreDelete,
+        LifecyclePhase::PostDelete => LifecycleHoldPhase::PostDelete,
+        LifecyclePhase::Promote => LifecycleHoldPhase::Promote,
     }
 }
 
-fn spelled(of: Phase) -> LifecyclePhase {
+fn spelled(of: LifecycleHoldPhase) -> LifecyclePhase {
     match of {
-        Phase::PreInstall => LifecyclePhase::PreInstall,
-        Phase::PostInstall => LifecyclePhase::PostInstall,
-        Phase::PreUpgrade => LifecyclePhase::PreUpgrade,
-        Phase::PostUpgrade => LifecyclePhase::PostUpgrade,
-        Phase::PreRollback => LifecyclePhase::PreRollback,
-        Phase::PostRollback => LifecyclePhase::PostRollback,
-        Phase::PreDelete => LifecyclePhase::PreDelete,
-        Phase::PostDelete => LifecyclePhase::PostDelete,
-        Phase::Promote => LifecyclePhase::Promote,
+        LifecycleHoldPhase::PreInstall => LifecyclePhase::PreInstall,
+        LifecycleHoldPhase::PostInstall => LifecyclePhase::PostInstall,
+        LifecycleHoldPhase::PreUpgrade => LifecyclePhase::PreUpgrade,
+        LifecycleHoldPhase::PostUpgrade => LifecyclePhase::PostUpgrade,
+        LifecycleHoldPhase::PreRollback => LifecyclePhase::PreRollback,
+        LifecycleHoldPhase::PostRollback => LifecyclePhase::PostRollback,
+        LifecycleHoldPhase::PreDelete => LifecyclePhase::PreDelete,
+        LifecycleHoldPhase::PostDelete => LifecyclePhase::PostDelete,
+        LifecycleHoldPhase::Promote => LifecyclePhase::Promote,
     }
 }
 
@@ -294,7 +297,7 @@ pub fn events_of(
         let of = of.map(|it| (it.name.as_str(), it.namespace.as_str(), it.kube_context.as_str()));
         subject.uid == uid && (release.is_none() || release == of)
     };
-    let of = context.shared::<KindTable<LifecycleEvent>>().of(namespace);
+    let of = context.shared::<WatchedObjectCache<LifecycleEvent>>().of(namespace);
     of.iter().filter(is_its).map(|it| event(it)).collect()
 }
 
@@ -447,7 +450,7 @@ pub async fn ask(
 
 /// Notes an event that exists now: the watch reports it later, or has reported it already.
 fn asked_now(context: &RunContext, event: LifecycleEvent) {
-    if let Some(event) = context.shared::<KindTable<LifecycleEvent>>().insert(event) {
+    if let Some(event) = context.shared::<WatchedObjectCache<LifecycleEvent>>().insert(event) {
         context.shared::<LifecycleHandlers>().event_changed(None, Some(&event));
     }
 }
@@ -456,7 +459,7 @@ fn asked_now(context: &RunContext, event: LifecycleEvent) {
 /// depend on it.
 pub async fn dismiss(context: &RunContext, namespace: &str, over: &[DismissedLifecycleEvent]) {
     let events = resource::<LifecycleEvent>();
-    let table = context.shared::<KindTable<LifecycleEvent>>();
+    let table = context.shared::<WatchedObjectCache<LifecycleEvent>>();
     for DismissedLifecycleEvent { name, uid, is_open } in over {
         if *is_open {
             let status =

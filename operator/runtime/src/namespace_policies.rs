@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome};
 use tokio::sync::watch;
 
 use super::work_queue::WorkQueue;
@@ -124,7 +124,7 @@ impl NamespacePolicies {
             NamespaceListState::Nothing => "they have not been listed yet".to_owned(),
         };
         let text = format!("cannot tell whether namespace {namespace} has {ANNOTATION}: {why}");
-        Err(RunOutcome::Failed(POLICY_UNKNOWN, text, WakeTrigger::default()))
+        Err(RunOutcome::Failed(POLICY_UNKNOWN, text, NextRunTrigger::default()))
     }
 }
 
@@ -232,7 +232,7 @@ impl NamespacePolicies {
 
 #[cfg(test)]
 mod tests {
-    use windlass_cluster::object_decode::ObjectForm as _;
+    use windlass_cluster::object_decode::ObjectDecodeForm as _;
 
     use super::*;
 

@@ -10,8 +10,8 @@ use crds::ReconciledObject;
 use crds::helmfile::SuspendedRelease;
 use kube_core::{Resource, ResourceExt as _};
 use reconcile::{
-    ConditionStatus, HOLD, ManagerOwnedFields, ObjectHold, ROLLBACK, ReleaseRollback,
-    RequestedCondition, SUSPEND_FIELD, Time, reason,
+    AnnotationCondition, ConditionStatus, HOLD, ManagerOwnedFields, ObjectHold, ROLLBACK,
+    ReleaseRollback, SUSPEND_FIELD, Time, reason,
 };
 
 use super::lifecycle::ReleaseNameAndContext;
@@ -70,16 +70,16 @@ pub fn names_release(
 pub fn mark<K: WindlassKind + ReconciledObject>(
     object: &K,
     now: Time,
-) -> Option<RequestedCondition> {
+) -> Option<AnnotationCondition> {
     let hold = of(object).filter(|_| object.is_suspended())?;
     Some(match expired(object, now) {
-        None => RequestedCondition {
+        None => AnnotationCondition {
             kind: HOLD,
             status: ConditionStatus::True,
             reason: reason::SUSPENDED,
             text: hold.to_string(),
         },
-        Some((_, at)) => RequestedCondition {
+        Some((_, at)) => AnnotationCondition {
             kind: HOLD,
             status: ConditionStatus::False,
             reason: reason::EXPIRED,

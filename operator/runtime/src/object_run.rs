@@ -1,6 +1,6 @@
 //! How any kind is run: one run a node at a time, woken through the work queue, isolated from all others.
 
-mod start_order;
+mod startup_pacing;
 mod store_updater;
 mod unreadable_object;
 
@@ -22,7 +22,7 @@ use tracing::Instrument as _;
 
 use self::store_updater::StoreUpdater;
 use super::controller_kind::{ControllerKind, REQUESTED_AT, node_named, node_of};
-use super::depends_on::DEPENDS_ON;
+use super::depends_on_annotation::DEPENDS_ON;
 use super::object_store::ObjectStore;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
@@ -156,7 +156,7 @@ impl WatchEventHandler {
     fn wake_all<K: ControllerKind>(&self, present: &[Arc<K::Object>]) {
         self.awake.store(true, Ordering::Release);
         let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
-        start_order::wake::<K>(&self.context, ours.cloned().collect());
+        startup_pacing::wake::<K>(&self.context, ours.cloned().collect());
         let unreadable = self.unreadable.lock().clone();
         for object in unreadable.into_values() {
             self.tell::<K>(object);

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use crds::notification::Provider;
 use http_client::HttpClients;
 use notify::{
-    DeliveryResult, Proposal, PullRequest, PullRequestConversation, PullRequestError,
+    DeliveryResult, PullRequest, PullRequestConversation, PullRequestError, PullRequestProposal,
     PullRequestStep, SecretData,
 };
 use windlass_cluster::ClusterError;
 
-use super::expressions::{EvaluationError, on_thread};
+use super::expressions::{ExpressionThreadError, on_thread};
 use super::http_request::exchange;
 use super::object_hold::is_suspended;
-use super::provider_secrets::{NOT_MASKED, masked_text};
+use super::provider_secret_masking::{NOT_MASKED, masked_text};
 use super::run_context::RunContext;
 use super::run_permits::RunPermits;
 use super::spec_references::ReadReferences;
@@ -48,7 +48,7 @@ pub async fn propose_pull_request(
     references: &mut ReadReferences,
     namespace: &str,
     provider: &str,
-    proposal: Proposal,
+    proposal: PullRequestProposal,
 ) -> Result<PullRequest, PullRequestError> {
     let spec = read_provider(context, namespace, provider).await?;
     let secrets = Arc::new(read_secrets(references, namespace, &spec).await?);
@@ -171,7 +171,7 @@ async fn answer(
     namespace: &str,
     mut conversation: PullRequestConversation,
     outcome: DeliveryResult,
-) -> Result<(PullRequestConversation, PullRequestStep), EvaluationError> {
+) -> Result<(PullRequestConversation, PullRequestStep), ExpressionThreadError> {
     let is_long =
         outcome.as_ref().is_ok_and(|answer| answer.body.len() > MAX_INLINE_RESPONSE_BYTES);
     let read = move || {

@@ -3,7 +3,7 @@
 //! Elsewhere: how that is done (`sources::oci`), registries that a Secret has credentials for (each kind).
 
 use crds::source::RegistryProvider;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::oci::{Error, RemoteOciRepository};
 use sources::source_reasons::{AUTHENTICATION_FAILED, URL_INVALID};
 
@@ -29,12 +29,12 @@ pub async fn login(
     remote.auth = login.map_err(|error| match &error {
         Error::InvalidUrl { .. } => RunOutcome::Stalled(URL_INVALID, chain(&error)),
         Error::Busy(busy) => {
-            let retry = WakeTrigger::at(busy.until);
+            let retry = NextRunTrigger::at(busy.until);
             RunOutcome::Failed(AUTHENTICATION_FAILED, busy.to_string(), retry)
         }
         error => {
             let text = format!("failed to get credential from 'aws': {}", chain(error));
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         }
     })?;
     Ok(())

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::cluster_target::ClusterTargets;
-use super::depends_on::DependencyTargets;
+use super::depends_on_annotation::DependencyTargets;
 use super::http_clients::RemoteClients;
 use super::object_store::TypeMap;
 use super::object_watcher::ObjectWatcher;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crds::{ObjectStatus as _, ReconciledObject};
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, StatusCondition, StatusConditions, Time, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome, StatusCondition, StatusConditions, Time};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
 
@@ -33,19 +33,19 @@ pub fn status_after<K: WindlassKind + ReconciledObject>(
     now: Time,
     change: impl FnOnce(&mut K::Status),
 ) -> K::Status {
-    status_with(object, outcome, now, OwnConditions::none(), change)
+    status_with(object, outcome, now, KindSpecificConditions::none(), change)
 }
 
 /// Conditions that a kind has of its own, besides those of all kinds.
 #[derive(Clone, Copy)]
-pub struct OwnConditions<'t> {
+pub struct KindSpecificConditions<'t> {
     /// Their types. Those that `set` does not set are removed.
     pub types: &'t [&'t str],
     /// Sets or keeps those that apply.
     pub set: &'t dyn for<'c> Fn(StatusConditions<'c>) -> StatusConditions<'c>,
 }
 
-impl OwnConditions<'_> {
+impl KindSpecificConditions<'_> {
     /// No conditions beyond those of all kinds.
     #[must_use]
     pub fn none() -> Self {
@@ -57,7 +57,7 @@ fn status_with<K: WindlassKind + ReconciledObject>(
     object: &K,
     outcome: &RunOutcome,
     now: Time,
-    own: OwnConditions<'_>,
+    own: KindSpecificConditions<'_>,
     change: impl FnOnce(&mut K::Status),
 ) -> K::Status {
     let mut after = status_of(object);
@@ -87,7 +87,7 @@ pub fn report<K: WindlassKind + ReconciledObject>(
     now: Time,
     change: impl FnOnce(&mut K::Status),
 ) -> RunReport<K::Status> {
-    report_with(object, outcome, now, OwnConditions::none(), change)
+    report_with(object, outcome, now, KindSpecificConditions::none(), change)
 }
 
 /// The same for a kind with conditions of its own.
@@ -95,13 +95,13 @@ pub fn report_with<K: WindlassKind + ReconciledObject>(
     object: &K,
     outcome: &RunOutcome,
     now: Time,
-    own: OwnConditions<'_>,
+    own: KindSpecificConditions<'_>,
     change: impl FnOnce(&mut K::Status),
 ) -> RunReport<K::Status> {
     let before = status_of(object);
     let had = conditions_of(before.conditions());
     let is_pause = matches!(outcome, RunOutcome::Failed(..))
-        && outcome.wake().and_then(WakeTrigger::earliest).is_some();
+        && outcome.wake().and_then(NextRunTrigger::earliest).is_some();
     let is_known = StatusCondition::find(&had, reconcile::READY).is_some_and(|ready| {
         let is_same = ready.message == outcome.text() || is_pause;
         is_same && ready.reason == outcome.reason().as_str()

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
 use futures::future::{BoxFuture, FutureExt as _, join_all};
 use kube_core::{Resource as _, ResourceExt as _};
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome};
 
 use super::namespace_policies::NamespacePolicies;
 use super::object_store::TypeMap;
@@ -24,7 +24,7 @@ use windlass_serve::settings::OperatorSettings;
 pub const SOURCES: &str = "source.toolkit.fluxcd.io";
 
 /// A kind of sources, whose artifacts other objects use. The type that runs the kind implements it.
-pub trait SourceProvider {
+pub trait CatalogSourceKind {
     /// The kind.
     type Object: WindlassKind + crds::ArtifactSource;
 
@@ -44,7 +44,7 @@ pub trait SourceProvider {
 
 /// The sources of one kind.
 #[derive(Clone, Copy)]
-struct SourcesOfKind {
+struct SourceKindLookup {
     find: fn(&TypeMap, &ObjectKey, &OperatorSettings) -> Option<SourceSnapshot>,
     /// Waits until the objects of the kind were listed; false if the watch ended before.
     listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
@@ -53,7 +53,7 @@ struct SourcesOfKind {
 /// A catalog of all source objects by kind and name, as the watches last saw them.
 pub struct SourceCatalog {
     kept: Arc<TypeMap>,
-    kinds: BTreeMap<String, SourcesOfKind>,
+    kinds: BTreeMap<String, SourceKindLookup>,
 }
 
 /// The state of a source that the objects which use it need.
@@ -96,7 +96,7 @@ impl SourceSnapshot {
         let text = format!(
             "namespace {namespace} requires verified sources, and {source} is not verified: {why}"
         );
-        Err(RunOutcome::Blocked(SOURCE_NOT_VERIFIED, text, WakeTrigger::on([source.clone()])))
+        Err(RunOutcome::Blocked(SOURCE_NOT_VERIFIED, text, NextRunTrigger::on([source.clone()])))
     }
 
     /// Why the store has no proof that the artifact was verified; `None` if it has one. The status is no proof, because
@@ -126,7 +126,7 @@ impl SourceSnapshot {
 /// Why the artifact of a source may not match its spec; `None` if it does.
 ///
 /// Parity(flux): helm-controller 1.6 `isHelmChartReady`; a Kustomization takes the last artifact without this check.
-fn not_current<K: SourceProvider>(object: &K::Object) -> Option<String> {
+fn not_current<K: CatalogSourceKind>(object: &K::Object) -> Option<String> {
     if !K::IS_RUN {
         return None;
     }
@@ -145,7 +145,7 @@ fn not_current<K: SourceProvider>(object: &K::Object) -> Option<String> {
 }
 
 /// A string that changes with [`SourceSnapshot::not_current`] of a source, for the objects that check it.
-pub fn currency<K: SourceProvider>(object: &K::Object) -> String {
+pub fn currency<K: CatalogSourceKind>(object: &K::Object) -> String {
     format!("{:?} {}", object.observed_generation(), not_current::<K>(object).is_none())
 }
 
@@ -156,10 +156,12 @@ impl SourceCatalog {
     }
 
     /// Adds a kind to the catalog.
-    pub fn add<K: SourceProvider>(&mut self) {
+    pub fn add<K: CatalogSourceKind>(&mut self) {
         let listed = |kept: &TypeMap| kept.listed::<K::Object>().boxed();
-        self.kinds
-            .insert(K::Object::kind(&()).into_owned(), SourcesOfKind { find: found::<K>, listed });
+        self.kinds.insert(
+            K::Object::kind(&()).into_owned(),
+            SourceKindLookup { find: found::<K>, listed },
+        );
     }
 
     /// The source that a node stands for; `None` if there is none of that name, or if its kind is not a source.
@@ -184,7 +186,7 @@ impl SourceCatalog {
     }
 }
 
-fn found<K: SourceProvider>(
+fn found<K: CatalogSourceKind>(
     kept: &TypeMap,
     node: &ObjectKey,
     settings: &OperatorSettings,
@@ -209,13 +211,13 @@ mod tests {
 
     struct HelmChartProvider;
 
-    impl SourceProvider for HelmChartProvider {
+    impl CatalogSourceKind for HelmChartProvider {
         type Object = HelmChart;
     }
 
     struct ExternalArtifactProvider;
 
-    impl SourceProvider for ExternalArtifactProvider {
+    impl CatalogSourceKind for ExternalArtifactProvider {
         type Object = ExternalArtifact;
 
         const IS_RUN: bool = false;

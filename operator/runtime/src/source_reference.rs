@@ -4,7 +4,7 @@
 
 use crds::Artifact;
 use crds::kustomize::CrossNamespaceSourceReference;
-use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
 
 use crate::run_context::RunContext;
 use crate::source_catalog::{SOURCES, SourceSnapshot};
@@ -37,7 +37,7 @@ pub fn artifact(
         RunOutcome::Blocked(
             reason::ARTIFACT_FAILED,
             text,
-            WakeTrigger::on([node.clone()]).and_at(retry_at),
+            NextRunTrigger::on([node.clone()]).and_at(retry_at),
         )
     };
     let Some(source) = context.sources.find(&node, &context.settings) else {

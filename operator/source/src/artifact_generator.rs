@@ -27,12 +27,12 @@ use futures::future::BoxFuture;
 use kube_core::{CustomResourceExt as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
-    ObjectKey, RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, reason,
+    ObjectKey, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time, reason,
 };
 
 use self::executor::{ArtifactMaker, StoredGeneratedArtifact};
-use self::external_artifact::{ArtifactOffer, remove};
-use self::report::GeneratedArtifacts;
+use self::external_artifact::{DesiredExternalArtifact, remove};
+use self::report::GeneratedArtifactInventory;
 use crate::source::{AFTER_REFUSAL, SourceState, next_run, retry_after};
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::applier::finalize::kind_deleted;
@@ -96,7 +96,7 @@ fn permit_removal(
     object: &ArtifactGenerator,
     cause: RemovalCause,
     now: Time,
-) -> Result<RemovalPermit, RemovalRefused> {
+) -> Result<RemovalPermit, RemovalRefusal> {
     let gate = RemovalGate {
         cause,
         is_owner_suspended: object.is_suspended(),
@@ -212,7 +212,7 @@ struct UnofferedArtifact {
 }
 
 /// What a run made.
-struct GeneratorOutput {
+struct GeneratorRunArtifacts {
     artifacts: Vec<UnofferedArtifact>,
     /// Why the artifact after them was not made.
     failure: Option<RunOutcome>,
@@ -230,7 +230,7 @@ struct GeneratorRun<'r> {
 
 impl GeneratorRun<'_> {
     /// Makes all artifacts, if anything is not as it was made; `None` if all is.
-    async fn reconcile(&self) -> Result<Option<GeneratedArtifacts>, RunOutcome> {
+    async fn reconcile(&self) -> Result<Option<GeneratedArtifactInventory>, RunOutcome> {
         let Self { context, node, object, spec, .. } = self;
         let inventory = report::inventory(object);
         let named = spec.artifacts.iter().filter(|_| spec.path_pattern.is_empty());
@@ -266,7 +266,7 @@ impl GeneratorRun<'_> {
         self.prune(&inventory).await?;
         let made: BTreeSet<ExternalArtifactState> = inventory.iter().map(Into::into).collect();
         external_artifact::await_shown(context, object, &made).await;
-        Ok(Some(GeneratedArtifacts { inventory, sources_digest: digest }))
+        Ok(Some(GeneratedArtifactInventory { inventory, sources_digest: digest }))
     }
 
     async fn tell(&self) {
@@ -304,10 +304,10 @@ impl GeneratorRun<'_> {
     }
 
     /// Makes one artifact after the other, with the permit of the caller, up to the first that cannot be made.
-    async fn make_all(&self, maker: Arc<Mutex<ArtifactMaker>>) -> GeneratorOutput {
+    async fn make_all(&self, maker: Arc<Mutex<ArtifactMaker>>) -> GeneratorRunArtifacts {
         let mut artifacts = Vec::new();
         let failure = self.make_each(maker, &mut artifacts).await.err();
-        GeneratorOutput { artifacts, failure }
+        GeneratorRunArtifacts { artifacts, failure }
     }
 
     async fn make_each(
@@ -343,7 +343,10 @@ impl GeneratorRun<'_> {
     /// Offers what was made. The API server may take long to answer, so this needs no permit.
     ///
     /// Parity(flux): if an artifact fails, those built before it are published, but `status.inventory` does not list them.
-    async fn offer_all(&self, output: GeneratorOutput) -> Result<Vec<InventoryEntry>, RunOutcome> {
+    async fn offer_all(
+        &self,
+        output: GeneratorRunArtifacts,
+    ) -> Result<Vec<InventoryEntry>, RunOutcome> {
         let Self { context, object, spec, .. } = self;
         let ready = object.condition(reconcile::READY);
         let is_spec_new = ready.is_none_or(|it| {
@@ -352,7 +355,12 @@ impl GeneratorRun<'_> {
         let mut inventory = Vec::new();
         for UnofferedArtifact { request, external, stored } in output.artifacts {
             let common = spec.common_metadata.as_ref();
-            let offer = ArtifactOffer { generator: object, common, request: &request, is_spec_new };
+            let offer = DesiredExternalArtifact {
+                generator: object,
+                common,
+                request: &request,
+                is_spec_new,
+            };
             external_artifact::offer(&context.cluster, &offer, external.as_deref(), &stored)
                 .await?;
             inventory.push(stored.entry);

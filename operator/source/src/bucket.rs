@@ -17,7 +17,7 @@ use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
-use super::source::{LATEST_ARCHIVE, SourceKind, SourceSpec, latest_url};
+use super::source::{LATEST_ARCHIVE, SourceKind, ValidatedSourceSpec, latest_url};
 use windlass_runtime::run_context::RunContext;
 
 /// Names the object whose files are the artifact's, in the place of the bucket's own objects.
@@ -59,7 +59,7 @@ impl SourceKind for Bucket {
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
+    ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         let resolved = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, resolved)
     }

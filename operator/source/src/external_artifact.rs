@@ -16,7 +16,7 @@ use kube_core::{Resource as _, ResourceExt as _};
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::source_catalog::SourceProvider;
+use windlass_runtime::source_catalog::CatalogSourceKind;
 use windlass_serve::settings::OperatorSettings;
 
 /// Runs ExternalArtifacts, and has others find them.
@@ -42,7 +42,7 @@ impl ControllerKind for ExternalArtifactController {
     }
 }
 
-impl SourceProvider for ExternalArtifactController {
+impl CatalogSourceKind for ExternalArtifactController {
     type Object = ExternalArtifact;
 
     const IS_RUN: bool = false;
@@ -89,10 +89,10 @@ fn is_of_generator(object: &ExternalArtifact, settings: &OperatorSettings, kept:
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
 
     #[test]
     fn every_field_of_the_schema_is_used() {
-        promise::knows_every_field("ExternalArtifact", ["sourceRef"]);
+        spec_field_check::knows_every_field("ExternalArtifact", ["sourceRef"]);
     }
 }

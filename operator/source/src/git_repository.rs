@@ -2,7 +2,7 @@
 //!
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), Git (`git`).
 
-mod contents;
+mod artifact_file_selection;
 mod executor;
 pub(crate) mod include;
 mod resolve;
@@ -24,7 +24,7 @@ use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
-use super::source::{SourceKind, SourceSpec, artifact_verification};
+use super::source::{SourceKind, ValidatedSourceSpec, artifact_verification};
 use windlass_runtime::git_remote;
 use windlass_runtime::run_context::RunContext;
 
@@ -71,7 +71,7 @@ impl SourceKind for GitRepository {
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
+    ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         let resolved = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, resolved)
     }

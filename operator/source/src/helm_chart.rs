@@ -28,7 +28,7 @@ use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
-use super::source::{SourceController, SourceKind, SourceSpec, artifact_verification};
+use super::source::{SourceController, SourceKind, ValidatedSourceSpec, artifact_verification};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::currency;
 
@@ -81,7 +81,7 @@ impl SourceKind for HelmChart {
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
+    ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         resolve::edges(context, node, object);
         validated_spec::check(object)?;
         let (from, keyring) = resolve::resolve(context, node, object).await?;

@@ -18,7 +18,7 @@ use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
-use super::source::{SourceKind, SourceSpec};
+use super::source::{SourceKind, ValidatedSourceSpec};
 use windlass_runtime::chart_repository::{is_registry, unsupported};
 use windlass_runtime::run_context::RunContext;
 
@@ -63,7 +63,7 @@ impl SourceKind for HelmRepository {
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
+    ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         validated_spec::check(object)?;
         let secrets = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, &secrets, context)

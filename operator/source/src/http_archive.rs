@@ -19,7 +19,7 @@ use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, EXTERNAL_ARTIFACT_FAILED
 
 use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{FETCH_FAILED, FailureConditions, STORAGE_OPERATION_FAILED};
-use super::source::{SourceKind, SourceSpec};
+use super::source::{SourceKind, ValidatedSourceSpec};
 use windlass_cluster::ClusterError;
 use windlass_runtime::run_context::RunContext;
 
@@ -57,7 +57,7 @@ impl SourceKind for HTTPArchive {
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
+    ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         let resolved = resolve::resolve(context, node, object).await?;
         validated_spec::desired(object, &resolved)
     }

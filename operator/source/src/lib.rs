@@ -18,4 +18,4 @@ mod image_trust;
 mod oci_repository;
 pub mod source;
 #[cfg(test)]
-mod temporary_store;
+mod temporary_artifact_store;

@@ -3,7 +3,7 @@
 //! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), registries
 //! (`sources::oci`).
 
-mod contents;
+mod artifact_file_selection;
 mod executor;
 mod resolve;
 mod signed_version;
@@ -23,7 +23,8 @@ use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
 use super::source::{
-    LATEST_ARCHIVE, SourceController, SourceKind, SourceSpec, artifact_verification, latest_url,
+    LATEST_ARCHIVE, SourceController, SourceKind, ValidatedSourceSpec, artifact_verification,
+    latest_url,
 };
 use windlass_runtime::registry_login::login;
 use windlass_runtime::run_context::RunContext;
@@ -66,7 +67,7 @@ impl SourceKind for OCIRepository {
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> Result<SourceSpec<Self::FetchSpec>, RunOutcome> {
+    ) -> Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome> {
         // What is refused is refused before anything is asked for.
         validated_spec::check(&object.spec)?;
         let resolved = resolve::resolve(context, node, object).await?;

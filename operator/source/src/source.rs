@@ -23,7 +23,7 @@ use http_client::HostBusyError;
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
 use reconcile::{
-    ConditionReason, ObjectKey, RunGate, RunGateFacts, RunOutcome, WakeTrigger, before_resolve,
+    ConditionReason, NextRunTrigger, ObjectKey, RunGate, RunGateFacts, RunOutcome, before_resolve,
     reason,
 };
 use sources::fetch_plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
@@ -36,7 +36,7 @@ use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_req
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::source_catalog::SourceProvider;
+use windlass_runtime::source_catalog::CatalogSourceKind;
 use windlass_runtime::{hold_conditions, object_hold};
 
 pub(crate) use windlass_runtime::time_limit::LONGEST_TIMEOUT;
@@ -68,7 +68,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         context: &Arc<RunContext>,
         node: &ObjectKey,
         object: &Arc<Self>,
-    ) -> impl Future<Output = Result<SourceSpec<Self::FetchSpec>, RunOutcome>> + Send;
+    ) -> impl Future<Output = Result<ValidatedSourceSpec<Self::FetchSpec>, RunOutcome>> + Send;
 
     /// Asks the remote which revision it has, as cheaply as its protocol can.
     fn ask(
@@ -173,7 +173,7 @@ pub(crate) fn latest_url<K: SourceKind>(run: &SourceRun<K>, name: &str, url: &mu
 }
 
 /// What [`SourceKind::desired`] came to.
-pub(crate) struct SourceSpec<W> {
+pub(crate) struct ValidatedSourceSpec<W> {
     /// What asking and fetching work with.
     pub(crate) work: W,
     /// What the artifact is to be made with.
@@ -196,7 +196,7 @@ impl<K> Default for SourceState<K> {
 /// Runs the sources of a kind, and has others find them.
 pub struct SourceController<K>(PhantomData<K>);
 
-impl<K: SourceKind> SourceProvider for SourceController<K> {
+impl<K: SourceKind> CatalogSourceKind for SourceController<K> {
     type Object = K;
 
     fn unverified(object: &K) -> Option<String> {
@@ -309,7 +309,7 @@ async fn remove_artifacts<K: SourceKind>(context: &RunContext, object: &Arc<K>) 
 
 /// What a paused host means for an object: it is reconciled again then, and no earlier.
 pub(crate) fn busy(why: ConditionReason, said: &HostBusyError) -> RunOutcome {
-    RunOutcome::Failed(why, said.to_string(), WakeTrigger::at(said.until))
+    RunOutcome::Failed(why, said.to_string(), NextRunTrigger::at(said.until))
 }
 
 /// Has others know of the artifact, where the kind offers it to them.
@@ -361,7 +361,7 @@ async fn attempt<K: SourceKind>(
     let Some(object) = lost_artifact::take_back(context, latest, &object).await? else {
         return Ok(None);
     };
-    let SourceSpec { work, shape } = match K::desired(context, node, &object).await {
+    let ValidatedSourceSpec { work, shape } = match K::desired(context, node, &object).await {
         Ok(source_spec) => source_spec,
         Err(outcome) => {
             return finish(context, memory, latest, &object, SourceRunDetails::default(), outcome)
@@ -454,7 +454,7 @@ pub(crate) fn next_run<K>(
 ///
 /// The usual delays do not grow meanwhile, so that the source does not wait longer than the server asked for.
 fn asked_for(outcome: &RunOutcome, now: jiff::Timestamp) -> Option<Duration> {
-    let at = outcome.wake().and_then(WakeTrigger::earliest)?;
+    let at = outcome.wake().and_then(NextRunTrigger::earliest)?;
     let asked = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     Some(asked.max(MIN_REQUESTED_DELAY))
 }

@@ -56,7 +56,7 @@ impl FakeKmsServer {
         Self::start(Some(format!("{head}\r\n{body}")))
     }
 
-    fn key(&self, name: &str) -> ServiceKey {
+    fn key(&self, name: &str) -> KeyServiceMasterKey {
         vault(&format!("http://{}", self.address), name)
     }
 
@@ -65,8 +65,8 @@ impl FakeKmsServer {
     }
 }
 
-fn vault(address: &str, name: &str) -> ServiceKey {
-    ServiceKey::Vault {
+fn vault(address: &str, name: &str) -> KeyServiceMasterKey {
+    KeyServiceMasterKey::Vault {
         address: address.to_owned(),
         engine_path: "sops".to_owned(),
         key_name: name.to_owned(),
@@ -215,15 +215,16 @@ async fn keys_of_clouds_do_not_name_the_server_that_gets_their_credentials() {
     let mut session = session(&keys, None, &EgressRules::with_loopback());
     let place = server.address.to_string();
     let encrypted = || "AAAA".to_owned();
-    let aws = |arn: String| ServiceKey::AwsKms {
+    let aws = |arn: String| KeyServiceMasterKey::AwsKms {
         arn,
         role: String::new(),
         context: BTreeMap::new(),
         profile: String::new(),
         encrypted: encrypted(),
     };
-    let google = |resource_id: String| ServiceKey::GcpKms { resource_id, encrypted: encrypted() };
-    let azure = |vault_url: String| ServiceKey::AzureKeyVault {
+    let google =
+        |resource_id: String| KeyServiceMasterKey::GcpKms { resource_id, encrypted: encrypted() };
+    let azure = |vault_url: String| KeyServiceMasterKey::AzureKeyVault {
         vault_url,
         name: "k".to_owned(),
         version: "1".to_owned(),
@@ -250,7 +251,7 @@ async fn without_credentials_of_the_secret_the_flag_is_named_and_no_server_asked
     let flag = Some("--no-cross-namespace-refs");
     let mut session = session(&empty, flag, &EgressRules::with_loopback());
     let encrypted = || "AAAA".to_owned();
-    let aws = ServiceKey::AwsKms {
+    let aws = KeyServiceMasterKey::AwsKms {
         arn: "arn:aws:kms:eu-west-1:1:key/a".to_owned(),
         role: "arn:aws:iam::1:role/r".to_owned(),
         context: BTreeMap::new(),
@@ -258,8 +259,8 @@ async fn without_credentials_of_the_secret_the_flag_is_named_and_no_server_asked
         encrypted: encrypted(),
     };
     let resource_id = "projects/p/locations/l/keyRings/r/cryptoKeys/k".to_owned();
-    let google = ServiceKey::GcpKms { resource_id, encrypted: encrypted() };
-    let azure = ServiceKey::AzureKeyVault {
+    let google = KeyServiceMasterKey::GcpKms { resource_id, encrypted: encrypted() };
+    let azure = KeyServiceMasterKey::AzureKeyVault {
         vault_url: "https://shop.vault.azure.net".to_owned(),
         name: "k".to_owned(),
         version: "1".to_owned(),
@@ -291,7 +292,7 @@ async fn credentials_that_cannot_be_used_are_named_and_not_shown() {
         (
             "sops.gcp-kms",
             r#"{"type": "external_account", "private_key": "hunter2"}"#,
-            ServiceKey::GcpKms {
+            KeyServiceMasterKey::GcpKms {
                 resource_id: "projects/p/locations/l/keyRings/r/cryptoKeys/k".to_owned(),
                 encrypted: "AAAA".to_owned(),
             },
@@ -300,7 +301,7 @@ async fn credentials_that_cannot_be_used_are_named_and_not_shown() {
         (
             "sops.azure-kv",
             "tenantId: t\nclientId: c\nclientCertificate: hunter2\n",
-            ServiceKey::AzureKeyVault {
+            KeyServiceMasterKey::AzureKeyVault {
                 vault_url: "https://shop.vault.azure.net".to_owned(),
                 name: "k".to_owned(),
                 version: "1".to_owned(),

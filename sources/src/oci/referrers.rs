@@ -4,7 +4,7 @@
 
 use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
-use signatures::referrers::{ImageRequest, RegistryBlob, Search};
+use signatures::referrers::{ImageRequest, RegistryBlob, SignatureSearch};
 
 use super::registry_response::{accepted, read};
 use super::{Error, OciDigest, OciRepositoryName, RegistrySession};
@@ -25,7 +25,7 @@ impl RegistrySession<'_> {
     ///
     /// # Errors
     /// The registry did not respond, or not with a valid answer.
-    pub async fn gather(&self, mut search: Search) -> Result<Search, Error> {
+    pub async fn gather(&self, mut search: SignatureSearch) -> Result<SignatureSearch, Error> {
         self.within(async {
             loop {
                 let open = search.open();

@@ -394,7 +394,7 @@ fn silence_and_a_closed_port_are_errors() {
 
 #[test]
 fn signatures_are_missing_only_where_the_registry_says_so() {
-    use signatures::referrers::Search;
+    use signatures::referrers::SignatureSearch;
 
     let image = OciDigest::of(b"image");
     let paths = |log: &RegistryRequestLog| -> Vec<String> {
@@ -413,7 +413,7 @@ fn signatures_are_missing_only_where_the_registry_says_so() {
         let known = RegistryCache::default();
         let gathered = run(async {
             let session = RegistrySession::new(&remote, &known)?;
-            session.gather(Search::for_cosign(&image.to_string())).await.map(drop)
+            session.gather(SignatureSearch::for_cosign(&image.to_string())).await.map(drop)
         });
         (gathered, paths(&log))
     };

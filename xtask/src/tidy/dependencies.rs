@@ -340,7 +340,9 @@ fn silent_crates(telemetry: &str, logging: &[String]) -> Vec<String> {
     let silent = names.filter(|name| !listed.iter().any(|it| name.starts_with(*it)));
     silent
         .map(|name| {
-            format!("{name} logs, and `CRATES` of operator/serve/src/telemetry.rs does not name it")
+            format!(
+                "{name} logs, and `CRATES` of operator/serve/src/logging_setup.rs does not name it"
+            )
         })
         .collect()
 }
@@ -356,7 +358,7 @@ fn the_filter_of_the_log_names_every_crate_that_logs() {
     };
     let logging: Vec<String> = others.iter().filter(logs).cloned().collect();
     assert!(logging.iter().any(|name| name == "windlass-cluster"), "{logging:?}");
-    assert_none(&silent_crates(&read("operator/serve/src/telemetry.rs"), &logging));
+    assert_none(&silent_crates(&read("operator/serve/src/logging_setup.rs"), &logging));
     let two = ["windlass-cluster".to_owned(), "source-controller".to_owned()];
     assert_eq!(silent_crates("const CRATES: [&str; 1] = [\"windlass\"];", &two).len(), 1);
 }

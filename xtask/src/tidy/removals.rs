@@ -18,7 +18,7 @@ const UNGATED: [UngatedCall; 2] = [
             "cli/installation/src/uninstall.rs",
             // Objects that windlass keeps for itself.
             "operator/runtime/src/audit/retention.rs",
-            "operator/runtime/src/crd_guard/export.rs",
+            "operator/runtime/src/crd_guard/custom_resource_export.rs",
             "operator/notification/src/incident/incident_store.rs",
             "operator/runtime/src/lifecycle.rs",
             // Helm's records: those of a removal that has come to its end, and old ones.

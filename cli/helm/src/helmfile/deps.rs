@@ -4,7 +4,7 @@
 //! (`helm_controller::helmfile`).
 
 use anyhow::Context as _;
-use helmfile::{HelmfileProcessingPlan, PrintOutput, UnlockedHelmfile};
+use helmfile::{HelmfileChartsToLock, HelmfileProcessingPlan, PrintOutput};
 
 use super::HelmfileCommandOutcome;
 use super::logins;
@@ -40,7 +40,7 @@ pub(super) fn run(plan: &HelmfileProcessingPlan) -> Result<HelmfileCommandOutcom
 
 /// The text of a lock file.
 async fn lock(
-    unlocked: &UnlockedHelmfile,
+    unlocked: &HelmfileChartsToLock,
     charts: &mut ChartRepositoryCache,
 ) -> anyhow::Result<String> {
     let mut versions = Vec::new();

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
 use golang::work_meter::StopSignal;
-use helmfile::{HelmfileProcessingPlan, PrintOutput, ReleaseRendering, ReleaseRenderings};
+use helmfile::{
+    HelmfileProcessingPlan, HelmfileReleaseToRender, HelmfileReleasesToRender, PrintOutput,
+};
 use objects::{Object, SecretMasking};
 use release::ReleaseRecord;
 
@@ -58,7 +60,7 @@ pub(super) fn run(
 }
 
 async fn compare_all(
-    all: &ReleaseRenderings,
+    all: &HelmfileReleasesToRender,
     given: &HelmfileDiffFlags,
     stop: &StopSignal,
     clusters: &mut ClustersByContext<'_>,
@@ -66,7 +68,7 @@ async fn compare_all(
     affected: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for release in &all.releases {
-        let ReleaseRendering { name, shown, .. } = release;
+        let HelmfileReleaseToRender { name, shown, .. } = release;
         let place = clusters.of(&release.kube_context, &release.namespace).await?;
         let text = place.changed(release, given, stop).await;
         if let Some(text) = text.with_context(|| format!("release \"{name}\""))? {
@@ -127,7 +129,7 @@ impl ReleaseClusterLocation {
     /// What an upgrade of a release would change, as text; `None` if it changes nothing.
     async fn changed(
         &self,
-        release: &ReleaseRendering,
+        release: &HelmfileReleaseToRender,
         given: &HelmfileDiffFlags,
         stop: &StopSignal,
     ) -> anyhow::Result<Option<String>> {

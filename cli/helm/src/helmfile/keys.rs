@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use golang::work_meter::StopSignal;
 use helmfile::SopsFileDecryptor;
 use sops::{
-    DataKeyServices, DecryptionKeys, Error, MacPolicy, ServiceKey, SopsDecryptor, SopsFormat,
+    DataKeyServices, DecryptionKeys, Error, KeyServiceMasterKey, MacPolicy, SopsDecryptor,
+    SopsFormat,
 };
 use zeroize::Zeroizing;
 
@@ -95,7 +96,7 @@ impl SopsFileDecryptor for LocalKeyDecryptor {
 struct DisabledKeyServices;
 
 impl DataKeyServices for DisabledKeyServices {
-    fn decrypt(&self, key: &ServiceKey) -> Result<Zeroizing<Vec<u8>>, String> {
+    fn decrypt(&self, key: &KeyServiceMasterKey) -> Result<Zeroizing<Vec<u8>>, String> {
         Err(format!("this command does not ask {}, it knows age keys only", key.service()))
     }
 }

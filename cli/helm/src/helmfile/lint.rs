@@ -2,8 +2,8 @@
 
 use golang::work_meter::StopSignal;
 use helmfile::{
-    HelmfileProcessingPlan, PartialResultError, PrintOutput, ReleaseChartLocation,
-    ReleaseRenderOptions, ReleaseRendering,
+    HelmfileProcessingPlan, HelmfileReleaseToRender, PartialOutput, PrintOutput,
+    ReleaseChartLocation, ReleaseRenderOptions,
 };
 
 use super::{FolderChartRenderer, HelmfileCommandOutcome, failure_of};
@@ -15,7 +15,7 @@ pub(super) fn run(
     options: &ReleaseRenderOptions,
     stop: &StopSignal,
 ) -> HelmfileCommandOutcome {
-    let PartialResultError { made: all, error } =
+    let PartialOutput { made: all, error } =
         plan.renderings_until_error(options, &FolderChartRenderer(stop));
     let mut printed = PrintOutput {
         warnings: all.warnings,
@@ -33,7 +33,7 @@ pub(super) fn run(
                 );
             }
         };
-        let ReleaseRendering { name, shown, flags, values, .. } = release;
+        let HelmfileReleaseToRender { name, shown, flags, values, .. } = release;
         let chart = LintedChart { shown, path, files };
         let linted = match lint_chart(&chart, flags, values, stop) {
             Ok(linted) => linted,
@@ -57,5 +57,5 @@ pub(super) fn run(
             return HelmfileCommandOutcome::until_error(printed, Some(error));
         }
     }
-    PartialResultError { made: printed, error }.into()
+    PartialOutput { made: printed, error }.into()
 }

@@ -6,7 +6,7 @@ use objects::{Gvk, Object};
 use reconcile::Time;
 use serde_json::{Map, Value};
 
-use super::field::{HealthError, mapping_strict};
+use super::status_fields::{HealthError, mapping_strict};
 use super::{HealthReport, HealthStatus, compute, pod};
 
 /// Which objects of its own namespace [`read`] needs to judge an object of this type.

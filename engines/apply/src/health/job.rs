@@ -3,7 +3,7 @@
 use objects::Object;
 
 use super::HealthReport;
-use super::field::{HealthError, conditions, integer, lookup, string};
+use super::status_fields::{HealthError, conditions, integer, lookup, string};
 
 /// The counts that messages show.
 struct JobPodCounts {

@@ -3,7 +3,7 @@
 use objects::Object;
 use reconcile::Time;
 
-use super::field::{HealthError, StatusCondition, conditions, list_strict, string};
+use super::status_fields::{HealthError, StatusCondition, conditions, list_strict, string};
 use super::{HealthReport, SCHEDULE_WINDOW};
 
 /// Parity(kstatus): a Pod that has completed is Current even if it failed, and an unknown phase is an error.

@@ -5,7 +5,7 @@
 use objects::Object;
 
 use super::HealthReport;
-use super::field::{HealthError, conditions, integer, integer_strict, string};
+use super::status_fields::{HealthError, conditions, integer, integer_strict, string};
 
 /// Progress deadline that the Deployment controller reads as "none".
 const NO_DEADLINE: i64 = i32::MAX as i64;

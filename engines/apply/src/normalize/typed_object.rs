@@ -4,7 +4,7 @@
 //!
 //! Source of the semantics: apimachinery 0.36 `pkg/runtime/converter.go`.
 
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use golang::time::{GoDuration, GoTime, GoTimeZone};
 use serde_json::{Map, Value};
 
@@ -176,9 +176,9 @@ fn number_text(number: &serde_json::Number) -> String {
     let double = number.as_f64().unwrap_or_default();
     let magnitude = double.abs();
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-        return format_float(double, FloatForm::Exponent, None);
+        return format_float(double, FloatTextFormat::Exponent, None);
     }
-    format_float(double, FloatForm::Fixed, None)
+    format_float(double, FloatTextFormat::Fixed, None)
 }
 
 fn special(

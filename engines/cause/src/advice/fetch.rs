@@ -40,7 +40,7 @@ const OF_AUTHORITY: &str = "it is the certificate of an authority";
 const ADDRESS_FIELDS: [&str; 3] = ["url", "endpoint", "image"];
 
 /// The object whose spec has the address and the credentials.
-struct RemoteOwner<'o> {
+struct ObjectWithRemoteAddress<'o> {
     /// The object, if it is known.
     object: Option<&'o Object>,
     /// Names it behind a field where that is another one than the object in trouble.
@@ -49,7 +49,7 @@ struct RemoteOwner<'o> {
     is_pushed: bool,
 }
 
-impl<'o> RemoteOwner<'o> {
+impl<'o> ObjectWithRemoteAddress<'o> {
     fn of(about: CauseSubjects<'o>) -> Self {
         let other = about.held.and_then(object_references::remote);
         let is_pushed = about.held.is_some_and(|it| it.kind() == "ImageUpdateAutomation");
@@ -92,7 +92,7 @@ pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     if says(&cause.text, &UNAUTHENTICATED) {
         return credentials(cause, about);
     }
-    let owner = RemoteOwner::of(about);
+    let owner = ObjectWithRemoteAddress::of(about);
     let of = &owner.of;
     if says(&cause.text, &UNTRUSTED) {
         return certificate(&cause.text, &owner);
@@ -162,7 +162,7 @@ pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
 pub(super) fn delivery(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     let provider = cause.object.subject();
     let of = format!(" of {provider}");
-    let owner = RemoteOwner { object: about.held, of, is_pushed: false };
+    let owner = ObjectWithRemoteAddress { object: about.held, of, is_pushed: false };
     let address = format!("spec.address of {provider}");
     let place = match (owner.secret("secretRef"), text(owner.spec(), "address")) {
         (None, _) => address,
@@ -184,7 +184,12 @@ pub(super) fn delivery(cause: &RootCause, about: CauseSubjects<'_>) -> String {
 }
 
 /// What to check if no connection comes about, so that the content of the server does not matter.
-fn unreachable(said: &str, owner: &RemoteOwner<'_>, field: &str, place: &str) -> Option<String> {
+fn unreachable(
+    said: &str,
+    owner: &ObjectWithRemoteAddress<'_>,
+    field: &str,
+    place: &str,
+) -> Option<String> {
     // A URL may hold credentials.
     let host = match host(text(owner.spec(), field)) {
         Some(host) => format!(" `{host}`"),
@@ -224,7 +229,7 @@ fn host(address: &str) -> Option<&str> {
     (is_of_url && !host.is_empty() && host.bytes().all(is_host)).then_some(host)
 }
 
-fn certificate(said: &str, owner: &RemoteOwner<'_>) -> String {
+fn certificate(said: &str, owner: &ObjectWithRemoteAddress<'_>) -> String {
     let of = &owner.of;
     let mut fields = ADDRESS_FIELDS.into_iter().chain(["address"]);
     let server = match fields.find_map(|field| host(text(owner.spec(), field))) {
@@ -265,7 +270,7 @@ fn certificate(said: &str, owner: &RemoteOwner<'_>) -> String {
 
 /// What helps where a server does not accept the credentials.
 pub(super) fn credentials(cause: &RootCause, about: CauseSubjects<'_>) -> String {
-    let owner = RemoteOwner::of(about);
+    let owner = ObjectWithRemoteAddress::of(about);
     let of = &owner.of;
     if let Some(secret) = owner.secret("proxySecretRef").filter(|_| is_of_proxy(&cause.text)) {
         return format!(

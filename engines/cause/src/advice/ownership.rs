@@ -8,7 +8,7 @@ use objects::{Object, ObjectId};
 
 use super::{AdviceTextAndCommand, CauseSubjects, is_plain, reconciliation};
 use crate::cause_result::RootCause;
-use crate::object_owners::{ApplierMarks, OtherOwner};
+use crate::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 
 /// What helps an applier whose object belongs to another owner.
 pub(super) fn taken(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
@@ -90,7 +90,7 @@ fn annotation_to_keep(kind: &str) -> &'static str {
 fn others(about: CauseSubjects<'_>) -> Vec<OtherOwner> {
     let Some(applier) = about.reporter else { return Vec::new() };
     let Some(held) = about.held else { return Vec::new() };
-    let marks = ApplierMarks::of(applier).filter(|_| applier.id() != held.id());
+    let marks = ExpectedOwnerMetadata::of(applier).filter(|_| applier.id() != held.id());
     marks.map(|marks| marks.others(held)).unwrap_or_default()
 }
 

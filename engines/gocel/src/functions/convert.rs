@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use golang::strconv::{self, FloatForm, format_float};
+use golang::strconv::{self, FloatTextFormat, format_float};
 use golang::time::{GoDuration, GoTime, GoTimeZone};
 
 use super::{FunctionResult, arithmetic};
@@ -107,7 +107,7 @@ fn uint(value: &CelValue<'_>) -> Result<Option<u64>, CelError> {
 
 /// The text of a duration: seconds, and an `s`.
 pub(super) fn seconds_text(duration: GoDuration) -> String {
-    format!("{}s", format_float(duration.seconds(), FloatForm::Fixed, None))
+    format!("{}s", format_float(duration.seconds(), FloatTextFormat::Fixed, None))
 }
 
 fn string(value: &CelValue<'_>) -> Result<Option<String>, CelError> {

@@ -4,7 +4,7 @@
 
 use golang::GoRuntimeValue as Go;
 use golang::fmt;
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use golang::time::GoTimeZone;
 use golang::value::{IntegerKind, SizedInteger};
 
@@ -126,7 +126,7 @@ fn plain(double: f64) -> String {
     if double.is_infinite() {
         return if double > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
-    format_float(double, FloatForm::Fixed, None)
+    format_float(double, FloatTextFormat::Fixed, None)
 }
 
 /// Parity(cel-go): whole numbers come out as Go's complaint about the verb.

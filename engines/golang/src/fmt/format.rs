@@ -1,6 +1,8 @@
 //! Padding, and the forms of integers, floats and strings under flags.
 
-use crate::strconv::{FloatForm, QuotingStyle, can_backquote, format_float, quote, quote_char};
+use crate::strconv::{
+    FloatTextFormat, QuotingStyle, can_backquote, format_float, quote, quote_char,
+};
 use crate::unicode::{count, decode, is_print};
 use crate::value::SizedInteger;
 
@@ -178,13 +180,14 @@ impl FormatFlags {
     /// A float under a verb that floats know.
     pub(super) fn float(&self, float: f64, verb: char) -> Vec<u8> {
         let form = match verb {
-            'e' | 'E' => FloatForm::Exponent,
-            'f' | 'F' => FloatForm::Fixed,
-            'b' => FloatForm::Binary,
-            'x' | 'X' => FloatForm::Hexadecimal,
-            _ => FloatForm::General,
+            'e' | 'E' => FloatTextFormat::Exponent,
+            'f' | 'F' => FloatTextFormat::Fixed,
+            'b' => FloatTextFormat::Binary,
+            'x' | 'X' => FloatTextFormat::Hexadecimal,
+            _ => FloatTextFormat::General,
         };
-        let default = matches!(form, FloatForm::Exponent | FloatForm::Fixed).then_some(6);
+        let default =
+            matches!(form, FloatTextFormat::Exponent | FloatTextFormat::Fixed).then_some(6);
         let precision = self.precision.or(default);
         let mut number = format_float(float, form, precision);
         if matches!(verb, 'E' | 'G' | 'X') && float.is_finite() {

@@ -2,7 +2,7 @@
 
 use super::{Error, FormatLimits, sprint, sprint_within, sprintf};
 use crate::value::{
-    GoList, GoMap, GoObject, GoRuntimeValue, GoString, GoType, IntegerKind, ReflectKind,
+    GoMap, GoObject, GoRuntimeValue, GoSlice, GoString, GoType, IntegerKind, ReflectKind,
     SizedInteger,
 };
 
@@ -69,7 +69,7 @@ fn typed_containers_bytes_and_nils_print_as_in_go() {
         &vec![GoRuntimeValue::Map(GoMap::nil(GoType::Any)); 2],
         "map[]|map[string]interface {}(nil)",
     );
-    check("%v|%#v", &vec![GoRuntimeValue::List(GoList::nil(GoType::INT)); 2], "[]|[]int(nil)");
+    check("%v|%#v", &vec![GoRuntimeValue::List(GoSlice::nil(GoType::INT)); 2], "[]|[]int(nil)");
     let byte = GoRuntimeValue::Integer(SizedInteger::new(IntegerKind::Uint8, 5));
     check("%v|%#v|%T|%d", &vec![byte; 4], "5|0x5|uint8|5");
     check(

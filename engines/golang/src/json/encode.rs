@@ -8,9 +8,9 @@ use std::vec;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::strconv::{FloatForm, format_float};
+use crate::strconv::{FloatTextFormat, format_float};
 use crate::time::{GoTime, RFC3339_NANO};
-use crate::value::{GoList, GoMap, GoObject, GoRuntimeValue, GoString, ReflectKind};
+use crate::value::{GoMap, GoObject, GoRuntimeValue, GoSlice, GoString, ReflectKind};
 
 /// How deep values may be nested.
 const MAX_DEPTH: usize = 10_000;
@@ -87,7 +87,7 @@ struct OpenJsonEncodeContainer {
 }
 
 enum RemainingJsonItems {
-    List(GoList, usize),
+    List(GoSlice, usize),
     Map(GoMap, vec::IntoIter<(GoString, GoRuntimeValue)>),
     Fields(vec::IntoIter<(&'static str, GoRuntimeValue)>),
 }
@@ -266,16 +266,16 @@ pub fn marshalled(object: &dyn GoObject) -> Option<Result<GoRuntimeValue, String
 /// A float in the form of ECMAScript.
 fn number(float: f64) -> Result<String, JsonEncodeError> {
     if !float.is_finite() {
-        return Err(JsonEncodeError::Value(format_float(float, FloatForm::General, None)));
+        return Err(JsonEncodeError::Value(format_float(float, FloatTextFormat::General, None)));
     }
     let size = float.abs();
     if float.fract() == 0.0 && size < 1e15 && float.is_sign_positive() {
         return Ok((float as i64).to_string());
     }
     if size == 0.0 || (1e-6..1e21).contains(&size) {
-        return Ok(format_float(float, FloatForm::Fixed, None));
+        return Ok(format_float(float, FloatTextFormat::Fixed, None));
     }
-    let text = format_float(float, FloatForm::Exponent, None);
+    let text = format_float(float, FloatTextFormat::Exponent, None);
     // `e-09` becomes `e-9`.
     Ok(match text.split_once("e-0") {
         Some((mantissa, digit)) => format!("{mantissa}e-{digit}"),
@@ -367,7 +367,7 @@ mod tests {
     fn what_is_nil_is_null_and_what_is_empty_is_not() {
         let value = GoRuntimeValue::list([
             GoRuntimeValue::Nil,
-            GoRuntimeValue::List(GoList::nil(GoType::Any)),
+            GoRuntimeValue::List(GoSlice::nil(GoType::Any)),
             GoRuntimeValue::list([]),
             GoRuntimeValue::Map(GoMap::nil(GoType::Any)),
             GoRuntimeValue::map::<&str>([]),

@@ -120,7 +120,7 @@ mod tests {
     use std::convert::Infallible;
 
     use crate::GoRuntimeValue;
-    use crate::value::{GoList, GoMap, GoType};
+    use crate::value::{GoMap, GoSlice, GoType};
 
     fn equal(a: &GoRuntimeValue, b: &GoRuntimeValue) -> bool {
         a.deep_equal(b, |_| Ok::<_, Infallible>(())).unwrap()
@@ -135,7 +135,10 @@ mod tests {
         assert!(!equal(&GoRuntimeValue::int(1), &GoRuntimeValue::int64(1)));
         assert!(!equal(&GoRuntimeValue::int(1), &GoRuntimeValue::Float(1.0)));
         assert!(!equal(&GoRuntimeValue::Float(f64::NAN), &GoRuntimeValue::Float(f64::NAN)));
-        assert!(!equal(&GoRuntimeValue::List(GoList::nil(GoType::Any)), &GoRuntimeValue::list([])));
+        assert!(!equal(
+            &GoRuntimeValue::List(GoSlice::nil(GoType::Any)),
+            &GoRuntimeValue::list([])
+        ));
         assert!(!equal(
             &GoRuntimeValue::strings(["a"]),
             &GoRuntimeValue::list([GoRuntimeValue::from("a")])

@@ -4,7 +4,7 @@
 
 use serde_json::{Map as JsonMap, Value as Json};
 
-use super::{GoList, GoRuntimeValue, GoString, GoType};
+use super::{GoRuntimeValue, GoSlice, GoString, GoType};
 
 /// A list or map that is being decoded.
 enum OpenDecodeContainer<'a> {
@@ -35,13 +35,13 @@ impl<'a> OpenDecodeContainer<'a> {
 
     fn close(self) -> GoRuntimeValue {
         match self {
-            Self::List(_, items) => GoRuntimeValue::List(GoList::decoded(items)),
+            Self::List(_, items) => GoRuntimeValue::List(GoSlice::decoded(items)),
             Self::Map(_, _, entries) => GoRuntimeValue::map(entries),
         }
     }
 }
 
-impl GoList {
+impl GoSlice {
     /// A `[]interface {}` with the room behind its items that Go's decoder of JSON has made.
     pub fn decoded(items: Vec<GoRuntimeValue>) -> Self {
         let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };

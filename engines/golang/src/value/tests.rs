@@ -1,7 +1,7 @@
 //! Laws of values that no recorded case can show.
 
 use super::{
-    GoList, GoMap, GoObject, GoRuntimeValue, GoType, IntegerKind, ReflectKind, SizedInteger,
+    GoMap, GoObject, GoRuntimeValue, GoSlice, GoType, IntegerKind, ReflectKind, SizedInteger,
 };
 
 #[test]
@@ -22,8 +22,11 @@ fn integers_are_cut_off_as_conversions_do() {
 
 #[test]
 fn a_slice_shows_what_is_behind_another_slice_of_it() {
-    let list =
-        GoList::with_capacity(GoType::Any, vec![GoRuntimeValue::int(1), GoRuntimeValue::int(2)], 4);
+    let list = GoSlice::with_capacity(
+        GoType::Any,
+        vec![GoRuntimeValue::int(1), GoRuntimeValue::int(2)],
+        4,
+    );
     let first = list.slice(0, 1, 4).unwrap();
     assert_eq!((first.len(), first.capacity()), (1, 4));
     let all = first.slice(1, 3, 4).unwrap();

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
-use super::node_notes::{NodeNoteKind, NodeNotes};
+use super::node_anchor_and_comments::{AnchorOrCommentKind, NodeAnchorAndComments};
 use super::tag;
 use crate::YamlDialect;
 use crate::error::Error;
@@ -71,7 +71,7 @@ impl<'i> NodeDocuments<'i> {
                 }
                 YamlEventKind::DocumentEnd => {
                     let Some(mut document) = open.pop() else { return Ok(None) };
-                    document.notes.set(NodeNoteKind::Foot, event.comments.foot);
+                    document.notes.set(AnchorOrCommentKind::Foot, event.comments.foot);
                     return Ok(Some(document));
                 }
                 YamlEventKind::SequenceEnd | YamlEventKind::MappingEnd => {
@@ -158,7 +158,7 @@ impl<'i> NodeDocuments<'i> {
             }
         };
         if let Some(anchor) = properties.anchor {
-            node.notes.set(NodeNoteKind::Anchor, anchor.as_str());
+            node.notes.set(AnchorOrCommentKind::Anchor, anchor.as_str());
             self.anchors.insert(anchor);
         }
     }
@@ -185,7 +185,7 @@ fn placed(kind: YamlNodeKind, event: YamlEvent) -> YamlNode {
         kind,
         line: place(line),
         column: place(column),
-        notes: NodeNotes::comments(comments.head, comments.line, comments.foot),
+        notes: NodeAnchorAndComments::comments(comments.head, comments.line, comments.foot),
         ..YamlNode::default()
     }
 }
@@ -197,16 +197,16 @@ pub(super) fn place(from_zero: usize) -> u32 {
 
 /// A complete collection, with the comments of its end.
 fn ended(mut node: YamlNode, end: YamlEvent) -> YamlNode {
-    node.notes.set(NodeNoteKind::Line, end.comments.line);
-    node.notes.set(NodeNoteKind::Foot, end.comments.foot);
+    node.notes.set(AnchorOrCommentKind::Line, end.comments.line);
+    node.notes.set(AnchorOrCommentKind::Foot, end.comments.foot);
     // It grew by doubling; most collections are small, and stay as they are.
     node.content.shrink_to_fit();
     let count = node.content.len();
     let is_block_map =
         node.kind == YamlNodeKind::Mapping && !node.style.contains(YamlNodeStyle::FLOW);
-    if is_block_map && count > 1 && !node.notes.get(NodeNoteKind::Foot).is_empty() {
-        let foot = node.notes.take(NodeNoteKind::Foot);
-        node.content[count - 2].notes.set(NodeNoteKind::Foot, foot);
+    if is_block_map && count > 1 && !node.notes.get(AnchorOrCommentKind::Foot).is_empty() {
+        let foot = node.notes.take(AnchorOrCommentKind::Foot);
+        node.content[count - 2].notes.set(AnchorOrCommentKind::Foot, foot);
     }
     node
 }
@@ -223,14 +223,16 @@ fn add(open: &mut [YamlNode], child: YamlNode) {
         return;
     }
     if count % 2 == 0 {
-        if content[count - 2].notes.get(NodeNoteKind::Foot).is_empty() {
-            let foot = content[count - 1].notes.take(NodeNoteKind::Foot);
-            content[count - 2].notes.set(NodeNoteKind::Foot, foot);
+        if content[count - 2].notes.get(AnchorOrCommentKind::Foot).is_empty() {
+            let foot = content[count - 1].notes.take(AnchorOrCommentKind::Foot);
+            content[count - 2].notes.set(AnchorOrCommentKind::Foot, foot);
         }
-    } else if is_block && count > 2 && !content[count - 1].notes.get(NodeNoteKind::Foot).is_empty()
+    } else if is_block
+        && count > 2
+        && !content[count - 1].notes.get(AnchorOrCommentKind::Foot).is_empty()
     {
         // Further out than the value above, it is below the whole entry.
-        let foot = content[count - 1].notes.take(NodeNoteKind::Foot);
-        content[count - 3].notes.set(NodeNoteKind::Foot, foot);
+        let foot = content[count - 1].notes.take(AnchorOrCommentKind::Foot);
+        content[count - 3].notes.set(AnchorOrCommentKind::Foot, foot);
     }
 }

@@ -14,7 +14,7 @@ use std::ptr;
 use serde_json::{Map, Value};
 
 use super::node::{YamlNode, YamlNodeKind};
-use super::node_notes::NodeNoteKind;
+use super::node_anchor_and_comments::AnchorOrCommentKind;
 use super::tag;
 use crate::decode::{MAX_DUPLICATES, allowed_alias_ratio};
 use crate::error::Error;
@@ -75,8 +75,8 @@ fn targets(root: &YamlNode) -> BTreeMap<*const YamlNode, &YamlNode> {
             if let Some(target) = anchors.get(node.value.as_str()) {
                 targets.insert(ptr::from_ref(node), *target);
             }
-        } else if !node.notes.get(NodeNoteKind::Anchor).is_empty() {
-            anchors.insert(node.notes.get(NodeNoteKind::Anchor), node);
+        } else if !node.notes.get(AnchorOrCommentKind::Anchor).is_empty() {
+            anchors.insert(node.notes.get(AnchorOrCommentKind::Anchor), node);
         }
     }
     targets

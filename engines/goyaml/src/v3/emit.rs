@@ -10,9 +10,9 @@ mod state;
 mod writer;
 
 use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
-use super::node_notes::NodeNoteKind;
+use super::node_anchor_and_comments::AnchorOrCommentKind;
 use super::tag;
-use event::{EmitEvent, EmitEventKind, WrittenTag};
+use event::{EmitEvent, EmitEventKind, TagHandleAndSuffix};
 use scalar::ScalarStyle;
 use state::NodeEmitter;
 
@@ -103,7 +103,7 @@ fn write<'n, 'l>(
         if !is_document {
             walk.emitter.emit(&EmitEvent::new(EmitEventKind::DocumentStart))?;
         }
-        walk.begin(node, "", node.notes.get(NodeNoteKind::Foot))?;
+        walk.begin(node, "", node.notes.get(AnchorOrCommentKind::Foot))?;
         while !walk.open.is_empty() {
             walk.step()?;
         }
@@ -142,10 +142,10 @@ impl<'n> NodeEmitWalk<'n> {
         if let Some(child) = node.content[..end].get(at) {
             frame.next += 1;
             if is_map && at % 2 == 0 {
-                frame.tail = child.notes.get(NodeNoteKind::Foot);
+                frame.tail = child.notes.get(AnchorOrCommentKind::Foot);
                 return self.begin(child, tail, "");
             }
-            return self.begin(child, "", child.notes.get(NodeNoteKind::Foot));
+            return self.begin(child, "", child.notes.get(AnchorOrCommentKind::Foot));
         }
         self.open.pop();
         let kind = match node.kind {
@@ -158,7 +158,7 @@ impl<'n> NodeEmitWalk<'n> {
         let line = if node.kind == YamlNodeKind::Document {
             ""
         } else {
-            node.notes.get(NodeNoteKind::Line)
+            node.notes.get(AnchorOrCommentKind::Line)
         };
         self.emitter.emit(&EmitEvent { line, foot, tail, ..EmitEvent::new(kind) })
     }
@@ -171,11 +171,11 @@ impl<'n> NodeEmitWalk<'n> {
         foot: &'n str,
     ) -> Result<(), NodeEmitError> {
         let (written, force_quotes) = node.written_tag();
-        let tag = WrittenTag::of(&tag::long(written));
+        let tag = TagHandleAndSuffix::of(&tag::long(written));
         let is_flow = node.style.contains(YamlNodeStyle::FLOW);
-        let head = node.notes.get(NodeNoteKind::Head);
-        let line = node.notes.get(NodeNoteKind::Line);
-        let anchor = node.notes.get(NodeNoteKind::Anchor);
+        let head = node.notes.get(AnchorOrCommentKind::Head);
+        let line = node.notes.get(AnchorOrCommentKind::Line);
+        let anchor = node.notes.get(AnchorOrCommentKind::Anchor);
         let mut event = EmitEvent { anchor, tag, head, ..EmitEvent::new(EmitEventKind::Alias) };
         let value = node.value.as_str();
         let at_most_one = node.content.len() < 2;

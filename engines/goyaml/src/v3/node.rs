@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::content::NodeContent;
-use super::node_notes::NodeNotes;
+use super::node_anchor_and_comments::NodeAnchorAndComments;
 
 /// What a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -116,7 +116,7 @@ pub struct YamlNode {
     /// What it contains, as [`YamlNodeKind`] says.
     pub content: NodeContent,
     /// The name by which aliases refer to it, and comments.
-    pub notes: NodeNotes,
+    pub notes: NodeAnchorAndComments,
     /// Where it was read, counted from 1; 0 if it was not. Writing does not care.
     pub line: u32,
     /// As `line`, in characters.

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use golang::GoRuntimeValue;
 use golang::glob::Glob;
 use golang::value::{
-    FunctionCallError, FunctionSignature, GoFunction, GoList, GoMap, GoObject, GoString, GoType,
+    FunctionCallError, FunctionSignature, GoFunction, GoMap, GoObject, GoSlice, GoString, GoType,
     IntegerKind, ReflectKind,
 };
 use golang::work_meter::WorkMeter;
@@ -187,7 +187,7 @@ impl GoObject for ChartFiles {
                 GoFunction::metered(named(1, strings), move |meter, arguments| {
                     let lines = self.lines(&text(arguments), meter)?;
                     let lines = lines.into_iter().map(GoRuntimeValue::String).collect();
-                    Ok(GoRuntimeValue::List(GoList::new(GoType::String, lines)))
+                    Ok(GoRuntimeValue::List(GoSlice::new(GoType::String, lines)))
                 })
             }
             _ => return None,

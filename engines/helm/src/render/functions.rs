@@ -10,7 +10,7 @@ use golang::value::{FunctionSignature, GoString, GoType};
 use gotemplate::{FunctionCallContext, TemplateFunctionError, TemplateFunctions, TemplateSet};
 use serde_json::Value as Json;
 
-use super::render_host::RenderHost;
+use super::render_function_context::RenderFunctionContext;
 use super::{MAX_CODE, PARSED_BYTES_PER_BYTE, code_length, without_no_value};
 use crate::render_environment::LookupQuery;
 use crate::warning::{HelmWarning, WarningLevel};
@@ -29,7 +29,7 @@ pub(super) fn empty_set() -> TemplateSet {
 
 /// All functions that templates of charts can call beyond Go's own.
 pub fn functions() -> TemplateFunctions {
-    let mut functions = sprig::functions::<RenderHost>();
+    let mut functions = sprig::functions::<RenderFunctionContext>();
     let text = || GoType::String;
     functions.insert("include", FunctionSignature::new([text(), GoType::Any], text()), include);
     functions.insert("tpl", FunctionSignature::new([text(), GoType::Any], text()), tpl);
@@ -44,8 +44,10 @@ pub fn functions() -> TemplateFunctions {
     functions
 }
 
-fn host<'r>(call: &FunctionCallContext<'r>) -> Result<&'r RenderHost, TemplateFunctionError> {
-    call.host::<RenderHost>()
+fn host<'r>(
+    call: &FunctionCallContext<'r>,
+) -> Result<&'r RenderFunctionContext, TemplateFunctionError> {
+    call.host::<RenderFunctionContext>()
         .ok_or_else(|| TemplateFunctionError::from("this run knows of no chart"))
 }
 

@@ -13,7 +13,7 @@ use golang::value::{GoMap, GoType};
 use gotemplate::{TemplateBudget, TemplateFunctionError, TemplateLimitError, TemplateSet};
 use parking_lot::Mutex;
 
-use super::render_host::RenderHost;
+use super::render_function_context::RenderFunctionContext;
 use super::scope::RenderScope;
 use super::{ChartTemplateFile, rendered_file};
 use crate::parallel_work;
@@ -63,7 +63,7 @@ impl ParallelRenderState {
 
 /// A thread's part of a render.
 struct RenderWorker<'r> {
-    host: RenderHost,
+    host: RenderFunctionContext,
     budget: TemplateBudget,
     total: &'r Mutex<TemplateBudget>,
 }
@@ -86,7 +86,7 @@ pub(super) fn render<'f>(
     set: &TemplateSet,
     files: &[&'f ChartTemplateFile],
     scopes: &[RenderScope],
-    host: &RenderHost,
+    host: &RenderFunctionContext,
     budget: &mut TemplateBudget,
     is_ordered: &AtomicBool,
 ) -> Option<Result<Vec<Vec<u8>>, FileRenderFailure<'f>>> {

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 
 use super::cost::{self, SchemaCheckCost};
 use super::pattern::ReplacedSchemaPatterns;
-use super::text;
+use super::schema_error_text;
 use crate::values::to_json;
 use crate::warning::{HelmWarning, WarningLevel};
 
@@ -56,7 +56,7 @@ pub(super) fn check(
     meter.look().map_err(exhausted)?;
     with_stack(depth, || {
         schemas.validate(&values, compiled).map_err(|error| {
-            let text = text::tree(&error, &patterns, false);
+            let text = schema_error_text::tree(&error, &patterns, false);
             format!("{}\n", text.strip_prefix(HEADING).unwrap_or(&text))
         })
     })
@@ -136,7 +136,7 @@ fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<HelmWarning>) {
 }
 
 fn compile_error(error: &CompileError, patterns: &ReplacedSchemaPatterns) -> String {
-    let q = text::go_quoted;
+    let q = schema_error_text::go_quoted;
     match error {
         CompileError::ParseUrlError { url, src } => format!("error in parsing {}: {src}", q(url)),
         CompileError::LoadUrlError { url, src } => format!("failing loading {}: {src}", q(url)),
@@ -151,7 +151,7 @@ fn compile_error(error: &CompileError, patterns: &ReplacedSchemaPatterns) -> Str
             format!("cycle in resolving $schema in {}", q(url))
         }
         CompileError::ValidationError { url, src } => {
-            let tree = text::tree(src, patterns, true);
+            let tree = schema_error_text::tree(src, patterns, true);
             format!("{} is not valid against metaschema: {tree}", q(url))
         }
         CompileError::ParseIdError { loc } => format!("error in parsing id at {}", q(loc)),

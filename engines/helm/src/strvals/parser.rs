@@ -2,17 +2,17 @@
 //!
 //! This follows Helm's parser step by step, also where the text ends early: then nothing more is set, and mostly that
 //! is not an error.
-//! Elsewhere: what the text of a value means (`reader.rs`).
+//! Elsewhere: what the text of a value means (`typed_set_value.rs`).
 
 use golang::GoRuntimeValue;
 use golang::json::decode_prefix;
 use golang::strconv::{QuotingStyle, quote, quote_char};
 use golang::unicode::decode;
-use golang::value::{GoList, GoMap, GoType};
+use golang::value::{GoMap, GoSlice, GoType};
 
 use super::{
     Error, ListReplacement, MAX_DEPTH, MAX_INDEX, MAX_NESTED_NAME_LEVEL, MAX_NEW_ITEMS, MAX_STEPS,
-    SetValueMode, reader,
+    SetValueMode, typed_set_value,
 };
 
 pub(super) struct SetValueParser<'t, 'f> {
@@ -185,7 +185,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         };
         let done = self.list_item(&mut items, index, dots);
         if !matches!(done, Err(SetParseHalt::Panic(_))) {
-            let after = GoList::new(GoType::Any, items);
+            let after = GoSlice::new(GoType::Any, items);
             put(table, name, GoRuntimeValue::List(after.clone()));
             if let Some(GoRuntimeValue::List(before)) = known
                 && before.len() == after.len()
@@ -197,7 +197,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
     }
 
     /// Notes that a list took the place of another one, which may have taken that of a third.
-    fn replace(&mut self, before: GoList, after: GoList) -> Result<(), SetParseHalt> {
+    fn replace(&mut self, before: GoSlice, after: GoSlice) -> Result<(), SetParseHalt> {
         self.walk(self.replaced.len())?;
         match self.replaced.iter_mut().find(|known| known.after.is_same(&before)) {
             Some(known) => known.after = after,
@@ -273,7 +273,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
             Some(found) => (items(found)?, true),
         };
         let done = self.deeper(|parser| parser.list_item(&mut inner, index, dots));
-        let inner = GoRuntimeValue::List(GoList::new(GoType::Any, inner));
+        let inner = GoRuntimeValue::List(GoSlice::new(GoType::Any, inner));
         match done {
             Ok(()) => Ok(inner),
             Err(halt) => {
@@ -329,7 +329,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
                     Some(b'{') => self.list(),
                     Some(_) => {
                         let text = self.until(&[',']).text();
-                        Ok(reader::read(&mut self.mode, text)?)
+                        Ok(typed_set_value::read(&mut self.mode, text)?)
                     }
                 }
             }
@@ -370,7 +370,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         loop {
             let piece = self.until(&[',', '}']);
             let Some(stop) = piece.stop else { return Err(Error::OpenList.into()) };
-            items.push(reader::read(&mut self.mode, piece.text())?);
+            items.push(typed_set_value::read(&mut self.mode, piece.text())?);
             if stop == '}' {
                 if self.rest.first() == Some(&b',') {
                     self.rest = &self.rest[1..];

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use golang::GoRuntimeValue;
-use golang::value::{GoList, GoMap};
+use golang::value::{GoMap, GoSlice};
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 
@@ -234,7 +234,7 @@ fn above(
 /// Puts what took the place of lists, by their addresses, where a table, or one in it, has them.
 ///
 /// Tables in lists need nothing: they are the same in both.
-fn replace_lists(table: &GoMap, replaced: &BTreeMap<usize, &GoList>) {
+fn replace_lists(table: &GoMap, replaced: &BTreeMap<usize, &GoSlice>) {
     if replaced.is_empty() {
         return;
     }

@@ -4,7 +4,7 @@
 
 use golang::GoRuntimeValue;
 use golang::strconv::{QuotingStyle, quote};
-use golang::value::{GoList, GoMap, GoType};
+use golang::value::{GoMap, GoSlice, GoType};
 
 use super::{Error, ValuesBudget};
 
@@ -38,7 +38,7 @@ fn copied_value(
         GoRuntimeValue::List(list) => {
             let items = list.items().iter().map(|item| copied_value(item, depth + 1, budget));
             let items = items.collect::<Result<_, _>>()?;
-            GoRuntimeValue::List(GoList::with_capacity(
+            GoRuntimeValue::List(GoSlice::with_capacity(
                 list.item_type().clone(),
                 items,
                 list.capacity(),

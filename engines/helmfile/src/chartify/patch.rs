@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{ChartFileTree, RENDERED, is_below};
 use crate::error::Result;
-use crate::helmfile_environment::HelmfileEnvironment;
+use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
 use crate::secret_references;
 use crate::spec::Release;
@@ -23,7 +23,7 @@ impl Helmfile {
     /// Patches the generated files: they are replaced by one with all resources, and one with all CRDs.
     pub(super) fn patch(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         generated: &[String],
         tree: &mut ChartFileTree,
@@ -90,7 +90,7 @@ impl Helmfile {
     /// The text of an entry, which is a file or written out.
     pub(crate) fn patch_text(
         &self,
-        helmfile_environment: &Arc<HelmfileEnvironment>,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
         release: &Release,
         entry: &Value,
     ) -> Result<Option<Vec<u8>>> {

@@ -1,10 +1,10 @@
 //! Functions of HCL: those of cty's standard library that helmfile has.
 //!
-//! Here: calls, numbers, lists and objects. Below: strings (`functions/strings.rs`), addresses (`functions/addresses.rs`).
+//! Here: calls, numbers, lists and objects. Below: strings (`functions/strings.rs`), addresses (`functions/ip_networks.rs`).
 //!
 //! Differs(helmfile 1.8): `csvdecode` and `formatdate` are not supported.
 
-mod addresses;
+mod ip_networks;
 mod strings;
 
 use ::hcl::expr::FuncCall;
@@ -62,7 +62,7 @@ pub(super) fn call(
         .or_else(|| of_lists(evaluator, name, &arguments))
         .or_else(|| of_objects(name, &arguments))
         .or_else(|| strings::call(evaluator, name, &arguments))
-        .or_else(|| addresses::call(name, &arguments));
+        .or_else(|| ip_networks::call(name, &arguments));
     let value = value.unwrap_or_else(|| Err(format!("there is no function named {name:?}").into()));
     let value = value.map_err(|error| error.at(&format!("in {name}")))?;
     evaluator.take_value(&value)?;

@@ -1,14 +1,14 @@
 //! The functions that helmfile adds to sprig's, and those of sprig that Helm does not have.
 
 use golang::GoRuntimeValue;
-use golang::value::{FunctionSignature, GoList, GoString, GoType, ReflectKind};
+use golang::value::{FunctionSignature, GoSlice, GoString, GoType, ReflectKind};
 use gotemplate::{FunctionCallContext, TemplateFunctionError, TemplateFunctions};
 use serde_json::Value as Json;
 use tree::FileKind as EntryKind;
 
-use super::{TemplateHost, go, with_helpers};
+use super::{TemplateFunctionContext, go, with_helpers};
 use crate::error::Error;
-use crate::helmfile_environment::ProgramCall;
+use crate::helmfile_host_environment::ProgramCall;
 use crate::secret_references;
 use crate::yaml;
 use golang::path::join;
@@ -18,7 +18,7 @@ const NODE_OVERHEAD_BYTES: usize = 64;
 
 /// All functions of templates.
 pub(super) fn functions() -> TemplateFunctions {
-    let mut functions = sprig::functions::<TemplateHost>();
+    let mut functions = sprig::functions::<TemplateFunctionContext>();
     let text = || GoType::String;
     let any = || GoType::Any;
     let sprig_get = FunctionSignature::new([GoType::map(), text()], any());
@@ -91,7 +91,7 @@ fn files(functions: &mut TemplateFunctions) {
         let files = entries.into_iter().filter(|(_, kind)| *kind == EntryKind::File);
         let paths: Vec<String> = files.map(|(name, _)| join(&given.lossy(), &name)).collect();
         if paths.is_empty() {
-            return Ok(GoRuntimeValue::List(GoList::nil(GoType::String)));
+            return Ok(GoRuntimeValue::List(GoSlice::nil(GoType::String)));
         }
         Ok(GoRuntimeValue::strings(paths))
     });
@@ -234,14 +234,16 @@ fn expanded(
     done.map_err(|error| error.to_string().into())
 }
 
-fn host<'r>(call: &FunctionCallContext<'r>) -> Result<&'r TemplateHost, TemplateFunctionError> {
-    call.host::<TemplateHost>()
+fn host<'r>(
+    call: &FunctionCallContext<'r>,
+) -> Result<&'r TemplateFunctionContext, TemplateFunctionError> {
+    call.host::<TemplateFunctionContext>()
         .ok_or_else(|| TemplateFunctionError::from("this run knows of no helmfile"))
 }
 
 fn unrestricted<'r>(
     call: &FunctionCallContext<'r>,
-) -> Result<&'r TemplateHost, TemplateFunctionError> {
+) -> Result<&'r TemplateFunctionContext, TemplateFunctionError> {
     let host = host(call)?;
     if host.helmfile_environment.is_restricted() {
         return Err("HELMFILE_DISABLE_INSECURE_FEATURES or HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS is active, \
@@ -261,14 +263,14 @@ fn value(arguments: &[GoRuntimeValue], index: usize) -> GoRuntimeValue {
 }
 
 /// Where the path that is the first argument leads.
-fn path(host: &TemplateHost, arguments: &[GoRuntimeValue]) -> String {
+fn path(host: &TemplateFunctionContext, arguments: &[GoRuntimeValue]) -> String {
     let given = text_of(arguments, 0);
     let given = given.lossy();
     if given.starts_with('/') { given.into_owned() } else { join(&host.base, &given) }
 }
 
 fn entries(
-    host: &TemplateHost,
+    host: &TemplateFunctionContext,
     arguments: &[GoRuntimeValue],
 ) -> Result<Vec<(String, EntryKind)>, TemplateFunctionError> {
     host.place.list(&path(host, arguments)).map_err(|error| error.to_string().into())

@@ -9,7 +9,7 @@ use sops::SopsFormat as Sops;
 use zeroize::Zeroizing;
 
 use super::*;
-use crate::{ReleaseRenderings, SopsFileDecryptor};
+use crate::{HelmfileReleasesToRender, SopsFileDecryptor};
 
 /// Decrypts `ENC[x]`, and counts the files.
 #[derive(Default)]
@@ -45,14 +45,14 @@ fn encrypted(text: &str) -> String {
     format!("{text}\nsops:\n  mac: ENC[x,type:str]\n")
 }
 
-fn world_of(files: &[(&str, String)]) -> (HelmfileEnvironment, Arc<BracketDecryptor>) {
+fn world_of(files: &[(&str, String)]) -> (HelmfileHostEnvironment, Arc<BracketDecryptor>) {
     let mut all = vec![("c/Chart.yaml", "{apiVersion: v2, name: c, version: 1.0.0}\n")];
     all.extend(files.iter().map(|(path, text)| (*path, text.as_str())));
     let brackets = Arc::new(BracketDecryptor::default());
     (helmfile_environment(&all).with_decrypt(brackets.clone()), brackets)
 }
 
-fn rendered(helmfile_environment: HelmfileEnvironment) -> Result<ReleaseRenderings> {
+fn rendered(helmfile_environment: HelmfileHostEnvironment) -> Result<HelmfileReleasesToRender> {
     plan_in(helmfile_environment)?
         .renderings(&ReleaseRenderOptions::default(), &DisabledHelmRenderer)
 }

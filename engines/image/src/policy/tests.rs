@@ -107,7 +107,7 @@ fn what_is_lower_is_decided_by_the_order_of_the_policy() {
 fn each_tag_has_a_verdict_and_those_that_count_come_first_and_in_order() {
     use std::cmp::Ordering::{Equal, Greater, Less};
 
-    use TagStanding::{Counts, NotANumber, NotAVersion, NotMatched, OutsideRange};
+    use TagEligibility::{Counts, NotANumber, NotAVersion, NotMatched, OutsideRange};
 
     let build = filter(r"^main-(?P<n>.+)-", "$n");
     for (choice, filter, chosen, tags, expected) in [
@@ -235,7 +235,7 @@ proptest! {
                 // What has a verdict that it is the first of those that count is chosen.
                 if let Ok(verdicts) = policy.verdicts(filter, &tags, None, &mut meter()) {
                     let is_of_numbers =
-                        verdicts.iter().all(|it| it.standing != TagStanding::NotANumber);
+                        verdicts.iter().all(|it| it.standing != TagEligibility::NotANumber);
                     let first = verdicts.iter().find(|it| it.counts()).map(|it| it.tag.clone());
                     if is_of_numbers {
                         prop_assert_eq!(first, latest(&choice, filter, &known).ok());

@@ -1,6 +1,6 @@
 //! What a policy makes of each tag: whether it counts, and how it compares with the one that is chosen.
 //!
-//! Here: the verdicts on a list of tags. Elsewhere: the choice, on whose order and rules they rest (`policy.rs`, `best.rs`);
+//! Here: the verdicts on a list of tags. Elsewhere: the choice, on whose order and rules they rest (`policy.rs`, `ranked_tags.rs`);
 //! tags that do not count yet, because their digest is not known for long enough (`tag_history.rs`).
 
 use std::cmp::Ordering;
@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use golang::work_meter::WorkMeter;
 
-use super::{BYTES_PER_CANDIDATE, CompiledFilter, FilterTags, PolicyError, TagPolicy, best};
+use super::{BYTES_PER_CANDIDATE, CompiledFilter, FilterTags, PolicyError, TagPolicy, ranked_tags};
 
 /// How many tags that count are put in order; further ones follow in the order of the list.
 const MAX_ORDERED_TAGS: usize = 1000;
 
 /// Whether a tag counts, in the order in which that is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TagStanding {
+pub enum TagEligibility {
     /// `spec.filterTags.pattern` is not found in it.
     NotMatched,
     /// What is compared is not a version with three numbers.
@@ -36,7 +36,7 @@ pub struct TagVerdict {
     /// What of it is compared; `None` if the filter does not let it through.
     pub compared: Option<String>,
     /// Whether it counts.
-    pub standing: TagStanding,
+    pub standing: TagEligibility,
     /// How it compares with the tag that is chosen, in the order of the policy; `None` if one of both cannot be compared.
     pub order: Option<Ordering>,
 }
@@ -44,7 +44,7 @@ pub struct TagVerdict {
 impl TagVerdict {
     /// Whether the policy may choose the tag.
     pub(crate) fn counts(&self) -> bool {
-        self.standing == TagStanding::Counts
+        self.standing == TagEligibility::Counts
     }
 }
 
@@ -52,7 +52,7 @@ impl TagPolicy {
     /// What this policy makes of each of some tags: first those that count, best first, then the others in their order. A tag
     /// that is listed twice is there once.
     ///
-    /// `chosen` is the tag that is the latest so far, which need not be one of them. If no tag is [`TagStanding::NotANumber`],
+    /// `chosen` is the tag that is the latest so far, which need not be one of them. If no tag is [`TagEligibility::NotANumber`],
     /// the first that counts is [`Self::latest`].
     ///
     /// # Errors
@@ -96,13 +96,13 @@ impl TagPolicy {
         meter.steps(2 * (self.steps_per_comparison() + length)).map_err(PolicyError::Comparison)?;
         meter.bytes(BYTES_PER_CANDIDATE + 3 * (tag.len() as u64 + length))?;
         let standing = match &compared {
-            Some(text) => best::standing(&self.ranking, text),
-            None => TagStanding::NotMatched,
+            Some(text) => ranked_tags::standing(&self.ranking, text),
+            None => TagEligibility::NotMatched,
         };
         let order = compared
             .as_deref()
             .zip(chosen)
-            .and_then(|(text, chosen)| best::compare(&self.ranking, text, chosen));
+            .and_then(|(text, chosen)| ranked_tags::compare(&self.ranking, text, chosen));
         Ok(TagVerdict { tag: tag.to_owned(), compared, standing, order })
     }
 

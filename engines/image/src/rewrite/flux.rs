@@ -38,7 +38,7 @@ const OF_KYAML: [&str; 6] = [
 
 /// A document of a file, with its values set.
 #[derive(Debug)]
-pub(super) struct FluxDocument {
+pub(super) struct FluxFormattedDocument {
     /// The file, whose documents share its name; nothing for an item of a list.
     file: Option<Arc<str>>,
     /// A document, or the item.
@@ -51,7 +51,7 @@ pub(super) struct FluxDocument {
     is_wide: bool,
 }
 
-impl FluxDocument {
+impl FluxFormattedDocument {
     fn root(&self) -> &YamlNode {
         root(&self.node)
     }
@@ -86,7 +86,7 @@ pub(super) fn read(
     setters: &ImageSetterValues,
     markers: &mut SeenMarkers,
     limits: &YamlLimits,
-) -> Result<Vec<FluxDocument>, DocumentProblem> {
+) -> Result<Vec<FluxFormattedDocument>, DocumentProblem> {
     let parts = text.parts()?;
     let file: Arc<str> = file.into();
     let mut documents = Vec::new();
@@ -134,7 +134,7 @@ fn with_values(
     setters: &ImageSetterValues,
     markers: &mut SeenMarkers,
     is_wide: bool,
-) -> FluxDocument {
+) -> FluxFormattedDocument {
     let mut changes = Vec::new();
     let mut is_changed = false;
     assign(&mut node, false, setters, markers, |node, assignment, _| {
@@ -152,7 +152,7 @@ fn with_values(
         }
     });
     let object = Arc::new(identity(root(&node)));
-    FluxDocument { file, node, object, changes, is_changed, is_wide }
+    FluxFormattedDocument { file, node, object, changes, is_changed, is_wide }
 }
 
 /// kyaml's `FormatNonStringStyle` for a text.
@@ -203,7 +203,7 @@ fn is_wide(text: &str) -> bool {
 /// # Errors
 /// Flux ends the run.
 pub(super) fn write(
-    documents: Vec<FluxDocument>,
+    documents: Vec<FluxFormattedDocument>,
     folder: &str,
     result: &mut UpdateResult,
 ) -> Result<BTreeMap<String, String>, RewriteError> {
@@ -211,20 +211,20 @@ pub(super) fn write(
         check_annotations(document)?;
     }
     let changed = documents.iter().filter(|document| document.is_changed);
-    let changed: BTreeSet<Arc<str>> = changed.map(FluxDocument::key).collect();
+    let changed: BTreeSet<Arc<str>> = changed.map(FluxFormattedDocument::key).collect();
     for document in &documents {
         let key = document.key();
         for change in &document.changes {
             result.add(&key, &document.object, change.clone());
         }
     }
-    let written: Vec<FluxDocument> =
+    let written: Vec<FluxFormattedDocument> =
         documents.into_iter().filter(|document| changed.contains(&document.key())).collect();
     let paths = written.iter().map(path_of).collect::<Result<Vec<Arc<str>>, _>>()?;
     // The documents of a file follow each other and share its name.
     let mut former: Option<Arc<str>> = None;
     let mut clean: Arc<str> = Arc::default();
-    let mut files: BTreeMap<Arc<str>, Vec<FluxDocument>> = BTreeMap::new();
+    let mut files: BTreeMap<Arc<str>, Vec<FluxFormattedDocument>> = BTreeMap::new();
     for (path, document) in paths.into_iter().zip(written) {
         if former.as_ref().is_none_or(|former| !Arc::ptr_eq(former, &path)) {
             clean = place_of(&path, folder)?.into();
@@ -260,7 +260,7 @@ fn annotation(root: &YamlNode, name: &str) -> String {
 }
 
 /// Annotations of kyaml come in two forms, which have to agree.
-fn check_annotations(document: &FluxDocument) -> Result<(), RewriteError> {
+fn check_annotations(document: &FluxFormattedDocument) -> Result<(), RewriteError> {
     let root = document.root();
     if document.file.is_none() && root.tag != "!!null" {
         check_metadata(root).map_err(RewriteError::AsFlux)?;
@@ -288,7 +288,7 @@ fn check_annotations(document: &FluxDocument) -> Result<(), RewriteError> {
 }
 
 /// The file that a document is written to.
-fn path_of(document: &FluxDocument) -> Result<Arc<str>, RewriteError> {
+fn path_of(document: &FluxFormattedDocument) -> Result<Arc<str>, RewriteError> {
     let key = document.key();
     if !key.is_empty() {
         return Ok(key);
@@ -309,7 +309,7 @@ fn path_of(document: &FluxDocument) -> Result<Arc<str>, RewriteError> {
 }
 
 /// The text of some documents.
-fn encoded(mut documents: Vec<FluxDocument>) -> Result<String, RewriteError> {
+fn encoded(mut documents: Vec<FluxFormattedDocument>) -> Result<String, RewriteError> {
     for document in &mut documents {
         let node = match document.node.kind {
             YamlNodeKind::Document => document.node.content.first_mut(),
@@ -321,7 +321,7 @@ fn encoded(mut documents: Vec<FluxDocument>) -> Result<String, RewriteError> {
     }
     let wide = YamlLayout { indent: 2, compact_sequences: false };
     let compact = YamlLayout { indent: 2, compact_sequences: true };
-    let layout = |it: &FluxDocument| if it.is_wide { &wide } else { &compact };
+    let layout = |it: &FluxFormattedDocument| if it.is_wide { &wide } else { &compact };
     emit_each(documents.iter().map(|document| (&document.node, layout(document))))
         .map_err(|error| RewriteError::AsFlux(error.to_string()))
 }
@@ -398,7 +398,7 @@ mod tests {
         let limits = YamlLimits::default();
         let documents =
             read("a.yaml", &text, &ImageSetterValues::default(), &mut markers, &limits).unwrap();
-        let keys: Vec<Arc<str>> = documents.iter().map(FluxDocument::key).collect();
+        let keys: Vec<Arc<str>> = documents.iter().map(FluxFormattedDocument::key).collect();
         let paths: Vec<Arc<str>> =
             documents.iter().map(|document| path_of(document).unwrap()).collect();
         assert_eq!((keys.len(), &*keys[0]), (2, "a.yaml"));

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind, YamlNodeStyle};
+use goyaml::v3::{AnchorOrCommentKind, YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use super::TOKEN;
 use crate::image_setter::{ImageSetterValues, MarkerAssignment, SetterMarker};
@@ -33,7 +33,7 @@ struct SeenMarker {
 }
 
 /// A value that stands somewhere in a document.
-struct PlacedNode<'n> {
+struct PlacedYamlNode<'n> {
     node: &'n mut YamlNode,
     is_in_flow: bool,
 }
@@ -49,8 +49,8 @@ pub(super) fn assign(
     markers: &mut SeenMarkers,
     mut set: impl FnMut(&mut YamlNode, MarkerAssignment, bool),
 ) {
-    let mut open = vec![PlacedNode { node: root, is_in_flow }];
-    while let Some(PlacedNode { node, is_in_flow }) = open.pop() {
+    let mut open = vec![PlacedYamlNode { node: root, is_in_flow }];
+    while let Some(PlacedYamlNode { node, is_in_flow }) = open.pop() {
         let is_in_flow = is_in_flow || node.style.contains(YamlNodeStyle::FLOW);
         match node.kind {
             YamlNodeKind::Scalar => {
@@ -65,14 +65,16 @@ pub(super) fn assign(
                 let mut entries = node.content.iter_mut();
                 while let (Some(key), Some(value)) = (entries.next(), entries.next()) {
                     if known.insert(key.value.as_str()) {
-                        open.push(PlacedNode { node: value, is_in_flow });
+                        open.push(PlacedYamlNode { node: value, is_in_flow });
                     }
                 }
                 reverse_from(&mut open, first);
             }
             YamlNodeKind::Sequence | YamlNodeKind::Document => {
                 let first = open.len();
-                open.extend(node.content.iter_mut().map(|node| PlacedNode { node, is_in_flow }));
+                open.extend(
+                    node.content.iter_mut().map(|node| PlacedYamlNode { node, is_in_flow }),
+                );
                 reverse_from(&mut open, first);
             }
         }
@@ -80,7 +82,7 @@ pub(super) fn assign(
 }
 
 /// Turns the last nodes around, so that the first of them is taken first.
-fn reverse_from(open: &mut [PlacedNode<'_>], first: usize) {
+fn reverse_from(open: &mut [PlacedYamlNode<'_>], first: usize) {
     if let Some(new) = open.get_mut(first..) {
         new.reverse();
     }
@@ -89,9 +91,9 @@ fn reverse_from(open: &mut [PlacedNode<'_>], first: usize) {
 impl SeenMarkers {
     /// What the comment behind a value wants, or else that above it.
     fn read(&mut self, node: &YamlNode, setters: &ImageSetterValues) -> Option<MarkerAssignment> {
-        let line = node.notes.get(NodeNoteKind::Line);
+        let line = node.notes.get(AnchorOrCommentKind::Line);
         let is_behind = !line.is_empty();
-        let comment = if is_behind { line } else { node.notes.get(NodeNoteKind::Head) };
+        let comment = if is_behind { line } else { node.notes.get(AnchorOrCommentKind::Head) };
         let marker = SetterMarker::read(comment, setters)?;
         if comment.contains(TOKEN) {
             let unknown = match &marker {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use goyaml::YamlLimits;
 use goyaml::v3::{
-    self, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, scalar_places,
+    self, AnchorOrCommentKind, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle, scalar_places,
 };
 
 use super::document::{
@@ -52,7 +52,7 @@ struct ExpectedDocument {
 }
 
 /// Part of a document that is an object, and whether it stands within brackets or braces.
-struct ObjectNode<'n> {
+struct ObjectYamlNode<'n> {
     node: &'n mut YamlNode,
     is_in_flow: bool,
     /// Whose changes these are, if not its own.
@@ -141,7 +141,7 @@ fn set_values(
     markers: &mut SeenMarkers,
 ) -> DocumentEdits {
     let mut done = DocumentEdits::default();
-    for ObjectNode { node, is_in_flow, owner } in objects(document, is_only) {
+    for ObjectYamlNode { node, is_in_flow, owner } in objects(document, is_only) {
         let mut changes = Vec::new();
         assign(node, is_in_flow, setters, markers, |node, assignment, is_in_flow| {
             let MarkerAssignment { setter, value, is_of_policy } = assignment;
@@ -173,10 +173,10 @@ fn set_values(
 /// The objects of a document: itself, or the items of a list.
 ///
 /// Differs(flux): the items of a list stay in the list; there each gets a file of its own.
-fn objects(document: &mut YamlNode, is_only: bool) -> Vec<ObjectNode<'_>> {
+fn objects(document: &mut YamlNode, is_only: bool) -> Vec<ObjectYamlNode<'_>> {
     let Some(root) = document.content.first_mut() else { return Vec::new() };
     if !(is_only && is_list(root)) {
-        return vec![ObjectNode { node: root, is_in_flow: false, owner: None }];
+        return vec![ObjectYamlNode { node: root, is_in_flow: false, owner: None }];
     }
     let list = Arc::new(identity(root));
     let is_in_flow = root.style.contains(YamlNodeStyle::FLOW);
@@ -186,9 +186,13 @@ fn objects(document: &mut YamlNode, is_only: bool) -> Vec<ObjectNode<'_>> {
         if key.value == "items" && value.kind == YamlNodeKind::Sequence {
             let is_in_flow = is_in_flow || value.style.contains(YamlNodeStyle::FLOW);
             let items = value.content.iter_mut();
-            objects.extend(items.map(|node| ObjectNode { node, is_in_flow, owner: None }));
+            objects.extend(items.map(|node| ObjectYamlNode { node, is_in_flow, owner: None }));
         } else {
-            objects.push(ObjectNode { node: value, is_in_flow, owner: Some(Arc::clone(&list)) });
+            objects.push(ObjectYamlNode {
+                node: value,
+                is_in_flow,
+                owner: Some(Arc::clone(&list)),
+            });
         }
     }
     objects
@@ -360,7 +364,8 @@ fn is_same(expected: &YamlNode, read: &YamlNode) -> bool {
         let is_same_alone = expected.kind == read.kind
             && expected.value == read.value
             && expected.short_tag() == read.short_tag()
-            && expected.notes.get(NodeNoteKind::Anchor) == read.notes.get(NodeNoteKind::Anchor)
+            && expected.notes.get(AnchorOrCommentKind::Anchor)
+                == read.notes.get(AnchorOrCommentKind::Anchor)
             && expected.content.len() == read.content.len();
         if !is_same_alone {
             return false;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use serde_json::{Number, Value};
 
 use super::{Error, MAX_DEPTH, VALUE_OVERHEAD_BYTES};
@@ -104,11 +104,11 @@ fn number_text(number: &Number) -> String {
         return number.to_string();
     };
     if float != 0.0 && !(1e-6..1e21).contains(&float.abs()) {
-        let text = format_float(float, FloatForm::Exponent, None);
+        let text = format_float(float, FloatTextFormat::Exponent, None);
         // `1e-09` is written `1e-9`.
         return text.replace("e-0", "e-");
     }
-    format_float(float, FloatForm::Fixed, None)
+    format_float(float, FloatTextFormat::Fixed, None)
 }
 
 /// A string as Go's `encoding/json` writes it.

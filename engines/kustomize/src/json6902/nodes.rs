@@ -1,6 +1,6 @@
 //! JSON to nodes, by way of the text that go-yaml v3 writes for Go's values.
 
-use golang::strconv::{FloatForm, format_float, parse_float};
+use golang::strconv::{FloatTextFormat, format_float, parse_float};
 use golang::unicode::{is_digit, is_letter};
 use goyaml::YamlLimits;
 use goyaml::v3::{self, YamlNode, YamlNodeKind, YamlNodeStyle};
@@ -41,7 +41,10 @@ fn node(json: JsonPatchValue) -> Result<YamlNode, Error> {
             let float = parse_float(&text, 64)
                 .map_err(|_| Error::Type { found: format!("number {text}"), wanted: "float64" })?;
             // Parity(kustomize): every number has become a float, so a million is written `1e+06`.
-            YamlNode { value: format_float(float, FloatForm::General, None), ..YamlNode::default() }
+            YamlNode {
+                value: format_float(float, FloatTextFormat::General, None),
+                ..YamlNode::default()
+            }
         }
         JsonPatchValue::List(items) => {
             YamlNode::sequence(items.into_iter().map(node).collect::<Result<_, _>>()?)

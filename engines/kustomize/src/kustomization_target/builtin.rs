@@ -5,7 +5,6 @@ use serde_json::json;
 use super::KustomizationTarget;
 use crate::builtin_plugin::{self, ResourceGenerator};
 use crate::chart_inflation::InflatableChart;
-use crate::config::{self, TransformerConfig};
 use crate::error::{ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
 use crate::kustomization::{GeneratorArgs, GeneratorOptions};
@@ -16,6 +15,7 @@ use crate::transform::label::LabelTransformer;
 use crate::transform::namespace::{NamespaceTransformer, RoleBindingSubjects};
 use crate::transform::replica::ReplicaTransformer;
 use crate::transform::{ResourceTransformer, patch};
+use crate::transformer_config::{self, TransformerConfig};
 
 /// With the origin of what it makes, if that is asked for.
 type ValueWithOrigin<T> = (T, Option<ResourceOrigin>);
@@ -187,14 +187,15 @@ impl KustomizationTarget<'_> {
             let mut specs = self.specs(&label.fields)?;
             budget.bytes(size_of_val(config.labels.as_slice()))?;
             let failed = || "failed to merge labels";
-            config::add_all(&mut specs, config.labels.iter().cloned(), budget).within(failed)?;
+            transformer_config::add_all(&mut specs, config.labels.iter().cloned(), budget)
+                .within(failed)?;
             if label.include_selectors {
                 let all = config.common_labels.iter().cloned();
-                config::add_all(&mut specs, all, budget).within(failed)?;
+                transformer_config::add_all(&mut specs, all, budget).within(failed)?;
             } else {
                 if label.include_templates {
                     let templates = config.template_labels.iter().cloned();
-                    config::add_all(&mut specs, templates, budget)
+                    transformer_config::add_all(&mut specs, templates, budget)
                         .within(|| "failed to merge template fieldSpec")?;
                 }
                 let own = FieldSpec {
@@ -202,7 +203,7 @@ impl KustomizationTarget<'_> {
                     create: true,
                     ..FieldSpec::default()
                 };
-                config::add(&mut specs, own, budget).within(failed)?;
+                transformer_config::add(&mut specs, own, budget).within(failed)?;
             }
             transformers.push(ResourceTransformer::Labels(LabelTransformer {
                 strings: label.pairs.clone(),

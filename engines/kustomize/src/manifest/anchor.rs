@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use golang::work_meter::WorkLimitExceeded;
-use goyaml::v3::{NodeNoteKind, YamlNode, YamlNodeKind};
+use goyaml::v3::{AnchorOrCommentKind, YamlNode, YamlNodeKind};
 
 use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use crate::field_edit;
 pub(super) fn expand(root: YamlNode, most: usize, budget: &BuildBudget) -> Result<YamlNode> {
     let has_any = root.walk().any(|(_, node)| {
         node.kind == YamlNodeKind::Alias
-            || !node.notes.get(NodeNoteKind::Anchor).is_empty()
+            || !node.notes.get(AnchorOrCommentKind::Anchor).is_empty()
             || node.tag == "!!merge"
             || has_null_key(node)
     });
@@ -48,7 +48,7 @@ impl AliasExpansion<'_> {
         if node.kind == YamlNodeKind::Alias {
             return self.copy(&node.value);
         }
-        let anchor = node.notes.take(NodeNoteKind::Anchor);
+        let anchor = node.notes.take(AnchorOrCommentKind::Anchor);
         if node.kind == YamlNodeKind::Mapping {
             self.merge(&mut node)?;
         }

@@ -7,7 +7,7 @@ use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 
 use super::arena::{ArenaNodeId, MergeNodeArena};
 use super::merge_keys::{self, MergeKeyValues};
-use super::{MergeError, MergeSources, MergedValue};
+use super::{MergeError, MergedValue, TargetAndPatchNodes};
 use crate::schema::ResourceSchema;
 
 /// A list that is being merged, item by item.
@@ -15,7 +15,7 @@ pub(super) struct ListMergeFrame<'s> {
     /// The schema of its items.
     pub(super) schema: Option<ResourceSchema<'s>>,
     value: MergedValue,
-    sources: MergeSources,
+    sources: TargetAndPatchNodes,
     keys: Vec<String>,
     tuples: Vec<MergeKeyValues>,
     /// Which of the keys any item has.
@@ -31,7 +31,7 @@ pub(super) struct ListMergeFrame<'s> {
 impl<'s> ListMergeFrame<'s> {
     pub(super) fn new(
         arena: &mut MergeNodeArena<'_>,
-        sources: MergeSources,
+        sources: TargetAndPatchNodes,
         value: MergedValue,
         schema: Option<&ResourceSchema<'s>>,
     ) -> Result<Self, MergeError> {
@@ -67,7 +67,7 @@ impl<'s> ListMergeFrame<'s> {
     pub(super) fn next(
         &mut self,
         arena: &mut MergeNodeArena,
-    ) -> Result<Option<MergeSources>, MergeError> {
+    ) -> Result<Option<TargetAndPatchNodes>, MergeError> {
         let Some(tuple) = self.tuples.get(self.next) else { return Ok(None) };
         self.next += 1;
         self.valid_keys = merge_keys::only(&self.used, &self.keys);
@@ -80,7 +80,7 @@ impl<'s> ListMergeFrame<'s> {
         let mut find = |list: Option<ArenaNodeId>| {
             list.map_or(Ok(None), |list| find_item(arena, list, &keys, &values))
         };
-        Ok(Some(MergeSources {
+        Ok(Some(TargetAndPatchNodes {
             target: find(self.sources.target)?,
             patch: find(self.sources.patch)?,
         }))

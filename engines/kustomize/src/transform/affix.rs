@@ -2,12 +2,12 @@
 
 use goyaml::v3::YamlNodeKind;
 
-use crate::config;
 use crate::error::Result;
 use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
+use crate::transformer_config;
 
 /// On which side of a name something is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl AffixTransformer {
         resources: &mut BuildResources,
         schema: &OpenApiSchemas,
     ) -> Result<()> {
-        let selections: Vec<_> = self.specs.iter().map(config::selection).collect();
+        let selections: Vec<_> = self.specs.iter().map(transformer_config::selection).collect();
         let budget = resources.budget();
         for resource in resources.list_mut() {
             budget.steps(self.specs.len())?;

@@ -11,10 +11,10 @@ use crate::field_edit;
 use crate::id::ResourceId;
 use crate::kustomization::{FieldOptions, Replacement, ReplacementSource, TargetSelector};
 use crate::manifest::MAX_DEPTH;
-use crate::path::{self, PathMatch};
 use crate::resource::{self, BuildResource};
 use crate::resources::BuildResources;
 use crate::transform::named;
+use crate::yaml_path::{self, PathMatch};
 
 /// Steps that examining one id of an object costs, or at a path.
 const LOOKED_AT: usize = 64;
@@ -82,8 +82,8 @@ fn value(
         (None, _) => return Err(Error::new(format!("nothing selected by {}", shown()))),
     };
     let path = if source.field_path.is_empty() { DEFAULT_PATH } else { &source.field_path };
-    let parts = path::split_brackets(path, '.');
-    let node = path::lookup(&resource.node, &parts)
+    let parts = yaml_path::split_brackets(path, '.');
+    let node = yaml_path::lookup(&resource.node, &parts)
         .map_err(Error::from)
         .within(|| "error looking up replacement source")?;
     let Some(node) = node.filter(|node| !field_edit::is_empty(node)) else {
@@ -188,7 +188,7 @@ fn copy(
     let options = target.options.as_ref();
     let create = options.filter(|options| options.create).map(|_| value.kind);
     for path in paths {
-        let parts = path::split_brackets(path, '.');
+        let parts = yaml_path::split_brackets(path, '.');
         budget.steps(LOOKED_AT)?;
         if structured_replacement::set(object, value, &parts, create, budget)? {
             continue;
@@ -197,15 +197,16 @@ fn copy(
             let verb = if create.is_some() { "find or create" } else { "find" };
             format!("unable to {verb} field {path:?} in replacement target")
         };
-        let found =
-            path::matches(object, &parts, create, budget).map_err(Error::from).within(failed)?;
+        let found = yaml_path::matches(object, &parts, create, budget)
+            .map_err(Error::from)
+            .within(failed)?;
         if found.is_empty() {
             return Err(Error::new(failed()));
         }
         for place in found {
             match place {
                 PathMatch::Node(place) => {
-                    if let Some(node) = path::at_mut(object, &place) {
+                    if let Some(node) = yaml_path::at_mut(object, &place) {
                         set(node, value, options, budget)?;
                     }
                 }

@@ -2,13 +2,13 @@
 
 use goyaml::v3::YamlNodeKind;
 
-use crate::config;
 use crate::error::{Error, Result};
 use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::kustomization::ReplicaEntry;
 use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
+use crate::transformer_config;
 
 /// A number of replicas for the objects of a name.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ impl ReplicaTransformer {
         let budget = resources.budget();
         let mut is_found = false;
         for spec in &self.specs {
-            let selection = config::selection(spec);
+            let selection = transformer_config::selection(spec);
             let fits =
                 |id: &crate::id::ResourceId| id.name == *name && id.gvk.is_selected(&selection);
             let places = resources.any_id(fits, schema)?;
@@ -43,7 +43,7 @@ impl ReplicaTransformer {
         if is_found {
             return Ok(());
         }
-        let kinds = self.specs.iter().map(|spec| config::selection(spec).to_string());
+        let kinds = self.specs.iter().map(|spec| transformer_config::selection(spec).to_string());
         let kinds = kinds.collect::<Vec<_>>().join(" ");
         Err(Error::new(format!(
             "resource with name {name} does not match a config with the following GVK [{kinds}]"

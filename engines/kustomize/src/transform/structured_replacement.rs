@@ -7,7 +7,7 @@ use crate::budget::{self, BuildBudget};
 use crate::error::Result;
 use crate::field_edit;
 use crate::name_hash::go_json;
-use crate::path::{self, PathMatch};
+use crate::yaml_path::{self, PathMatch};
 
 /// Sets a field of the YAML or JSON that a field on the way to it holds as text.
 ///
@@ -33,7 +33,7 @@ pub(super) fn set(
             return Ok(false);
         }
     }
-    let Ok(Some(field)) = path::lookup_mut(object, &parts[..at]) else { return Ok(false) };
+    let Ok(Some(field)) = yaml_path::lookup_mut(object, &parts[..at]) else { return Ok(false) };
     match changed(&field.value, value, &parts[at..], create, budget)? {
         Some(text) => {
             budget.grown(field.value.len(), text.len())?;
@@ -46,7 +46,7 @@ pub(super) fn set(
 
 /// Whether a scalar with readable YAML stands at the end of a path.
 fn holds_text(object: &YamlNode, parts: &[String], budget: &BuildBudget) -> Result<bool> {
-    match path::lookup(object, parts) {
+    match yaml_path::lookup(object, parts) {
         Ok(Some(node)) if node.kind == YamlNodeKind::Scalar => {
             Ok(parse(&node.value, budget)?.is_some())
         }
@@ -70,8 +70,8 @@ fn changed(
     budget: &BuildBudget,
 ) -> Result<Option<String>> {
     let Some(Some(mut document)) = parse(text, budget)? else { return Ok(None) };
-    let found = match path::matches(&mut document, parts, create, budget) {
-        Err(path::Error::Exhausted(exhausted)) => return Err(exhausted.into()),
+    let found = match yaml_path::matches(&mut document, parts, create, budget) {
+        Err(yaml_path::Error::Exhausted(exhausted)) => return Err(exhausted.into()),
         Ok(found) if !found.is_empty() => found,
         _ => return Ok(None),
     };
@@ -80,7 +80,7 @@ fn changed(
     for place in found {
         let PathMatch::Node(place) = place else { continue };
         copies.push(budget.hold(budget::weight(value))?);
-        let Some(node) = path::at_mut(&mut document, &place) else { return Ok(None) };
+        let Some(node) = yaml_path::at_mut(&mut document, &place) else { return Ok(None) };
         if node.kind == YamlNodeKind::Scalar {
             node.value.clone_from(&value.value);
         } else {

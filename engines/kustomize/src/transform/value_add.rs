@@ -4,11 +4,11 @@ use goyaml::v3::YamlNodeKind;
 
 use crate::error::{Error, Result};
 use crate::field_edit;
-use crate::path;
 use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
 use crate::selector::ResourceSelector;
 use crate::transform::namespace::{NamespaceTransformer, RoleBindingSubjects};
+use crate::yaml_path;
 
 /// Steps that following a path costs.
 const LOOKED_UP: usize = 1_000;
@@ -57,9 +57,9 @@ impl ValueAddTransformer {
                     continue;
                 }
                 budget.steps(LOOKED_UP)?;
-                let parts = path::split(&target.field_path, '/');
+                let parts = yaml_path::split(&target.field_path, '/');
                 let Some(node) =
-                    path::lookup_create(&mut resource.node, &parts, YamlNodeKind::Scalar)?
+                    yaml_path::lookup_create(&mut resource.node, &parts, YamlNodeKind::Scalar)?
                 else {
                     continue;
                 };

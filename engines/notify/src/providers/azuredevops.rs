@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::git::{self, ProviderRepository, text};
 use super::name_and_description;
+use super::provider_repository::{self, ProviderRepository, text};
 use crate::event::FluxEvent;
 use crate::go_text::path_element;
 use crate::provider_options::ProviderOptions;
@@ -28,9 +28,12 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if event.is_progressing() {
         return ProviderFlow::Done;
     }
-    let found = git::commit(&event).and_then(|commit| {
-        let state =
-            git::state(&event, ["succeeded", "error"], "can't convert to azure devops state")?;
+    let found = provider_repository::commit(&event).and_then(|commit| {
+        let state = provider_repository::state(
+            &event,
+            ["succeeded", "error"],
+            "can't convert to azure devops state",
+        )?;
         Ok((commit, state))
     });
     let (commit, state) = match found {
@@ -69,7 +72,7 @@ fn post(options: &ProviderOptions, url: &str, status: Value) -> ProviderFlow {
     request("GET").send(move |answer| {
         let statuses = answer.and_then(|answer| {
             judge(&answer)?;
-            let body = git::json(&answer)?;
+            let body = provider_repository::json(&answer)?;
             Ok(body.get("value").and_then(Value::as_array).cloned().unwrap_or_default())
         });
         match statuses {
@@ -78,7 +81,7 @@ fn post(options: &ProviderOptions, url: &str, status: Value) -> ProviderFlow {
             Ok(_) => writing.send(|answer| {
                 let result = answer.and_then(|answer| {
                     judge(&answer)?;
-                    git::json(&answer).map(drop)
+                    provider_repository::json(&answer).map(drop)
                 });
                 ProviderFlow::end(
                     result.map_err(|error| format!("could not create commit status: {error}")),
@@ -102,7 +105,7 @@ fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }
-    let body = git::json(answer).unwrap_or_default();
+    let body = provider_repository::json(answer).unwrap_or_default();
     match body.get("message").and_then(Value::as_str) {
         Some(message) => Err(message.to_owned()),
         None => Err(format!("REST call returned status code {}", answer.status)),

@@ -3,8 +3,8 @@
 use aws_lc_rs::digest;
 use serde_json::{Value, json};
 
-use super::git::{self, ProviderRepository, text};
 use super::name_and_description;
+use super::provider_repository::{self, ProviderRepository, text};
 use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
@@ -41,9 +41,12 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if event.is_progressing() {
         return ProviderFlow::Done;
     }
-    let found = git::commit(&event).and_then(|commit| {
-        let state =
-            git::state(&event, ["SUCCESSFUL", "FAILED"], "can't convert to bitbucket state")?;
+    let found = provider_repository::commit(&event).and_then(|commit| {
+        let state = provider_repository::state(
+            &event,
+            ["SUCCESSFUL", "FAILED"],
+            "can't convert to bitbucket state",
+        )?;
         Ok((commit, state))
     });
     let (commit, state) = match found {
@@ -79,7 +82,7 @@ fn post(options: ProviderOptions, status: BuildStatusRequest) -> ProviderFlow {
     reading.send(move |answer| {
         let known = match answer {
             Ok(answer) if answer.status == 404 => Ok(Value::Null),
-            Ok(answer) => judge(&answer).and_then(|()| git::json(&answer)),
+            Ok(answer) => judge(&answer).and_then(|()| provider_repository::json(&answer)),
             Err(error) => Err(error),
         };
         match known {
@@ -88,7 +91,7 @@ fn post(options: ProviderOptions, status: BuildStatusRequest) -> ProviderFlow {
             Ok(_) => request.send(|answer| {
                 ProviderFlow::end(answer.and_then(|answer| {
                     judge(&answer)?;
-                    git::json(&answer).map(drop)
+                    provider_repository::json(&answer).map(drop)
                 }))
             }),
         }

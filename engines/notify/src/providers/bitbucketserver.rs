@@ -4,8 +4,8 @@ use golang::url::GoUrl;
 use serde_json::{Value, json};
 
 use super::bitbucket::key;
-use super::git::{self, text};
 use super::name_and_description;
+use super::provider_repository::{self, text};
 use crate::event::FluxEvent;
 use crate::go_text::{join_path, quoted};
 use crate::provider_options::ProviderOptions;
@@ -59,7 +59,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     }
     let found = match event.revision() {
         None => Err("missing revision metadata".to_owned()),
-        Some(_) => git::commit(&event)
+        Some(_) => provider_repository::commit(&event)
             .map_err(|error| format!("could not parse revision: {error}"))
             .and_then(|commit| Ok((commit, state(&event)?))),
     };
@@ -82,7 +82,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
 
 fn state(event: &FluxEvent) -> Result<&'static str, String> {
     let message = "bitbucket server state generated on info or error events only";
-    git::state(event, ["SUCCESSFUL", "FAILED"], message)
+    provider_repository::state(event, ["SUCCESSFUL", "FAILED"], message)
         .map_err(|error| format!("couldn't convert to bitbucket server state: {error}"))
 }
 
@@ -118,7 +118,7 @@ fn post(options: &ProviderOptions, mut url: GoUrl, payload: Value) -> ProviderFl
         Ok(true) => ProviderFlow::Done,
         Ok(false) => writing.send(|answer| {
             let words = "could not post build status: could not post build commit status: ";
-            git::ended(answer, words, judge)
+            provider_repository::ended(answer, words, judge)
         }),
     })
 }
@@ -132,7 +132,7 @@ fn is_known(answer: Result<HttpResponse, String>, payload: &Value) -> Result<boo
     if answer.status != 200 {
         return Ok(false);
     }
-    let known = git::json(&answer).map_err(|error| {
+    let known = provider_repository::json(&answer).map_err(|error| {
         format!("could not unmarshal json response body for duplicate commit status: {error}")
     })?;
     let members = ["/key", "/state", "/description", "/name"];

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::git::text;
 use super::markdown::markdown;
+use super::provider_repository::text;
 use crate::event::FluxEvent;
 
 /// A text in Markdown without commands. GitLab, and at other forges a bot, executes lines such as `/merge` or `/approve` with

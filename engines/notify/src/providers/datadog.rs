@@ -3,7 +3,7 @@
 use golang::url::GoUrl;
 use serde_json::json;
 
-use super::git::readable;
+use super::provider_repository::readable;
 use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{ProviderFlow, ProviderRequest};

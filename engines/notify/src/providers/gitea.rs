@@ -7,13 +7,13 @@ use std::sync::Arc;
 use golang::url::GoUrl;
 use serde_json::{Value, json};
 
-use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
-use crate::credentials::TlsSettings;
+use super::provider_repository::{self, ProviderRepository, ended, text};
 use crate::event::FluxEvent;
 use crate::go_text::path_element;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
+use crate::secret_credentials::TlsSettings;
 
 /// A repository at Gitea, and how it is asked.
 #[derive(Clone)]
@@ -91,7 +91,9 @@ pub(super) fn connect(
     let server = repository.host.trim_end_matches('/');
     let client = GiteaClient::new(options, token, server, owner, name);
     client.request("GET", "/version").send(move |answer| {
-        match answer.and_then(|answer| judge(&answer).and_then(|()| git::json(&answer))) {
+        match answer
+            .and_then(|answer| judge(&answer).and_then(|()| provider_repository::json(&answer)))
+        {
             Ok(_) => then(client),
             Err(error) => ProviderFlow::refused(format!("failed creating Gitea client: {error}")),
         }
@@ -103,7 +105,7 @@ pub(super) fn judge(answer: &HttpResponse) -> Result<(), String> {
     if answer.is_success() {
         return Ok(());
     }
-    let body = git::json(answer).unwrap_or_default();
+    let body = provider_repository::json(answer).unwrap_or_default();
     match body.get("message").or_else(|| body.get("error")).and_then(Value::as_str) {
         Some(message) => Err(message.to_owned()),
         None => Err(format!("unknown API error: {}", answer.status)),
@@ -116,7 +118,8 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     }
     let context = options.commit_status.clone();
     connect(&options, move |client| {
-        let found = git::commit(&event).and_then(|commit| Ok((commit, state(&event)?)));
+        let found =
+            provider_repository::commit(&event).and_then(|commit| Ok((commit, state(&event)?)));
         let (commit, state) = match found {
             Ok(found) => found,
             Err(error) => return ProviderFlow::failed(error),
@@ -137,7 +140,7 @@ fn state(event: &FluxEvent) -> Result<&'static str, String> {
     if event.is_progressing() {
         return Ok("pending");
     }
-    git::state(event, ["success", "failure"], "can't convert to gitea state")
+    provider_repository::state(event, ["success", "failure"], "can't convert to gitea state")
 }
 
 fn post(client: GiteaClient, commit: &str, status: Value) -> ProviderFlow {
@@ -156,8 +159,8 @@ fn post(client: GiteaClient, commit: &str, status: Value) -> ProviderFlow {
 
 /// A list, which has to be there.
 pub(super) fn list(answer: &HttpResponse) -> Result<Vec<Value>, String> {
-    let _is_json = git::json(answer)?;
-    git::list(answer)
+    let _is_json = provider_repository::json(answer)?;
+    provider_repository::list(answer)
 }
 
 /// Whether the newest status of the context is the same; those with an empty member do not count.

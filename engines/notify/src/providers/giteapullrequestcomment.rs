@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::comment::PullRequestComment;
-use super::git::{self, ended, text};
 use super::gitea::{GiteaClient, connect, judge, list};
+use super::provider_repository::{self, ended, text};
 use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::ProviderFlow;
@@ -16,7 +16,9 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     }
     connect(&options, move |client| {
         client.request("GET", "/user").send(move |answer| {
-            match answer.and_then(|answer| judge(&answer).and_then(|()| git::json(&answer))) {
+            match answer
+                .and_then(|answer| judge(&answer).and_then(|()| provider_repository::json(&answer)))
+            {
                 Ok(user) => write(client, &uid, &event, text(&user, "/login").to_owned()),
                 Err(error) => {
                     ProviderFlow::refused(format!("failed to get authenticated user info: {error}"))
@@ -28,7 +30,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
 
 fn write(client: GiteaClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
     let comment = PullRequestComment::new("flux-pr-comment-key", uid, event);
-    let number = match git::number(event, "Atoi") {
+    let number = match provider_repository::number(event, "Atoi") {
         Ok(number) => number,
         Err(error) => return ProviderFlow::failed(error),
     };

@@ -10,12 +10,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
-use crate::credentials::TlsSettings;
+use super::provider_repository::{self, ProviderRepository, ended, text};
 use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
+use crate::secret_credentials::TlsSettings;
 
 /// A repository at GitHub, and how it is asked.
 #[derive(Clone)]
@@ -137,7 +137,7 @@ fn judged(method: &str, answer: &HttpResponse) -> Result<Value, String> {
     if !answer.is_success() {
         return Err(format!("{method}: received non 2xx response status {}", answer.status_line()));
     }
-    git::json(answer)
+    provider_repository::json(answer)
 }
 
 /// A GitHub App.
@@ -221,7 +221,7 @@ impl GithubApp {
         request.send(move |answer| {
             let found = answer.and_then(|answer| {
                 judge("GET", &url, &answer)?;
-                git::json(&answer)
+                provider_repository::json(&answer)
             });
             let id = |it: Value| it.get("id").and_then(Value::as_i64).unwrap_or_default();
             then(self, found.map(|it| id(it).to_string()))
@@ -252,7 +252,7 @@ pub(super) fn judge(method: &str, url: &str, answer: &HttpResponse) -> Result<()
     if answer.is_success() {
         return Ok(());
     }
-    let body = git::json(answer).unwrap_or_default();
+    let body = provider_repository::json(answer).unwrap_or_default();
     let message = text(&body, "/message");
     Err(format!("{method} {url}: {} {message} []", answer.status))
 }
@@ -266,9 +266,12 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
         if event.is_progressing() {
             return ProviderFlow::Done;
         }
-        let found = git::commit(&event).and_then(|commit| {
-            let state =
-                git::state(&event, ["success", "failure"], "can't convert to github state")?;
+        let found = provider_repository::commit(&event).and_then(|commit| {
+            let state = provider_repository::state(
+                &event,
+                ["success", "failure"],
+                "can't convert to github state",
+            )?;
             Ok((commit, state))
         });
         match found {
@@ -288,8 +291,9 @@ fn post(client: GithubClient, commit: &str, status: Value) -> ProviderFlow {
     let reading = client.request("GET", &format!("/commits/{commit}/statuses?per_page=50"));
     let url = reading.url.clone();
     reading.send(move |answer| {
-        let statuses =
-            answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::list(&answer)));
+        let statuses = answer.and_then(|answer| {
+            judge("GET", &url, &answer).and_then(|()| provider_repository::list(&answer))
+        });
         match statuses {
             Err(error) => ProviderFlow::failed(format!("could not list commit statuses: {error}")),
             Ok(statuses) if is_known(&statuses, &status) => ProviderFlow::Done,

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::git::{ended, readable};
 use super::github::{connect, judge};
+use super::provider_repository::{ended, readable};
 use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow};

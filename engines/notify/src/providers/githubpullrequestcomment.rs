@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::comment::PullRequestComment;
-use super::git::{self, ended, text};
 use super::github::{GithubClient, connect, judge};
+use super::provider_repository::{self, ended, text};
 use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow};
@@ -24,7 +24,11 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
         request.send(move |answer| {
             let user = answer.and_then(|answer| {
                 judge("GET", &url, &answer)?;
-                if answer.body.is_empty() { Ok(json!({})) } else { git::json(&answer) }
+                if answer.body.is_empty() {
+                    Ok(json!({}))
+                } else {
+                    provider_repository::json(&answer)
+                }
             });
             match user {
                 Ok(user) => write(client, &uid, &event, text(&user, "/login").to_owned()),
@@ -38,7 +42,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
 
 fn write(client: GithubClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
     let comment = PullRequestComment::new("flux-pr-comment-key", uid, event);
-    let number = match git::number(event, "Atoi") {
+    let number = match provider_repository::number(event, "Atoi") {
         Ok(number) => number,
         Err(error) => return ProviderFlow::failed(error),
     };
@@ -48,8 +52,9 @@ fn write(client: GithubClient, uid: &str, event: &FluxEvent, login: String) -> P
     let reading = client.request("GET", &format!("/issues{listed}/comments?{query}"));
     let url = reading.url.clone();
     reading.send(move |answer| {
-        let comments =
-            answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::list(&answer)));
+        let comments = answer.and_then(|answer| {
+            judge("GET", &url, &answer).and_then(|()| provider_repository::list(&answer))
+        });
         let comments = match comments {
             Ok(comments) => comments,
             Err(error) => {

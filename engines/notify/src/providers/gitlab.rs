@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::git::{self, ProviderRepository, ended, text};
 use super::name_and_description;
-use crate::credentials::TlsSettings;
+use super::provider_repository::{self, ProviderRepository, ended, text};
 use crate::event::FluxEvent;
 use crate::go_text::query;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
+use crate::secret_credentials::TlsSettings;
 
 /// A project at GitLab, and how it is asked.
 #[derive(Clone)]
@@ -63,7 +63,7 @@ pub(super) fn judge(method: &str, url: &str, answer: &HttpResponse) -> Result<()
         200..=202 | 204 | 304 => Ok(()),
         404 => Err("404 Not Found".to_owned()),
         status => {
-            let body = git::json(answer).unwrap_or_default();
+            let body = provider_repository::json(answer).unwrap_or_default();
             let url = url.split('?').next().unwrap_or_default();
             let message = text(&body, "/message");
             Err(format!("{method} {url}: {status} {{message: {message}}}"))
@@ -82,8 +82,12 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     if event.is_progressing() {
         return ProviderFlow::Done;
     }
-    let found = git::commit(&event).and_then(|commit| {
-        let state = git::state(&event, ["success", "failed"], "can't convert to gitlab state")?;
+    let found = provider_repository::commit(&event).and_then(|commit| {
+        let state = provider_repository::state(
+            &event,
+            ["success", "failed"],
+            "can't convert to gitlab state",
+        )?;
         Ok((commit, state))
     });
     match found {
@@ -106,8 +110,8 @@ fn post(
     reading.send(move |answer| {
         let statuses = answer.and_then(|answer| {
             judge("GET", &url, &answer)?;
-            let _is_json = git::json(&answer)?;
-            git::list(&answer)
+            let _is_json = provider_repository::json(&answer)?;
+            provider_repository::list(&answer)
         });
         let statuses = match statuses {
             Ok(statuses) => statuses,

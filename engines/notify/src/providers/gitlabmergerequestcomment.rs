@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::comment::PullRequestComment;
-use super::git::{self, ended, text};
 use super::gitlab::{GitlabClient, judge};
+use super::provider_repository::{self, ended, text};
 use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::ProviderFlow;
@@ -21,8 +21,9 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let request = client.request("GET", "/user");
     let url = request.url.clone();
     request.send(move |answer| {
-        let user =
-            answer.and_then(|answer| judge("GET", &url, &answer).and_then(|()| git::json(&answer)));
+        let user = answer.and_then(|answer| {
+            judge("GET", &url, &answer).and_then(|()| provider_repository::json(&answer))
+        });
         match user {
             Ok(user) => write(client, &uid, &event, text(&user, "/username").to_owned()),
             Err(error) => {
@@ -34,7 +35,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
 
 fn write(client: GitlabClient, uid: &str, event: &FluxEvent, login: String) -> ProviderFlow {
     let comment = PullRequestComment::new("flux-mr-comment-key", uid, event);
-    let number = match git::number(event, "ParseInt") {
+    let number = match provider_repository::number(event, "ParseInt") {
         Ok(number) => number,
         Err(error) => return ProviderFlow::failed(error),
     };
@@ -45,8 +46,8 @@ fn write(client: GitlabClient, uid: &str, event: &FluxEvent, login: String) -> P
     reading.send(move |answer| {
         let found = answer.and_then(|answer| {
             judge("GET", &url, &answer)?;
-            let _is_json = git::json(&answer)?;
-            git::list(&answer)
+            let _is_json = provider_repository::json(&answer)?;
+            provider_repository::list(&answer)
         });
         let found = match found {
             Ok(found) => comment.find(&found, "/author/username", &login),

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use self::forge::{Forge, ForgeKind, ListedRequest, RequestList};
+use self::forge::{Forge, ForgeKind, ListedPullRequest, PullRequestListFilter};
 use self::refusal::accepted;
 use super::comment::without_commands;
-use super::git::ProviderRepository;
+use super::provider_repository::ProviderRepository;
 use crate::api_objects::{Alert, Provider, SecretData};
 use crate::delivery_message::DeliveryMessage;
 use crate::provider_options::assemble;
@@ -45,7 +45,7 @@ const LOGIN_ERROR_PREFIX: &str = "failed to initialize notifier: ";
 
 /// What is proposed: to merge a branch into another one of the same repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Proposal {
+pub struct PullRequestProposal {
     /// The URL to which the branch was pushed. The address of the Provider is one of the same repository, whose scheme,
     /// host and port may differ.
     pub repository: String,
@@ -143,7 +143,7 @@ impl PullRequestConversation {
     ///
     /// `now` is in seconds since 1970; `secret` gives a Secret by namespace and name.
     pub fn new(
-        proposal: Proposal,
+        proposal: PullRequestProposal,
         provider: &Provider,
         now: i64,
         secret: &dyn Fn(&str, &str) -> Option<SecretData>,
@@ -194,7 +194,7 @@ impl PullRequestConversation {
 }
 
 fn begin(
-    proposal: Proposal,
+    proposal: PullRequestProposal,
     provider: &Provider,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<SecretData>,
@@ -214,15 +214,16 @@ fn begin(
     if let Err(message) = check(&proposal, &options.url) {
         return ProviderFlow::failed(message);
     }
-    let proposal = Proposal { title: title(&proposal), body: body(&proposal.body), ..proposal };
+    let proposal =
+        PullRequestProposal { title: title(&proposal), body: body(&proposal.body), ..proposal };
     forge::connect(forge_kind, &options, move |forge| {
-        PullRequestSteps { forge, proposal, result, now }.list(RequestList::Open, 1)
+        PullRequestSteps { forge, proposal, result, now }.list(PullRequestListFilter::Open, 1)
     })
 }
 
 /// Checks what can be known without the forge.
-fn check(proposal: &Proposal, address: &str) -> Result<(), String> {
-    let Proposal { repository, base, head, .. } = proposal;
+fn check(proposal: &PullRequestProposal, address: &str) -> Result<(), String> {
+    let PullRequestProposal { repository, base, head, .. } = proposal;
     if base.is_empty() || head.is_empty() || base == head {
         return Err(format!(
             "a pull request needs two branches: `{head}` cannot be merged into `{base}`; push to another branch"
@@ -252,7 +253,7 @@ fn check(proposal: &Proposal, address: &str) -> Result<(), String> {
 }
 
 /// The title as a forge takes it.
-fn title(proposal: &Proposal) -> String {
+fn title(proposal: &PullRequestProposal) -> String {
     let mut lines = proposal.title.lines().map(|line| line.replace(char::is_control, " "));
     let Some(line) = lines.find(|line| !line.trim().is_empty()) else {
         return format!("Merge {} into {}", proposal.head, proposal.base);
@@ -302,7 +303,7 @@ fn is_same_body(one: &str, other: &str) -> bool {
 /// What follows from a page of a list.
 enum PageVerdict {
     /// The pull request that counts.
-    Match(ListedRequest),
+    Match(ListedPullRequest),
     /// It may be on the next page.
     NextPage,
     /// The list is read, and it has none that counts.
@@ -312,7 +313,7 @@ enum PageVerdict {
 /// The steps of a conversation, once the login is known.
 struct PullRequestSteps {
     forge: Forge,
-    proposal: Proposal,
+    proposal: PullRequestProposal,
     result: SharedResult,
     now: i64,
 }
@@ -324,23 +325,25 @@ impl PullRequestSteps {
     }
 
     /// Reads a page of a list, and goes on from there.
-    fn list(self, list: RequestList, page: u32) -> ProviderFlow {
+    fn list(self, list: PullRequestListFilter, page: u32) -> ProviderFlow {
         let request = self.forge.list(&self.proposal, list, page);
         request.send(move |answer| match (self.read_page(list, page, answer), list) {
             (Err(error), _) => self.end(Err(error)),
             (Ok(PageVerdict::NextPage), _) => self.list(list, page + 1),
-            (Ok(PageVerdict::Match(found)), RequestList::Open) => self.update(found),
-            (Ok(PageVerdict::Match(found)), RequestList::Ended) => {
+            (Ok(PageVerdict::Match(found)), PullRequestListFilter::Open) => self.update(found),
+            (Ok(PageVerdict::Match(found)), PullRequestListFilter::Ended) => {
                 self.end(Ok(found.pull_request(PullRequestChange::Ended)))
             }
-            (Ok(PageVerdict::Absent), RequestList::Open) => self.list(RequestList::Ended, 1),
-            (Ok(PageVerdict::Absent), RequestList::Ended) => self.create(),
+            (Ok(PageVerdict::Absent), PullRequestListFilter::Open) => {
+                self.list(PullRequestListFilter::Ended, 1)
+            }
+            (Ok(PageVerdict::Absent), PullRequestListFilter::Ended) => self.create(),
         })
     }
 
     fn read_page(
         &self,
-        list: RequestList,
+        list: PullRequestListFilter,
         page: u32,
         answer: Result<HttpResponse, String>,
     ) -> Result<PageVerdict, PullRequestError> {
@@ -353,8 +356,8 @@ impl PullRequestSteps {
         for item in items.iter().filter(|item| forge.is_of(item, proposal)) {
             let found = forge.read(item).map_err(lasting)?;
             let counts = match list {
-                RequestList::Open => found.is_open,
-                RequestList::Ended => !found.is_open && found.ended >= proposal.committed,
+                PullRequestListFilter::Open => found.is_open,
+                PullRequestListFilter::Ended => !found.is_open && found.ended >= proposal.committed,
             };
             if counts {
                 return Ok(PageVerdict::Match(found));
@@ -362,7 +365,7 @@ impl PullRequestSteps {
         }
         // What ended after the commit was updated after it, too.
         let is_older = |item: &Value| forge.updated(item) < proposal.committed;
-        let is_past = list == RequestList::Ended && items.last().is_some_and(is_older);
+        let is_past = list == PullRequestListFilter::Ended && items.last().is_some_and(is_older);
         if is_past || !forge.has_next_page(&answer, items.len()) {
             return Ok(PageVerdict::Absent);
         }
@@ -370,12 +373,12 @@ impl PullRequestSteps {
             return Ok(PageVerdict::NextPage);
         }
         let why = match list {
-            RequestList::Open => format!(
+            PullRequestListFilter::Open => format!(
                 "there are more open {noun}s than windlass reads, and none of those that were read is of branch `{}`; \
                  close some of them",
                 proposal.head
             ),
-            RequestList::Ended => format!(
+            PullRequestListFilter::Ended => format!(
                 "more {noun}s were closed since the last commit of branch `{}` than windlass reads; delete the branch, or \
                  open the {noun} by hand",
                 proposal.head
@@ -385,7 +388,7 @@ impl PullRequestSteps {
     }
 
     /// Has the open one say what is proposed.
-    fn update(self, found: ListedRequest) -> ProviderFlow {
+    fn update(self, found: ListedPullRequest) -> ProviderFlow {
         let title = titled(&found.title, &self.proposal.title);
         if title == found.title && is_same_body(&found.body, &self.proposal.body) {
             return self.end(Ok(found.pull_request(PullRequestChange::Unchanged)));
@@ -403,7 +406,7 @@ impl PullRequestSteps {
     fn create(self) -> ProviderFlow {
         let request = self.forge.create(&self.proposal);
         request.send(move |answer| {
-            let Proposal { head, base, .. } = &self.proposal;
+            let PullRequestProposal { head, base, .. } = &self.proposal;
             let Forge { repository, .. } = &self.forge;
             let noun = self.forge.noun();
             let what =

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::payload::{PayloadType, first, fits, media_type, member, text, whole};
 use super::{
-    AcceptedHookRequest, Receiver, ReceiverGate, ReceiverSettings, ReceiverWebhookRequest,
-    cdevents, is_blank, token,
+    AcceptedHookRequest, Receiver, ReceiverControllerSettings, ReceiverRequestStep,
+    ReceiverWebhookRequest, cdevents, is_blank, oidc_token,
 };
 use crate::api_objects::SecretData;
 use crate::case_folding::equal_fold;
@@ -85,11 +85,11 @@ impl WebhookReception {
         hook: ReceiverWebhookRequest,
         receiver: &Receiver,
         secret: Option<&SecretData>,
-        settings: ReceiverSettings,
-    ) -> (Self, ReceiverGate) {
+        settings: ReceiverControllerSettings,
+    ) -> (Self, ReceiverRequestStep) {
         if receiver.spec.suspend || !receiver.is_ready {
             let reason = if receiver.spec.suspend { "suspended" } else { "not ready" };
-            let gate = ReceiverGate::Refused(503, format!("the Receiver is {reason}"));
+            let gate = ReceiverRequestStep::Refused(503, format!("the Receiver is {reason}"));
             return (Self { next: None }, gate);
         }
         let mut reception = Self { next: None };
@@ -98,24 +98,24 @@ impl WebhookReception {
     }
 
     /// Continues with the answer to the request.
-    pub fn answer(&mut self, outcome: DeliveryResult) -> ReceiverGate {
+    pub fn answer(&mut self, outcome: DeliveryResult) -> ReceiverRequestStep {
         match self.next.take() {
             Some(then) => {
                 let next = then(outcome.map_err(|(text, _)| text));
                 self.settle(next)
             }
-            None => ReceiverGate::Refused(400, "nothing was asked for".to_owned()),
+            None => ReceiverRequestStep::Refused(400, "nothing was asked for".to_owned()),
         }
     }
 
-    fn settle(&mut self, next: AuthenticationStep) -> ReceiverGate {
+    fn settle(&mut self, next: AuthenticationStep) -> ReceiverRequestStep {
         match next {
             AuthenticationStep::Fetch(request, then) => {
                 self.next = Some(then);
-                ReceiverGate::Fetch(request)
+                ReceiverRequestStep::Fetch(request)
             }
-            AuthenticationStep::Refused(reason) => ReceiverGate::Refused(400, reason),
-            AuthenticationStep::Accepted(accepted) => ReceiverGate::Accepted(accepted),
+            AuthenticationStep::Refused(reason) => ReceiverRequestStep::Refused(400, reason),
+            AuthenticationStep::Accepted(accepted) => ReceiverRequestStep::Accepted(accepted),
         }
     }
 }
@@ -137,7 +137,7 @@ fn authenticate(
     hook: ReceiverWebhookRequest,
     receiver: &Receiver,
     secret: Option<&SecretData>,
-    settings: ReceiverSettings,
+    settings: ReceiverControllerSettings,
 ) -> AuthenticationStep {
     let spec = &receiver.spec;
     let mut key = Vec::new();
@@ -163,7 +163,7 @@ fn authenticate(
     }
     match &*spec.r#type {
         "generic" => AuthenticationStep::Accepted(AcceptedHookRequest::of(hook)),
-        "generic-oidc" => token::oidc(hook, &spec.oidc_providers, settings.now),
+        "generic-oidc" => oidc_token::oidc(hook, &spec.oidc_providers, settings.now),
         "gcr" => match secret.filter(|_| spec.secret_ref.is_some()) {
             Some(secret) => gcr(hook, secret, settings.now),
             None => {
@@ -313,7 +313,7 @@ fn gcr(hook: ReceiverWebhookRequest, secret: &SecretData, now: i64) -> Authentic
     match field("email").and_then(|email| Ok((email, field("audience")?))) {
         Err(error) => AuthenticationStep::Refused(error),
         Ok((email, audience)) => {
-            token::google(hook, email, audience, now, |hook| gcr_body(hook).into())
+            oidc_token::google(hook, email, audience, now, |hook| gcr_body(hook).into())
         }
     }
 }

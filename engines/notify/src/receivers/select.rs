@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::payload::first;
 use super::{
-    AcceptedHookRequest, EVALUATING, Receiver, ReceiverSettings, is_within_reach, too_many,
+    AcceptedHookRequest, EVALUATING, Receiver, ReceiverControllerSettings, is_within_reach,
+    too_many,
 };
 use crate::api_objects::EventSourceSelector;
 
@@ -103,7 +104,7 @@ impl AcceptedHookRequest {
         &self,
         receiver: &Receiver,
         targets: &dyn ReceiverTargets,
-        settings: ReceiverSettings,
+        settings: ReceiverControllerSettings,
     ) -> ReceiverSelection {
         let (filters, request) =
             match too_many(receiver).map_or_else(|| self.filters(receiver), Err) {
@@ -170,7 +171,7 @@ impl ReceiverSelectionRun<'_> {
         &mut self,
         resource: &EventSourceSelector,
         own: &str,
-        settings: ReceiverSettings,
+        settings: ReceiverControllerSettings,
         filters: [Option<&CelExpression>; 2],
     ) -> Result<(), String> {
         let kind = &resource.kind;

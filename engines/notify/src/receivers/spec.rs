@@ -4,7 +4,7 @@ use gocel::{CelExpression, READING};
 use golang::work_meter::{StopSignal, WorkMeter};
 
 use super::select::out_of_reach;
-use super::{OidcProvider, Receiver, is_blank, is_within_reach, path, token, too_many};
+use super::{OidcProvider, Receiver, is_blank, is_within_reach, oidc_token, path, too_many};
 use crate::api_objects::SecretData;
 
 /// What is wrong with a Receiver.
@@ -36,7 +36,7 @@ pub fn check(
     let providers = &receiver.spec.oidc_providers;
     issuers(providers).map_err(|error| ReceiverSpecError::Terminal(VALIDATION, error))?;
     for (at, provider) in providers.iter().enumerate() {
-        token::compile(provider, run).map_err(|error| {
+        oidc_token::compile(provider, run).map_err(|error| {
             let shown = issuer(at, provider);
             ReceiverSpecError::Terminal(EXPRESSION, format!("{shown}: {error}"))
         })?;

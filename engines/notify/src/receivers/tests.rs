@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    AcceptedHookRequest, AnnotationTarget, MOST_RESOURCES, Receiver, ReceiverGate,
-    ReceiverSelection, ReceiverSettings, ReceiverSpecError, ReceiverTargets,
+    AcceptedHookRequest, AnnotationTarget, MOST_RESOURCES, Receiver, ReceiverControllerSettings,
+    ReceiverRequestStep, ReceiverSelection, ReceiverSpecError, ReceiverTargets,
     ReceiverWebhookRequest, WebhookReception, check,
 };
 use crate::api_objects::SecretData;
@@ -36,7 +36,11 @@ fn receiver(filter: &str, resources: &[Value]) -> Receiver {
 fn select(receiver: &Receiver, body: &Value, objects: Vec<Value>) -> ReceiverSelection {
     let accepted =
         AcceptedHookRequest { body: body.to_string().into_bytes(), is_json: true, claims: None };
-    accepted.select(receiver, &EveryObjectCluster(Arc::new(objects)), ReceiverSettings::default())
+    accepted.select(
+        receiver,
+        &EveryObjectCluster(Arc::new(objects)),
+        ReceiverControllerSettings::default(),
+    )
 }
 
 fn checked(receiver: &Receiver) -> Result<String, ReceiverSpecError> {
@@ -133,7 +137,7 @@ const WITH_TOKEN: [&str; 13] = [
     "something-else",
 ];
 
-fn received(kind: &str, token: &[u8]) -> (Result<String, ReceiverSpecError>, ReceiverGate) {
+fn received(kind: &str, token: &[u8]) -> (Result<String, ReceiverSpecError>, ReceiverRequestStep) {
     let mut receiver = receiver("", &[json!({"kind": "GitRepository", "name": "app"})]);
     kind.clone_into(&mut receiver.spec.r#type);
     receiver.is_ready = true;
@@ -151,8 +155,12 @@ fn received(kind: &str, token: &[u8]) -> (Result<String, ReceiverSpecError>, Rec
     ];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let hook = ReceiverWebhookRequest { headers, body: Vec::new() };
-    let (_, gate) =
-        WebhookReception::start(hook, &receiver, Some(&secret), ReceiverSettings::default());
+    let (_, gate) = WebhookReception::start(
+        hook,
+        &receiver,
+        Some(&secret),
+        ReceiverControllerSettings::default(),
+    );
     (check(&receiver, Some(&secret)), gate)
 }
 
@@ -163,12 +171,14 @@ fn a_token_that_is_empty_is_none() {
             let (checked, gate) = received(kind, token);
             let text = "invalid 'apps/t' secret data: field 'token' is empty".to_owned();
             assert_eq!(checked, Err(ReceiverSpecError::TokenNotFound(text)), "{kind}");
-            let ReceiverGate::Refused(400, reason) = gate else { panic!("{kind}: {gate:?}") };
+            let ReceiverRequestStep::Refused(400, reason) = gate else {
+                panic!("{kind}: {gate:?}")
+            };
             assert!(reason.contains("field 'token' is empty"), "{kind}: {reason}");
         }
         assert!(received(kind, b"x").0.is_ok(), "{kind}");
     }
-    assert!(matches!(received("generic", b"x").1, ReceiverGate::Accepted(_)));
+    assert!(matches!(received("generic", b"x").1, ReceiverRequestStep::Accepted(_)));
 }
 
 #[test]

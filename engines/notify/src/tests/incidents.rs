@@ -204,7 +204,7 @@ fn an_alert_of_errors_is_sent_the_end_of_what_it_was_sent() {
         "providerRef": {"name": "p"}, "eventSeverity": "error",
         "eventSources": [{"kind": "Kustomization", "name": "*"}]}});
     let alert = Alert::new(alert).unwrap();
-    let settings = crate::alert_dispatch::AlertSettings::default();
+    let settings = crate::alert_dispatch::AlertControllerSettings::default();
     let over = incident(false);
     assert!(crate::route(&over, &alert, &OneProviderCluster, settings).route.is_none());
     assert!(crate::follow_up(&over, &alert, &OneProviderCluster, settings).route.is_some());

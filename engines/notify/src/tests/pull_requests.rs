@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{NOW, answer, app_key};
 use crate::{
-    Proposal, Provider, ProviderRequest, PullRequest, PullRequestChange, PullRequestConversation,
-    PullRequestError, PullRequestStep, SecretData,
+    Provider, ProviderRequest, PullRequest, PullRequestChange, PullRequestConversation,
+    PullRequestError, PullRequestProposal, PullRequestStep, SecretData,
 };
 
 const GITHUB: &str = "https://github.com/acme/fleet";
@@ -19,8 +19,8 @@ const GITEA: &str = "https://example.com/git/acme/fleet";
 const COMMITTED: &str = "2027-01-15T08:00:00Z";
 const BEFORE_COMMITTED: &str = "2027-01-15T07:59:59Z";
 
-fn proposal() -> Proposal {
-    Proposal {
+fn proposal() -> PullRequestProposal {
+    PullRequestProposal {
         repository: "ssh://git@example.com:2222/acme/fleet.git".to_owned(),
         base: "main".to_owned(),
         head: "updates/web".to_owned(),
@@ -30,7 +30,11 @@ fn proposal() -> Proposal {
     }
 }
 
-fn begin(spec: Value, data: &[(&str, &str)], proposal: Proposal) -> PullRequestConversation {
+fn begin(
+    spec: Value,
+    data: &[(&str, &str)],
+    proposal: PullRequestProposal,
+) -> PullRequestConversation {
     let metadata = json!({"name": "p", "namespace": "apps"});
     let provider = Provider::new(json!({"metadata": metadata, "spec": spec})).unwrap();
     let data: BTreeMap<_, _> =
@@ -42,13 +46,13 @@ fn begin(spec: Value, data: &[(&str, &str)], proposal: Proposal) -> PullRequestC
 }
 
 /// A conversation of a type of Provider with a token.
-fn converse(kind: &str, address: &str, proposal: Proposal) -> PullRequestConversation {
+fn converse(kind: &str, address: &str, proposal: PullRequestProposal) -> PullRequestConversation {
     let spec = json!({"type": kind, "address": address, "secretRef": {"name": "s"}});
     let repository = match kind {
         "gitlab" => GITLAB.to_owned(),
         _ => proposal.repository.clone(),
     };
-    begin(spec, &[("token", "t0ken")], Proposal { repository, ..proposal })
+    begin(spec, &[("token", "t0ken")], PullRequestProposal { repository, ..proposal })
 }
 
 #[track_caller]
@@ -414,7 +418,7 @@ fn a_pull_request_that_is_not_opened_says_why() {
 
 #[test]
 fn a_provider_of_something_else_is_rejected_before_anything_is_sent() {
-    let own_branch = Proposal { head: "main".to_owned(), ..proposal() };
+    let own_branch = PullRequestProposal { head: "main".to_owned(), ..proposal() };
     for (kind, address, proposal, message) in [
         ("slack", GITHUB, proposal(), "a Provider of type `slack` is not for a forge"),
         ("github", "", proposal(), "the Provider has no address"),
@@ -443,7 +447,7 @@ fn titles_and_bodies_have_a_length_and_a_title_one_line() {
         ("ä".repeat(300).as_str(), "ä".repeat(127)),
     ] {
         let body_text = "ä".repeat(40_000);
-        let long = Proposal { title: title.to_owned(), body: body_text, ..proposal() };
+        let long = PullRequestProposal { title: title.to_owned(), body: body_text, ..proposal() };
         let mut conversation = converse("github", GITHUB, long);
         sent(conversation.start());
         sent(conversation.answer(list(&[])));
@@ -459,7 +463,7 @@ fn what_a_forge_would_execute_is_shown_instead() {
     let text = "one\n/merge\r\n \t/approve /x\na/b\u{0}\u{1b}\n\u{7}/close\n";
     let escaped = "one\n\\/merge\n \t\\/approve /x\na/b\n\\/close";
     for (kind, address) in [("gitlab", GITLAB), ("github", GITHUB), ("gitea", GITEA)] {
-        let proposed = Proposal { body: text.to_owned(), ..proposal() };
+        let proposed = PullRequestProposal { body: text.to_owned(), ..proposal() };
         let mut conversation = converse(kind, address, proposed.clone());
         sent(conversation.start());
         sent(conversation.answer(list(&[])));
@@ -477,7 +481,7 @@ fn what_a_forge_would_execute_is_shown_instead() {
 
 #[test]
 fn the_mark_of_a_draft_makes_a_title_no_longer_than_a_forge_takes() {
-    let long = Proposal { title: "ä".repeat(127), ..proposal() };
+    let long = PullRequestProposal { title: "ä".repeat(127), ..proposal() };
     let mut conversation = converse("gitlab", GITLAB, long.clone());
     sent(conversation.start());
     let draft = |title: &str| list(&[item("gitlab", 5, json!({"title": title}))]);
@@ -502,7 +506,7 @@ fn a_token_stays_at_its_host_and_a_proxy_is_used() {
         }
         let spec = json!({"type": kind, "address": address, "proxy": "http://proxy.example.com",
             "secretRef": {"name": "s"}});
-        let pushed = Proposal { repository: address.to_owned(), ..proposal() };
+        let pushed = PullRequestProposal { repository: address.to_owned(), ..proposal() };
         let request = sent(begin(spec, &[("token", "t0ken")], pushed).start());
         assert_eq!(request.proxy.as_deref(), Some("http://proxy.example.com"), "{kind}");
     }

@@ -95,7 +95,8 @@ fn a_closed_window_says_what_waits_and_when_it_opens() {
     let opening = time("2026-11-23T21:00:00Z");
     let text = "outside the window '0 22 * * 1-5 4h Europe/Berlin': revision main@sha1:1 is pending; the next \
                 opening is 2026-11-23T21:00:00Z (22:00 Europe/Berlin)";
-    let outcome = RunOutcome::Blocked(reason::WINDOW_CLOSED, text.into(), WakeTrigger::at(opening));
+    let outcome =
+        RunOutcome::Blocked(reason::WINDOW_CLOSED, text.into(), NextRunTrigger::at(opening));
     assert_eq!(closed.outcome("revision main@sha1:1"), Some(outcome));
     let mark = closed.mark();
     assert_eq!(

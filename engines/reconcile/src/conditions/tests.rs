@@ -52,7 +52,7 @@ fn outcomes() -> impl Strategy<Value = RunOutcome> {
         reason::DEPENDENCY_CYCLE,
     ]);
     (0..5, why, "[ab]{0,1}", any::<bool>()).prop_map(|(variant, why, text, is_timed)| {
-        let on = WakeTrigger::on([ObjectKey::new("apps", "Deployment", "a", "x")]);
+        let on = NextRunTrigger::on([ObjectKey::new("apps", "Deployment", "a", "x")]);
         let wake = if is_timed { on.and_at(at(200)) } else { on };
         match variant {
             0 => RunOutcome::Settled(why, text),
@@ -176,7 +176,7 @@ fn a_running_object_is_reconciling_and_not_known_to_be_ready() {
         &RunOutcome::Running(
             reason::PROGRESSING,
             "Running health checks".into(),
-            WakeTrigger::at(at(9)),
+            NextRunTrigger::at(at(9)),
         ),
         &expect![[r#"
             Reconciling=True Progressing "Running health checks" generation 2 since 50
@@ -194,12 +194,12 @@ fn a_blocked_or_failed_object_will_be_retried() {
     let before = [condition(READY, ConditionStatus::False, "BuildFailed", "no", 50)];
     check(
         &before,
-        &RunOutcome::Failed(reason::BUILD_FAILED, "no".into(), WakeTrigger::at(at(9))),
+        &RunOutcome::Failed(reason::BUILD_FAILED, "no".into(), NextRunTrigger::at(at(9))),
         &expected,
     );
     check(
         &before,
-        &RunOutcome::Blocked(reason::BUILD_FAILED, "no".into(), WakeTrigger::at(at(9))),
+        &RunOutcome::Blocked(reason::BUILD_FAILED, "no".into(), NextRunTrigger::at(at(9))),
         &expected,
     );
 }
@@ -318,8 +318,8 @@ fn the_json_is_that_of_metav1() {
     assert!(error.contains("is not an RFC 3339 time"), "{error}");
 }
 
-fn mark(status: ConditionStatus, text: &str) -> RequestedCondition {
-    RequestedCondition { kind: WINDOW, status, reason: reason::CLOSED, text: text.into() }
+fn mark(status: ConditionStatus, text: &str) -> AnnotationCondition {
+    AnnotationCondition { kind: WINDOW, status, reason: reason::CLOSED, text: text.into() }
 }
 
 #[test]
@@ -380,8 +380,11 @@ fn an_action_under_way_is_named_whatever_ready_still_says() {
         Ready=True Succeeded "done" generation 1 since 3
     "#]]
     .assert_eq(&lines(&conditions));
-    let running =
-        RunOutcome::Running(reason::PROGRESSING, "1 of 2 is ready".into(), WakeTrigger::default());
+    let running = RunOutcome::Running(
+        reason::PROGRESSING,
+        "1 of 2 is ready".into(),
+        NextRunTrigger::default(),
+    );
     let conditions = since().progressing(Some("rolling back")).finish(&running);
     expect![[r#"
         Reconciling=True Progressing "rolling back" generation 1 since 100

@@ -16,7 +16,7 @@ struct Add {
     by: u32,
 }
 
-impl ReconciledKind for CounterKind {
+impl ReconcilePlanner for CounterKind {
     type DesiredState = u32;
     type ObservedState = u32;
     type PlanStep = Add;
@@ -54,7 +54,7 @@ struct TestExecutor {
 }
 
 fn down() -> RunOutcome {
-    RunOutcome::Failed(reason::FAILED, "down".into(), WakeTrigger::default())
+    RunOutcome::Failed(reason::FAILED, "down".into(), NextRunTrigger::default())
 }
 
 impl super::Executor<CounterKind> for TestExecutor {
@@ -111,7 +111,7 @@ fn a_step_that_does_nothing_is_not_done_again() {
     let text = "already done in this run: Add { from: 0, by: 1 }";
     assert_eq!(
         outcome,
-        RunOutcome::Failed(reason::NO_PROGRESS, text.into(), WakeTrigger::default())
+        RunOutcome::Failed(reason::NO_PROGRESS, text.into(), NextRunTrigger::default())
     );
 }
 
@@ -154,5 +154,8 @@ fn a_failed_observation_ends_the_run_with_its_own_outcome() {
 
 #[test]
 fn outcomes_read_as_in_events() {
-    assert_eq!(format!("{} {}", ObjectOutcome::Created, ObjectOutcome::Unknown), "created unknown");
+    assert_eq!(
+        format!("{} {}", AppliedObjectAction::Created, AppliedObjectAction::Unknown),
+        "created unknown"
+    );
 }

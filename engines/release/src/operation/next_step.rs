@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 
 use lifecycle::{
-    EventRevision, LifecycleQuestion, ObservedLifecycleEvent, OperationHoldState, Phase,
+    EventRevision, LifecycleHoldPhase, LifecycleQuestion, ObservedLifecycleEvent,
+    OperationHoldState,
 };
-use reconcile::{ObjectKey, RemovalGate, Time, WakeTrigger};
+use reconcile::{NextRunTrigger, ObjectKey, RemovalGate, Time};
 
 use crate::journal::{
     OperationFailure, OperationJournal, OperationKind, ReleaseWaitPolicy, shortened,
@@ -112,7 +113,7 @@ pub enum OperationNeed {
     /// This step.
     Do(ReleaseStep),
     /// Time; the text names what is waited for.
-    Wait(String, WakeTrigger),
+    Wait(String, NextRunTrigger),
     /// The answer of a lifecycle; the text names it. `None` if no time ends the wait.
     Held(String, Option<Time>),
     /// An observation of the [`scope`]: without it nothing can be decided.
@@ -335,7 +336,7 @@ impl OperationPosition<'_> {
     }
 
     /// A lifecycle lets the operation continue, makes it fail, or is awaited.
-    fn hold(&self, hold: usize, phase: Phase) -> OperationNeed {
+    fn hold(&self, hold: usize, phase: LifecycleHoldPhase) -> OperationNeed {
         let Some(hold) = self.journal.plan.holds.get(hold) else {
             return self.done(self.journal.clone(), Vec::new());
         };
@@ -505,7 +506,7 @@ impl OperationPosition<'_> {
 
     fn waiting(&self, unready: &[String]) -> OperationNeed {
         let mut wake =
-            WakeTrigger::on(self.live.on.iter().cloned()).and_at(self.journal.deadline());
+            NextRunTrigger::on(self.live.on.iter().cloned()).and_at(self.journal.deadline());
         if let Some(again) = self.live.again {
             wake = wake.and_at(again);
         }

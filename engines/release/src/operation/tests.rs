@@ -213,7 +213,7 @@ fn a_wait_is_woken_by_what_it_waits_for_and_at_the_end_of_its_time() {
         other => panic!("{other:?}"),
     };
     let deadline = Time::UNIX_EPOCH + Duration::from_secs(300);
-    assert_eq!(wake(&live), reconcile::WakeTrigger::on(on.clone()).and_at(deadline));
+    assert_eq!(wake(&live), reconcile::NextRunTrigger::on(on.clone()).and_at(deadline));
     assert_eq!(wake(&ObservedLiveObjects { again: Some(again), ..live.clone() }).at, Some(again));
 }
 

@@ -15,7 +15,7 @@ use helm::chart::{ChartDependency, ChartMaintainer, ChartMetadata};
 
 use super::{
     GoTimestamp, HookRecord, HookRunRecord, ReleaseRecord, RevisionInfo, RevisionStatus,
-    StoredChart, StoredFile, StoredLock,
+    StoredChart, StoredChartLock, StoredFile,
 };
 
 /// How many commas and opening brackets the JSON may have: values take many times the room of their text.
@@ -233,8 +233,8 @@ fn file(file: &RecordFields) -> Result<StoredFile, RecordDecodeError> {
     })
 }
 
-fn lock(lock: &RecordFields) -> Result<StoredLock, RecordDecodeError> {
-    Ok(StoredLock {
+fn lock(lock: &RecordFields) -> Result<StoredChartLock, RecordDecodeError> {
+    Ok(StoredChartLock {
         generated: lock.time("generated")?,
         digest: lock.text("digest")?,
         dependencies: lock.list("dependencies", dependency)?,

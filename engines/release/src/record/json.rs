@@ -8,7 +8,7 @@ use golang::value::{GoMap, GoString};
 use helm::chart::{ChartDependency, ChartMaintainer, ChartMetadata};
 
 use super::{
-    GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, StoredChart, StoredFile, StoredLock,
+    GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, StoredChart, StoredChartLock, StoredFile,
 };
 
 /// How long the JSON of a record may be. Differs(helm 4): its limit is what a Secret holds.
@@ -182,7 +182,7 @@ fn file(file: &StoredFile) -> Result<String, JsonEncodeError> {
     fields.end()
 }
 
-fn lock(lock: &StoredLock) -> Result<String, JsonEncodeError> {
+fn lock(lock: &StoredChartLock) -> Result<String, JsonEncodeError> {
     let mut fields = OrderedJsonFields::new();
     fields.time("generated", lock.generated.as_ref())?;
     fields.text("digest", &lock.digest)?;

@@ -12,7 +12,7 @@ use crate::status::{ReleaseCondition, UPGRADE_FAILED};
 use crate::testing::{desired, record};
 
 /// Revisions of chart 1.0.0 with values `a`, all known to the status.
-fn known(lives: &[(i64, &str)]) -> (ReleaseStatus, ReleaseRevisions) {
+fn known(lives: &[(i64, &str)]) -> (HelmReleaseStatusFields, ReleaseRevisions) {
     let records: Vec<ReleaseRecord> =
         lives.iter().map(|(version, life)| record(*version, "1.0.0", "a", life)).collect();
     let history = records
@@ -20,11 +20,11 @@ fn known(lives: &[(i64, &str)]) -> (ReleaseStatus, ReleaseRevisions) {
         .map(|record| ReleaseSnapshot::of(record, Some(SnapshotAction::Install), "").unwrap())
         .rev()
         .collect();
-    let status = ReleaseStatus {
+    let status = HelmReleaseStatusFields {
         history,
         storage_namespace: "apps".to_owned(),
         observed_generation: 1,
-        ..ReleaseStatus::default()
+        ..HelmReleaseStatusFields::default()
     };
     let known = records.into_iter();
     let known = known.map(|record| ReleaseRevision { record: Arc::new(record), journal: None });
@@ -33,7 +33,7 @@ fn known(lives: &[(i64, &str)]) -> (ReleaseStatus, ReleaseRevisions) {
 
 fn state_text(
     desired: &ReleaseDesiredState,
-    seen: &(ReleaseStatus, ReleaseRevisions),
+    seen: &(HelmReleaseStatusFields, ReleaseRevisions),
     drift: Option<&ReleaseDrift>,
 ) -> String {
     match state(desired, &seen.0, &seen.1, drift) {
@@ -44,7 +44,7 @@ fn state_text(
 
 fn done(
     desired: &ReleaseDesiredState,
-    seen: &(ReleaseStatus, ReleaseRevisions),
+    seen: &(HelmReleaseStatusFields, ReleaseRevisions),
     forced: bool,
 ) -> String {
     let state = state(desired, &seen.0, &seen.1, Some(&ReleaseDrift::None)).unwrap();
@@ -83,7 +83,7 @@ fn a_release_that_the_status_does_not_know_is_unmanaged() {
     let wanted = desired("1.0.0", "a");
     let forgetful = |life: &str| {
         let (status, revisions) = known(&[(1, life)]);
-        (ReleaseStatus { history: Vec::new(), ..status }, revisions)
+        (HelmReleaseStatusFields { history: Vec::new(), ..status }, revisions)
     };
     let text = "Unmanaged: found existing release in storage";
     assert_eq!(state_text(&wanted, &forgetful("deployed"), None), text);
@@ -146,7 +146,10 @@ fn what_is_deployed_is_compared_with_the_desired_state() {
     assert_eq!(is(&wanted), "OutOfSync: common metadata digest has changed");
 }
 
-fn with_tests(phases: &[&str], action: Option<OperationKind>) -> (ReleaseStatus, ReleaseRevisions) {
+fn with_tests(
+    phases: &[&str],
+    action: Option<OperationKind>,
+) -> (HelmReleaseStatusFields, ReleaseRevisions) {
     let mut seen = known(&[(1, "deployed")]);
     let hooks = phases.iter().enumerate().map(|(number, phase)| {
         let hook = TestHookStatus { phase: (*phase).to_owned(), ..TestHookStatus::default() };
@@ -234,7 +237,7 @@ fn failed(
     lives: &[(i64, &str)],
     action: Option<OperationKind>,
     failures: i64,
-) -> (ReleaseStatus, ReleaseRevisions) {
+) -> (HelmReleaseStatusFields, ReleaseRevisions) {
     let mut seen = known(lives);
     seen.0.last_attempted_action = action;
     match action {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::bundle::decoded;
 use crate::public_key::PublicKey;
-use crate::referrers::{OciDescriptor, Search};
+use crate::referrers::{OciDescriptor, SignatureSearch};
 use crate::sigstore::simple_signing::{RekorBundle, verify_keyless};
 use crate::sigstore::{AcceptedIdentities, TrustedRoot};
 
@@ -26,7 +26,10 @@ pub(super) struct SimpleSignature<'a> {
 
 impl<'a> SimpleSignature<'a> {
     /// Reads a layer.
-    pub(super) fn of(search: &'a Search, layer: &'a OciDescriptor) -> Result<Self, String> {
+    pub(super) fn of(
+        search: &'a SignatureSearch,
+        layer: &'a OciDescriptor,
+    ) -> Result<Self, String> {
         let annotations = &layer.annotations;
         let digest = &layer.digest;
         let Some(signature) = annotations.get(SIGNATURE) else {

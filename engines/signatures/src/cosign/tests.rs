@@ -59,8 +59,8 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// A search that found these signatures under the tag, and these bundles.
-fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> Search {
-    let mut search = Search::for_cosign(IMAGE);
+fn found(simple: &[(Vec<u8>, String)], bundles: &[Vec<u8>]) -> SignatureSearch {
+    let mut search = SignatureSearch::for_cosign(IMAGE);
     let mut had: Vec<(ImageRequest, Vec<u8>)> = Vec::new();
     let mut blob = |bytes: &[u8]| {
         let size = bytes.len() as u64;
@@ -104,7 +104,7 @@ fn the_owner_of_any_key_may_sign_in_either_format() {
     let owner = TestKeyOwner::new();
     let other = TestKeyOwner::new();
     let keys = [("a.pub", other.key()), ("b.pub", owner.key()), ("c.txt", Vec::new())];
-    let by = |search: &Search| {
+    let by = |search: &SignatureSearch| {
         verify(search, "r/a@x", keys.iter().map(|(name, key)| (*name, key.as_slice())))
     };
     let signer = Ok(CosignSigner { name: "b.pub".to_owned() });

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer};
 
-use super::name::{self, DistinguishedName};
+use super::x509_distinguished_name::{self, DistinguishedName};
 use crate::x509::ParsedCertificate;
 
 /// Identities of a statement: each is compared with every other one. Differs(flux): Flux has no limit.
@@ -380,11 +380,12 @@ impl TrustPolicyStatement {
                     "{statement} has trusted identity {identity:?} without an identity value"
                 ));
             }
-            let name = name::parse(value).map_err(|why| {
+            let name = x509_distinguished_name::parse(value).map_err(|why| {
                 format!("{statement} has trusted identity {identity:?} with invalid identity value: {why}")
             })?;
             let overlaps = |other: &&(&String, DistinguishedName)| {
-                name::has_all(&name, &other.1) || name::has_all(&other.1, &name)
+                x509_distinguished_name::has_all(&name, &other.1)
+                    || x509_distinguished_name::has_all(&other.1, &name)
             };
             if let Some((other, _)) = names.iter().find(overlaps) {
                 return Err(format!(
@@ -403,23 +404,24 @@ impl TrustPolicyStatement {
         }
         let subjects = self.trusted_identities.iter().filter_map(|it| it.split_once(':'));
         let subjects = subjects.filter(|(kind, _)| *kind == SUBJECT);
-        let trusted =
-            subjects.map(|(_, value)| name::parse(value)).collect::<Result<Vec<_>, _>>()?;
+        let trusted = subjects
+            .map(|(_, value)| x509_distinguished_name::parse(value))
+            .collect::<Result<Vec<_>, _>>()?;
         let policy = &self.name;
         if trusted.is_empty() {
             return Err(format!(
                 "no x509 trusted identities are configured in the trust policy {policy:?}"
             ));
         }
-        let subject = name::parse(&certificate.subject_text).map_err(|why| {
+        let subject = x509_distinguished_name::parse(&certificate.subject_text).map_err(|why| {
             format!("error while parsing the certificate subject from the digital signature. error : {why:?}")
         })?;
-        if trusted.iter().any(|name| name::has_all(&subject, name)) {
+        if trusted.iter().any(|name| x509_distinguished_name::has_all(&subject, name)) {
             return Ok(());
         }
         Err(format!(
             "signing certificate from the digital signature does not match the X.509 trusted identities {} defined in the trust policy {policy:?}",
-            name::shown(&trusted)
+            x509_distinguished_name::shown(&trusted)
         ))
     }
 }

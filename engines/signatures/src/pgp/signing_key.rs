@@ -14,7 +14,7 @@ use pgp::types::{KeyDetails as _, KeyVersion, Password, SecretParams, SigningKey
 
 use super::secret_key_bounds::{SecretKeyProtection, check_size, contained, protection};
 use super::{PgpEntity, VerificationEffort, armor, armored_ring, check, policy};
-use crate::sign::SigningError;
+use crate::commit_signing::SigningError;
 
 /// How many subkeys are unlocked, the newest first. Each has a passphrase of its own to be derived, which takes up to half a
 /// second.

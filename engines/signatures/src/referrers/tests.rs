@@ -14,7 +14,7 @@ fn tag(suffix: &str) -> ImageRequest {
 
 #[test]
 fn a_registry_without_referrers_is_asked_for_the_fallback_tag() {
-    let mut search = Search::for_cosign(SUBJECT);
+    let mut search = SignatureSearch::for_cosign(SUBJECT);
     let api = ImageRequest::Referrers(SUBJECT.to_owned());
     assert_eq!(search.open(), [tag(".sig"), api.clone()]);
     search.answer(tag(".sig"), None).unwrap();
@@ -34,7 +34,7 @@ fn a_referrer_is_asked_for_and_then_its_layer() {
     let digest = digest_of(manifest.as_bytes());
     let index =
         format!(r#"{{"manifests":[{{"digest":"{digest}","size":1}},{{"digest":"../x"}}]}}"#);
-    let mut search = Search::for_cosign(SUBJECT);
+    let mut search = SignatureSearch::for_cosign(SUBJECT);
     search.answer(tag(".sig"), None).unwrap();
     search.answer(ImageRequest::Referrers(SUBJECT.to_owned()), answer(&index)).unwrap();
     let request = ImageRequest::Manifest(digest);
@@ -43,7 +43,7 @@ fn a_referrer_is_asked_for_and_then_its_layer() {
     let request = ImageRequest::Blob { digest: digest_of(blob.as_bytes()), size: 2 };
     assert_eq!(search.open(), std::slice::from_ref(&request));
     let wrong = search.answer(request.clone(), answer("{} "));
-    assert!(matches!(wrong, Err(Mismatch(_))));
+    assert!(matches!(wrong, Err(DigestMismatchError(_))));
     search.answer(request, answer(blob)).unwrap();
     assert_eq!(search.open(), []);
     assert_eq!(search.attached().len(), 1);
@@ -52,7 +52,7 @@ fn a_referrer_is_asked_for_and_then_its_layer() {
 #[test]
 fn what_is_too_large_is_not_asked_for() {
     let layers = format!(r#"{{"layers":[{{"digest":"{SUBJECT}","size":{}}}]}}"#, MOST_BLOB + 1);
-    let mut search = Search::for_cosign(SUBJECT);
+    let mut search = SignatureSearch::for_cosign(SUBJECT);
     search.answer(tag(".sig"), answer(&layers)).unwrap();
     search.answer(ImageRequest::Referrers(SUBJECT.to_owned()), answer("{}")).unwrap();
     assert_eq!(search.open(), []);
@@ -88,7 +88,7 @@ fn too_many_bytes_hide_no_smaller_signature_and_nothing_under_the_tag() {
         let size = text.len() as u64;
         had.push((ImageRequest::Blob { digest, size }, text.clone()));
     }
-    let mut search = Search::for_cosign(SUBJECT);
+    let mut search = SignatureSearch::for_cosign(SUBJECT);
     for _ in 0..3 {
         for request in search.open() {
             let (_, body) = had.iter().find(|(it, _)| *it == request).unwrap();
@@ -108,7 +108,7 @@ fn too_many_bytes_hide_no_smaller_signature_and_nothing_under_the_tag() {
 fn more_referrers_than_the_limit_cost_no_more_requests() {
     let referrer = |n: usize| format!(r#"{{"digest":"sha256:{n:064x}","size":1}}"#);
     let all: Vec<String> = (0..1000).map(referrer).collect();
-    let mut search = Search::for_cosign(SUBJECT);
+    let mut search = SignatureSearch::for_cosign(SUBJECT);
     search.answer(tag(".sig"), None).unwrap();
     let index = format!(r#"{{"manifests":[{}]}}"#, all.join(","));
     search.answer(ImageRequest::Referrers(SUBJECT.to_owned()), answer(&index)).unwrap();

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::root::{TransparencyLog, TrustedRoot};
+use super::sigstore_trusted_root::{TransparencyLog, TrustedRoot};
 use crate::protobuf_json::{ProtoBytes, ProtoInt, base64_of};
 use crate::public_key::SignatureHash;
 use crate::referrers::hex;

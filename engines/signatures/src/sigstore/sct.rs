@@ -1,6 +1,6 @@
 //! Certificate transparency: that a log has the certificate (RFC 6962, 3.2 and 3.3).
 
-use super::root::TrustedRoot;
+use super::sigstore_trusted_root::TrustedRoot;
 use crate::der;
 use crate::public_key::SignatureHash;
 use crate::sha256;

@@ -93,7 +93,7 @@ impl PgpKeyring {
         }
         let parts = self.parts(until)?;
         let session_keys = session_keys?;
-        let is_recipient = |part: &SecretPart<'_>| {
+        let is_recipient = |part: &PgpSecretKeyPart<'_>| {
             !until.is_over() && session_keys.iter().any(|session_key| part.is_of(session_key))
         };
         let locked: Vec<_> = parts.locked.into_iter().filter(is_recipient).collect();
@@ -139,10 +139,10 @@ impl PgpKeyring {
     ///
     /// # Errors
     /// There is none.
-    fn parts(&self, until: DecryptionDeadline<'_>) -> Result<SecretParts<'_>, String> {
-        let mut parts = SecretParts::default();
+    fn parts(&self, until: DecryptionDeadline<'_>) -> Result<PgpSecretKeyParts<'_>, String> {
+        let mut parts = PgpSecretKeyParts::default();
         let mut problem = NO_SECRET_KEY.to_owned();
-        let all = self.0.iter().flat_map(SecretPart::all);
+        let all = self.0.iter().flat_map(PgpSecretKeyPart::all);
         for part in all.take_while(|_| !until.is_over()) {
             match protection(part.params()) {
                 Ok(SecretKeyProtection::Plain) => parts.plain.push(part),
@@ -165,20 +165,20 @@ fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 
 /// Secret parts by whether they need a passphrase.
 #[derive(Default)]
-struct SecretParts<'k> {
-    plain: Vec<SecretPart<'k>>,
+struct PgpSecretKeyParts<'k> {
+    plain: Vec<PgpSecretKeyPart<'k>>,
     /// The empty passphrase is tried.
-    locked: Vec<SecretPart<'k>>,
+    locked: Vec<PgpSecretKeyPart<'k>>,
 }
 
 /// A key or a subkey with its secret part.
 #[derive(Clone, Copy)]
-enum SecretPart<'k> {
+enum PgpSecretKeyPart<'k> {
     Primary(&'k SecretKey),
     Subkey(&'k SecretSubkey),
 }
 
-impl<'k> SecretPart<'k> {
+impl<'k> PgpSecretKeyPart<'k> {
     fn all(key: &'k SignedSecretKey) -> impl Iterator<Item = Self> {
         let subkeys = key.secret_subkeys.iter().map(|subkey| Self::Subkey(&subkey.key));
         std::iter::once(Self::Primary(&key.primary_key)).chain(subkeys)

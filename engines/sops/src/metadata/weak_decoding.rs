@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use golang::strconv::{self, FloatForm, format_float};
+use golang::strconv::{self, FloatTextFormat, format_float};
 
 use crate::value::{MapItem, MapItemKey, SopsValue};
 
@@ -134,7 +134,7 @@ fn text(value: &SopsValue, called: impl Fn() -> String) -> Result<String, WeakDe
         SopsValue::Bool(truth) => if *truth { "1" } else { "0" }.to_owned(),
         SopsValue::Int(int) => int.to_string(),
         SopsValue::Uint(uint) => uint.to_string(),
-        SopsValue::Float(float) => format_float(*float, FloatForm::Fixed, None),
+        SopsValue::Float(float) => format_float(*float, FloatTextFormat::Fixed, None),
         other => return Err(WeakDecodingError::Type(called(), "string", go_type(other))),
     })
 }

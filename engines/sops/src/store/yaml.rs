@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use goyaml::emit::{EmittableValue, EmittableView};
 use goyaml::v3::{
-    self, DecodedScalar, NodeDocuments, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind,
+    self, AnchorOrCommentKind, DecodedScalar, NodeDocuments, YamlLayout, YamlNode, YamlNodeKind,
 };
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -43,7 +43,7 @@ pub(super) fn read(
     let mut documents = Vec::new();
     for node in &nodes {
         for (_, node) in node.walk() {
-            let anchor = node.notes.get(NodeNoteKind::Anchor);
+            let anchor = node.notes.get(AnchorOrCommentKind::Anchor);
             if !anchor.is_empty() {
                 anchors.insert(anchor, node);
             }
@@ -126,8 +126,8 @@ impl<'n> SopsYamlReader<'n, '_> {
     ) -> Result<(), SopsReadError> {
         self.budget.take(depth)?;
         if !noted {
-            self.note_in_map(items, node.notes.get(NodeNoteKind::Head), false)?;
-            self.note_in_map(items, node.notes.get(NodeNoteKind::Line), false)?;
+            self.note_in_map(items, node.notes.get(AnchorOrCommentKind::Head), false)?;
+            self.note_in_map(items, node.notes.get(AnchorOrCommentKind::Line), false)?;
         }
         let refuse = |what: &str| {
             let problem = format!(
@@ -152,7 +152,7 @@ impl<'n> SopsYamlReader<'n, '_> {
             }
         }
         if !noted {
-            self.note_in_map(items, node.notes.get(NodeNoteKind::Foot), false)?;
+            self.note_in_map(items, node.notes.get(AnchorOrCommentKind::Foot), false)?;
         }
         Ok(())
     }
@@ -164,20 +164,20 @@ impl<'n> SopsYamlReader<'n, '_> {
         items: &mut Vec<MapItem>,
         depth: usize,
     ) -> Result<(), SopsReadError> {
-        self.note_in_map(items, key.notes.get(NodeNoteKind::Head), false)?;
-        self.note_in_map(items, key.notes.get(NodeNoteKind::Line), false)?;
+        self.note_in_map(items, key.notes.get(AnchorOrCommentKind::Head), false)?;
+        self.note_in_map(items, key.notes.get(AnchorOrCommentKind::Line), false)?;
         let noted = matches!(value.kind, YamlNodeKind::Scalar | YamlNodeKind::Alias);
         if noted {
-            self.note_in_map(items, value.notes.get(NodeNoteKind::Head), false)?;
-            self.note_in_map(items, value.notes.get(NodeNoteKind::Line), true)?;
+            self.note_in_map(items, value.notes.get(AnchorOrCommentKind::Head), false)?;
+            self.note_in_map(items, value.notes.get(AnchorOrCommentKind::Line), true)?;
         }
         let name = self.key(key)?;
         let plain = self.value(value, noted, depth + 1)?;
         items.push(MapItem { key: name, value: plain });
         if noted {
-            self.note_in_map(items, value.notes.get(NodeNoteKind::Foot), false)?;
+            self.note_in_map(items, value.notes.get(AnchorOrCommentKind::Foot), false)?;
         }
-        self.note_in_map(items, key.notes.get(NodeNoteKind::Foot), false)?;
+        self.note_in_map(items, key.notes.get(AnchorOrCommentKind::Foot), false)?;
         Ok(())
     }
 
@@ -216,18 +216,42 @@ impl<'n> SopsYamlReader<'n, '_> {
             YamlNodeKind::Sequence => {
                 let mut values = Vec::new();
                 if !noted {
-                    self.note_in_list(&mut values, node.notes.get(NodeNoteKind::Head), false)?;
-                    self.note_in_list(&mut values, node.notes.get(NodeNoteKind::Line), false)?;
+                    self.note_in_list(
+                        &mut values,
+                        node.notes.get(AnchorOrCommentKind::Head),
+                        false,
+                    )?;
+                    self.note_in_list(
+                        &mut values,
+                        node.notes.get(AnchorOrCommentKind::Line),
+                        false,
+                    )?;
                 }
                 for item in &node.content {
-                    self.note_in_list(&mut values, item.notes.get(NodeNoteKind::Head), false)?;
-                    self.note_in_list(&mut values, item.notes.get(NodeNoteKind::Line), true)?;
+                    self.note_in_list(
+                        &mut values,
+                        item.notes.get(AnchorOrCommentKind::Head),
+                        false,
+                    )?;
+                    self.note_in_list(
+                        &mut values,
+                        item.notes.get(AnchorOrCommentKind::Line),
+                        true,
+                    )?;
                     let value = self.value(item, true, depth + 1)?;
                     values.push(value);
-                    self.note_in_list(&mut values, item.notes.get(NodeNoteKind::Foot), false)?;
+                    self.note_in_list(
+                        &mut values,
+                        item.notes.get(AnchorOrCommentKind::Foot),
+                        false,
+                    )?;
                 }
                 if !noted {
-                    self.note_in_list(&mut values, node.notes.get(NodeNoteKind::Foot), false)?;
+                    self.note_in_list(
+                        &mut values,
+                        node.notes.get(AnchorOrCommentKind::Foot),
+                        false,
+                    )?;
                 }
                 Ok(SopsValue::List(values))
             }
@@ -271,7 +295,9 @@ fn wipe(node: YamlNode) {
     let mut open = vec![node];
     while let Some(mut node) = open.pop() {
         node.value.zeroize();
-        for note in [NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot] {
+        for note in
+            [AnchorOrCommentKind::Head, AnchorOrCommentKind::Line, AnchorOrCommentKind::Foot]
+        {
             node.notes.take(note).zeroize();
         }
         open.append(&mut node.content);
@@ -292,7 +318,7 @@ impl PendingComments {
     }
 
     /// Puts comments on a node, in front of those it has.
-    fn put(comments: &mut Vec<String>, node: &mut YamlNode, note: NodeNoteKind) {
+    fn put(comments: &mut Vec<String>, node: &mut YamlNode, note: AnchorOrCommentKind) {
         if comments.is_empty() {
             return;
         }
@@ -321,11 +347,11 @@ fn map(items: &[MapItem]) -> Result<YamlNode, SopsWriteError> {
             }
         };
         if node.content.is_empty() {
-            PendingComments::put(&mut waiting.above, &mut node, NodeNoteKind::Head);
+            PendingComments::put(&mut waiting.above, &mut node, AnchorOrCommentKind::Head);
         }
-        PendingComments::put(&mut waiting.above, &mut key, NodeNoteKind::Head);
+        PendingComments::put(&mut waiting.above, &mut key, AnchorOrCommentKind::Head);
         let mut value = self::value(&item.value)?;
-        PendingComments::put(&mut waiting.behind, &mut value, NodeNoteKind::Line);
+        PendingComments::put(&mut waiting.behind, &mut value, AnchorOrCommentKind::Line);
         node.content.push(key);
         node.content.push(value);
     }
@@ -343,11 +369,11 @@ fn list(values: &[SopsValue]) -> Result<YamlNode, SopsWriteError> {
             continue;
         }
         if node.content.is_empty() {
-            PendingComments::put(&mut waiting.above, &mut node, NodeNoteKind::Head);
+            PendingComments::put(&mut waiting.above, &mut node, AnchorOrCommentKind::Head);
         }
         let mut item = self::value(value)?;
-        PendingComments::put(&mut waiting.above, &mut item, NodeNoteKind::Head);
-        PendingComments::put(&mut waiting.behind, &mut item, NodeNoteKind::Line);
+        PendingComments::put(&mut waiting.above, &mut item, AnchorOrCommentKind::Head);
+        PendingComments::put(&mut waiting.behind, &mut item, AnchorOrCommentKind::Line);
         node.content.push(item);
     }
     let last = node.content.len().checked_sub(1);
@@ -359,8 +385,8 @@ fn list(values: &[SopsValue]) -> Result<YamlNode, SopsWriteError> {
 fn finish(mut waiting: PendingComments, node: &mut YamlNode, last: Option<usize>) {
     waiting.above.append(&mut waiting.behind);
     match last.and_then(|last| node.content.get_mut(last)) {
-        Some(last) => PendingComments::put(&mut waiting.above, last, NodeNoteKind::Foot),
-        None => PendingComments::put(&mut waiting.above, node, NodeNoteKind::Head),
+        Some(last) => PendingComments::put(&mut waiting.above, last, AnchorOrCommentKind::Foot),
+        None => PendingComments::put(&mut waiting.above, node, AnchorOrCommentKind::Head),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keys and certificates.
 //!
 //! Here: the functions. Below: private keys (`key.rs`, `dsa.rs`), certificates (`certificate.rs`), PEM (`pem.rs`),
-//! passwords (`passwords.rs`) and encryption with them (`aes.rs`).
+//! passwords (`password_case.rs`) and encryption with them (`aes.rs`).
 
 pub(super) mod aes;
 mod certificate;
@@ -18,7 +18,7 @@ use super::encoding::decode64;
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, any, int, text, walked};
 use crate::function_table::{SprigFunctionEntry, bounded, random};
 use crate::template_environment::RandomDraws;
-use certificate::{CertificateAndKey, CertificateAuthority, CertificateRequest};
+use certificate::{CertificateAndKey, CertificateAuthority, CertificateFields};
 use key::PrivateKey;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -111,9 +111,9 @@ fn ca(
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
     call.work(SIGNATURE_STEPS)?;
     call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE_BYTES)?;
-    let request = CertificateRequest {
+    let request = CertificateFields {
         is_authority: true,
-        ..CertificateRequest::new(text(args, 0), int(args, 1))
+        ..CertificateFields::new(text(args, 0), int(args, 1))
     };
     certificate::self_signed(template_environment, &request, key)
 }
@@ -206,16 +206,16 @@ fn given_key(
 fn request<'v>(
     call: &mut FunctionCallContext<'_>,
     args: &'v [GoRuntimeValue],
-) -> Result<CertificateRequest<'v>, TemplateFunctionError> {
+) -> Result<CertificateFields<'v>, TemplateFunctionError> {
     walked(call, any(args, 1), MAP_ENTRY_OVERHEAD_BYTES)?;
     walked(call, any(args, 2), MAP_ENTRY_OVERHEAD_BYTES)?;
     call.produce(text(args, 0).len().saturating_mul(3) + CERTIFICATE_BYTES)?;
     let addresses = certificate::addresses(any(args, 1))?;
     let hosts = certificate::hosts(any(args, 2))?;
-    Ok(CertificateRequest {
+    Ok(CertificateFields {
         addresses,
         hosts,
-        ..CertificateRequest::new(text(args, 0), int(args, 3))
+        ..CertificateFields::new(text(args, 0), int(args, 3))
     })
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use golang::GoRuntimeValue;
 use golang::semver::SemverVersion;
-use golang::value::{GoList, GoMap, GoObject, GoString, GoType, ReflectKind};
+use golang::value::{GoMap, GoObject, GoSlice, GoString, GoType, ReflectKind};
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{
@@ -181,7 +181,7 @@ fn values(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigR
 
 /// A container that is being copied.
 enum OpenCopyContainer {
-    List { list: GoList, next: usize, copies: Vec<GoRuntimeValue> },
+    List { list: GoSlice, next: usize, copies: Vec<GoRuntimeValue> },
     Map { copy: GoMap, key: GoString, rest: std::vec::IntoIter<(GoString, GoRuntimeValue)> },
 }
 
@@ -281,7 +281,7 @@ impl OpenCopyContainer {
         match self {
             Self::List { list, copies, .. } => {
                 let item_type = list.item_type().clone();
-                GoRuntimeValue::List(GoList::with_capacity(item_type, copies, list.capacity()))
+                GoRuntimeValue::List(GoSlice::with_capacity(item_type, copies, list.capacity()))
             }
             Self::Map { copy, .. } => GoRuntimeValue::Map(copy),
         }

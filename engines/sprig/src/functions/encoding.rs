@@ -216,7 +216,7 @@ fn decode32(text: &[u8]) -> Result<Vec<u8>, usize> {
 
 #[cfg(test)]
 mod tests {
-    use crate::rendering::check;
+    use crate::test_rendering::check;
 
     #[test]
     fn base64_is_go_s() {

@@ -2,7 +2,7 @@
 
 use golang::GoRuntimeValue;
 use golang::json::{self, DecodedJson, JsonEncodeError, JsonLayout};
-use golang::value::{GoList, GoMap, GoType, ReflectKind};
+use golang::value::{GoMap, GoSlice, GoType, ReflectKind};
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{TEXT_OVERHEAD_BYTES, any, text};
@@ -138,7 +138,7 @@ pub(super) fn list(DecodedJson { value, misfit }: DecodedJson) -> Result<GoRunti
     match (value, misfit) {
         (value @ GoRuntimeValue::List(_), None) => Ok(value),
         (GoRuntimeValue::List(_), Some(error)) => Err(error.to_string()),
-        (GoRuntimeValue::Nil, None) => Ok(GoRuntimeValue::List(GoList::nil(GoType::Any))),
+        (GoRuntimeValue::Nil, None) => Ok(GoRuntimeValue::List(GoSlice::nil(GoType::Any))),
         (value, _) => Err(mismatch(&value, "[]interface {}")),
     }
 }
@@ -214,7 +214,7 @@ pub(super) fn encode(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendering::{check, render_with};
+    use crate::test_rendering::{check, render_with};
 
     fn data() -> GoRuntimeValue {
         GoRuntimeValue::map([

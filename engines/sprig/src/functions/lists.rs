@@ -3,7 +3,7 @@
 //! Differs(helm 4): slices never change, so what is behind the end of one is not seen by another that was cut from it.
 
 use golang::GoRuntimeValue;
-use golang::value::{GoList, GoType, IntegerKind, SizedInteger};
+use golang::value::{GoSlice, GoType, IntegerKind, SizedInteger};
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use super::defaults::is_empty;
@@ -80,7 +80,7 @@ fn chunk(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigRe
         copied(call, wanted.min(rest.len()))?;
         chunks.push(GoRuntimeValue::list(rest.by_ref().take(wanted)));
     }
-    Ok(GoRuntimeValue::List(GoList::new(GoType::list(), chunks)))
+    Ok(GoRuntimeValue::List(GoSlice::new(GoType::list(), chunks)))
 }
 
 /// A list without what is empty.
@@ -262,7 +262,7 @@ fn refusal(value: &GoRuntimeValue, refuse: impl Fn(&str) -> String) -> TemplateF
 
 /// `[]interface {}(nil)`.
 fn nil() -> GoRuntimeValue {
-    GoRuntimeValue::List(GoList::nil(GoType::Any))
+    GoRuntimeValue::List(GoSlice::nil(GoType::Any))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Numbers in a row.
 
 use golang::GoRuntimeValue;
-use golang::value::{GoList, GoType};
+use golang::value::{GoSlice, GoType};
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
 use crate::arguments::{SprigResult, int, made};
@@ -51,7 +51,7 @@ fn until_step(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Sp
 
 fn ints(call: &mut FunctionCallContext<'_>, start: i64, end: i64, step: i64) -> SprigResult {
     let numbers = row(call, start, end, step)?;
-    Ok(GoRuntimeValue::List(GoList::new(GoType::INT, numbers.map(GoRuntimeValue::int).collect())))
+    Ok(GoRuntimeValue::List(GoSlice::new(GoType::INT, numbers.map(GoRuntimeValue::int).collect())))
 }
 
 /// The numbers; empty if the step leads away from the end.

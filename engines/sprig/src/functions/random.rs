@@ -170,7 +170,7 @@ fn below(template_environment: RandomDraws<'_>, end: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::rendering::{check, render};
+    use crate::test_rendering::{check, render};
 
     fn check_characters(template: &str, count: usize, is_wanted: fn(char) -> bool) {
         let text = render(template);

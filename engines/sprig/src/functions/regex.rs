@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use golang::GoRuntimeValue;
 use golang::regexp::{Error, GoRegexp, quote_meta};
-use golang::value::{GoList, GoType};
+use golang::value::{GoSlice, GoType};
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
 use parking_lot::Mutex;
 
@@ -204,7 +204,7 @@ fn limit(args: &[GoRuntimeValue]) -> usize {
 /// `[]string`, which is nil when it is empty.
 fn strings(call: &mut FunctionCallContext<'_>, strings: Vec<&str>) -> SprigResult {
     if strings.is_empty() {
-        return Ok(GoRuntimeValue::List(GoList::nil(GoType::String)));
+        return Ok(GoRuntimeValue::List(GoSlice::nil(GoType::String)));
     }
     made(call, strings.len())?;
     call.produce(strings.iter().map(|text| text.len() + TEXT_OVERHEAD_BYTES).sum())?;

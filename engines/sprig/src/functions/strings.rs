@@ -1,6 +1,6 @@
 //! Strings: what is in them, and what is cut off or replaced.
 //!
-//! Elsewhere: words and their letters (`words.rs`), lines and lengths (`text_layout.rs`), splitting
+//! Elsewhere: words and their letters (`word_case.rs`), lines and lengths (`text_layout.rs`), splitting
 //! (`string_parts.rs`), strings of values (`conversion.rs`).
 
 use golang::GoRuntimeValue;

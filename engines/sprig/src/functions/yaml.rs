@@ -168,7 +168,7 @@ mod tests {
     use golang::time::{GoDuration, GoTime, GoTimeZone};
 
     use super::*;
-    use crate::rendering::{check, render_with};
+    use crate::test_rendering::{check, render_with};
 
     fn check_with(template: &str, data: GoRuntimeValue, wanted: &str) {
         assert_eq!(render_with(template, data), wanted, "{template}");

@@ -8,7 +8,7 @@ use crate::fake_cluster::answering;
 
 const SHARD: &str = "kustomize-controller-leader-election-1a2b3c4d";
 
-fn terms() -> ElectionTerms {
+fn terms() -> RequiredLeaseElections {
     let second = Duration::from_secs(1);
     let flux = ElectionSettings {
         namespace: "flux-system".to_owned(),
@@ -18,7 +18,7 @@ fn terms() -> ElectionTerms {
         renew_deadline: 10 * second,
         retry: second,
     };
-    ElectionTerms { own: None, flux: Some(flux), replaced: replaced(true) }
+    RequiredLeaseElections { own: None, flux: Some(flux), replaced: replaced(true) }
 }
 
 fn deployment(name: &str, labels: &Value, replicas: i64) -> Value {

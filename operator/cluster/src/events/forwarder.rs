@@ -86,7 +86,7 @@ fn posted(record: &EventRecord) -> FluxEventPayload<'_> {
 
 /// Whether an attempt delivered an event, and if not, whether to try again.
 #[derive(Debug, PartialEq, Eq)]
-enum ForwardAttempt {
+enum EventForwardOutcome {
     Delivered,
     /// It is worth another one, after so long if the server said so.
     Again(String, Option<Duration>),
@@ -104,25 +104,25 @@ impl EventForwarder {
         Ok(Self { http, url, failures: 0, logged: None, shortest_pause: SHORTEST_PAUSE })
     }
 
-    async fn attempt(&self, body: &str) -> ForwardAttempt {
+    async fn attempt(&self, body: &str) -> EventForwardOutcome {
         let request = self.http.post(self.url.clone()).timeout(FORWARD_ATTEMPT_TIMEOUT);
         let request = request.header("content-type", "application/json").body(body.to_owned());
         let answer = match request.send().await {
             Ok(answer) => answer,
-            Err(error) => return ForwardAttempt::Again(crate::error::chain(&error), None),
+            Err(error) => return EventForwardOutcome::Again(crate::error::chain(&error), None),
         };
         let status = answer.status();
         // Parity(flux): 429 means that it received the same event a moment ago.
         if status.is_success() || status.as_u16() == 429 {
-            return ForwardAttempt::Delivered;
+            return EventForwardOutcome::Delivered;
         }
         let text = format!("the server responded with HTTP status {}", status.as_u16());
         if !status.is_server_error() || status.as_u16() == 501 {
-            return ForwardAttempt::Rejected(text);
+            return EventForwardOutcome::Rejected(text);
         }
         let after = answer.headers().get("retry-after").and_then(|it| it.to_str().ok());
         let after = after.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        ForwardAttempt::Again(text, after)
+        EventForwardOutcome::Again(text, after)
     }
 
     /// Delivers an event, or says why not.
@@ -131,9 +131,9 @@ impl EventForwarder {
         let mut why = String::new();
         for attempt in 1..=MAX_FORWARD_ATTEMPTS {
             match self.attempt(body).await {
-                ForwardAttempt::Delivered => return Ok(()),
-                ForwardAttempt::Rejected(text) => return Err(text),
-                ForwardAttempt::Again(text, after) => {
+                EventForwardOutcome::Delivered => return Ok(()),
+                EventForwardOutcome::Rejected(text) => return Err(text),
+                EventForwardOutcome::Again(text, after) => {
                     why = text;
                     if attempt < MAX_FORWARD_ATTEMPTS && !is_last {
                         tokio::time::sleep(after.unwrap_or(pause).min(LONGEST_PAUSE)).await;

@@ -13,7 +13,7 @@ use crds::source::{
 use crds::{GoDuration, ReconciledObject as _};
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use reconcile::{ObjectKey, RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, reason};
 use serde_json::Value;
 
 use super::{OWNERSHIP, origin};
@@ -199,7 +199,7 @@ fn check_access(
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::ARTIFACT_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
 }
 
 /// Makes the HelmChart what the template says and deletes a former one; returns the value of `status.helmChart`.
@@ -227,8 +227,10 @@ pub(super) async fn keep(
             let place = place(&node);
             let text = format!("HelmChart '{place}': failed to run server-side apply: {error}");
             let soon = jiff::Timestamp::now().checked_add(SERVER_RETRY_DELAY).ok();
-            let wake =
-                WakeTrigger { at: soon.filter(|_| error.is_transient()), ..WakeTrigger::default() };
+            let wake = NextRunTrigger {
+                at: soon.filter(|_| error.is_transient()),
+                ..NextRunTrigger::default()
+            };
             RunOutcome::Failed(reason::ARTIFACT_FAILED, text, wake)
         };
         let live = match seen {
@@ -279,7 +281,7 @@ fn taken(context: &RunContext, chart: &ObjectKey, other: &ObjectKey) -> RunOutco
         place(other)
     );
     let again = jiff::Timestamp::now().saturating_add(context.settings.requeue_dependency);
-    let wake = WakeTrigger::on([other.clone()]).and_at(again.unwrap_or(reconcile::Time::MAX));
+    let wake = NextRunTrigger::on([other.clone()]).and_at(again.unwrap_or(reconcile::Time::MAX));
     RunOutcome::Failed(reason::ARTIFACT_FAILED, text, wake)
 }
 

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{ObjectKey, RunOutcome};
-use release::status::{ReleaseEvent, ReleaseReport, ReleaseStatus};
+use release::status::{HelmReleaseStatusFields, ReleaseEvent, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
 use super::{OWNERSHIP, report, status};
@@ -27,7 +27,7 @@ const OWNER_REFERENCES: &str = "release.windlass.dev/owner-references";
 
 /// A status that the next write brings along. How a release ended is mostly all that there is to say of a run, so that one
 /// write says both; the journal has it until then.
-pub(crate) struct PendingStatus {
+pub(crate) struct DeferredStatusWrite {
     /// The status as it was decided.
     pub(super) status: HelmReleaseStatus,
     /// The events to announce once the status is written.
@@ -45,7 +45,7 @@ pub(super) struct ReleaseOwner {
 struct HelmReleaseOwnerState {
     /// The HelmRelease as our last write left it.
     object: Arc<HelmRelease>,
-    pending: Option<PendingStatus>,
+    pending: Option<DeferredStatusWrite>,
 }
 
 impl ReleaseOwner {
@@ -65,7 +65,7 @@ impl ReleaseOwner {
     }
 
     /// What the end of the run has to write besides its own.
-    pub(super) fn take_pending(&self) -> Option<PendingStatus> {
+    pub(super) fn take_pending(&self) -> Option<DeferredStatusWrite> {
         self.state.lock().pending.take()
     }
 
@@ -81,7 +81,7 @@ impl ReleaseStatusOwner for ReleaseOwner {
     const KIND: &'static str = "HelmRelease";
     const OWNERSHIP: OwnershipMarks = OWNERSHIP;
 
-    fn status(&self) -> ReleaseStatus {
+    fn status(&self) -> HelmReleaseStatusFields {
         status::of(self.decided())
     }
 
@@ -95,12 +95,14 @@ impl ReleaseStatusOwner for ReleaseOwner {
         let status = report::progress(&self.decided(), release_report, inventory, desired, now)?;
         let mut events = self.take_pending().map(|it| it.events).unwrap_or_default();
         events.extend_from_slice(&release_report.events);
-        self.state.lock().pending = Some(PendingStatus { status, events });
+        self.state.lock().pending = Some(DeferredStatusWrite { status, events });
         if release_report.ended.is_some() { Ok(()) } else { self.settle().await }
     }
 
     async fn settle(&self) -> Result<(), RunOutcome> {
-        let Some(PendingStatus { status, events }) = self.take_pending() else { return Ok(()) };
+        let Some(DeferredStatusWrite { status, events }) = self.take_pending() else {
+            return Ok(());
+        };
         let object = self.object();
         let before = status_of(&*object);
         let written =

@@ -13,12 +13,12 @@ use kube_core::{Resource as _, ResourceExt as _};
 use objects::SecretMasking;
 use reconcile::{ReleaseRollback, ReleaseRollbackProgress, RunOutcome, reason};
 use release::ReleaseDesiredState;
+use release::helm_release_planner::is_under_way;
 use release::operation_phase::OperationPhaseGates;
-use release::plan::is_under_way;
 use release::release_snapshot::{ReleaseSnapshot, latest};
-use release::status::{RELEASED, ReleaseStatus};
+use release::status::{HelmReleaseStatusFields, RELEASED};
 
-use super::{HelmReleaseRunReport, HelmReleaseSession, chart, status, validated_spec};
+use super::{HelmReleaseRunReport, HelmReleaseSession, chart_source, status, validated_spec};
 use crate::release_runner::storage::ReleaseStorage;
 use crate::release_runner::validated_spec::ReleaseInputs;
 use crate::release_runner::{DesiredRelease, target_of};
@@ -47,7 +47,7 @@ impl HelmReleaseSession<'_> {
     pub(super) fn pending(&self, object: &HelmRelease) -> PendingChanges {
         let is_ready = object.condition("Ready").is_some_and(|it| it.status == "True")
             && object.observed_generation() == object.meta().generation;
-        let source = chart::source(&self.context, object, self.began).ok();
+        let source = chart_source::source(&self.context, object, self.began).ok();
         let is_known = source.is_none_or(|source| {
             self.memory().source.as_ref().is_none_or(|known| *known == source.key())
         });
@@ -170,7 +170,7 @@ impl HelmReleaseSession<'_> {
 }
 
 /// What the release was made from that there is.
-pub(crate) fn released_parts(known: &ReleaseStatus, is_suspended: bool) -> ReleaseInputs {
+pub(crate) fn released_parts(known: &HelmReleaseStatusFields, is_suspended: bool) -> ReleaseInputs {
     let of = latest(&known.history);
     let text = |text: Option<&String>| text.cloned().unwrap_or_default();
     let attempted = Some(&known.last_attempted_revision).filter(|it| !it.is_empty());

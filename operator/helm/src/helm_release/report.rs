@@ -8,13 +8,13 @@ use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
 use kube_core::ResourceExt as _;
 use reconcile::{
-    ConditionReason, ConditionStatus as Truth, RequestedCondition, RunOutcome, StatusCondition,
-    Time, WakeTrigger, reason,
+    AnnotationCondition, ConditionReason, ConditionStatus as Truth, NextRunTrigger, RunOutcome,
+    StatusCondition, Time, reason,
 };
 use release::ReleaseDesiredState;
 use release::status::{DRIFT_CORRECTION_FAILED, ReleaseEvent, ReleaseProgress, ReleaseReport};
 
-use super::chart::SOURCE_NOT_READY;
+use super::chart_source::SOURCE_NOT_READY;
 use super::status;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -73,15 +73,15 @@ pub(crate) fn progress(
         (_, Some(said)) if said.status == Truth::True && is_uncorrected => None,
         (_, Some(said)) if said.status == Truth::True => Some(match &release_report.contested {
             Some(text) if was_contested => {
-                RunOutcome::Failed(reason::CONTESTED, text.clone(), WakeTrigger::default())
+                RunOutcome::Failed(reason::CONTESTED, text.clone(), NextRunTrigger::default())
             }
             Some(_) | None => RunOutcome::Settled(said.reason, said.text),
         }),
         (_, Some(said)) if said.status == Truth::False => {
-            Some(RunOutcome::Failed(said.reason, said.text, WakeTrigger::default()))
+            Some(RunOutcome::Failed(said.reason, said.text, NextRunTrigger::default()))
         }
         (_, Some(said)) => {
-            Some(RunOutcome::Running(said.reason, said.text, WakeTrigger::default()))
+            Some(RunOutcome::Running(said.reason, said.text, NextRunTrigger::default()))
         }
         (Some(ReleaseProgress { text, .. }), None) => running(text),
         (None, None) => None,
@@ -97,25 +97,25 @@ pub(crate) fn progress(
 }
 
 fn running(text: &str) -> Option<RunOutcome> {
-    Some(RunOutcome::Running(reason::PROGRESSING, text.to_owned(), WakeTrigger::default()))
+    Some(RunOutcome::Running(reason::PROGRESSING, text.to_owned(), NextRunTrigger::default()))
 }
 
 /// How a run of a release ended.
-pub(crate) struct ReleaseRun<'a> {
+pub(crate) struct ReleaseRunResult<'a> {
     pub(crate) outcome: &'a RunOutcome,
     /// The desired state, if the run came that far.
     pub(crate) desired: Option<&'a ReleaseDesiredState>,
     /// The generation of the owner.
     pub(crate) generation: i64,
     /// What a user asked for beside the spec, where the release has conditions of that.
-    pub(crate) marks: &'a [RequestedCondition],
+    pub(crate) marks: &'a [AnnotationCondition],
     /// What the operation does that is under way, as its journal says.
     pub(crate) running: Option<&'a str>,
     pub(crate) now: Time,
 }
 
 /// The status of the release at the end of a run.
-pub(crate) fn ended(before: &HelmReleaseStatus, run: &ReleaseRun<'_>) -> HelmReleaseStatus {
+pub(crate) fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmReleaseStatus {
     let had = conditions_of(&before.conditions);
     let known = status::of(before.clone());
     let summary = run.desired.and_then(|desired| known.summary(desired));
@@ -148,7 +148,7 @@ pub(crate) fn report(
     object: &HelmRelease,
     before: &HelmReleaseStatus,
     helm_chart: Option<&str>,
-    run: &ReleaseRun<'_>,
+    run: &ReleaseRunResult<'_>,
 ) -> HelmReleaseReport {
     let mut after = ended(before, run);
     let under_way = matches!(run.outcome, RunOutcome::Running(..));
@@ -177,7 +177,7 @@ fn is_only_logged(outcome: &RunOutcome) -> bool {
 /// The event for the outcome of a run; none if an action already reported the same text.
 fn run_event(
     had: &[StatusCondition],
-    run: &ReleaseRun<'_>,
+    run: &ReleaseRunResult<'_>,
     of_action: Option<String>,
 ) -> Option<ObjectEvent> {
     let (severity, why, text) = match run.outcome {
@@ -229,7 +229,7 @@ pub(crate) fn log(object: &HelmRelease, event: &ObjectEvent) {
 mod tests {
     use std::cell::Cell;
 
-    use release::status::{ReleaseCondition, ReleaseStatus};
+    use release::status::{HelmReleaseStatusFields, ReleaseCondition};
     use serde_json::json;
 
     use super::*;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn event_and_log(outcome: &RunOutcome) -> [Option<String>; 2] {
-        let run = ReleaseRun {
+        let run = ReleaseRunResult {
             outcome,
             desired: None,
             generation: 1,
@@ -275,7 +275,8 @@ mod tests {
             let contested = contested.map(str::to_owned);
             let drifted = said(release::status::DRIFT_DETECTED, "").filter(|_| is_drifted.get());
             let released = released.clone();
-            let status = ReleaseStatus { released, drifted, ..ReleaseStatus::default() };
+            let status =
+                HelmReleaseStatusFields { released, drifted, ..HelmReleaseStatusFields::default() };
             let release_report = ReleaseReport { contested, ..ReleaseReport::of(status) };
             let after =
                 progress(before, &release_report, None, &desired, Time::UNIX_EPOCH).unwrap();
@@ -311,14 +312,14 @@ mod tests {
         let text = || "HelmChart/apps/c is not ready: it has no artifact".to_owned();
         for why in [SOURCE_NOT_READY, reason::ARTIFACT_FAILED] {
             assert_eq!(
-                event_and_log(&RunOutcome::Blocked(why, text(), WakeTrigger::default())),
+                event_and_log(&RunOutcome::Blocked(why, text(), NextRunTrigger::default())),
                 [None, Some(text())]
             );
         }
         let waits =
-            RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text(), WakeTrigger::default());
+            RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text(), NextRunTrigger::default());
         assert_eq!(event_and_log(&waits), [Some(text()), None]);
-        let failed = RunOutcome::Failed(reason::ARTIFACT_FAILED, text(), WakeTrigger::default());
+        let failed = RunOutcome::Failed(reason::ARTIFACT_FAILED, text(), NextRunTrigger::default());
         assert_eq!(event_and_log(&failed), [Some(text()), None]);
     }
 }

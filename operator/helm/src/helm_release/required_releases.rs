@@ -8,7 +8,7 @@
 use std::fmt;
 
 use golang::semver::{SemverVersion, VersionConstraint};
-use reconcile::{ConditionReason, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, Time, reason};
 use release::ReleaseRevisions;
 
 use crate::release_runner::storage::ReleaseStorage;
@@ -128,7 +128,7 @@ pub(super) async fn check(
     retry_at: Time,
 ) -> Result<(), RunOutcome> {
     let blocked = |text: String| {
-        RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, WakeTrigger::at(retry_at))
+        RunOutcome::Blocked(reason::DEPENDENCY_NOT_READY, text, NextRunTrigger::at(retry_at))
     };
     let mut all = Vec::new();
     for release in required {

@@ -1,15 +1,15 @@
-//! The status of a HelmRelease, or of a row of a Helmfile, as decisions see it (`release::status::ReleaseStatus`), and
+//! The status of a HelmRelease, or of a row of a Helmfile, as decisions see it (`release::status::HelmReleaseStatusFields`), and
 //! back. Pure.
 //!
 //! Elsewhere: what a run makes of it (`report`), what changes in it (engine `release`).
 
 use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
-use reconcile::{RunOutcome, StatusCondition, Time, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome, StatusCondition, Time};
 use release::journal::OperationKind;
 use release::status::{
-    DRIFTED, RELEASED, REMEDIATED, ReleaseCondition, ReleaseStatus, STATE_ERROR, TEST_SUCCESS,
-    reason_of,
+    DRIFTED, HelmReleaseStatusFields, RELEASED, REMEDIATED, ReleaseCondition, STATE_ERROR,
+    TEST_SUCCESS, reason_of,
 };
 
 use windlass_runtime::object_status::{conditions_of, status_of, through};
@@ -18,17 +18,17 @@ use windlass_runtime::object_status::{conditions_of, status_of, through};
 pub(crate) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
 
 /// What decisions read of the status of a HelmRelease.
-pub fn read(object: &HelmRelease) -> ReleaseStatus {
+pub fn read(object: &HelmRelease) -> HelmReleaseStatusFields {
     of(status_of(object))
 }
 
 /// What decisions read of a status.
-pub(crate) fn of(status: HelmReleaseStatus) -> ReleaseStatus {
+pub(crate) fn of(status: HelmReleaseStatus) -> HelmReleaseStatusFields {
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
     let mut history: Vec<release::ReleaseSnapshot> = through(&status.history).unwrap_or_default();
     release::release_snapshot::sort(&mut history);
-    ReleaseStatus {
+    HelmReleaseStatusFields {
         observed_generation: status.observed_generation.unwrap_or(-1),
         storage_namespace: status.storage_namespace.unwrap_or_default(),
         history,
@@ -72,11 +72,14 @@ fn said(conditions: &[StatusCondition], kind: &str) -> Option<ReleaseCondition> 
 ///
 /// # Errors
 /// When a revision of the history has something that the definition does not allow.
-pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Result<(), RunOutcome> {
+pub(crate) fn write(
+    status: &HelmReleaseStatusFields,
+    of: &mut HelmReleaseStatus,
+) -> Result<(), RunOutcome> {
     let text = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     let Some(history) = through(&status.history) else {
         let text = "the history of the release cannot be written to the status";
-        return Err(RunOutcome::Failed(STATE_ERROR, text.to_owned(), WakeTrigger::default()));
+        return Err(RunOutcome::Failed(STATE_ERROR, text.to_owned(), NextRunTrigger::default()));
     };
     of.storage_namespace = text(&status.storage_namespace);
     of.history = history;
@@ -106,7 +109,7 @@ pub(crate) fn write(status: &ReleaseStatus, of: &mut HelmReleaseStatus) -> Resul
 
 /// The conditions of our own that a status says, beside those that were there.
 pub(crate) fn conditions<'a>(
-    status: &ReleaseStatus,
+    status: &HelmReleaseStatusFields,
     had: &'a [StatusCondition],
     generation: i64,
     now: Time,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use apply::ignore::IgnoreRules;
+use apply::drift_ignore_rules::IgnoreRules;
 use crds::GoDuration;
 use crds::helm::{
     ActionStrategy, ChartNameChangeStrategy, DeletionPropagation, DriftDetectionMode, HelmRelease,

@@ -13,7 +13,7 @@ use helm::values::{
     ValuesReferenceLookup, ValuesReferenceProblem,
 };
 use objects::SecretMasking;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 
 use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;
@@ -84,7 +84,7 @@ pub async fn read(
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(VALUES_ERROR, text, WakeTrigger::default())
+    RunOutcome::Failed(VALUES_ERROR, text, NextRunTrigger::default())
 }
 
 /// Puts the values together from what was found.

@@ -11,7 +11,7 @@ use crds::helmfile::HelmfileSpec;
 use golang::work_meter::StopSignal;
 use helmfile::SopsFileDecryptor;
 use parking_lot::Mutex;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
@@ -50,7 +50,7 @@ pub(super) async fn read(
         .map_err(|text| RunOutcome::Stalled(HELMFILE_ERROR, text))?;
     let read = BuildDecryptionKeys::with_keys(settings, spec, namespace, mac, references).await;
     let keys =
-        read.map_err(|text| RunOutcome::Failed(HELMFILE_ERROR, text, WakeTrigger::default()))?;
+        read.map_err(|text| RunOutcome::Failed(HELMFILE_ERROR, text, NextRunTrigger::default()))?;
     Ok(Some(Arc::new(keys)))
 }
 

@@ -7,7 +7,7 @@ use crds::helmfile::ReleaseState;
 use objects::SecretMasking;
 use reconcile::RemovalCause;
 
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::ReleaseKey;
 use super::prune::PruneReason;
 use super::release_clusters::of_rows;
@@ -21,7 +21,7 @@ use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier::FinalizeOutcome;
 use windlass_runtime::object_hold;
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// The object goes: so do its releases, by policy.
     pub(super) async fn finalize(
         &self,

@@ -9,7 +9,7 @@ use crds::Artifact;
 use crds::helmfile::HelmfileSpec;
 use helmfile::{RemoteAddress, RemoteSource};
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, reason};
 use sources::go_getter::{GetterLimits, GetterRequest, HelmfileGetter};
 use sources::source_reasons::URL_INVALID;
 use tokio::runtime::Handle;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
 
 use super::HelmfileSession;
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCE_NOT_VERIFIED;
@@ -65,7 +65,7 @@ impl HelmfileOrigin {
 }
 
 /// The node of the source that a spec names.
-pub(super) fn source<K: HelmfileKind>(object: &K) -> Option<ObjectKey> {
+pub(super) fn source<K: HelmfileCustomResource>(object: &K) -> Option<ObjectKey> {
     let own = object.namespace().unwrap_or_default();
     object.asked().source_ref.as_ref().map(|source| source_reference::source_node(&own, source))
 }
@@ -142,7 +142,7 @@ pub(super) fn getter_for(
     Ok(getter(context, known, cancel, GetterLimits::default().time))
 }
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// The revision of the source, as far as it is known without a request.
     pub(super) fn known_revision(&self, spec: &HelmfileSpec) -> Option<String> {
         let Some(source) = &spec.source_ref else {
@@ -171,7 +171,11 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
                      spec.sourceRef with a GitRepository that has spec.verify",
                     self.node.namespace
                 );
-                return Err(RunOutcome::Blocked(SOURCE_NOT_VERIFIED, text, WakeTrigger::default()));
+                return Err(RunOutcome::Blocked(
+                    SOURCE_NOT_VERIFIED,
+                    text,
+                    NextRunTrigger::default(),
+                ));
             }
             let address = spec.source.as_deref().unwrap_or_default();
             let known = self.memory().fetched.clone().filter(|it| it.address == address);
@@ -232,7 +236,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         })?;
         let failed = |why: String| {
             let text = format!("failed to fetch {address}: {why}");
-            RunOutcome::Failed(reason::ARTIFACT_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(reason::ARTIFACT_FAILED, text, NextRunTrigger::default())
         };
         let wanted = wanted(&address).map_err(failed)?;
         // Mostly waiting for a server, so it needs no build permit.

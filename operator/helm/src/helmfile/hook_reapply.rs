@@ -8,14 +8,14 @@ use std::sync::atomic::Ordering;
 
 use helmfile::ManifestHookTime;
 use kube_core::ResourceExt as _;
-use lifecycle::{EventRevision, LifecycleEventAnswer, Phase};
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use lifecycle::{EventRevision, LifecycleEventAnswer, LifecycleHoldPhase};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use release::lifecycle_hold::{LIFECYCLES_UNKNOWN, ReleaseLifecycles};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
 use super::HelmfileSession;
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::hooks::HookApplyOutcome;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseRunState};
@@ -25,21 +25,28 @@ use super::report::RELEASE_FAILED;
 use crate::release_runner::{DesiredRelease, ReleaseStatusOwner as _};
 use windlass_runtime::hold_conditions;
 use windlass_runtime::lifecycle::lifecycle_attempt::{
-    LifecycleAttempt, LifecyclePassage, beside_release, is_beside_release, pass_as_requested,
+    LifecycleAttempt, LifecycleAttemptProgress, beside_release, is_beside_release,
+    pass_as_requested,
 };
 use windlass_runtime::lifecycle::{LifecycleSubject, dismiss, events_of};
 
 /// What a release is kept as, and was before.
-pub(super) struct HookDigests<'d> {
+pub(super) struct ReleaseDigestComparison<'d> {
     pub(super) digest: &'d str,
     pub(super) known: Option<&'d str>,
 }
 
 /// The phases before and after hooks are applied on which no operation begins.
-fn phases(is_first: bool) -> (&'static [Phase], &'static [Phase]) {
+fn phases(is_first: bool) -> (&'static [LifecycleHoldPhase], &'static [LifecycleHoldPhase]) {
     match is_first {
-        true => (&[Phase::PreInstall], &[Phase::PostInstall, Phase::Promote]),
-        false => (&[Phase::PreUpgrade], &[Phase::PostUpgrade, Phase::Promote]),
+        true => (
+            &[LifecycleHoldPhase::PreInstall],
+            &[LifecycleHoldPhase::PostInstall, LifecycleHoldPhase::Promote],
+        ),
+        false => (
+            &[LifecycleHoldPhase::PreUpgrade],
+            &[LifecycleHoldPhase::PostUpgrade, LifecycleHoldPhase::Promote],
+        ),
     }
 }
 
@@ -52,7 +59,7 @@ fn operation(key: &ReleaseKey, digest: &str) -> String {
 /// The outcome of applying hooks that do not continue.
 type ReapplyResult = Result<(), RunOutcome>;
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Applies what the hooks of a release name once it is as the helmfile says: also those before an operation, where none
     /// began. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn reapply(
@@ -60,14 +67,14 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         owner: &ReleaseOwner<K>,
         desired_release: &DesiredRelease,
         remembered: &ReleaseRunState,
-        of: HookDigests<'_>,
+        of: ReleaseDigestComparison<'_>,
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReapplyResult> {
         if owner.hooks.all.is_empty() || of.known == Some(of.digest) {
             return Some(Ok(()));
         }
         if self.is_closed(run.object) {
-            let again = WakeTrigger::at(self.in_future(run.timeouts.interval));
+            let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
             let text = "manifests of hooks wait until a window opens".to_owned();
             return Some(Err(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, again)));
         }
@@ -136,7 +143,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
             }
             Ok(HookApplyOutcome::Refused(text)) => {
                 let again = self.in_future(run.timeouts.retry);
-                Some(Err(RunOutcome::Failed(RELEASE_FAILED, text, WakeTrigger::at(again))))
+                Some(Err(RunOutcome::Failed(RELEASE_FAILED, text, NextRunTrigger::at(again))))
             }
             Ok(HookApplyOutcome::Overtaken) => None,
             Err(outcome) => Some(Err(outcome)),
@@ -152,10 +159,10 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         key: &ReleaseKey,
         lifecycles: &ReleaseLifecycles,
         attempt: &LifecycleAttempt,
-        phases: &[Phase],
+        phases: &[LifecycleHoldPhase],
         run: &HelmfileRun<'_, K>,
     ) -> Result<Vec<LifecycleEventAnswer>, StoppedHooks> {
-        let again = || WakeTrigger::at(self.in_future(run.timeouts.retry));
+        let again = || NextRunTrigger::at(self.in_future(run.timeouts.retry));
         let stopped = |outcome, answers| Err(StoppedHooks { outcome, answers });
         if let Some(why) = lifecycles.unknown.clone() {
             return stopped(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, again()), Vec::new());
@@ -175,11 +182,11 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         let passage =
             pass_as_requested(&self.context, &asking, lifecycles, attempt, phases, is_requested);
         match passage.await {
-            Ok(LifecyclePassage::Free(answers)) => Ok(answers),
-            Ok(LifecyclePassage::Held(outcome, answers)) => {
+            Ok(LifecycleAttemptProgress::Free(answers)) => Ok(answers),
+            Ok(LifecycleAttemptProgress::Held(outcome, answers)) => {
                 stopped(outcome.or_wake(self.in_future(run.timeouts.interval)), answers)
             }
-            Ok(LifecyclePassage::Failed(text, answers)) => {
+            Ok(LifecycleAttemptProgress::Failed(text, answers)) => {
                 stopped(RunOutcome::Failed(LIFECYCLE_FAILED, text, again()), answers)
             }
             Err(error) => {

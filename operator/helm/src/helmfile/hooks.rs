@@ -18,13 +18,13 @@ use crds::release::{
 use helmfile::{ManifestHook, ManifestHookTime};
 use lifecycle::LifecycleEventAnswer;
 use objects::{Object, ObjectId};
-use reconcile::{RunOutcome, Time, WakeTrigger, format_duration};
+use reconcile::{NextRunTrigger, RunOutcome, Time, format_duration};
 use release::ReleaseDesiredState;
 use release::status::RECONCILE_ERROR;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::release_states::ReleaseOwner;
 use crate::release_runner::audit::subject;
 use crate::release_runner::crd_definitions::{EstablishError, established};
@@ -35,7 +35,7 @@ use windlass_runtime::audit::{self, cut, text, took, when};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::node_of;
 use windlass_runtime::crd_guard::error::CrdGuardError;
-use windlass_runtime::crd_guard::{CrdGuardian, ManifestPermission, is_definition};
+use windlass_runtime::crd_guard::{CrdGuardian, CrdWritePermission, is_definition};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermit;
 
@@ -187,7 +187,7 @@ pub(super) enum HookApplyOutcome {
     Overtaken,
 }
 
-impl<K: HelmfileKind> ReleaseOwner<K> {
+impl<K: HelmfileCustomResource> ReleaseOwner<K> {
     /// Applies what the hooks of some moments name, in order, which lifecycles have let begin with these answers.
     ///
     /// # Errors
@@ -320,7 +320,7 @@ impl<K: HelmfileKind> ReleaseOwner<K> {
 }
 
 /// One application of hooks.
-struct HookRound<'r, K: HelmfileKind> {
+struct HookRound<'r, K: HelmfileCustomResource> {
     owner: &'r ReleaseOwner<K>,
     target: &'r ClusterTarget,
     permit: &'r RunPermit,
@@ -331,7 +331,7 @@ struct HookRound<'r, K: HelmfileKind> {
     left: usize,
 }
 
-impl<K: HelmfileKind> HookRound<'_, K> {
+impl<K: HelmfileCustomResource> HookRound<'_, K> {
     async fn hook(&mut self, at: usize) -> Result<HookApplyOutcome, RunOutcome> {
         let hooks = self.owner.hooks.clone();
         let failed =
@@ -363,7 +363,7 @@ impl<K: HelmfileKind> HookRound<'_, K> {
                     .saturating_add(API_SERVER_RETRY_DELAY)
                     .unwrap_or(Time::MAX);
                 let text = failed(&hooks, &secrets.mask(&error.to_string()));
-                Err(RunOutcome::Failed(RECONCILE_ERROR, text, WakeTrigger::at(soon)))
+                Err(RunOutcome::Failed(RECONCILE_ERROR, text, NextRunTrigger::at(soon)))
             }
             Err(error) => {
                 Ok(HookApplyOutcome::Refused(failed(&hooks, &secrets.mask(&error.to_string()))))
@@ -442,10 +442,10 @@ impl<K: HelmfileKind> HookRound<'_, K> {
             manifest_objects::placed(cluster, object, &self.owner.key.namespace).await?;
         let guard = CrdGuardian::new(context, self.target, self.permit.namespace());
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
-            ManifestPermission::Allowed => {}
-            ManifestPermission::Skipped => return Ok(None),
-            ManifestPermission::Refused(text) => return Err(CrdGuardError::Refused(text)),
-            ManifestPermission::Migrates => {
+            CrdWritePermission::Allowed => {}
+            CrdWritePermission::Skipped => return Ok(None),
+            CrdWritePermission::Refused(text) => return Err(CrdGuardError::Refused(text)),
+            CrdWritePermission::Migrates => {
                 let is_overtaken = || self.owner.is_overtaken(self.desired);
                 let migration = guard.migrate(&object, MANAGER, &is_overtaken);
                 self.permit.aside(migration).await?;

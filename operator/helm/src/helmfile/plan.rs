@@ -16,9 +16,10 @@ use helm::render::{ReleaseToRender, RenderMode};
 use helm::render_environment::RenderEnvironment;
 use helm::template::{RenderRequest, render, text};
 use helmfile::{
-    ChartRenderRequest, HelmChartRenderer, HelmfileEnvironment, HelmfilePlanSettings,
-    HelmfileProcessingPlan, ReleaseChartLocation, ReleaseIdentity, ReleaseOperationSettings,
-    ReleaseRenderOptions, ReleaseRendering, RenderPurpose, SopsFileDecryptor, UnwantedRelease,
+    ChartRenderRequest, HelmChartRenderer, HelmfileHostEnvironment, HelmfilePlanSettings,
+    HelmfileProcessingPlan, HelmfileReleaseToRender, HelmfileReleaseToUninstall,
+    ReleaseChartLocation, ReleaseIdentity, ReleaseOperationSettings, ReleaseRenderOptions,
+    RenderPurpose, SopsFileDecryptor,
 };
 use objects::SecretMasking;
 use sha2::{Digest as _, Sha256};
@@ -30,7 +31,7 @@ use super::hooks::ReleaseHooks;
 use super::release_clusters::undeclared;
 use super::remote_fetch::{FetchContext, HelmfileFetcher};
 use super::values;
-use crate::release_runner::chart::LoadedChart;
+use crate::release_runner::chart_cache::LoadedChart;
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_runtime::time_limit::TimeLimit;
 
@@ -200,7 +201,7 @@ fn made(
     let random = Arc::new(windlass_runtime::random_bytes::fill);
     let fetching = HelmfileFetcher::new(files.clone(), &directory, reaching, limit)?;
     let helmfile_environment =
-        HelmfileEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
+        HelmfileHostEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
             .with_stop(stop.clone())
             .with_fetch(Arc::new(fetching))
             .with_decrypt(decrypt);
@@ -249,7 +250,7 @@ fn made(
     let within = ReleasePlacement { namespace: &inputs.namespace, contexts: &inputs.contexts };
     let releases = releases(&all.releases, &within, &files)?;
     let unwanted = all.unwanted.iter().map(|release| {
-        let UnwantedRelease { name, namespace, kube_context, .. } = release;
+        let HelmfileReleaseToUninstall { name, namespace, kube_context, .. } = release;
         within.key(kube_context, namespace, name)
     });
     let unwanted = unwanted.collect::<Result<BTreeSet<ReleaseKey>, String>>()?;
@@ -387,11 +388,11 @@ impl ReleasePlacement<'_> {
 }
 
 fn releases(
-    all: &[ReleaseRendering],
+    all: &[HelmfileReleaseToRender],
     within: &ReleasePlacement<'_>,
     files: &HelmfileFiles,
 ) -> Result<Vec<PlannedRelease>, String> {
-    let key = |release: &ReleaseRendering| {
+    let key = |release: &HelmfileReleaseToRender| {
         within.key(&release.kube_context, &release.namespace, &release.name)
     };
     let ids = all.iter().map(|release| Ok((release.id.as_str(), key(release)?)));

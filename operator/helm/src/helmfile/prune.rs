@@ -11,13 +11,15 @@ use crds::helmfile::{ReleaseRow, ReleaseState};
 use kube_core::ResourceExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
-use reconcile::{RemovalCause, RemovalRefused, RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RemovalCause, RemovalRefusal, RunOutcome, reason};
 use release::storage::secret_name;
 
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::{HelmfilePlan, ReleaseKey, UnplannedReleases};
 use super::release_clusters::ReleaseClusterId;
-use super::release_order::{ReleaseOrder, ReleaseTurnOutcome, ReleaseTurns, in_turn};
+use super::release_order::{
+    OrderedOperationOutcome, OrderedReleaseOperations, ReleaseOrder, in_turn,
+};
 use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseOutcomes, ReleaseProgress};
 use super::suspended_releases::ReleaseRemoval;
 use super::{HELMFILE_ERROR, HelmfileSession, finalize, release_request, report};
@@ -63,7 +65,7 @@ enum PruneProgress {
     Nothing,
 }
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Uninstalls releases that are no longer in the helmfile, or gives them up. Those of a cluster wait until `kept`
     /// says that all other releases there are as the helmfile says. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn prune(
@@ -132,7 +134,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
                 let text = format!(
                     "it is not uninstalled, because it is not known whether the helmfile still has it: {why}"
                 );
-                unfinished(RunOutcome::Failed(HELMFILE_ERROR, text, WakeTrigger::default()))
+                unfinished(RunOutcome::Failed(HELMFILE_ERROR, text, NextRunTrigger::default()))
             }
             (UnplannedReleaseAction::LeftOut, target) => {
                 self.give_up(row, target, &PruneReason::LeftOut, run).await
@@ -180,13 +182,13 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         }
         match self.permit_removal(run, row, RemovalCause::Pruned) {
             Ok(removal) => Some(PruneProgress::Permitted(removal)),
-            Err(RemovalRefused::WindowClosed) => {
-                let again = WakeTrigger::at(self.in_future(run.timeouts.interval));
+            Err(RemovalRefusal::WindowClosed) => {
+                let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits until a window opens".to_owned();
                 unfinished(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, again))
             }
-            Err(RemovalRefused::Suspended) => {
-                let again = WakeTrigger::at(self.in_future(run.timeouts.interval));
+            Err(RemovalRefusal::Suspended) => {
+                let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits for the end of a suspension".to_owned();
                 unfinished(RunOutcome::Blocked(reason::SUSPENDED, text, again))
             }
@@ -256,7 +258,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
                 let record = secret_name(&other.name, revision);
                 let failed = |error: ClusterError| {
                     let text = format!("release {key}: unable to compare it with {other}: {error}");
-                    let again = WakeTrigger::at(self.in_future(run.timeouts.retry));
+                    let again = NextRunTrigger::at(self.in_future(run.timeouts.retry));
                     RunOutcome::Failed(report::RELEASE_FAILED, run.secrets.mask(&text), again)
                 };
                 let here = uid_of(place, &other.namespace, &record).await;
@@ -345,14 +347,14 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
 }
 
 /// Releases that are uninstalled while they have their turns.
-struct UninstallingReleases<'k, K: HelmfileKind> {
+struct UninstallingReleases<'k, K: HelmfileCustomResource> {
     session: &'k HelmfileSession<'k, K>,
     leaving: &'k [ReleaseRemoval],
     run: &'k HelmfileRun<'k, K>,
     outcomes: Mutex<ReleaseOutcomes>,
 }
 
-impl<K: HelmfileKind> ReleaseTurns for UninstallingReleases<'_, K> {
+impl<K: HelmfileCustomResource> OrderedReleaseOperations for UninstallingReleases<'_, K> {
     fn place(&self, release: usize) -> ReleaseClusterId<'_> {
         self.run.places.id(&self.leaving[release].key)
     }
@@ -361,20 +363,20 @@ impl<K: HelmfileKind> ReleaseTurns for UninstallingReleases<'_, K> {
         true
     }
 
-    async fn turn(&self, release: usize) -> ReleaseTurnOutcome {
+    async fn turn(&self, release: usize) -> OrderedOperationOutcome {
         let removal = &self.leaving[release];
         let Some(outcome) = self.session.uninstall_one(removal, self.run).await else {
-            return ReleaseTurnOutcome::Overtaken;
+            return OrderedOperationOutcome::Overtaken;
         };
         if outcome.is_settled() {
             self.run.book.remove(&removal.key);
             self.session.forget(&removal.key);
             self.session.dismiss_all(&removal.key, self.run).await;
-            return ReleaseTurnOutcome::On;
+            return OrderedOperationOutcome::On;
         }
         let mut outcomes = self.outcomes.lock();
         outcomes.insert(removal.key.clone(), ReleaseProgress::Unfinished(outcome));
-        ReleaseTurnOutcome::Stays
+        OrderedOperationOutcome::Stays
     }
 }
 

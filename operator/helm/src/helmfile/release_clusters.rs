@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use futures::stream::{self, StreamExt as _};
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::{HelmfilePlan, ReleaseKey};
 use super::{HELMFILE_ERROR, HelmfileSession};
 use windlass_cluster::ClusterError;
@@ -57,7 +57,11 @@ impl ReleaseClusters {
             Some(Err(outcome)) => Err(outcome.clone()),
             None => {
                 let text = undeclared(&key.context);
-                Err(RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, WakeTrigger::default()))
+                Err(RunOutcome::Failed(
+                    reason::RECONCILIATION_FAILED,
+                    text,
+                    NextRunTrigger::default(),
+                ))
             }
         }
     }
@@ -88,7 +92,7 @@ impl ReleaseClusters {
                     "releases {other} and {key} are one, because both contexts have the same kubeconfig: remove one of \
                      them from the helmfile"
                 );
-                return Err(RunOutcome::Failed(HELMFILE_ERROR, text, WakeTrigger::default()));
+                return Err(RunOutcome::Failed(HELMFILE_ERROR, text, NextRunTrigger::default()));
             }
         }
         Ok(())
@@ -152,7 +156,7 @@ pub(super) fn of_rows(rows: &[ReleaseRow]) -> BTreeSet<String> {
     rows.iter().map(|row| row.kube_context.clone()).collect()
 }
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// The clusters of the rows, for what has to come to an end there.
     pub(super) async fn usable_places(&self, object: &K, spec: &HelmfileSpec) -> ReleaseClusters {
         // All references are watched before a missing one ends the run.
@@ -231,7 +235,7 @@ mod tests {
     #[test]
     fn a_cluster_that_cannot_be_used_differs_from_one_that_is_not_named() {
         let outcome =
-            RunOutcome::Failed(HELMFILE_ERROR, "broken".to_owned(), WakeTrigger::default());
+            RunOutcome::Failed(HELMFILE_ERROR, "broken".to_owned(), NextRunTrigger::default());
         let places =
             ReleaseClusters(ContextTargets::from([("east".to_owned(), Err(outcome.clone()))]));
         let key = |context: &str| ReleaseKey {

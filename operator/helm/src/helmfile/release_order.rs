@@ -149,7 +149,7 @@ impl<'p> ConcurrencyLimit<'p> {
 
 /// How far an operation on a release came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReleaseTurnOutcome {
+pub(super) enum OrderedOperationOutcome {
     /// Those that wait for it have their turn.
     On,
     /// They have not.
@@ -159,7 +159,7 @@ pub(super) enum ReleaseTurnOutcome {
 }
 
 /// What is done with releases in their order.
-pub(super) trait ReleaseTurns: Sync {
+pub(super) trait OrderedReleaseOperations: Sync {
     /// The cluster of a release.
     fn place(&self, release: usize) -> ReleaseClusterId<'_>;
 
@@ -167,12 +167,12 @@ pub(super) trait ReleaseTurns: Sync {
     fn is_due(&self, release: usize) -> bool;
 
     /// Does it.
-    fn turn(&self, release: usize) -> impl Future<Output = ReleaseTurnOutcome> + Send;
+    fn turn(&self, release: usize) -> impl Future<Output = OrderedOperationOutcome> + Send;
 }
 
 /// Has all releases have their turn; those that never could are the answer. Nothing where the Helmfile was changed meanwhile:
 /// then no release begins any more, and those that have begun come to their end first.
-pub(super) async fn in_turn<T: ReleaseTurns>(
+pub(super) async fn in_turn<T: OrderedReleaseOperations>(
     mut order: ReleaseOrder,
     turns: &T,
 ) -> Option<Vec<usize>> {
@@ -192,9 +192,9 @@ pub(super) async fn in_turn<T: ReleaseTurns>(
         let Some((release, passed)) = under_way.next().await else { break };
         let next = concurrency_limit.give_back(turns.place(release));
         match passed {
-            ReleaseTurnOutcome::On => order.ended(release),
-            ReleaseTurnOutcome::Stays => {}
-            ReleaseTurnOutcome::Overtaken => is_overtaken = true,
+            OrderedOperationOutcome::On => order.ended(release),
+            OrderedOperationOutcome::Stays => {}
+            OrderedOperationOutcome::Overtaken => is_overtaken = true,
         }
         if let Some(next) = next.filter(|_| !is_overtaken) {
             under_way.push(begin(next));

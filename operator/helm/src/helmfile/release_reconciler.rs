@@ -13,16 +13,18 @@ use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
 use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, RemovalPermit, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RemovalPermit, RunOutcome, Time, reason};
 use release::operation_phase::OperationPhaseGates;
 use release::{OperationOrigin, ReleaseDesiredState};
 
-use super::helmfile_kind::HelmfileKind;
-use super::hook_reapply::HookDigests;
+use super::helmfile_custom_resource::HelmfileCustomResource;
+use super::hook_reapply::ReleaseDigestComparison;
 use super::hooks::UnansweredHookWrites;
 use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
 use super::release_clusters::{ReleaseClusterId, ReleaseClusters};
-use super::release_order::{ReleaseOrder, ReleaseTurnOutcome, ReleaseTurns, in_turn};
+use super::release_order::{
+    OrderedOperationOutcome, OrderedReleaseOperations, ReleaseOrder, in_turn,
+};
 use super::release_states::{ReleaseOwner, ReleaseStatusRows};
 use super::report::{ReleaseNameList, is_under_way};
 use super::suspended_releases::ReleaseSuspensions;
@@ -143,7 +145,7 @@ pub(super) enum ReleaseGoal<'p> {
 pub(super) type ReleaseOutcomes = BTreeMap<ReleaseKey, ReleaseProgress>;
 
 /// What all releases of a run have in common.
-pub(super) struct HelmfileRun<'r, K: HelmfileKind> {
+pub(super) struct HelmfileRun<'r, K: HelmfileCustomResource> {
     pub(super) object: &'r Arc<K>,
     /// What it asks for.
     pub(super) spec: &'r HelmfileSpec,
@@ -179,7 +181,7 @@ impl UnreachableClusters {
     }
 }
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// The node of a release, under which its objects are watched.
     pub(super) fn part(&self, key: &ReleaseKey) -> ObjectKey {
         self.node.part(&key.to_string())
@@ -336,7 +338,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         let mut outcome = self.drive(run, &owner, &desired_release, &remembered).await?;
         let known = row.and_then(|row| row.digest);
         if outcome.is_settled() {
-            let again = HookDigests { digest: &digest, known: known.as_deref() };
+            let again = ReleaseDigestComparison { digest: &digest, known: known.as_deref() };
             if let Err(held) =
                 self.reapply(&owner, &desired_release, &remembered, again, run).await?
             {
@@ -380,8 +382,10 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
                 is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
             }
             outcome => {
-                let due =
-                    outcome.wake().and_then(WakeTrigger::earliest).is_none_or(|at| at <= run.now);
+                let due = outcome
+                    .wake()
+                    .and_then(NextRunTrigger::earliest)
+                    .is_none_or(|at| at <= run.now);
                 (!due).then(|| ReleaseProgress::Unfinished(outcome.clone()))
             }
         }
@@ -478,7 +482,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         if driven.is_unanswered {
             run.unreachable_clusters.note(&remembered.target, &driven.outcome);
         }
-        let release_run = report::ReleaseRun {
+        let release_run = report::ReleaseRunResult {
             outcome: &driven.outcome,
             desired: Some(&desired_release.desired),
             generation: desired_release.desired.generation,
@@ -518,7 +522,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
 
 /// The outcome of a release whose chart the helmfile may not name.
 fn refused_chart(why: &str) -> RunOutcome {
-    RunOutcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), WakeTrigger::default())
+    RunOutcome::Failed(reason::ARTIFACT_FAILED, why.to_owned(), NextRunTrigger::default())
 }
 
 /// The row of a release that is planned, with what is known of it.
@@ -552,7 +556,7 @@ fn outcome_text(outcome: &RunOutcome) -> String {
 }
 
 /// The releases of a plan while they have their turns.
-struct ReleaseReconciliation<'k, K: HelmfileKind> {
+struct ReleaseReconciliation<'k, K: HelmfileCustomResource> {
     session: &'k HelmfileSession<'k, K>,
     planned: &'k HelmfilePlan,
     run: &'k HelmfileRun<'k, K>,
@@ -588,7 +592,7 @@ impl ReleasePassNotes {
     }
 }
 
-impl<K: HelmfileKind> ReleaseReconciliation<'_, K> {
+impl<K: HelmfileCustomResource> ReleaseReconciliation<'_, K> {
     fn noted(&self) -> MutexGuard<'_, ReleasePassNotes> {
         self.noted.lock()
     }
@@ -598,7 +602,7 @@ impl<K: HelmfileKind> ReleaseReconciliation<'_, K> {
     }
 }
 
-impl<K: HelmfileKind> ReleaseTurns for ReleaseReconciliation<'_, K> {
+impl<K: HelmfileCustomResource> OrderedReleaseOperations for ReleaseReconciliation<'_, K> {
     fn place(&self, release: usize) -> ReleaseClusterId<'_> {
         self.run.places.id(&self.planned.releases[release].key)
     }
@@ -617,14 +621,14 @@ impl<K: HelmfileKind> ReleaseTurns for ReleaseReconciliation<'_, K> {
         false
     }
 
-    async fn turn(&self, release: usize) -> ReleaseTurnOutcome {
+    async fn turn(&self, release: usize) -> OrderedOperationOutcome {
         let planned = &self.planned.releases[release];
         match self.session.keep_one(planned, self.planned, self.run).await {
             Some(progress) => {
                 self.note(release, progress);
-                ReleaseTurnOutcome::On
+                OrderedOperationOutcome::On
             }
-            None => ReleaseTurnOutcome::Overtaken,
+            None => OrderedOperationOutcome::Overtaken,
         }
     }
 }
@@ -641,7 +645,7 @@ mod tests {
             let outcome = RunOutcome::Failed(
                 reconcile::reason::RECONCILIATION_FAILED,
                 String::new(),
-                WakeTrigger::default(),
+                NextRunTrigger::default(),
             );
             noted.note(&release(&format!("a{at}"), 0, &[]), ReleaseProgress::Unfinished(outcome));
         }

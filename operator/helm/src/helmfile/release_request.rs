@@ -16,17 +16,17 @@ use crds::helmfile::{HelmfileSpec, ReleaseRow};
 use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use reconcile::{
-    HistoryRevision, REQUESTED_BY, REQUESTED_REASON, ROLLBACK, ReleaseRollbackProgress, RunOutcome,
-    WakeTrigger,
+    HistoryRevision, NextRunTrigger, REQUESTED_BY, REQUESTED_REASON, ROLLBACK,
+    ReleaseRollbackProgress, RunOutcome,
 };
 use release::operation_origin::AnnotationRequest;
 use release::release_target::ReleaseTarget;
 use release::settings::AnnotationRequests;
-use release::status::ReleaseStatus;
+use release::status::HelmReleaseStatusFields;
 use release::{OperationOrigin, release_snapshot};
 use sha2::{Digest as _, Sha256};
 
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::{PlannedChart, PlannedRelease, ReleaseKey};
 use super::validated_spec::HelmfileTimeouts;
 use crate::helm_release::{status, validated_spec};
@@ -144,16 +144,19 @@ pub(super) fn release_spec(
 }
 
 /// What is known of a release by the status in its row. What was requested of the Helmfile was requested of each.
-pub(super) fn known<K: HelmfileKind>(helmfile: &K, status: HelmReleaseStatus) -> ReleaseStatus {
+pub(super) fn known<K: HelmfileCustomResource>(
+    helmfile: &K,
+    status: HelmReleaseStatus,
+) -> HelmReleaseStatusFields {
     let last_handled_reconcile = helmfile.last_handled_reconcile_at().map(str::to_owned);
-    ReleaseStatus { last_handled_reconcile, ..status::of(status) }
+    HelmReleaseStatusFields { last_handled_reconcile, ..status::of(status) }
 }
 
 /// What a user requests of a release.
-pub(super) fn requests<K: HelmfileKind>(
+pub(super) fn requests<K: HelmfileCustomResource>(
     helmfile: &K,
     key: &ReleaseKey,
-    known: &ReleaseStatus,
+    known: &HelmReleaseStatusFields,
 ) -> AnnotationRequests {
     let requested = helmfile.annotations().get(REQUESTED_AT);
     // A request repeats what has failed. The operation that it begins may be held for longer than one run, and remains the same.
@@ -169,7 +172,7 @@ pub(super) fn requests<K: HelmfileKind>(
 }
 
 /// What an operation on a release begins with, as far as the metadata of its Helmfile tell.
-pub(super) fn origin<K: HelmfileKind>(helmfile: &K, key: &ReleaseKey) -> OperationOrigin {
+pub(super) fn origin<K: HelmfileCustomResource>(helmfile: &K, key: &ReleaseKey) -> OperationOrigin {
     let origin = audit::origin(helmfile.meta());
     // The reason of a suspension is about the whole Helmfile.
     let rollback = rollback(helmfile, key).zip(origin.rollback).map(|(asked, request)| {
@@ -181,14 +184,17 @@ pub(super) fn origin<K: HelmfileKind>(helmfile: &K, key: &ReleaseKey) -> Operati
 }
 
 /// The rollback of a release that a user requests.
-fn rollback<K: HelmfileKind>(helmfile: &K, key: &ReleaseKey) -> Option<reconcile::ReleaseRollback> {
+fn rollback<K: HelmfileCustomResource>(
+    helmfile: &K,
+    key: &ReleaseKey,
+) -> Option<reconcile::ReleaseRollback> {
     let annotation = helmfile.annotations().get(ROLLBACK)?;
     reconcile::ReleaseRollback::of(annotation, Some(&key.to_string()))
 }
 
 /// Whether a user requests that a suspended release is rolled back, and that is neither done nor known to be over, as
 /// far as its row tells: it is carried out, or the status says why not.
-pub(super) fn rolls_back<K: HelmfileKind>(
+pub(super) fn rolls_back<K: HelmfileCustomResource>(
     helmfile: &K,
     key: &ReleaseKey,
     row: Option<&ReleaseRow>,
@@ -232,7 +238,7 @@ pub(super) fn digest(
 }
 
 /// The newest revision that is known.
-pub(super) fn latest_version(known: &ReleaseStatus) -> Option<i64> {
+pub(super) fn latest_version(known: &HelmReleaseStatusFields) -> Option<i64> {
     release_snapshot::latest(&known.history).map(|it| it.version)
 }
 
@@ -256,7 +262,7 @@ pub(super) fn inputs(planned: &PlannedRelease, chart: &PlannedChart) -> ReleaseI
 pub(super) fn check(key: &ReleaseKey, row: Option<&ReleaseRow>) -> Result<(), RunOutcome> {
     status::check(row.map(|row| &row.status)).map_err(|outcome| {
         let text = format!("release {}: {}", key.name, outcome.text());
-        RunOutcome::Failed(outcome.reason(), text, WakeTrigger::default())
+        RunOutcome::Failed(outcome.reason(), text, NextRunTrigger::default())
     })
 }
 
@@ -337,15 +343,16 @@ mod tests {
         .unwrap();
         let at = |text: &str| Some(text.to_owned());
         let now = AnnotationRequests { reconcile: at("now"), ..AnnotationRequests::default() };
-        let none = ReleaseStatus::default();
+        let none = HelmReleaseStatusFields::default();
         let rollback = Some(reconcile::ReleaseRollback { from: 5, to: 3 });
-        let asked = |name: &str, known: &ReleaseStatus| requests(&helmfile, &key(name), known);
+        let asked =
+            |name: &str, known: &HelmReleaseStatusFields| requests(&helmfile, &key(name), known);
         assert_eq!(asked("web", &none), AnnotationRequests { rollback, ..now.clone() });
         assert_eq!(asked("db", &none), now);
         // What has failed is repeated, and what was repeated is not forgotten.
-        let failed = ReleaseStatus { upgrade_failures: 1, ..none.clone() };
+        let failed = HelmReleaseStatusFields { upgrade_failures: 1, ..none.clone() };
         assert_eq!(asked("db", &failed), AnnotationRequests { reset: at("now"), ..now.clone() });
-        let reset = ReleaseStatus { last_handled_reset: at("before"), ..none };
+        let reset = HelmReleaseStatusFields { last_handled_reset: at("before"), ..none };
         assert_eq!(asked("db", &reset), AnnotationRequests { reset: at("before"), ..now });
         let manual = AnnotationRequest {
             at: "5->3".to_owned(),

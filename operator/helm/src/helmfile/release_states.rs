@@ -16,10 +16,10 @@ use kube_core::ResourceExt as _;
 use objects::SecretMasking;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{ObjectKey, RunOutcome};
-use release::status::{ReleaseReport, ReleaseStatus};
+use release::status::{HelmReleaseStatusFields, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
-use super::helmfile_kind::{self, HelmfileKind};
+use super::helmfile_custom_resource::{self, HelmfileCustomResource};
 use super::hooks::{HookApplyOutcome, ReleaseHooks, UnansweredHookWrites};
 use super::plan::ReleaseKey;
 use super::release_request;
@@ -39,7 +39,7 @@ use windlass_runtime::{hold_conditions, object_hold};
 const PROGRESS_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The status rows of a Helmfile during a run, which combines the changes of many releases in one status write.
-pub(super) struct ReleaseStatusRows<K: HelmfileKind> {
+pub(super) struct ReleaseStatusRows<K: HelmfileCustomResource> {
     pub(super) context: Arc<RunContext>,
     latest: Arc<LatestWrittenObject<K>>,
     /// The request that the run has seen.
@@ -62,7 +62,7 @@ struct ReleaseStatusContents<K> {
     written_at: Option<Instant>,
 }
 
-impl<K: HelmfileKind> ReleaseStatusRows<K> {
+impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
     pub(super) fn new(
         context: Arc<RunContext>,
         latest: Arc<LatestWrittenObject<K>>,
@@ -195,18 +195,19 @@ impl<K: HelmfileKind> ReleaseStatusRows<K> {
 }
 
 /// An event of a release with its `kubeContext`, which its name lacks.
-fn placed<K: HelmfileKind>(mut event: ObjectEvent, context: &str) -> ObjectEvent {
+fn placed<K: HelmfileCustomResource>(mut event: ObjectEvent, context: &str) -> ObjectEvent {
     if !context.is_empty() {
         event.message = format!("kubeContext {context}: {}", event.message);
-        event
-            .metadata
-            .insert(format!("{}/kubeContext", helmfile_kind::group::<K>()), context.to_owned());
+        event.metadata.insert(
+            format!("{}/kubeContext", helmfile_custom_resource::group::<K>()),
+            context.to_owned(),
+        );
     }
     event
 }
 
 /// A Helmfile as the owner of one of its releases.
-pub(super) struct ReleaseOwner<K: HelmfileKind> {
+pub(super) struct ReleaseOwner<K: HelmfileCustomResource> {
     pub(super) book: Arc<ReleaseStatusRows<K>>,
     pub(super) key: ReleaseKey,
     /// Other releases of the plan with its namespace and name.
@@ -223,7 +224,7 @@ pub(super) struct ReleaseOwner<K: HelmfileKind> {
     pub(super) unanswered: Arc<Mutex<UnansweredHookWrites>>,
 }
 
-impl<K: HelmfileKind> ReleaseOwner<K> {
+impl<K: HelmfileCustomResource> ReleaseOwner<K> {
     /// The status in the row of the release.
     fn row_status(&self) -> HelmReleaseStatus {
         self.book.row(&self.key).map(|row| row.status).unwrap_or_default()
@@ -249,7 +250,7 @@ impl<K: HelmfileKind> ReleaseOwner<K> {
     }
 }
 
-impl<K: HelmfileKind> ReleaseStatusOwner for ReleaseOwner<K> {
+impl<K: HelmfileCustomResource> ReleaseStatusOwner for ReleaseOwner<K> {
     const KIND: &'static str = "Helmfile";
     const OWNERSHIP: OwnershipMarks = K::OWNERSHIP;
 
@@ -261,7 +262,7 @@ impl<K: HelmfileKind> ReleaseStatusOwner for ReleaseOwner<K> {
         ]
     }
 
-    fn status(&self) -> ReleaseStatus {
+    fn status(&self) -> HelmReleaseStatusFields {
         release_request::known(&*self.book.object(), self.row_status())
     }
 

@@ -17,7 +17,7 @@ use tree::{FileTree as _, RelPath};
 use super::helmfile_files::HelmfileFiles;
 use super::helmfile_source;
 use super::repositories::HelmfileRepositories;
-use windlass_runtime::build::bases::SharedBuildPermits;
+use windlass_runtime::build::remote_base_access::SharedBuildPermits;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// How many addresses a helmfile may name.

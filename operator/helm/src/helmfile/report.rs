@@ -9,15 +9,15 @@ use crds::ObjectStatus as _;
 use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
 use reconcile::depends_on;
 use reconcile::{
-    ConditionReason, ConditionStatus, RunOutcome, StatusConditions, Time, WakeTrigger, reason,
+    ConditionReason, ConditionStatus, NextRunTrigger, RunOutcome, StatusConditions, Time, reason,
 };
 
-use super::helmfile_kind::{self, HelmfileKind};
+use super::helmfile_custom_resource::{self, HelmfileCustomResource};
 use super::plan::ReleaseKey;
 use super::release_reconciler::{ReleaseOutcomes, ReleaseProgress};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier;
-use windlass_runtime::depends_on::shortened;
+use windlass_runtime::depends_on_annotation::shortened;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::object_status::{conditions_of, listed, status_of};
 
@@ -86,10 +86,10 @@ pub(super) fn outcome(
     outcomes: &ReleaseOutcomes,
 ) -> RunOutcome {
     let of = |key: &str| rows.iter().find(|row| ReleaseKey::of(row).to_string() == key);
-    let mut wake = WakeTrigger::default();
+    let mut wake = NextRunTrigger::default();
     for progress in outcomes.values() {
         if let ReleaseProgress::Unfinished(outcome) = progress
-            && let Some(at) = outcome.wake().and_then(WakeTrigger::earliest)
+            && let Some(at) = outcome.wake().and_then(NextRunTrigger::earliest)
         {
             wake = wake.and_at(at);
         }
@@ -170,7 +170,7 @@ pub(super) struct HelmfileRunSummary<'r> {
 }
 
 /// The status before and after the run, and the events to announce.
-pub(super) fn report<K: HelmfileKind>(
+pub(super) fn report<K: HelmfileCustomResource>(
     object: &K,
     run: HelmfileRunSummary<'_>,
 ) -> (HelmfileStatus, HelmfileStatus, Option<ObjectEvent>) {
@@ -217,7 +217,7 @@ pub(super) fn report<K: HelmfileKind>(
 }
 
 /// The event about the Helmfile as a whole, if its result is new; each release has events of its own.
-fn event<K: HelmfileKind>(
+fn event<K: HelmfileCustomResource>(
     before: &HelmfileStatus,
     after: &HelmfileStatus,
     outcome: &RunOutcome,
@@ -240,7 +240,7 @@ fn event<K: HelmfileKind>(
     let metadata = match revision.is_empty() {
         true => BTreeMap::new(),
         false => BTreeMap::from([(
-            format!("{}/revision", helmfile_kind::group::<K>()),
+            format!("{}/revision", helmfile_custom_resource::group::<K>()),
             revision.to_owned(),
         )]),
     };
@@ -253,7 +253,7 @@ fn event<K: HelmfileKind>(
 }
 
 /// What is said of fields that have no effect.
-fn without_effect<K: HelmfileKind>(object: &K) -> Option<String> {
+fn without_effect<K: HelmfileCustomResource>(object: &K) -> Option<String> {
     let fields = object.without_effect();
     let parts: Vec<String> =
         fields.iter().map(|(field, why)| format!("{field} has no effect: {why}")).collect();
@@ -261,7 +261,7 @@ fn without_effect<K: HelmfileKind>(object: &K) -> Option<String> {
 }
 
 /// What others depend on: the whole, and each release of it.
-pub(super) fn announcement<K: HelmfileKind>(object: &K) -> String {
+pub(super) fn announcement<K: HelmfileCustomResource>(object: &K) -> String {
     let status = object.status();
     let revision = status.and_then(|it| it.last_applied_revision.as_deref());
     let mut text = applier::announcement(object, revision);
@@ -273,12 +273,15 @@ pub(super) fn announcement<K: HelmfileKind>(object: &K) -> String {
 }
 
 /// Whether a revision of its source was applied.
-pub(super) fn is_at<K: HelmfileKind>(object: &K, revision: &str) -> bool {
+pub(super) fn is_at<K: HelmfileCustomResource>(object: &K, revision: &str) -> bool {
     object.status().and_then(|it| it.last_applied_revision.as_deref()) == Some(revision)
 }
 
 /// Why a release is not there as the helmfile says, for who depends on it; `None` if it is.
-pub(super) fn release_not_ready<K: HelmfileKind>(object: &K, release: &str) -> Option<String> {
+pub(super) fn release_not_ready<K: HelmfileCustomResource>(
+    object: &K,
+    release: &str,
+) -> Option<String> {
     let ready = object.condition("Ready");
     if ready.and_then(|it| it.observed_generation) != object.meta().generation {
         return Some("the latest generation of its Helmfile has not been reconciled".to_owned());

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
 use helmfile::ReleaseOperationSettings;
 use reconcile::{
-    RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, reason::SUSPENDED,
+    RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time, reason::SUSPENDED,
 };
 
 use super::HelmfileSession;
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseGoal, ReleaseProgress, ReleaseRunState};
 use super::{release_request, report};
@@ -55,7 +55,7 @@ pub(super) struct ReleaseRemoval {
     pub(super) permit: RemovalPermit,
 }
 
-impl<K: HelmfileKind> HelmfileSession<'_, K> {
+impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Whether the uninstallation of a release may begin, or go on if it has begun.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl<K: HelmfileKind> HelmfileSession<'_, K> {
         run: &HelmfileRun<'_, K>,
         row: &ReleaseRow,
         cause: RemovalCause,
-    ) -> Result<ReleaseRemoval, RemovalRefused> {
+    ) -> Result<ReleaseRemoval, RemovalRefusal> {
         let key = ReleaseKey::of(row);
         let now = jiff::Timestamp::now();
         let gate = RemovalGate {

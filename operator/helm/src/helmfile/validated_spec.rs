@@ -10,9 +10,9 @@ use crds::helmfile::HelmfileSpec;
 use crds::kustomize::DeletionPolicy;
 use kube_core::ResourceExt as _;
 use objects::SecretMasking;
-use reconcile::{ConditionReason, RunOutcome, SHORTEST_INTERVAL, WakeTrigger, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, SHORTEST_INTERVAL, reason};
 
-use super::helmfile_kind::HelmfileKind;
+use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::HelmfilePlan;
 use super::release_clusters::ContextTargets;
 use super::{decryption, helmfile_source, release_clusters};
@@ -119,7 +119,7 @@ impl HelmfileInputs {
 }
 
 /// Reads what `valuesFrom`, `envFrom`, `decryption` and those of `kubeContexts` name that are in use.
-pub(super) async fn read<K: HelmfileKind>(
+pub(super) async fn read<K: HelmfileCustomResource>(
     context: &RunContext,
     object: &K,
     in_use: &BTreeSet<String>,
@@ -143,7 +143,7 @@ pub(super) async fn read<K: HelmfileKind>(
     };
     let ReleaseValues { map, secrets, .. } = values::read(namespace, &like, references).await?;
     let text = helm::values::yaml(&map).map_err(|error| {
-        RunOutcome::Failed(values::VALUES_ERROR, error.to_string(), WakeTrigger::default())
+        RunOutcome::Failed(values::VALUES_ERROR, error.to_string(), NextRunTrigger::default())
     })?;
     let (variables, hidden) = variables?;
     let values = text.into();
@@ -194,7 +194,7 @@ async fn variables(
         }
     }
     if let Some(text) = problem {
-        return Err(RunOutcome::Failed(ENVIRONMENT_ERROR, text, WakeTrigger::default()));
+        return Err(RunOutcome::Failed(ENVIRONMENT_ERROR, text, NextRunTrigger::default()));
     }
     all.extend(spec.env.iter().map(|it| (it.name.clone(), it.value.clone())));
     Ok((all, hidden))
@@ -202,7 +202,7 @@ async fn variables(
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
     use serde_json::json;
 
     use super::*;
@@ -237,7 +237,7 @@ mod tests {
             "valuesFrom",
             "wait",
         ];
-        promise::knows_every_field("Helmfile", used);
+        spec_field_check::knows_every_field("Helmfile", used);
     }
 
     #[test]
@@ -245,6 +245,6 @@ mod tests {
         let decryption = json!({"provider": "sops", "serviceAccountName": "keys"});
         let spec = json!({"interval": "1m", "decryption": decryption});
         let outcome = check(&serde_json::from_value(spec).unwrap()).unwrap_err();
-        promise::refuses("decryption.serviceAccountName", &outcome);
+        spec_field_check::refuses("decryption.serviceAccountName", &outcome);
     }
 }

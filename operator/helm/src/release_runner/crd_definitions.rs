@@ -1,13 +1,13 @@
 //! CustomResourceDefinitions of a release: those of `crds/` and those among its objects, as the guard lets them be.
 //!
-//! Here, too: waiting until a kind is served. Elsewhere: the guard itself (`crd_guard`), writing (`render`,
+//! Here, too: waiting until a kind is served. Elsewhere: the guard itself (`crd_guard`), writing (`prepare_revision`,
 //! `object_writes`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{RemovalPermit, RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RemovalPermit, RunOutcome, reason};
 use release::{OperationKind, ReleaseRecord};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::crd_owners::OwnerMark;
-use windlass_runtime::crd_guard::{self, CrdGuardian, CrdRemovalOutcome, ManifestPermission};
+use windlass_runtime::crd_guard::{self, CrdGuardian, CrdPruneOutcome, CrdWritePermission};
 
 /// The time between two checks whether a kind is served.
 const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -135,7 +135,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) async fn guarded<'m>(
         &self,
         objects: impl Iterator<Item = &'m Object>,
-    ) -> Result<Vec<(ObjectId, ManifestPermission)>, RunOutcome> {
+    ) -> Result<Vec<(ObjectId, CrdWritePermission)>, RunOutcome> {
         let mut all = Vec::new();
         for object in objects.filter(|it| crd_guard::is_definition(it)) {
             let guard = self.guard();
@@ -152,14 +152,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) async fn refused_hook(&self, hook: &Object) -> Result<Option<String>, RunOutcome> {
         let change = self.guarded([hook].into_iter()).await?.pop();
         Ok(change.and_then(|(id, change)| match change {
-            ManifestPermission::Allowed | ManifestPermission::Migrates => None,
-            ManifestPermission::Skipped => {
+            CrdWritePermission::Allowed | CrdWritePermission::Migrates => None,
+            CrdWritePermission::Skipped => {
                 let subject = id.subject();
                 Some(format!(
                     "{subject} is a hook, which `windlass.dev/crd-policy: Skip` does not exclude"
                 ))
             }
-            ManifestPermission::Refused(text) => Some(text),
+            CrdWritePermission::Refused(text) => Some(text),
         }))
     }
 
@@ -175,11 +175,11 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let mut refused = Vec::new();
         for (id, change) in self.guarded(objects).await? {
             match change {
-                ManifestPermission::Allowed | ManifestPermission::Migrates => {}
-                ManifestPermission::Skipped => {
+                CrdWritePermission::Allowed | CrdWritePermission::Migrates => {}
+                CrdWritePermission::Skipped => {
                     skipped.insert(id);
                 }
-                ManifestPermission::Refused(text) => {
+                CrdWritePermission::Refused(text) => {
                     refused.push(self.desired_release.masked(&text));
                 }
             }
@@ -187,7 +187,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if refused.is_empty() {
             return Ok(skipped);
         }
-        let wake = WakeTrigger::at(self.soon_again());
+        let wake = NextRunTrigger::at(self.soon_again());
         Err(RunOutcome::Failed(reason::CRD_INCOMPATIBLE, refused.join("\n"), wake))
     }
 
@@ -207,14 +207,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         for (id, change) in self.guarded(members.iter().map(|it| &it.object)).await? {
             let refused = match change {
                 // One that is forced may drop a version, too.
-                ManifestPermission::Allowed | ManifestPermission::Migrates => {
+                CrdWritePermission::Allowed | CrdWritePermission::Migrates => {
                     self.moved(members, &id).await?
                 }
-                ManifestPermission::Skipped => {
+                CrdWritePermission::Skipped => {
                     all.insert(id);
                     continue;
                 }
-                ManifestPermission::Refused(text) => Some(text),
+                CrdWritePermission::Refused(text) => Some(text),
             };
             let Some(text) = refused else { continue };
             if matches!(action, OperationKind::Install | OperationKind::Upgrade) {
@@ -234,7 +234,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) async fn is_left_alone(&self, manifest: &Object) -> Result<bool, ClusterError> {
         let guard = self.guard();
         let change = self.permit.aside(guard.change(manifest, MANAGER)).await?;
-        Ok(matches!(change, ManifestPermission::Refused(_)))
+        Ok(matches!(change, CrdWritePermission::Refused(_)))
     }
 
     /// Moves the objects of a definition out of the versions that its manifest drops. The text says why that is not
@@ -285,9 +285,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
         let removal = guard.remove(permit, live, MANAGER, &mine, propagation);
         let (why, text) = match self.permit.aside(removal).await? {
-            CrdRemovalOutcome::Deleted => return Ok(()),
-            CrdRemovalOutcome::Exported(text) => (reason::CRD_EXPORTED, text),
-            CrdRemovalOutcome::Released(text) => (reason::CRD_RELEASED, text),
+            CrdPruneOutcome::Deleted => return Ok(()),
+            CrdPruneOutcome::Exported(text) => (reason::CRD_EXPORTED, text),
+            CrdPruneOutcome::Released(text) => (reason::CRD_RELEASED, text),
         };
         self.tell_of(why, EventSeverity::Info, &text);
         Ok(())

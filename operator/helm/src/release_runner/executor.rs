@@ -1,6 +1,6 @@
 //! Observes and executes for a release: its records, the objects of a cluster, and the status that its owner keeps.
 //!
-//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`render`, `hooks`,
+//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare_revision`, `hooks`,
 //! `object_writes`), observing objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,19 @@ use apply::object_changes::{ObjectChange, ObjectChangeKind};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use release::helm_release_planner::{
+    ObservationNeed, ReleaseObservedState, RunProgress, is_under_way,
+};
 use release::lifecycle_hold::LIFECYCLES_UNKNOWN;
 use release::operation::{
     NewRevisionInputs, ObservedLiveObjects, StepOutcome, opened, rolled_back,
 };
 use release::operation_status::running_text;
-use release::plan::{ObservationNeed, ReleaseObservedState, RunProgress, is_under_way};
 use release::release_snapshot;
-use release::status::{self as words, ReleaseReport, ReleaseStatus};
+use release::status::{self as words, HelmReleaseStatusFields, ReleaseReport};
 use release::{
-    HelmReleasePlan, OperationJournal, OperationKind, ReleaseDesiredState, ReleaseRecord,
+    HelmReleasePlanner, OperationJournal, OperationKind, ReleaseDesiredState, ReleaseRecord,
     ReleaseRevisions, ReleaseSpec, ReleaseStep, need, released,
 };
 use serde_json::json;
@@ -30,19 +32,19 @@ use sha2::{Digest as _, Sha256};
 use super::action_options::ActionOptions;
 use super::hook_watch::HookWatch;
 use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
-use super::object_writes::CorrectionReport;
-use super::render::PreparedRevision;
+use super::object_writes::DriftCorrectionReport;
+use super::prepare_revision::PreparedRevision;
 use super::step_error::StepError;
 use super::storage::{ReleaseStorage, StorageError};
 use super::{DesiredRelease, ReleaseStatusOwner, inventory};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::field_conflict::FieldContests;
+use windlass_runtime::field_conflict::FieldConflictHistory;
 use windlass_runtime::lifecycle::lifecycle_attempt::is_beside_release;
 use windlass_runtime::lifecycle::{self, LifecycleSubject};
 use windlass_runtime::object_watcher::{AwaitedObject, WatchMoment};
-use windlass_runtime::rights_watch::rights;
+use windlass_runtime::rbac_watch::rights;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermit;
 use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
@@ -114,7 +116,7 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) owner: Arc<O>,
     pub(super) desired_release: Arc<DesiredRelease>,
     /// Objects that another manager changes again and again.
-    pub(super) contests: Arc<Mutex<FieldContests>>,
+    pub(super) contests: Arc<Mutex<FieldConflictHistory>>,
     /// Corrections of drift that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     pub(super) known: Mutex<ObservedReleaseState>,
@@ -122,7 +124,7 @@ pub(super) struct ReleaseExecutor<O> {
 
 /// The event about objects whose drift was corrected; none if no object was. The end of the run reports why others were not.
 fn corrected(
-    known: &ReleaseStatus,
+    known: &HelmReleaseStatusFields,
     record: &ReleaseRecord,
     changed: &[ObjectChange],
 ) -> Option<ObjectEvent> {
@@ -169,7 +171,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// Where to watch what an outcome waits for.
-    pub(super) fn awaited(&self, wake: &WakeTrigger) -> Vec<AwaitedObject> {
+    pub(super) fn awaited(&self, wake: &NextRunTrigger) -> Vec<AwaitedObject> {
         let mut known = self.known();
         wake.on.iter().filter_map(|node| known.awaited.remove(node)).collect()
     }
@@ -195,7 +197,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.known().revisions.clone()
     }
 
-    pub(super) fn contests(&self) -> MutexGuard<'_, FieldContests> {
+    pub(super) fn contests(&self) -> MutexGuard<'_, FieldConflictHistory> {
         self.contests.lock()
     }
 
@@ -211,7 +213,11 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// The outcome of a request without a usable answer: the spec is not at fault, so the request is repeated soon.
     pub(super) fn no_answer(&self, error: &ClusterError) -> RunOutcome {
         self.known().is_unanswered |= matches!(error, ClusterError::NoAnswer(_));
-        RunOutcome::Failed(words::RECONCILE_ERROR, error.to_string(), WakeTrigger::at(self.soon()))
+        RunOutcome::Failed(
+            words::RECONCILE_ERROR,
+            error.to_string(),
+            NextRunTrigger::at(self.soon()),
+        )
     }
 
     /// Notes that a request about an object of the release was refused: what is refused for want of rights is tried again
@@ -244,7 +250,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             }
             StorageError::Cluster(..) | StorageError::Pack(_) => self.soon(),
         };
-        RunOutcome::Failed(words::RECONCILE_ERROR, error.to_string(), WakeTrigger::at(at))
+        RunOutcome::Failed(words::RECONCILE_ERROR, error.to_string(), NextRunTrigger::at(at))
     }
 
     /// The records that a run is about.
@@ -335,7 +341,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             let text = format!(
                 "revision {version} of the release was deleted by another client, retrying"
             );
-            RunOutcome::Failed(words::RECONCILE_ERROR, text, WakeTrigger::at(self.soon()))
+            RunOutcome::Failed(words::RECONCILE_ERROR, text, NextRunTrigger::at(self.soon()))
         })
     }
 
@@ -356,7 +362,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         };
         let rival = if is_ours { None } else { self.owner.rival(journal, &last.record) };
         let Some((node, text)) = rival else { return Ok(()) };
-        let wake = WakeTrigger::on(node).and_at(self.soon_again());
+        let wake = NextRunTrigger::on(node).and_at(self.soon_again());
         Err(RunOutcome::Blocked(words::STATE_ERROR, text, wake))
     }
 
@@ -437,7 +443,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                     return Err(RunOutcome::Failed(
                         words::RECONCILE_ERROR,
                         text,
-                        WakeTrigger::at(self.soon()),
+                        NextRunTrigger::at(self.soon()),
                     ));
                 };
                 let target = &self.desired().spec.target;
@@ -457,7 +463,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Corrects drift; the text is why not all of it was.
     async fn correct(&self, version: i64) -> Result<Option<String>, RunOutcome> {
         let record = self.record(version)?;
-        let CorrectionReport { changed, faults, stopped } = self.correct_objects(&record).await;
+        let DriftCorrectionReport { changed, faults, stopped } =
+            self.correct_objects(&record).await;
         let reasons =
             faults.iter().map(String::as_str).chain(stopped.as_ref().map(RunOutcome::text));
         let faults: Vec<String> = reasons.map(|it| self.desired_release.masked(it)).collect();
@@ -582,7 +589,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         match asked.map_err(|error| self.no_answer(&error))? {
             None => Ok(()),
             Some(text) => {
-                Err(RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, WakeTrigger::at(self.soon())))
+                Err(RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, NextRunTrigger::at(self.soon())))
             }
         }
     }
@@ -606,11 +613,11 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     pub(super) fn overtaken(&self) -> RunOutcome {
         self.known().outdated = true;
         let text = "the spec was changed during the run".to_owned();
-        RunOutcome::Running(reason::PROGRESSING, text, WakeTrigger::default())
+        RunOutcome::Running(reason::PROGRESSING, text, NextRunTrigger::default())
     }
 }
 
-impl<O: ReleaseStatusOwner> reconcile::Executor<HelmReleasePlan> for ReleaseExecutor<O> {
+impl<O: ReleaseStatusOwner> reconcile::Executor<HelmReleasePlanner> for ReleaseExecutor<O> {
     async fn observe(
         &self,
         desired: &ReleaseDesiredState,

@@ -1,6 +1,6 @@
 //! What a release renders, for commands that write nothing: manifests, hooks, and the definitions in `crds/`.
 //!
-//! Elsewhere: rendering within a run, which also judges and writes (`render.rs`), reading manifests (`manifest_objects.rs`).
+//! Elsewhere: rendering within a run, which also judges and writes (`prepare_revision.rs`), reading manifests (`manifest_objects.rs`).
 
 use golang::time::{GoTime, GoTimeZone};
 use golang::value::GoMap;
@@ -14,7 +14,7 @@ use super::manifest_objects;
 use super::postrender::PostRenderers;
 
 /// A release that is rendered.
-pub struct ReleaseRendering {
+pub struct HelmfileReleaseToRender {
     /// Its chart.
     pub chart: Chart,
     /// What the values of the chart are overridden with.
@@ -36,7 +36,7 @@ pub struct RenderedManifests {
     pub hooks: String,
 }
 
-impl ReleaseRendering {
+impl HelmfileReleaseToRender {
     /// Renders. Needs a stack of [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors

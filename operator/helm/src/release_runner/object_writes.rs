@@ -1,6 +1,6 @@
 //! Writes the objects of a release: applies a revision, deletes what left, corrects drift.
 //!
-//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`render`), objects merged by us (`merge`).
+//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`prepare_revision`), objects merged by us (`three_way_merge`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::executor::{DriftedObject, ReleaseExecutor};
 use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
 use super::storage::creation_time;
-use super::{MANAGER, ReleaseStatusOwner, merge};
+use super::{MANAGER, ReleaseStatusOwner, three_way_merge};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::objects::DryRunMode;
@@ -38,7 +38,7 @@ pub(super) struct ApplyReport {
 
 /// The result of correcting drift.
 #[derive(Default)]
-pub(super) struct CorrectionReport {
+pub(super) struct DriftCorrectionReport {
     pub(super) changed: Vec<ObjectChange>,
     /// Why other objects could not be corrected.
     pub(super) faults: Vec<String>,
@@ -273,7 +273,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             }
             (WriteMode::Merged, Some(live)) => {
                 let original = original.map(|it| &it.object);
-                match merge::patch(original, object, &live) {
+                match three_way_merge::patch(original, object, &live) {
                     None => Ok(live),
                     Some(patch) => {
                         cluster
@@ -427,9 +427,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
 
     /// Applies those objects of the deployed revision that drifted. The report also has what was changed before the run had to
     /// stop.
-    pub(super) async fn correct_objects(&self, record: &ReleaseRecord) -> CorrectionReport {
+    pub(super) async fn correct_objects(&self, record: &ReleaseRecord) -> DriftCorrectionReport {
         let drifted = std::mem::take(&mut self.known().drifted);
-        let mut report = CorrectionReport::default();
+        let mut report = DriftCorrectionReport::default();
         for object in drifted {
             if let Err(outcome) = self.correct_object(record, object, &mut report).await {
                 report.stopped = Some(outcome);
@@ -443,18 +443,18 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         &self,
         record: &ReleaseRecord,
         drifted: DriftedObject,
-        report: &mut CorrectionReport,
+        report: &mut DriftCorrectionReport,
     ) -> Result<(), RunOutcome> {
         let DriftedObject { member, payload, fields } = drifted;
         let subject = self.manifest_digest(&member.object);
         let member = ManifestObject { object: payload, ..member };
         let refused = match self.guarded([&member.object].into_iter()).await?.pop() {
-            Some((_, crd_guard::ManifestPermission::Skipped)) => return Ok(()),
-            Some((_, crd_guard::ManifestPermission::Refused(text))) => Some(text),
-            Some((_, crd_guard::ManifestPermission::Migrates)) => {
+            Some((_, crd_guard::CrdWritePermission::Skipped)) => return Ok(()),
+            Some((_, crd_guard::CrdWritePermission::Refused(text))) => Some(text),
+            Some((_, crd_guard::CrdWritePermission::Migrates)) => {
                 self.migrated(&member.object).await?
             }
-            Some((_, crd_guard::ManifestPermission::Allowed)) | None => None,
+            Some((_, crd_guard::CrdWritePermission::Allowed)) | None => None,
         };
         if let Some(text) = refused {
             report.faults.push(format!("{}: {text}", member.id.subject()));

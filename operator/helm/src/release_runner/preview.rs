@@ -10,8 +10,8 @@ use objects::{Object, ObjectId};
 use release::ReleaseRecord;
 
 use super::manifest_objects::{self, ManifestObject, POLICY, owned, placed, reached};
-use super::merge;
 use super::storage::ReleaseStorage;
+use super::three_way_merge;
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
@@ -115,7 +115,7 @@ async fn change(
     let ManifestObject { id, object, resource } = member;
     let before = cluster.get(&resource, &id.namespace, &id.name).await?;
     let after = match &before {
-        Some(live) => match merge::patch(original.map(|it| &it.object), &object, live) {
+        Some(live) => match three_way_merge::patch(original.map(|it| &it.object), &object, live) {
             None => return Ok(None),
             Some(patch) => {
                 cluster.try_merge_patch(&resource, &id.namespace, &id.name, &patch, HELM).await?

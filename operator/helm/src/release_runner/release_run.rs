@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use objects::ObjectId;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{DependencyEdge, ObjectKey, RefusedAttempts, RunOutcome, Time, WakeTrigger};
-use release::HelmReleasePlan;
+use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RefusedAttempts, RunOutcome, Time};
+use release::HelmReleasePlanner;
 use release::status::{DRIFT_CORRECTION_FAILED, STATE_ERROR};
 
 use super::executor::ReleaseExecutor;
@@ -15,7 +15,7 @@ use super::storage::ReleaseStorage;
 use super::{DesiredRelease, ReleaseStatusOwner};
 use windlass_runtime::applier::WaitObservation;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::field_conflict::FieldContests;
+use windlass_runtime::field_conflict::FieldConflictHistory;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
@@ -33,7 +33,7 @@ struct ReleaseDriveState {
     /// Whether an operation is under way, as far as this process knows.
     under_way: Option<bool>,
     /// Objects that another manager changes again and again.
-    contests: Arc<Mutex<FieldContests>>,
+    contests: Arc<Mutex<FieldConflictHistory>>,
     /// Corrections of drift that the API server did not answer.
     unanswered: Arc<Mutex<UnansweredWrites>>,
     /// Runs that failed in a row.
@@ -84,7 +84,7 @@ impl ReleaseRunnerState {
         }
         match outcome {
             RunOutcome::Failed(why @ (STATE_ERROR | DRIFT_CORRECTION_FAILED), text, _) => {
-                RunOutcome::Failed(why, text, WakeTrigger::at(again(&mut state.retries)))
+                RunOutcome::Failed(why, text, NextRunTrigger::at(again(&mut state.retries)))
             }
             // An API server that does not answer says nothing of what was refused before.
             RunOutcome::Failed(..) => outcome,
@@ -158,7 +158,7 @@ pub(crate) async fn drive<O: ReleaseStatusOwner>(
         target.watcher().release_objects(node);
     }
     let (_, outcome) =
-        reconcile::drive::<HelmReleasePlan>(&desired_release.desired, &executor).await;
+        reconcile::drive::<HelmReleasePlanner>(&desired_release.desired, &executor).await;
     let hook_watch = executor.known().hook_watch.take();
     let is_hook_watched = hook_watch.as_ref().is_some_and(|it| it.wakes());
     {
@@ -213,7 +213,7 @@ mod tests {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
         let failed = || {
             let text = "namespace shop is being terminated".to_owned();
-            RunOutcome::Failed(DRIFT_CORRECTION_FAILED, text, WakeTrigger::at(at(0)))
+            RunOutcome::Failed(DRIFT_CORRECTION_FAILED, text, NextRunTrigger::at(at(0)))
         };
         // In how many seconds a run follows on one that ended in this second.
         let next = |second: i64, outcome: RunOutcome, is_asked: bool| {
@@ -221,7 +221,7 @@ mod tests {
                 let [retry, interval] = [1, 600].map(Duration::from_secs);
                 retries.refused("a", at(second), retry, interval, 1)
             });
-            let wake = outcome.wake().and_then(WakeTrigger::earliest);
+            let wake = outcome.wake().and_then(NextRunTrigger::earliest);
             wake.map_or(0., |wake| wake.duration_since(at(second)).as_secs_f64())
         };
         let is_about = |delay: f64, nominal: f64| (delay - nominal).abs() <= nominal * 0.11;
@@ -230,7 +230,7 @@ mod tests {
             assert!(is_about(delay, nominal), "{delay}");
         }
         // An API server that does not answer neither ends that nor is waited for as long.
-        let silent = RunOutcome::Failed(RECONCILE_ERROR, String::new(), WakeTrigger::at(at(52)));
+        let silent = RunOutcome::Failed(RECONCILE_ERROR, String::new(), NextRunTrigger::at(at(52)));
         assert!(is_about(next(50, silent, false), 2.));
         assert!(is_about(next(60, failed(), false), 16.));
         assert!(is_about(next(100, failed(), true), 1.), "a user asks");

@@ -137,7 +137,7 @@ struct RevisionCache {
 }
 
 /// The content of the Secret of a revision.
-enum ReadRevision {
+enum RevisionSecretContent {
     Stored(Box<StoredRevision>),
     /// It cannot be read, for this reason.
     Broken(String),
@@ -365,12 +365,12 @@ impl ReleaseStorage {
         let labels = strings(secret, "labels");
         let version = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
         match self.stored(secret, labels).await? {
-            ReadRevision::Stored(stored) => {
+            RevisionSecretContent::Stored(stored) => {
                 let size = stored.layout.size;
                 known.stored.insert(stored.record.version, *stored);
                 Ok(size)
             }
-            ReadRevision::Broken(problem) => {
+            RevisionSecretContent::Broken(problem) => {
                 let name = secret.name().to_owned();
                 let uid = secret.uid().to_owned();
                 let row = RecordMetadata { name, uid, version, is_sought: false };
@@ -442,15 +442,15 @@ impl ReleaseStorage {
         &self,
         secret: &Object,
         labels: BTreeMap<String, String>,
-    ) -> Result<ReadRevision, StorageError> {
+    ) -> Result<RevisionSecretContent, StorageError> {
         let annotations = strings(secret, "annotations");
         let Some(first) = data_of(secret) else {
-            return Ok(ReadRevision::Broken("it has no data in key `release`".to_owned()));
+            return Ok(RevisionSecretContent::Broken("it has no data in key `release`".to_owned()));
         };
         let mut parts = vec![first];
         let count = match storage::part_count(&annotations) {
             Ok(count) => count,
-            Err(error) => return Ok(ReadRevision::Broken(error.to_string())),
+            Err(error) => return Ok(RevisionSecretContent::Broken(error.to_string())),
         };
         let version: i64 = labels.get("version").and_then(|it| it.parse().ok()).unwrap_or_default();
         let digest = annotations.get(DIGEST).map_or("", String::as_str);
@@ -475,15 +475,15 @@ impl ReleaseStorage {
             (record, journal, labels, layout)
         });
         let Ok((record, journal, labels, layout)) = read.await else {
-            return Ok(ReadRevision::Broken("reading it was interrupted".to_owned()));
+            return Ok(RevisionSecretContent::Broken("reading it was interrupted".to_owned()));
         };
         Ok(match record {
             Ok(record) => {
                 let record = Arc::new(record);
                 let stored = StoredRevision::of(secret, record, journal, labels, layout);
-                ReadRevision::Stored(Box::new(stored))
+                RevisionSecretContent::Stored(Box::new(stored))
             }
-            Err(error) => ReadRevision::Broken(error.to_string()),
+            Err(error) => RevisionSecretContent::Broken(error.to_string()),
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use apply::ignore::IgnoreRules;
+use apply::drift_ignore_rules::IgnoreRules;
 use crds::helm::PostRenderStrategy;
 use reconcile::SHORTEST_INTERVAL;
 use release::lifecycle_hold::ReleaseLifecycles;

@@ -1,18 +1,18 @@
 //! Which of the best tags is the latest, where more is asked of one than that it is the best: an age, platforms, signatures.
 //!
 //! Here: the order in which that is found out, and which version stays if no tag has all of it. Elsewhere: the order of tags
-//! (`tag_choice`), ages (`min_age`), platforms and signatures (`content_check`).
+//! (`tag_choice`), ages (`min_age`), platforms and signatures (`candidate_image_check`).
 
 use std::time::{Duration, Instant};
 
 use crds::image::{DigestReflectionPolicy, ImagePolicy, ImageRef};
 use image::counts_from;
 use jiff::{SignedDuration, Timestamp};
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::oci::RemoteOciRepository;
 
 use super::LatestVersion;
-use super::content_check::{ContentCheck, ImageExamination};
+use super::candidate_image_check::{CandidateImageCheck, ImageCheckOutcome};
 use super::min_age::{self, TagAge};
 use super::tag_choice::DigestLookup;
 
@@ -49,7 +49,7 @@ pub(super) struct CandidateWalk<'w> {
     /// The latest version so far.
     pub(super) former: Option<&'w ImageRef>,
     /// What is asked of images.
-    pub(super) check: &'w mut ContentCheck,
+    pub(super) check: &'w mut CandidateImageCheck,
     /// The registry, once what it is reached with was read.
     pub(super) remote: Option<RemoteOciRepository>,
 }
@@ -89,7 +89,7 @@ impl CandidateWalk<'_> {
             return Ok(LatestVersion { version, passed_over, next, acceptance });
         }
         let text = format!("no tag of {} counts yet{passed_over}", self.lookup.image_name());
-        let wake = next.map(WakeTrigger::at).unwrap_or_default();
+        let wake = next.map(NextRunTrigger::at).unwrap_or_default();
         self.check.note_unverified(&text);
         let is_young = self.check.is_empty() || (is_waiting && !self.check.is_incomplete());
         Err(if is_young {
@@ -152,9 +152,9 @@ impl CandidateWalk<'_> {
             let digest = digest.filter(|_| reflection == DigestReflectionPolicy::IfNotPresent);
             if let Some(digest) = digest {
                 match self.examine(tag, digest).await? {
-                    ImageExamination::Passed => return Ok(TagResult::Counts(known.clone())),
-                    ImageExamination::Refused => {}
-                    ImageExamination::Postponed => return Ok(TagResult::Ended),
+                    ImageCheckOutcome::Passed => return Ok(TagResult::Counts(known.clone())),
+                    ImageCheckOutcome::Refused => {}
+                    ImageCheckOutcome::Postponed => return Ok(TagResult::Ended),
                 }
             }
         }
@@ -171,12 +171,12 @@ impl CandidateWalk<'_> {
             }
         }
         Ok(match self.examine(tag, &digest).await? {
-            ImageExamination::Passed => {
+            ImageCheckOutcome::Passed => {
                 let digest = Some(digest).filter(|_| reflection != DigestReflectionPolicy::Never);
                 TagResult::Counts(ImageRef { digest, ..version })
             }
-            ImageExamination::Refused => TagResult::PassedOver,
-            ImageExamination::Postponed => TagResult::Ended,
+            ImageCheckOutcome::Refused => TagResult::PassedOver,
+            ImageCheckOutcome::Postponed => TagResult::Ended,
         })
     }
 
@@ -190,12 +190,12 @@ impl CandidateWalk<'_> {
         };
         self.check.admit_one();
         let examination = self.examine(&former.tag, digest).await?;
-        Ok((examination == ImageExamination::Passed).then(|| former.clone()))
+        Ok((examination == ImageCheckOutcome::Passed).then(|| former.clone()))
     }
 
-    async fn examine(&mut self, tag: &str, digest: &str) -> Result<ImageExamination, RunOutcome> {
+    async fn examine(&mut self, tag: &str, digest: &str) -> Result<ImageCheckOutcome, RunOutcome> {
         if self.check.is_empty() {
-            return Ok(ImageExamination::Passed);
+            return Ok(ImageCheckOutcome::Passed);
         }
         let lookup = self.lookup;
         let mut remote = self.take_remote(&lookup.version(tag)).await?;

@@ -11,7 +11,7 @@ use crds::image::ImagePolicy;
 use image::TagHistory;
 use jiff::{SignedDuration, Timestamp};
 use kube_core::ResourceExt as _;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger, format_duration, parse_duration};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, format_duration, parse_duration};
 use sources::source_reasons::INVALID_DURATION;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
@@ -56,7 +56,7 @@ pub(super) struct TagAge {
 }
 
 /// No tag is old enough, and there was none before.
-pub(super) fn not_reached(text: String, wake: WakeTrigger) -> RunOutcome {
+pub(super) fn not_reached(text: String, wake: NextRunTrigger) -> RunOutcome {
     RunOutcome::Blocked(MIN_AGE_NOT_REACHED, text, wake)
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn keep(
                 "failed to keep since when the tags of {image} are known: {}",
                 chain(&error)
             );
-            RunOutcome::Failed(FAILURE, text, WakeTrigger::default())
+            RunOutcome::Failed(FAILURE, text, NextRunTrigger::default())
         })
     };
     blocking(FAILURE, "keeping since when tags are known", work).await

@@ -1,14 +1,14 @@
 //! The platforms that an image has to have before its tag counts.
 //!
 //! Here: the annotation. Elsewhere: which platforms an image has (`sources::oci`), and what becomes of a tag that lacks one
-//! (`content_check`).
+//! (`candidate_image_check`).
 
 use crds::image::ImagePolicy;
 use kube_core::ResourceExt as _;
 use reconcile::RunOutcome;
 use sources::oci::OciPlatform;
 
-use crate::run::INVALID_POLICY;
+use crate::image_kind_run::INVALID_POLICY;
 
 /// The annotation with the platforms, between commas.
 pub(super) const REQUIRED_PLATFORMS: &str = "windlass.dev/required-platforms";

@@ -1,6 +1,6 @@
 //! The latest of the tags, and the digest for which it stands.
 //!
-//! Elsewhere: that a policy does not go down (`downgrade`), which of the best tags has what else is asked of it (`candidates`).
+//! Elsewhere: that a policy does not go down (`downgrade_prevention`), which of the best tags has what else is asked of it (`candidates`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crds::image::{
 use image::{FilterTags, PolicyChoice, PolicyError, TagHistory, TagPolicy};
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
-use reconcile::{ConditionReason, ObjectKey, RunOutcome, WakeTrigger, reason};
+use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, reason};
 use sources::oci::{Error, ManifestReference, RemoteOciRepository};
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
@@ -21,8 +21,8 @@ use windlass_runtime::spec_references::ReadReferences;
 use super::candidates::CandidateTags;
 use super::min_age::{MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS, TagAge};
 use super::tag_history_store;
+use crate::image_kind_run::INVALID_POLICY;
 use crate::registry_access::{RegistrySecrets, ScannedImage, session};
-use crate::run::INVALID_POLICY;
 use crate::{tag_meter, tag_store};
 
 /// No tag is the latest. Parity(flux).
@@ -84,7 +84,7 @@ pub(super) async fn rank(
                 let error = chain(&error);
                 let text =
                     format!("failed to read since when the tags of {image} are known: {error}");
-                RunOutcome::Failed(FAILURE, text, WakeTrigger::default())
+                RunOutcome::Failed(FAILURE, text, NextRunTrigger::default())
             })?
         } else {
             TagHistory::default()
@@ -160,7 +160,7 @@ fn unranked(error: PolicyError) -> RunOutcome {
     if error.is_terminal() {
         RunOutcome::Stalled(INVALID_POLICY, text)
     } else {
-        RunOutcome::Failed(FAILURE, text, WakeTrigger::default())
+        RunOutcome::Failed(FAILURE, text, NextRunTrigger::default())
     }
 }
 
@@ -172,7 +172,7 @@ fn known_digest(object: &ImagePolicy, chosen: &ImageRef) -> Option<String> {
 }
 
 /// Why there is no digest. Parity(flux): these are its words.
-fn undigested(chosen: &ImageRef, why: &str, wake: WakeTrigger) -> RunOutcome {
+fn undigested(chosen: &ImageRef, why: &str, wake: NextRunTrigger) -> RunOutcome {
     RunOutcome::Failed(reason::FAILED, format!("failed fetching digest of {chosen}: {why}"), wake)
 }
 
@@ -248,7 +248,7 @@ impl DigestLookup<'_> {
         };
         let digest = looked_up.await.map_err(|error: Error| {
             let why = format!("failed fetching descriptor for \"{chosen}\": {}", chain(&error));
-            let wake = error.retry_at(Timestamp::now()).map(WakeTrigger::at).unwrap_or_default();
+            let wake = error.retry_at(Timestamp::now()).map(NextRunTrigger::at).unwrap_or_default();
             undigested(chosen, &why, wake)
         })?;
         Ok(digest.to_string())
@@ -281,7 +281,7 @@ impl DigestLookup<'_> {
         let remote = secrets.and_then(|secrets| secrets.remote(self.image, spec.insecure));
         remote.map_err(|why| {
             let why = format!("failed to configure authentication options: {why}");
-            undigested(chosen, &why, WakeTrigger::default())
+            undigested(chosen, &why, NextRunTrigger::default())
         })
     }
 }
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(known("r.io/app", "v1").as_deref(), Some("sha256:1"));
         assert_eq!(known("r.io/app", "v2"), None);
         assert_eq!(known("r.io/other", "v1"), None);
-        let failure = undigested(&version("r.io/app", "v1"), "no", WakeTrigger::default());
+        let failure = undigested(&version("r.io/app", "v1"), "no", NextRunTrigger::default());
         assert_eq!(failure.text(), "failed fetching digest of r.io/app:v1: no");
         assert_eq!(failure.reason(), reason::FAILED);
     }

@@ -1,18 +1,18 @@
 //! The keys with which images have to be signed: read from Secrets, used for one image.
 //!
 //! Elsewhere: which Secrets (`crate::image_verification`), finding signatures (`sources::oci`), what a signature is worth (engine
-//! `signatures`), which images are verified when (`content_check`).
+//! `signatures`), which images are verified when (`candidate_image_check`).
 
 use std::sync::Arc;
 
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData};
-use signatures::referrers::Search;
+use signatures::referrers::SignatureSearch;
 use sources::source_reasons::VERIFICATION_ERROR;
 use windlass_runtime::spec_references::ReadReferences;
 
 use crate::image_verification::KeySecret;
-use crate::verification_notes;
+use crate::verified_versions;
 
 /// What the names of keys in a Secret end with, as in that of an OCIRepository.
 const PUBLIC_KEY_SUFFIX: &str = ".pub";
@@ -37,7 +37,7 @@ impl VerificationKeys {
         if !data.keys().any(is_key) {
             return Err(format!("secret '{place}' has no key that ends in `{PUBLIC_KEY_SUFFIX}`"));
         }
-        let fingerprint = verification_notes::fingerprint(&data);
+        let fingerprint = verified_versions::fingerprint(&data);
         Ok(Self { place, fingerprint, trust: Arc::new(ImageTrust::Keys(data)) })
     }
 
@@ -47,7 +47,7 @@ impl VerificationKeys {
     /// It is not signed with one of the keys; the text is for people.
     pub(super) fn signer(
         &self,
-        search: &Search,
+        search: &SignatureSearch,
         repository: &str,
         now: i64,
     ) -> Result<String, String> {
@@ -60,14 +60,14 @@ impl VerificationKeys {
 
 /// Why the keys for the signatures of images are not known.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum KeyFailure {
+pub(super) enum VerificationKeyError {
     /// A Secret does not exist or has no key, so that no image is signed as it has to be.
     Missing(String),
     /// A Secret could not be read, from which nothing is concluded.
     Unread(String),
 }
 
-impl KeyFailure {
+impl VerificationKeyError {
     /// The outcome of the run.
     pub(super) fn outcome(&self) -> RunOutcome {
         let (Self::Missing(why) | Self::Unread(why)) = self;
@@ -76,7 +76,7 @@ impl KeyFailure {
             Self::Missing(_) => VERIFICATION_ERROR,
             Self::Unread(_) => reason::DEPENDENCY_NOT_READY,
         };
-        RunOutcome::Failed(of_condition, text, WakeTrigger::default())
+        RunOutcome::Failed(of_condition, text, NextRunTrigger::default())
     }
 }
 
@@ -87,7 +87,7 @@ impl KeyFailure {
 pub(super) async fn read(
     secrets: &[KeySecret],
     references: &mut ReadReferences,
-) -> Result<Vec<VerificationKeys>, KeyFailure> {
+) -> Result<Vec<VerificationKeys>, VerificationKeyError> {
     let mut all = Vec::new();
     for secret in secrets {
         let data = references.secret(&secret.namespace, &secret.name).await;
@@ -100,30 +100,32 @@ pub(super) async fn read(
 fn keys_of(
     secret: &KeySecret,
     data: Result<Option<SignatureSecretData>, String>,
-) -> Result<VerificationKeys, KeyFailure> {
+) -> Result<VerificationKeys, VerificationKeyError> {
     let place = secret.place();
     match data {
-        Ok(Some(data)) => VerificationKeys::of(place, data).map_err(KeyFailure::Missing),
+        Ok(Some(data)) => VerificationKeys::of(place, data).map_err(VerificationKeyError::Missing),
         Ok(None) => {
             let text = format!("secret '{place}' not found; {}", secret.advice);
-            Err(KeyFailure::Missing(text))
+            Err(VerificationKeyError::Missing(text))
         }
-        Err(error) => Err(KeyFailure::Unread(format!("failed to get secret '{place}': {error}"))),
+        Err(error) => {
+            Err(VerificationKeyError::Unread(format!("failed to get secret '{place}': {error}")))
+        }
     }
 }
 
 /// The keys of all Secrets. What is missing counts, whatever could not be read.
 fn all_keys(
-    all: Vec<Result<VerificationKeys, KeyFailure>>,
-) -> Result<Vec<VerificationKeys>, KeyFailure> {
+    all: Vec<Result<VerificationKeys, VerificationKeyError>>,
+) -> Result<Vec<VerificationKeys>, VerificationKeyError> {
     let mut keys = Vec::new();
     let mut missing = None;
     let mut unread = None;
     for of_secret in all {
         match of_secret {
             Ok(of_secret) => keys.push(of_secret),
-            Err(failure @ KeyFailure::Missing(_)) => missing = missing.or(Some(failure)),
-            Err(failure @ KeyFailure::Unread(_)) => unread = unread.or(Some(failure)),
+            Err(failure @ VerificationKeyError::Missing(_)) => missing = missing.or(Some(failure)),
+            Err(failure @ VerificationKeyError::Unread(_)) => unread = unread.or(Some(failure)),
         }
     }
     missing.or(unread).map_or(Ok(keys), Err)
@@ -158,22 +160,27 @@ mod tests {
         };
         let of = |data: Result<Option<SignatureSecretData>, String>| keys_of(&secret, data);
         let unread = || of(Err("503".to_owned()));
-        let failure =
-            all_keys(vec![keys(&[("a.pub", "x")]).map_err(KeyFailure::Missing), unread()]);
+        let failure = all_keys(vec![
+            keys(&[("a.pub", "x")]).map_err(VerificationKeyError::Missing),
+            unread(),
+        ]);
         let failure = failure.unwrap_err();
-        assert_eq!(failure, KeyFailure::Unread("failed to get secret 'apps/keys': 503".to_owned()));
+        assert_eq!(
+            failure,
+            VerificationKeyError::Unread("failed to get secret 'apps/keys': 503".to_owned())
+        );
         assert_eq!(failure.outcome().reason(), reason::DEPENDENCY_NOT_READY);
         let no_key = Some(SignatureSecretData::new());
         for missing in [None, no_key] {
             let failure = all_keys(vec![unread(), of(Ok(missing))]).unwrap_err();
-            assert!(matches!(failure, KeyFailure::Missing(_)), "{failure:?}");
+            assert!(matches!(failure, VerificationKeyError::Missing(_)), "{failure:?}");
             assert_eq!(failure.outcome().reason(), VERIFICATION_ERROR);
         }
     }
 
     #[test]
     fn an_image_without_signatures_is_signed_with_no_key() {
-        let search = Search::for_cosign(&OciDigest::of(b"x").to_string());
+        let search = SignatureSearch::for_cosign(&OciDigest::of(b"x").to_string());
         let signer = keys(&[("cosign.pub", "not a key")]).unwrap().signer(&search, "r.io/app", 0);
         assert!(signer.is_err(), "{signer:?}");
     }

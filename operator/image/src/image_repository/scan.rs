@@ -8,7 +8,7 @@ use crds::{ReconciledObject as _, Time};
 use image::{ScanDecision, ScanReason, ScanState, TagList, exclusion_list};
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL, reason};
 use sources::oci::{Error, RemoteOciRepository};
 use sources::source_reasons::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
 use windlass_cluster::error::chain;
@@ -19,8 +19,8 @@ use windlass_runtime::progress_status;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::spec_references::ReadReferences;
 
+use crate::image_kind_run::IMAGE_URL_INVALID;
 use crate::registry_access::{RegistrySecrets, ScannedImage, session};
-use crate::run::IMAGE_URL_INVALID;
 use crate::{tag_meter, tag_store};
 
 /// One run of an ImageRepository.
@@ -91,7 +91,7 @@ fn settled(result: &ScanResult) -> RunOutcome {
 /// Why the registry cannot be asked.
 fn unusable(why: &str) -> RunOutcome {
     let text = format!("failed to configure authentication options: {why}");
-    RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
 }
 
 /// What it means that the registry did not list the tags.
@@ -99,7 +99,7 @@ fn failed(error: &Error) -> RunOutcome {
     if let Error::BadSecret(why) = error {
         return unusable(why);
     }
-    let wake = error.retry_at(Timestamp::now()).map(WakeTrigger::at).unwrap_or_default();
+    let wake = error.retry_at(Timestamp::now()).map(NextRunTrigger::at).unwrap_or_default();
     let text = format!("scan failed: {}", chain(error));
     RunOutcome::Failed(READ_OPERATION_FAILED, text, wake)
 }
@@ -153,7 +153,7 @@ fn is_recorded(object: &ImageRepository, kept: Option<&str>) -> bool {
 fn kept(listed: Vec<String>, exclusions: &[String]) -> Result<TagList, RunOutcome> {
     TagList::of_scan(listed, exclusions, &mut tag_meter()).map_err(|error| {
         let text = format!("scan failed: {}", chain(&error));
-        RunOutcome::Failed(READ_OPERATION_FAILED, text, WakeTrigger::default())
+        RunOutcome::Failed(READ_OPERATION_FAILED, text, NextRunTrigger::default())
     })
 }
 
@@ -233,7 +233,7 @@ impl ScanRun<'_> {
             let stored = slot.and_then(|slot| tag_store::keep(&store, &slot, &image, &tags));
             stored.map_err(|error| {
                 let text = format!("scan failed: failed to store the tags: {}", chain(&error));
-                RunOutcome::Failed(READ_OPERATION_FAILED, text, WakeTrigger::default())
+                RunOutcome::Failed(READ_OPERATION_FAILED, text, NextRunTrigger::default())
             })?;
             Ok(ScannedTags::new(image, &exclusions, &tags, Timestamp::now()))
         };
@@ -358,7 +358,7 @@ mod tests {
         let outcome = failed(&Error::Unavailable { request, said, retry_after });
         let expected = "scan failed: GET https://ghcr.io/v2/acme/app/tags/list: TOOMANYREQUESTS: ";
         assert!(outcome.text().starts_with(expected), "{outcome:?}");
-        assert!(outcome.wake().and_then(WakeTrigger::earliest).is_some());
+        assert!(outcome.wake().and_then(NextRunTrigger::earliest).is_some());
         let outcome = failed(&Error::BadSecret("`ca.crt` is no certificate".to_owned()));
         assert_eq!(outcome.reason(), AUTHENTICATION_FAILED);
         let expected = "failed to configure authentication options: `ca.crt` is no certificate";

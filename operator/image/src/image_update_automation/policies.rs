@@ -1,6 +1,6 @@
 //! The ImagePolicies of an automation: those of its namespace that its selector chooses, and their results.
 //!
-//! Elsewhere: what was verified of them (`crate::verification_notes`), the keys that count now (`current_keys`).
+//! Elsewhere: what was verified of them (`crate::verification_notes`), the keys that count now (`current_verification_keys`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use windlass_runtime::label_selectors::compiled;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 
-use super::current_keys::CurrentKeys;
+use super::current_verification_keys::CurrentVerificationKeys;
 use crate::image_verification::{KeySecret, key_secrets, platform_secret};
-use crate::verification_notes::VerificationNotes;
+use crate::verified_versions::VerifiedVersions;
 
 /// The selector of policies means nothing. Parity(flux).
 const INVALID_POLICY_SELECTOR: ConditionReason = ConditionReason::new("InvalidPolicySelector");
@@ -71,7 +71,7 @@ pub(super) struct PolicySelection {
     /// All but those that are verified.
     results: PolicyResults,
     verified: Vec<VerifiedPolicy>,
-    notes: Arc<VerificationNotes>,
+    notes: Arc<VerifiedVersions>,
 }
 
 /// A policy whose latest version is verified with keys that some Secrets had.
@@ -95,7 +95,7 @@ impl PolicySelection {
         let all = context.store::<ImagePolicy>().state();
         let of_platform = platform_secret(context, namespace)?;
         let settings = &context.settings;
-        let notes = context.shared::<VerificationNotes>();
+        let notes = context.shared::<VerifiedVersions>();
         let facts = VerificationFacts { settings, of_platform: of_platform.as_ref(), notes };
         Self::select(spec, namespace, all.iter(), facts)
     }
@@ -163,7 +163,10 @@ impl PolicySelection {
     ///
     /// # Errors
     /// It is not known which keys there are.
-    pub(super) fn results(self, keys: &CurrentKeys) -> Result<Option<PolicyResults>, RunOutcome> {
+    pub(super) fn results(
+        self,
+        keys: &CurrentVerificationKeys,
+    ) -> Result<Option<PolicyResults>, RunOutcome> {
         let Self { mut results, verified, notes } = self;
         for VerifiedPolicy { policy, setter, secrets } in verified {
             let Some(current) = keys.of(&secrets)? else { return Ok(None) };
@@ -188,7 +191,7 @@ struct VerificationFacts<'v> {
     /// The Secret with the keys with which all images of the namespace have to be signed.
     of_platform: Option<&'v KeySecret>,
     /// What was verified.
-    notes: Arc<VerificationNotes>,
+    notes: Arc<VerifiedVersions>,
 }
 
 impl VerificationFacts<'_> {
@@ -216,7 +219,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::verification_notes::{KeyFingerprints, VerificationNote};
+    use crate::verified_versions::{KeyFingerprints, VerifiedVersion};
 
     fn settings(flags: &[&str]) -> OperatorSettings {
         OperatorSettings::from_flags(flags).unwrap()
@@ -245,7 +248,7 @@ mod tests {
         let notes = Arc::default();
         let facts = VerificationFacts { settings: &settings, of_platform: None, notes };
         let selection = PolicySelection::select(&spec, "apps", all.iter(), facts)?;
-        Ok(selection.results(&CurrentKeys::default())?.unwrap())
+        Ok(selection.results(&CurrentVerificationKeys::default())?.unwrap())
     }
 
     fn names(selector: &Value) -> Vec<String> {
@@ -332,13 +335,13 @@ mod tests {
             policy("plain", false, "IfNotPresent"),
         ]
         .map(Arc::new);
-        let notes = Arc::<VerificationNotes>::default();
+        let notes = Arc::<VerifiedVersions>::default();
         let settings = settings(&[]);
         let place = "apps/keys".to_owned();
         for policy in &all[1..3] {
             let version = policy.status.as_ref().unwrap().latest_ref.clone().unwrap();
             let keys = KeyFingerprints::from([(place.clone(), "a".to_owned())]);
-            notes.keep(policy, &VerificationNote { version, keys });
+            notes.keep(policy, &VerifiedVersion { version, keys });
         }
         let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({})).unwrap();
         let chosen = |of_platform: Option<&KeySecret>| {
@@ -348,7 +351,7 @@ mod tests {
         };
         let select = |of_platform: Option<KeySecret>, keys: &str| {
             let places = [("apps/keys", Ok(Some(keys))), ("flux-system/keys", Ok(Some("p")))];
-            let current = CurrentKeys::found(places);
+            let current = CurrentVerificationKeys::found(places);
             chosen(of_platform.as_ref()).results(&current).unwrap().unwrap()
         };
         let names = |results: &PolicyResults| {
@@ -373,7 +376,7 @@ mod tests {
         assert_eq!(nodes, ["ImagePolicy/apps/forged", "ImagePolicy/apps/never"]);
         // The keys of what is not verified do not matter, but those of what is are not known.
         assert_eq!(chosen(None).secrets().into_keys().collect::<Vec<_>>(), ["apps/keys"]);
-        assert_eq!(chosen(None).results(&CurrentKeys::default()), Ok(None));
+        assert_eq!(chosen(None).results(&CurrentVerificationKeys::default()), Ok(None));
     }
 
     #[test]
@@ -391,12 +394,12 @@ mod tests {
             .unwrap()
         };
         let all = [policy("left-out", "a"), policy("other-shard", "b"), policy("own", "a")];
-        let notes = Arc::<VerificationNotes>::default();
+        let notes = Arc::<VerifiedVersions>::default();
         for policy in &all {
             let version = policy.status.as_ref().unwrap().latest_ref.clone().unwrap();
             let keys =
                 KeyFingerprints::from([(format!("apps/{}", policy.name_any()), "a".to_owned())]);
-            notes.keep(policy, &VerificationNote { version, keys });
+            notes.keep(policy, &VerifiedVersion { version, keys });
         }
         let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({"policySelector":
             {"matchExpressions": [{"key": "name", "operator": "NotIn", "values": ["left-out"]}]}}))
@@ -405,8 +408,10 @@ mod tests {
         let facts = VerificationFacts { settings: &settings, of_platform: None, notes };
         let selection = PolicySelection::select(&spec, "apps", all.iter(), facts).unwrap();
         assert_eq!(selection.secrets().into_keys().collect::<Vec<_>>(), ["apps/own"]);
-        let current =
-            CurrentKeys::found([("apps/own", Ok(Some("a"))), ("apps/left-out", Err("x"))]);
+        let current = CurrentVerificationKeys::found([
+            ("apps/own", Ok(Some("a"))),
+            ("apps/left-out", Err("x")),
+        ]);
         let results = selection.results(&current).unwrap().unwrap();
         assert_eq!(results.latest.into_keys().collect::<Vec<_>>(), ["own"]);
         let why = "it belongs to another shard: give policy and automation the same label";

@@ -8,8 +8,8 @@ use crds::image::ImageUpdateAutomation;
 use git::GitReference;
 use jiff::Timestamp;
 use kube_core::ResourceExt as _;
-use notify::{Proposal, PullRequestError};
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use notify::{PullRequestError, PullRequestProposal};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use windlass_runtime::audit::cut;
 
 use super::update::PushedCommit;
@@ -135,7 +135,7 @@ impl PullRequestTarget {
         );
         match invalid(&why) {
             RunOutcome::Stalled(reason, text) if !is_watched => {
-                RunOutcome::Failed(reason, text, WakeTrigger::default())
+                RunOutcome::Failed(reason, text, NextRunTrigger::default())
             }
             outcome => outcome,
         }
@@ -143,10 +143,10 @@ impl PullRequestTarget {
 
     /// What is proposed for a push branch that ends with this commit. Title and body depend on nothing else, so that
     /// automations with the same push branch do not replace each other's.
-    pub(super) fn proposal(&self, head: &BranchHead) -> Proposal {
+    pub(super) fn proposal(&self, head: &BranchHead) -> PullRequestProposal {
         let message = head.message.replace('\0', "");
         let (title, body) = message.trim().split_once('\n').unwrap_or((message.trim(), ""));
-        Proposal {
+        PullRequestProposal {
             repository: self.repository.clone(),
             base: self.base.clone(),
             head: self.head.clone(),
@@ -162,7 +162,7 @@ impl PullRequestTarget {
         let cause = &error.message;
         let text = format!("pull request of branch `{head}` into `{base}`: {cause}");
         let until = error.retry_after.and_then(|delay| now.checked_add(delay).ok());
-        let wake = until.map(WakeTrigger::at).unwrap_or_default();
+        let wake = until.map(NextRunTrigger::at).unwrap_or_default();
         RunOutcome::Failed(PULL_REQUEST_FAILED, cut(&text, MAX_FAILURE_BYTES), wake)
     }
 
@@ -175,7 +175,7 @@ impl PullRequestTarget {
         RunOutcome::Failed(
             PULL_REQUEST_FAILED,
             cut(&text, MAX_FAILURE_BYTES),
-            WakeTrigger::default(),
+            NextRunTrigger::default(),
         )
     }
 }
@@ -183,7 +183,7 @@ impl PullRequestTarget {
 impl ForgePause {
     /// The pause after a failure, if the forge requires one.
     pub(super) fn after(target: &PullRequestTarget, failure: &RunOutcome) -> Option<Self> {
-        let until = failure.wake().and_then(WakeTrigger::earliest)?;
+        let until = failure.wake().and_then(NextRunTrigger::earliest)?;
         Some(Self { target: target.clone(), until, failure: failure.clone() })
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let failed = valid().not_found("apps", false);
         assert_eq!(
             failed,
-            RunOutcome::Failed(INVALID_PULL_REQUEST, text.to_owned(), WakeTrigger::default())
+            RunOutcome::Failed(INVALID_PULL_REQUEST, text.to_owned(), NextRunTrigger::default())
         );
     }
 
@@ -352,7 +352,7 @@ mod tests {
         let text =
             "pull request of branch `auto` into `main`: Provider apps/forge: too many requests";
         let expected =
-            RunOutcome::Failed(PULL_REQUEST_FAILED, text.to_owned(), WakeTrigger::at(later));
+            RunOutcome::Failed(PULL_REQUEST_FAILED, text.to_owned(), NextRunTrigger::at(later));
         assert_eq!(failure, expected);
         let pause = ForgePause::after(&valid(), &failure).unwrap();
         assert_eq!(pause.failure(&valid(), now), Some(expected));

@@ -13,12 +13,12 @@ use std::time::Instant;
 
 use git::push::{PushError, PushRejection, PushWorkspace, RejectionCause};
 use git::{GitOperationContext as GitContext, GitRevision};
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use windlass_cluster::error::chain;
 use windlass_cluster::leadership::Leadership;
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
-use super::git_source::GitSource;
+use super::automation_git_repository::AutomationGitRepository;
 use super::pull_request::{BranchHead, unmerged_head};
 use super::rewrite::IgnoredMarkers;
 use super::round_base::RoundBase;
@@ -42,7 +42,7 @@ const MAX_ROUND_PUSHES: usize = 16;
 /// The updates of automations that have the same source and push target.
 pub(super) struct PushRound {
     /// Where from and where to.
-    pub(super) source: GitSource,
+    pub(super) source: AutomationGitRepository,
     /// What feature gates say of push branches.
     pub(super) push_branch: PushBranchMode,
     /// Whether this process may push. Its connections to the API server know that by themselves, those to others do not.
@@ -52,7 +52,7 @@ pub(super) struct PushRound {
 }
 
 /// What an attempt has of the process and of all updates.
-struct Tools<'r> {
+struct PushAttemptContext<'r> {
     git: &'r GitContext,
     signers: Vec<KeySigner<'r>>,
 }
@@ -101,7 +101,7 @@ impl PushRound {
                 }
             }
         }
-        let tools = Tools { git, signers };
+        let tools = PushAttemptContext { git, signers };
         let whole = RoundPart { members: prepared.iter().collect(), is_declined: false };
         let mut parts = VecDeque::from([whole]);
         let mut pushes = 0;
@@ -127,7 +127,7 @@ impl PushRound {
     fn push_part<'r>(
         &self,
         mut part: Vec<&'r PreparedUpdate<'r>>,
-        tools: &Tools<'_>,
+        tools: &PushAttemptContext<'_>,
         pushes: &mut usize,
     ) -> AttemptEnd<'r> {
         let began = Instant::now();
@@ -161,7 +161,7 @@ impl PushRound {
     fn attempt<'r>(
         &self,
         part: &[&'r PreparedUpdate<'r>],
-        tools: &Tools<'_>,
+        tools: &PushAttemptContext<'_>,
         unanswered: &mut Vec<RoundCommits<'r>>,
     ) -> Result<AttemptEnd<'r>, RunOutcome> {
         let Self { source, .. } = self;
@@ -222,14 +222,14 @@ impl PushRound {
         workspace: &PushWorkspace<'_>,
         git: &GitContext,
     ) -> AttemptEnd<'r> {
-        let GitSource { remote, push, .. } = &self.source;
+        let AutomationGitRepository { remote, push, .. } = &self.source;
         let request = push.refspec_request(&base.revision.sha, self.push_branch.is_forced);
         let followed = match request {
             Ok(None) => Ok(()),
             Ok(Some(request)) => {
                 workspace.push(&request, remote, git).map(drop).map_err(|error| not_pushed(&error))
             }
-            Err(why) => Err(unpushed(why, WakeTrigger::default())),
+            Err(why) => Err(unpushed(why, NextRunTrigger::default())),
         };
         match followed {
             Ok(()) => self.accepted(base, commits, git),

@@ -1,6 +1,6 @@
 //! Where the commits of an automation go: the push branch, and the references of `push.refspec` beside it.
 //!
-//! Elsewhere: the repository (`git_source`), what a refspec means (`git::push`), pushing (`push_round`).
+//! Elsewhere: the repository (`automation_git_repository`), what a refspec means (`git::push`), pushing (`push_round`).
 
 use crds::image::GitPushSpec;
 use crds::source::GitRepositoryRef;
@@ -8,7 +8,7 @@ use git::GitReference;
 use git::push::{PushRequest, ReferenceUpdate, UpdateRule, refspec_destination};
 use reconcile::RunOutcome;
 
-use super::git_source::{invalid, unconfigured};
+use super::automation_git_repository::{invalid, unconfigured};
 
 /// Where commits go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +154,9 @@ mod tests {
     use serde_json::{Value, json};
     use windlass_runtime::git_remote;
 
-    use super::super::git_source::{INVALID_SOURCE_CONFIGURATION, SOURCE_MANAGER_FAILED};
+    use super::super::automation_git_repository::{
+        INVALID_SOURCE_CONFIGURATION, SOURCE_MANAGER_FAILED,
+    };
     use super::*;
 
     fn target(push: &Value, checkout: &Value) -> Result<PushTarget, RunOutcome> {

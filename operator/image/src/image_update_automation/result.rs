@@ -188,12 +188,12 @@ pub(super) fn ignored(known: &mut String, findings: &IgnoredMarkers) -> Option<O
 #[cfg(test)]
 mod tests {
     use crds::image::ImageUpdateAutomation;
-    use reconcile::WakeTrigger;
+    use reconcile::NextRunTrigger;
     use serde_json::json;
 
     use super::super::recommit::CommittedValues;
     use super::*;
-    use crate::run::{OwnConditions, report_with};
+    use crate::image_kind_run::{KindSpecificConditions, report_with};
 
     fn version(tag: &str) -> ImageRef {
         ImageRef { name: "r.io/web".to_owned(), tag: tag.to_owned(), digest: None }
@@ -257,7 +257,7 @@ mod tests {
             )
         );
         let failure =
-            RunOutcome::Failed(reason::SUCCEEDED, "refused".to_owned(), WakeTrigger::default());
+            RunOutcome::Failed(reason::SUCCEEDED, "refused".to_owned(), NextRunTrigger::default());
         assert_eq!(outcome(Some(Err(failure.clone()))), failure);
     }
 
@@ -330,7 +330,7 @@ mod tests {
                 &object,
                 &result.outcome(),
                 Timestamp::now(),
-                OwnConditions {
+                KindSpecificConditions {
                     types: &[MARKERS_IGNORED],
                     set: &|it| show_ignored(Some(result), it),
                 },

@@ -14,7 +14,7 @@ use image::ImageSetterValues;
 use reconcile::RunOutcome;
 use windlass_cluster::error::chain;
 
-use super::git_source::GitSource;
+use super::automation_git_repository::AutomationGitRepository;
 use super::rewrite::{RepositoryFiles, RewrittenFiles};
 use super::round_draft::{EditNumber, RoundDraft};
 use super::update::{MergeState, PushBranchMode, Update, not_applied, not_fetched, without_digest};
@@ -36,11 +36,11 @@ impl RoundBase {
     /// Parity(flux): a push branch is not brought up to date with the branch that is fetched, and counts for nothing if it is
     /// not continued.
     pub(super) fn of(
-        source: &GitSource,
+        source: &AutomationGitRepository,
         mode: PushBranchMode,
         git: &GitContext,
     ) -> Result<Self, Error> {
-        let GitSource { remote, reference, push, .. } = source;
+        let AutomationGitRepository { remote, reference, push, .. } = source;
         if push.is_checkout {
             let snapshot = fetch(remote, reference, git)?;
             let revision = snapshot.revision.clone();
@@ -66,7 +66,7 @@ impl RoundBase {
 
     /// What is fetched, to be pushed to a branch that is at `head` or that is not there.
     pub(super) fn on_checkout(
-        source: &GitSource,
+        source: &AutomationGitRepository,
         head: Option<String>,
         mode: PushBranchMode,
         git: &GitContext,
@@ -83,7 +83,7 @@ impl RoundBase {
     /// The same as [`Self::is_merged`], without fetching a history for commits that are known.
     pub(super) fn merge_state(
         &self,
-        source: &GitSource,
+        source: &AutomationGitRepository,
         known: Option<&MergeState>,
         git: &GitContext,
     ) -> Result<MergeState, RunOutcome> {
@@ -104,7 +104,7 @@ impl RoundBase {
     /// Differs(flux): there commits pile up on a branch that was merged and not deleted.
     pub(super) fn is_merged(
         &self,
-        source: &GitSource,
+        source: &AutomationGitRepository,
         git: &GitContext,
     ) -> Result<bool, RunOutcome> {
         let head = &self.snapshot.commit.sha;

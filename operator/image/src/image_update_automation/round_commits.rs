@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use reconcile::{ObjectKey, RunOutcome};
 use windlass_cluster::error::chain;
 
-use super::git_source::SigningKey;
+use super::automation_git_repository::SigningKey;
 use super::recommit::CommittedValues;
 use super::rewrite::{IgnoredMarkers, RewrittenFiles};
 use super::round_base::{BaseFiles, MemberRewrite, RoundBase};

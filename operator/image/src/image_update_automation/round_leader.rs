@@ -22,9 +22,9 @@ use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::GrantedPermit;
 
+use super::automation_git_repository::{AutomationGitRepository, SigningKey, node_of_reference};
 use super::branch_lock::{BranchLock, BranchLocks, RoundTarget};
-use super::current_keys::CurrentKeys;
-use super::git_source::{GitSource, SigningKey, node_of_reference};
+use super::current_verification_keys::CurrentVerificationKeys;
 use super::policies::{PolicyResults, PolicySelection};
 use super::pull_request::annotated_provider;
 use super::push_round::PushRound;
@@ -78,12 +78,16 @@ pub(super) struct RoundMember {
     /// What it committed last, as far as this process knows.
     pub(super) committed: Option<CommittedValues>,
     /// The keys of its policies when its run began, which count if it joins after the leader has read those of all.
-    pub(super) keys: CurrentKeys,
+    pub(super) keys: CurrentVerificationKeys,
 }
 
 impl RoundMember {
     /// Has the round of a target write the results; gives the outcome once it did.
-    pub(super) async fn push(self, target: Arc<RoundTarget>, source: GitSource) -> MemberOutcome {
+    pub(super) async fn push(
+        self,
+        target: Arc<RoundTarget>,
+        source: AutomationGitRepository,
+    ) -> MemberOutcome {
         let context = self.context.clone();
         let node = self.node.clone();
         let rounds = context.shared::<GatheringRounds<Self, MemberOutcome>>();
@@ -149,7 +153,7 @@ struct RoundLeader<'r> {
     context: &'r Arc<RunContext>,
     node: &'r ObjectKey,
     target: Arc<RoundTarget>,
-    source: GitSource,
+    source: AutomationGitRepository,
 }
 
 impl RoundLeader<'_> {
@@ -159,7 +163,7 @@ impl RoundLeader<'_> {
         round: Gathering,
         mut outcome: oneshot::Receiver<MemberOutcome>,
     ) -> MemberOutcome {
-        let mut keys = CurrentKeys::default();
+        let mut keys = CurrentVerificationKeys::default();
         // Before the branch is taken: what waits for a permit has no lock.
         let permit = async {
             self.gather(&round).await;
@@ -212,10 +216,10 @@ impl RoundLeader<'_> {
 
     /// A permit. The keys of what the members write are read before it is waited for, and from time to time meanwhile, so that
     /// what has the branch does not wait for the API server. A permit that comes meanwhile waits until they are read.
-    async fn permit(&self, round: &Gathering, keys: &mut CurrentKeys) -> GrantedPermit {
+    async fn permit(&self, round: &Gathering, keys: &mut CurrentVerificationKeys) -> GrantedPermit {
         let mut permit = pin!(self.context.fetching.acquire(&self.node.namespace));
         loop {
-            *keys = CurrentKeys::read(self.context, self.secrets(round)).await;
+            *keys = CurrentVerificationKeys::read(self.context, self.secrets(round)).await;
             let granted = tokio::time::timeout(KEYS_REFRESH_INTERVAL, permit.as_mut()).await;
             if let Ok(permit) = granted {
                 return permit;
@@ -256,7 +260,7 @@ impl RoundLeader<'_> {
     async fn write(
         self,
         members: Vec<GatheredMember<RoundMember, MemberOutcome>>,
-        keys: &CurrentKeys,
+        keys: &CurrentVerificationKeys,
         branch_lock: &BranchLock,
     ) -> MemberOutcome {
         let mut outcomes: BTreeMap<ObjectKey, MemberOutcome> = BTreeMap::new();

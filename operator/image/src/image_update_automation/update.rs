@@ -11,15 +11,15 @@ use git::Error;
 use git::push::{CommitIdentity, PushError};
 use golang::time::{GoTime, GoTimeZone};
 use image::{
-    CommitData, CommitEnvironment, CommitMessageError, ImageValueChange, PolicyResult,
-    REQUIRED_STACK_BYTES, UpdateResult, commit_message,
+    CommitMessageData, CommitMessageEnvironment, CommitMessageError, ImageValueChange,
+    PolicyResult, REQUIRED_STACK_BYTES, UpdateResult, commit_message,
 };
 use jiff::Timestamp;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use sources::source_reasons::GIT_OPERATION_FAILED;
 use windlass_cluster::error::chain;
 
-use super::git_source::SigningKey;
+use super::automation_git_repository::SigningKey;
 use super::pull_request::BranchHead;
 use super::recommit::{CommittedValues, RecommitPause};
 use super::rewrite::IgnoredMarkers;
@@ -123,10 +123,10 @@ pub(super) struct PushedCommit {
     pub(super) values: CommittedValues,
 }
 
-fn wake_of(error: &Error) -> WakeTrigger {
+fn wake_of(error: &Error) -> NextRunTrigger {
     match error {
-        Error::Busy { busy, .. } => WakeTrigger::at(busy.until),
-        _ => WakeTrigger::default(),
+        Error::Busy { busy, .. } => NextRunTrigger::at(busy.until),
+        _ => NextRunTrigger::default(),
     }
 }
 
@@ -139,7 +139,7 @@ pub(super) fn not_fetched(error: &Error) -> RunOutcome {
 /// Parity(flux): these words are before every cause.
 pub(super) fn not_applied(why: &str) -> RunOutcome {
     let text = format!("failed to apply policies: {why}");
-    RunOutcome::Failed(UPDATE_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(UPDATE_FAILED, text, NextRunTrigger::default())
 }
 
 /// Tags that would stand without the digest that was verified. Nothing is committed, also not of other policies.
@@ -153,25 +153,25 @@ pub(super) fn without_digest(markers: &[String]) -> RunOutcome {
          in the same file: {}{more}",
         named.join(", ")
     );
-    RunOutcome::Failed(MARKER_WITHOUT_DIGEST, text, WakeTrigger::default())
+    RunOutcome::Failed(MARKER_WITHOUT_DIGEST, text, NextRunTrigger::default())
 }
 
 /// Parity(flux): these words are before every cause.
 pub(super) fn not_committed(why: &str) -> RunOutcome {
     let text = format!("failed to update source: {why}");
-    RunOutcome::Failed(GIT_OPERATION_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(GIT_OPERATION_FAILED, text, NextRunTrigger::default())
 }
 
 pub(super) fn not_pushed(error: &PushError) -> RunOutcome {
     let wake = match error {
         PushError::Failed(error) | PushError::Unanswered(error) => wake_of(error),
-        _ => WakeTrigger::default(),
+        _ => NextRunTrigger::default(),
     };
     unpushed(&chain(error), wake)
 }
 
 /// Parity(flux): these words are before every cause.
-pub(super) fn unpushed(why: &str, wake: WakeTrigger) -> RunOutcome {
+pub(super) fn unpushed(why: &str, wake: NextRunTrigger) -> RunOutcome {
     let text = format!("failed to update source: failed to push to remote: {why}");
     RunOutcome::Failed(GIT_OPERATION_FAILED, text, wake)
 }
@@ -181,12 +181,13 @@ impl CommitPlan {
     pub(super) fn message(&self, changed: &UpdateResult) -> Result<String, RunOutcome> {
         let now = Timestamp::now();
         let nanoseconds = i64::from(now.subsec_nanosecond());
-        let environment = CommitEnvironment {
+        let environment = CommitMessageEnvironment {
             now: GoTime::from_unix(now.as_second(), nanoseconds, GoTimeZone::Utc),
             random: Arc::new(windlass_runtime::random_bytes::fill),
         };
         let values = Some(&self.values).filter(|values| !values.is_empty());
-        let data = CommitData { namespace: &self.namespace, name: &self.name, changed, values };
+        let data =
+            CommitMessageData { namespace: &self.namespace, name: &self.name, changed, values };
         let made = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("commit message".to_owned());
             let work = || commit_message(&self.template, &data, &environment);

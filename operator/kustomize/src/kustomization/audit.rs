@@ -505,7 +505,7 @@ impl KustomizationSession<'_> {
 mod tests {
     use apply::object_changes::ObjectChangeKind;
     use objects::ObjectId;
-    use reconcile::{WakeTrigger, reason};
+    use reconcile::{NextRunTrigger, reason};
     use serde_json::json;
 
     use super::*;
@@ -539,7 +539,7 @@ mod tests {
     }
 
     fn waits() -> RunOutcome {
-        RunOutcome::Running(reason::PROGRESSING, String::new(), WakeTrigger::default())
+        RunOutcome::Running(reason::PROGRESSING, String::new(), NextRunTrigger::default())
     }
 
     fn settled() -> RunOutcome {
@@ -602,8 +602,11 @@ mod tests {
     #[test]
     fn each_attempt_of_a_removal_has_an_audit_of_what_it_removed() {
         let object = object("True", "main@sha1:1");
-        let failed =
-            RunOutcome::Failed(reason::PRUNE_FAILED, "refused".to_owned(), WakeTrigger::default());
+        let failed = RunOutcome::Failed(
+            reason::PRUNE_FAILED,
+            "refused".to_owned(),
+            NextRunTrigger::default(),
+        );
         let mut attempts = AuditedAttempts::default();
         let mut removal = |name: &str, second: i64, outcome: &RunOutcome| {
             let began = Time::from_second(second).unwrap();
@@ -621,7 +624,7 @@ mod tests {
         let to = judged("main@sha1:2");
         let text = "request to the API server failed".to_owned();
         let failed =
-            RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, WakeTrigger::default());
+            RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::default());
         let mut attempts = AuditedAttempts::default();
         let mut attempted = |name: &str, second: i64, outcome: &RunOutcome| {
             let began = Time::from_second(second).unwrap();

@@ -9,17 +9,19 @@ use std::time::Instant;
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::Resource as _;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use tokio_util::sync::CancellationToken;
 
 use super::build_inputs::KustomizationInputs;
-use super::executor::VerificationScope;
+use super::executor::DriftCheckScope;
 use super::validated_spec::{
     self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
 };
 use super::{KustomizationRunReport, KustomizationSession, early};
-use windlass_runtime::build::bases::{BuildPermits, RemoteBaseAccess, SharedBuildPermits};
 use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::build::remote_base_access::{
+    BuildPermits, RemoteBaseAccess, SharedBuildPermits,
+};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::{artifact_files, source_reference};
 
@@ -31,7 +33,7 @@ pub(super) enum BuildOutcome {
 }
 
 /// The inputs of a build.
-pub(super) struct BuildSources<'a> {
+pub(super) struct BuildInputFiles<'a> {
     pub(super) files: &'a tree::MemoryTree,
     /// Digest of everything that is in no file.
     pub(super) inputs: &'a str,
@@ -79,7 +81,7 @@ impl KustomizationSession<'_> {
             None => fetch().await?,
         };
         let revision = artifact.revision.clone();
-        let seen = BuildSources { files: &files, inputs: &inputs };
+        let seen = BuildInputFiles { files: &files, inputs: &inputs };
         if let Some(ended) = self.unchanged(object, &seen, &revision, target, timeouts) {
             return Ok(BuildOutcome::Unchanged(Box::new(ended)));
         }
@@ -127,7 +129,7 @@ impl KustomizationSession<'_> {
             Ok(None) | Err(_) => {
                 let text =
                     "the build panicked; this is a bug in windlass, please report it".to_owned();
-                Err(RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default()))
+                Err(RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default()))
             }
         }
     }
@@ -140,7 +142,7 @@ impl KustomizationSession<'_> {
         artifact: &Artifact,
         inputs: &str,
     ) -> Option<Arc<DesiredKustomization>> {
-        if self.verify(object) == VerificationScope::Everything {
+        if self.verify(object) == DriftCheckScope::Everything {
             return None;
         }
         let memory = self.memory();
@@ -172,7 +174,7 @@ impl KustomizationSession<'_> {
     pub(super) fn unchanged(
         &self,
         object: &Arc<Kustomization>,
-        seen: &BuildSources<'_>,
+        seen: &BuildInputFiles<'_>,
         revision: &str,
         target: &ClusterTarget,
         timeouts: KustomizationTimeouts,
@@ -180,9 +182,9 @@ impl KustomizationSession<'_> {
         let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
         let verify = self.verify(object);
         let as_applied = match verify {
-            VerificationScope::Drifted => target.watcher().is_calm(&self.node),
-            VerificationScope::Moved => target.watcher().is_unmoved(&self.node),
-            VerificationScope::Everything => false,
+            DriftCheckScope::Drifted => target.watcher().is_calm(&self.node),
+            DriftCheckScope::Moved => target.watcher().is_unmoved(&self.node),
+            DriftCheckScope::Everything => false,
         };
         if !ready || !as_applied {
             return None;
@@ -190,13 +192,12 @@ impl KustomizationSession<'_> {
         let mut memory = self.memory();
         let settled = memory.settled.as_ref()?;
         // No watch reports the health of objects that others made, so they are read at the interval.
-        if settled.asks_others && verify != VerificationScope::Drifted {
+        if settled.asks_others && verify != DriftCheckScope::Drifted {
             return None;
         }
         // Servers are asked again for each revision and at the interval, not whenever an object stirs.
         let applied = object.status.as_ref().and_then(|s| s.last_applied_revision.as_deref());
-        if settled.is_remote && (verify != VerificationScope::Drifted || applied != Some(revision))
-        {
+        if settled.is_remote && (verify != DriftCheckScope::Drifted || applied != Some(revision)) {
             return None;
         }
         if settled.generation != object.meta().generation.unwrap_or_default()
@@ -207,7 +208,7 @@ impl KustomizationSession<'_> {
         }
         let digest = Some(settled.digest.clone());
         let warnings = settled.warnings.clone();
-        if verify == VerificationScope::Moved {
+        if verify == DriftCheckScope::Moved {
             memory.verify_at = Some(Instant::now() + self.interval(object, &timeouts));
             memory.verified = Some(self.began);
         }

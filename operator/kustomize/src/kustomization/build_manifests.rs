@@ -17,8 +17,8 @@ use sources::remote_bases::without_credentials;
 use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use super::kustomization_file;
-use windlass_runtime::build::bases::RemoteBaseAccess;
 use windlass_runtime::build::decryption::BuildDecryption;
+use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// How many objects a build may have.
@@ -60,14 +60,14 @@ pub(super) struct LoadedManifests {
 pub(super) const MAX_WARNINGS: usize = 3;
 
 /// What one build may use up: memory, and time in which it does not wait for servers.
-pub(super) struct BuildAccount {
+pub(super) struct BuildWorkLimits {
     pub(super) budget: BuildBudget,
     pub(super) limit: TimeLimit,
     /// Set when the time is over.
     pub(super) stop: StopSignal,
 }
 
-impl BuildAccount {
+impl BuildWorkLimits {
     /// The time begins now.
     pub(super) fn new(time: Duration) -> Self {
         let stop = StopSignal::default();
@@ -83,7 +83,7 @@ pub(super) fn load(
     spec: &KustomizationSpec,
     decrypting: Option<BuildDecryption<'_>>,
     bases: RemoteBaseAccess,
-    account: &BuildAccount,
+    account: &BuildWorkLimits,
     secrets: &mut SecretMasking,
 ) -> Result<LoadedManifests, Error> {
     let generated = kustomization_file::generate(files, spec)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use apply::ApplyStage;
 use apply::cluster_scope::{GroupKind, ResourceScope, defined, with_namespace, without_namespace};
 use objects::ObjectId;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 
 use super::KustomizationSession;
 use super::validated_spec::DesiredKustomization;
@@ -23,7 +23,7 @@ pub async fn scoped(
     desired_kustomization: &DesiredKustomization,
     cluster: &ClusterConnection,
     custom: &[(String, String)],
-) -> Result<Option<DesiredKustomization>, apply::DuplicateObject> {
+) -> Result<Option<DesiredKustomization>, apply::DuplicateObjectError> {
     let kinds = cluster_scoped(
         &desired_kustomization.desired.stages,
         &desired_kustomization.health_versions,
@@ -81,7 +81,7 @@ impl KustomizationSession<'_> {
             Err(error) => Err(RunOutcome::Failed(
                 reason::BUILD_FAILED,
                 error.to_string(),
-                WakeTrigger::default(),
+                NextRunTrigger::default(),
             )),
         }
     }

@@ -11,18 +11,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use apply::kustomization_apply_planner::{
+    AWAITING_TERMINATION, health_text, is_passed, stage_reason,
+};
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
-use apply::plan::{AWAITING_TERMINATION, health_text, is_passed, stage_reason};
 use apply::{
-    Action, ApplyDesiredState, ApplyObservedState, ApplyStep, DesiredHealth, FailedHealthWait,
-    HealthReport, KustomizationApplyPlan, LiveObjectState, ManifestToApply, ObjectInventory,
+    Action, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedHealthWait, HealthReport,
+    HealthWaitScope, KustomizationApplyPlanner, LiveObjectState, ManifestToApply, ObjectInventory,
     ObservedObject,
 };
 use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, SecretMasking};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time, reason};
 
 use super::KustomizationSession;
 use super::audit::RunChanges;
@@ -32,11 +34,11 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::expressions::RunExpressions;
-use windlass_runtime::field_conflict::FieldContests;
+use windlass_runtime::field_conflict::FieldConflictHistory;
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_watcher::{AwaitedObject, OwnerLabel};
 use windlass_runtime::progress_status;
-use windlass_runtime::rights_watch::rights;
+use windlass_runtime::rbac_watch::rights;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermit;
 use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
@@ -101,7 +103,7 @@ pub(super) struct KustomizationExecutor {
 /// What a run needs besides the desired state of the plan.
 pub(super) struct ApplySettings {
     /// Which objects are compared although they are remembered as applied.
-    pub(super) verify: VerificationScope,
+    pub(super) verify: DriftCheckScope,
     /// `spec.force`.
     pub(super) force: bool,
     /// The cause for which undesired objects are deleted.
@@ -119,20 +121,20 @@ pub(super) struct ApplySettings {
     /// Whether this build was applied completely before.
     pub(super) is_correction: bool,
     /// Objects that another manager changes again and again.
-    pub(super) contests: Arc<Mutex<FieldContests>>,
+    pub(super) contests: Arc<Mutex<FieldConflictHistory>>,
     /// Writes of earlier runs, and of this one, that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The secret values that must not be repeated from messages of API servers and objects.
     pub(super) secrets: SecretMasking,
     /// Which fields others may change.
-    pub(super) ignore: Arc<apply::ignore::IgnoreRules>,
+    pub(super) ignore: Arc<apply::drift_ignore_rules::IgnoreRules>,
     /// When a failed request is tried again.
     pub(super) retry_at: Time,
 }
 
 /// Which objects are compared although they are remembered as applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum VerificationScope {
+pub(super) enum DriftCheckScope {
     /// The objects of which a watch saw that another client owns one of our fields now, and those that cannot be
     /// watched.
     Drifted,
@@ -166,7 +168,7 @@ impl KustomizationExecutor {
             return Err(RunOutcome::Failed(
                 reason::RECONCILIATION_FAILED,
                 text,
-                WakeTrigger::default(),
+                NextRunTrigger::default(),
             ));
         }
         let of_entry =
@@ -258,7 +260,7 @@ impl KustomizationExecutor {
         let wake = if is_transient { wake.and_at(self.again_at(true)) } else { wake };
         let not_before = retry_after.and_then(|by| jiff::Timestamp::now().saturating_add(by).ok());
         let at = wake.at.max(wake.at.and(not_before));
-        RunOutcome::Failed(why, text, WakeTrigger { at, ..wake })
+        RunOutcome::Failed(why, text, NextRunTrigger { at, ..wake })
     }
 
     /// Notes what an error says about when to try again.
@@ -281,7 +283,7 @@ impl KustomizationExecutor {
     }
 
     /// The objects that an outcome waits for, with their watches and the versions in which they were seen.
-    pub(super) async fn awaited(&self, wake: &WakeTrigger) -> Vec<AwaitedObject> {
+    pub(super) async fn awaited(&self, wake: &NextRunTrigger) -> Vec<AwaitedObject> {
         let mut awaited = Vec::new();
         for node in &wake.on {
             let id = ObjectId::new(&node.namespace, &node.name, &node.group, &node.kind);
@@ -310,7 +312,7 @@ impl KustomizationExecutor {
     fn no_answer(&self, error: &ClusterError) -> RunOutcome {
         self.note(error);
         let at = self.again_at(error.is_transient());
-        RunOutcome::Failed(reason::RECONCILIATION_FAILED, error.to_string(), WakeTrigger::at(at))
+        RunOutcome::Failed(reason::RECONCILIATION_FAILED, error.to_string(), NextRunTrigger::at(at))
     }
 
     /// The time of the next attempt after a failure. It is soon if the API server or the connection caused the failure.
@@ -410,7 +412,7 @@ impl KustomizationExecutor {
         }
     }
 
-    fn contests(&self) -> MutexGuard<'_, FieldContests> {
+    fn contests(&self) -> MutexGuard<'_, FieldConflictHistory> {
         self.settings.contests.lock()
     }
 
@@ -457,8 +459,8 @@ impl KustomizationExecutor {
     fn health_of_interest(&self) -> Vec<ObjectId> {
         let known = self.known();
         match &self.desired.health {
-            DesiredHealth::None => Vec::new(),
-            DesiredHealth::All => {
+            HealthWaitScope::None => Vec::new(),
+            HealthWaitScope::All => {
                 let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
                 let skipped = |id: &ObjectId| {
                     matches!(
@@ -468,7 +470,7 @@ impl KustomizationExecutor {
                 };
                 manifests.map(|m| m.id.clone()).filter(|id| !skipped(id)).collect()
             }
-            DesiredHealth::These(ids) => ids.clone(),
+            HealthWaitScope::These(ids) => ids.clone(),
         }
     }
 
@@ -549,7 +551,7 @@ fn finalizers(object: &Object) -> Vec<String> {
     all.filter_map(|it| it.as_str()).map(str::to_owned).collect()
 }
 
-impl reconcile::Executor<KustomizationApplyPlan> for KustomizationExecutor {
+impl reconcile::Executor<KustomizationApplyPlanner> for KustomizationExecutor {
     async fn observe(&self, desired: &ApplyDesiredState) -> Result<ApplyObservedState, RunOutcome> {
         progress_status::telling(self.observe_stages(desired), self.report_observing()).await
     }
@@ -570,10 +572,10 @@ impl reconcile::Executor<KustomizationApplyPlan> for KustomizationExecutor {
                 let is_short =
                     self.desired.stages.len() == 1 && add.len() <= MAX_UNREPORTED_APPLY_OBJECTS;
                 let progress = match self.desired.health {
-                    DesiredHealth::All | DesiredHealth::These(_) if is_short => {
+                    HealthWaitScope::All | HealthWaitScope::These(_) if is_short => {
                         InventoryWriteProgress::Awaiting(revision, &text)
                     }
-                    DesiredHealth::All | DesiredHealth::These(_) | DesiredHealth::None => {
+                    HealthWaitScope::All | HealthWaitScope::These(_) | HealthWaitScope::None => {
                         InventoryWriteProgress::Applying(revision)
                     }
                 };

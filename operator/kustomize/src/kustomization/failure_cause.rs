@@ -89,7 +89,7 @@ fn with_cause(text: &str, cause: &str) -> String {
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use reconcile::WakeTrigger;
+    use reconcile::NextRunTrigger;
     use serde_json::{Value, json};
 
     use super::*;
@@ -129,7 +129,7 @@ mod tests {
                 "container 'app' of Pod web-1 ImagePullBackOff",
             ),
         ] {
-            let on = WakeTrigger::on([pod.clone()].into_iter().chain(others));
+            let on = NextRunTrigger::on([pod.clone()].into_iter().chain(others));
             let mut outcome = RunOutcome::Failed(reason::HEALTH_CHECK_FAILED, text.clone(), on);
             complete(&mut outcome, &cluster, &SecretMasking::default(), None).await;
             let RunOutcome::Failed(_, message, _) = &outcome else { panic!("{outcome:?}") };
@@ -158,7 +158,7 @@ mod tests {
         let answers =
             |(request, _): (String, Value)| (200, Body::from(answer(&request).to_string()));
         let cluster = answering(answers).await;
-        let on = WakeTrigger::on([
+        let on = NextRunTrigger::on([
             ObjectKey::new("", "Service", "shop", "web"),
             ObjectKey::new("apps", "Deployment", "shop", "web"),
         ]);

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::{RemovalCause, RunOutcome, reason};
 
 use super::audit::RunChanges;
-use super::executor::{ApplySettings, VerificationScope};
+use super::executor::{ApplySettings, DriftCheckScope};
 use super::lifecycle_holds::{HeldAttempt, LifecycleHold};
 use super::validated_spec::{self, KustomizationTimeouts};
 use super::{KustomizationController, KustomizationRunReport, KustomizationSession, report};
@@ -28,7 +28,7 @@ impl KustomizationSession<'_> {
         &self,
         object: &Arc<Kustomization>,
     ) -> Result<FinalizeOutcome<KustomizationController>, ClusterError> {
-        let finished = self.context.shared::<FinishedRemovals>();
+        let finished = self.context.shared::<FinalizedKustomizations>();
         // A run may begin before the watch tells that the finalizer is gone; nothing is asked then.
         if finished.has(object) {
             return Ok(FinalizeOutcome::Done(object.clone()));
@@ -73,7 +73,7 @@ impl KustomizationSession<'_> {
         };
         let unanswered = self.memory().unanswered.clone();
         let apply_settings = ApplySettings {
-            verify: VerificationScope::Drifted,
+            verify: DriftCheckScope::Drifted,
             force: false,
             removal: RemovalCause::OwnerDeleted,
             await_end,
@@ -126,9 +126,9 @@ impl KustomizationSession<'_> {
 
 /// Kustomizations whose removal has come to its end, by uid: the newest of them.
 #[derive(Default)]
-struct FinishedRemovals(Mutex<VecDeque<String>>);
+struct FinalizedKustomizations(Mutex<VecDeque<String>>);
 
-impl FinishedRemovals {
+impl FinalizedKustomizations {
     fn all(&self) -> MutexGuard<'_, VecDeque<String>> {
         self.0.lock()
     }

@@ -10,7 +10,7 @@ use crds::kustomize::Kustomization;
 use kube_core::ResourceExt as _;
 use reconcile::{RunOutcome, Time, reason};
 
-use super::executor::VerificationScope;
+use super::executor::DriftCheckScope;
 use super::validated_spec::KustomizationTimeouts;
 use super::{KustomizationRunReport, KustomizationSession};
 
@@ -67,7 +67,7 @@ impl KustomizationSession<'_> {
     /// Forgets a failed wait when its time has come or a reconciliation was requested. Then everything is built and
     /// read again.
     pub(super) fn end_failed_wait(&self, object: &Kustomization) {
-        let asked = self.verify(object) == VerificationScope::Everything;
+        let asked = self.verify(object) == DriftCheckScope::Everything;
         let mut memory = self.memory();
         let is_over = |until: Time| asked || until <= self.began;
         if memory.failed_wait.as_ref().is_some_and(|(_, wait)| is_over(wait.until)) {
@@ -89,7 +89,7 @@ impl KustomizationSession<'_> {
         judged: &BuildIdentity,
         ended: &mut KustomizationRunReport,
         timeouts: KustomizationTimeouts,
-        verify: VerificationScope,
+        verify: DriftCheckScope,
     ) {
         let seed = reconcile::seed(&object.uid().unwrap_or_default());
         let mut memory = self.memory();
@@ -103,7 +103,7 @@ impl KustomizationSession<'_> {
         };
         match &mut ended.outcome {
             RunOutcome::Failed(_, _, wake) if ended.came.is_permanent => {
-                if verify == VerificationScope::Everything {
+                if verify == DriftCheckScope::Everything {
                     memory.retries.end();
                 }
                 let BuildIdentity { generation, digest, revision } = judged;

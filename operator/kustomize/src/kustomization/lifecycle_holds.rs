@@ -6,8 +6,8 @@
 
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use kube_core::{Resource as _, ResourceExt as _};
-use lifecycle::{EventRevision, LifecycleEventAnswer, Phase};
-use reconcile::{RunOutcome, WakeTrigger};
+use lifecycle::{EventRevision, LifecycleEventAnswer, LifecycleHoldPhase};
+use reconcile::{NextRunTrigger, RunOutcome};
 use release::lifecycle_hold::{LIFECYCLES_UNKNOWN, ReleaseLifecycles};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
@@ -17,7 +17,7 @@ use super::last_attempts::BuildIdentity;
 use windlass_cluster::ClusterError;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::lifecycle::lifecycle_attempt::{
-    LifecycleAttempt, LifecyclePassage, answered, pass,
+    LifecycleAttempt, LifecycleAttemptProgress, answered, pass,
 };
 use windlass_runtime::lifecycle::{self as gates, LifecycleSubject};
 
@@ -85,19 +85,19 @@ impl LifecycleHold {
         }
     }
 
-    fn before(&self) -> &'static [Phase] {
+    fn before(&self) -> &'static [LifecycleHoldPhase] {
         match (self.attempt.to.is_some(), self.is_first) {
-            (false, _) => &[Phase::PreDelete],
-            (true, true) => &[Phase::PreInstall],
-            (true, false) => &[Phase::PreUpgrade],
+            (false, _) => &[LifecycleHoldPhase::PreDelete],
+            (true, true) => &[LifecycleHoldPhase::PreInstall],
+            (true, false) => &[LifecycleHoldPhase::PreUpgrade],
         }
     }
 
-    fn after(&self) -> &'static [Phase] {
+    fn after(&self) -> &'static [LifecycleHoldPhase] {
         match (self.attempt.to.is_some(), self.is_first) {
-            (false, _) => &[Phase::PostDelete],
-            (true, true) => &[Phase::PostInstall, Phase::Promote],
-            (true, false) => &[Phase::PostUpgrade, Phase::Promote],
+            (false, _) => &[LifecycleHoldPhase::PostDelete],
+            (true, true) => &[LifecycleHoldPhase::PostInstall, LifecycleHoldPhase::Promote],
+            (true, false) => &[LifecycleHoldPhase::PostUpgrade, LifecycleHoldPhase::Promote],
         }
     }
 }
@@ -153,7 +153,7 @@ impl KustomizationSession<'_> {
         held: &LifecycleHold,
     ) -> Result<LifecycleClearance, HeldAttempt> {
         if let Some(why) = held.lifecycles.unknown.clone() {
-            let outcome = RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, WakeTrigger::default());
+            let outcome = RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, NextRunTrigger::default());
             return Err(HeldAttempt { outcome, answers: Vec::new() });
         }
         let answers = self.pass(object, held, held.before()).await?;
@@ -193,7 +193,7 @@ impl KustomizationSession<'_> {
         &self,
         object: &Kustomization,
         held: &LifecycleHold,
-        phases: &[Phase],
+        phases: &[LifecycleHoldPhase],
     ) -> Result<Vec<LifecycleEventAnswer>, HeldAttempt> {
         let is_held =
             |hold: &lifecycle::HoldingLifecycle| phases.iter().any(|it| hold.phases.contains(it));
@@ -207,7 +207,7 @@ impl KustomizationSession<'_> {
         let is_asked = hold_conditions::is_asked(object);
         let passage = pass(&self.context, &asking, &held.lifecycles, &held.attempt, phases);
         let mut passage = passage.await;
-        if let (Ok(LifecyclePassage::Failed(_, answers)), true) = (&passage, is_asked) {
+        if let (Ok(LifecycleAttemptProgress::Failed(_, answers)), true) = (&passage, is_asked) {
             let failed = answers.last().map(|it| it.event.as_str()).unwrap_or_default();
             let mut events = gates::events_of(&self.context, &self.node.namespace, &uid, None);
             events.retain(|event| event.uid == failed);
@@ -217,10 +217,12 @@ impl KustomizationSession<'_> {
             passage = again.await;
         }
         match passage {
-            Ok(LifecyclePassage::Free(answers)) => Ok(answers),
-            Ok(LifecyclePassage::Held(outcome, answers)) => Err(HeldAttempt { outcome, answers }),
-            Ok(LifecyclePassage::Failed(text, answers)) => {
-                let outcome = RunOutcome::Failed(LIFECYCLE_FAILED, text, WakeTrigger::default());
+            Ok(LifecycleAttemptProgress::Free(answers)) => Ok(answers),
+            Ok(LifecycleAttemptProgress::Held(outcome, answers)) => {
+                Err(HeldAttempt { outcome, answers })
+            }
+            Ok(LifecycleAttemptProgress::Failed(text, answers)) => {
+                let outcome = RunOutcome::Failed(LIFECYCLE_FAILED, text, NextRunTrigger::default());
                 Err(HeldAttempt { outcome, answers })
             }
             Err(error) => Err(HeldAttempt { outcome: unanswered(&error), answers: Vec::new() }),
@@ -231,7 +233,7 @@ impl KustomizationSession<'_> {
 /// The API server did not do what it was asked, which is repeated.
 fn unanswered(error: &ClusterError) -> RunOutcome {
     let text = format!("a LifecycleEvent cannot be created: {error}");
-    RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, WakeTrigger::default())
+    RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, NextRunTrigger::default())
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crds::kustomize::Kustomization;
 use kube_core::Resource as _;
 use objects::Object;
 use reconcile::{
-    RemovalCause, RemovalGate, RemovalPermit, RemovalRefused, RunOutcome, Time, WakeTrigger, reason,
+    NextRunTrigger, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time,
+    reason,
 };
 
 use super::{KustomizationSession, report};
@@ -26,7 +27,7 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
                 format!("suspended while applying revision {revision}, which continues on resume")
             }
         };
-        return Some(RunOutcome::Blocked(reason::SUSPENDED, text, WakeTrigger::at(retry_at)));
+        return Some(RunOutcome::Blocked(reason::SUSPENDED, text, NextRunTrigger::at(retry_at)));
     }
     // Deletion waits for no window.
     let state = change_window::state(object, now).filter(|_| !is_deleted)?;
@@ -51,7 +52,7 @@ pub(super) fn permit_removal(
     gate: RemovalGate,
     live: &Object,
     now: Time,
-) -> Result<RemovalPermit, RemovalRefused> {
+) -> Result<RemovalPermit, RemovalRefusal> {
     // Parity(flux): an object is recreated also if it is not to be pruned.
     let is_kept = gate.cause != RemovalCause::Recreated && apply::switches(live).skips_prune();
     RemovalGate { is_suspended: is_kept, ..gate }.permit(now)
@@ -203,16 +204,16 @@ mod tests {
                 let permitted = permit_removal(gate, &live(obstacle), now);
                 let expected = match obstacle {
                     RemovalObstacle::None | RemovalObstacle::HoldExpired => None,
-                    RemovalObstacle::Suspended => Some(RemovalRefused::Suspended),
+                    RemovalObstacle::Suspended => Some(RemovalRefusal::Suspended),
                     RemovalObstacle::Kept if cause == RemovalCause::Recreated => None,
-                    RemovalObstacle::Kept => Some(RemovalRefused::Suspended),
+                    RemovalObstacle::Kept => Some(RemovalRefusal::Suspended),
                     RemovalObstacle::WindowClosed | RemovalObstacle::WindowInvalid
                         if is_deleted =>
                     {
                         None
                     }
                     RemovalObstacle::WindowClosed | RemovalObstacle::WindowInvalid => {
-                        Some(RemovalRefused::WindowClosed)
+                        Some(RemovalRefusal::WindowClosed)
                     }
                 };
                 assert_eq!(permitted.err(), expected, "{cause:?} {obstacle:?}");

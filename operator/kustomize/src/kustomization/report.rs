@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use apply::plan::AWAITING_TERMINATION;
+use apply::kustomization_apply_planner::AWAITING_TERMINATION;
 use apply::{Action, ObjectInventory};
 use crds::kustomize::{Kustomization, KustomizationStatus};
 use crds::{ObjectStatus as _, ReconciledObject as _};

@@ -12,7 +12,7 @@ use envsubst::{
 use kube_core::ResourceExt as _;
 use objects::{Object, SecretMasking};
 use parking_lot::Mutex;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use sha2::{Digest as _, Sha256};
 
 use windlass_runtime::build::decryption::described;
@@ -52,7 +52,7 @@ impl PostBuildSubstitution {
             let name = &source.name;
             let failed = |why: String| {
                 let text = format!("substitute from '{kind}/{name}' error: {why}");
-                RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
+                RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
             };
             let is_there = match kind {
                 ConfigKind::ConfigMap => {

@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apply::ignore::IgnoreRules;
-use apply::{ApplyDesiredState, DesiredHealth};
+use apply::drift_ignore_rules::IgnoreRules;
+use apply::{ApplyDesiredState, HealthWaitScope};
 use crds::kustomize::{DeletionPolicy, Kustomization, KustomizationSpec};
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId, SecretMasking};
-use reconcile::{DurationError, RunOutcome, SHORTEST_INTERVAL, WakeTrigger, reason};
+use reconcile::{DurationError, NextRunTrigger, RunOutcome, SHORTEST_INTERVAL, reason};
 use sha2::{Digest as _, Sha256};
 use tree::{FileTree, TreeRecorder, TreeTrace};
 
 use super::build_inputs::KustomizationInputs;
-use super::build_manifests::{BuildAccount, LoadedManifests, MAX_WARNINGS};
+use super::build_manifests::{BuildWorkLimits, LoadedManifests, MAX_WARNINGS};
 use super::{build_manifests, ca_bundle, kustomization_file};
-use windlass_runtime::build::bases::RemoteBaseAccess;
 use windlass_runtime::build::decryption;
 use windlass_runtime::build::key_services::KeyServiceAccess;
+use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
 use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::time_limit::TIME_LIMIT;
 use windlass_runtime::unsupported_fields::unsupported_text;
@@ -69,7 +69,7 @@ pub(super) fn with_warnings(text: String, warnings: &[String]) -> String {
 impl DesiredKustomization {
     /// Whether the health of objects counts that are not among the manifests.
     pub(super) fn asks_others(&self) -> bool {
-        let DesiredHealth::These(ids) = &self.desired.health else { return false };
+        let HealthWaitScope::These(ids) = &self.desired.health else { return false };
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         let ours: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
         ids.iter().any(|id| !ours.contains(id))
@@ -175,7 +175,7 @@ pub(super) fn finalize(
         stages: Vec::new(),
         empty_is_intended: true,
         prune: true,
-        health: DesiredHealth::None,
+        health: HealthWaitScope::None,
         fail_fast: true,
         revision: String::new(),
         timeout: timeouts.timeout,
@@ -245,7 +245,7 @@ fn built(
     let BuildRequest { object, timeouts, files, revision, inputs } = *request;
     let spec = &object.spec;
     let recorder = TreeRecorder::new(files);
-    let account = BuildAccount::new(TIME_LIMIT);
+    let account = BuildWorkLimits::new(TIME_LIMIT);
     let RemoteServerAccess { bases, keys } = servers;
     let asked = inputs.decryption.as_ref().map(|it| it.services(&keys, &account.limit));
     let decrypting = inputs.decryption.as_ref().zip(asked.as_ref());
@@ -262,7 +262,7 @@ fn built(
     warnings.truncate(MAX_WARNINGS);
     let mut stages =
         apply::stages(objects, &settings.custom_apply_stage_kinds).map_err(|error| {
-            RunOutcome::Failed(reason::BUILD_FAILED, error.to_string(), WakeTrigger::default())
+            RunOutcome::Failed(reason::BUILD_FAILED, error.to_string(), NextRunTrigger::default())
         })?;
     let (health, health_versions) = health(spec);
     let digest = digest(&stages);
@@ -299,7 +299,7 @@ fn built(
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
 }
 
 /// The objects of a build as they are applied.
@@ -315,7 +315,7 @@ fn completed(
     object: &Kustomization,
     inputs: &KustomizationInputs,
     decrypting: Option<&decryption::ObjectDecryptor<'_>>,
-    account: &BuildAccount,
+    account: &BuildWorkLimits,
     secrets: &mut SecretMasking,
 ) -> Result<CompletedManifests, RunOutcome> {
     let mut hidden = Vec::new();
@@ -389,7 +389,7 @@ fn refused(error: &build_manifests::Error) -> RunOutcome {
         | build_manifests::Error::NotAnObject { .. }
         | build_manifests::Error::TooMuch => reason::BUILD_FAILED,
     };
-    RunOutcome::Failed(why, text, WakeTrigger::default())
+    RunOutcome::Failed(why, text, NextRunTrigger::default())
 }
 
 /// The first entry of a Secret that is a number, a switch or worse.
@@ -430,12 +430,12 @@ fn normalize(manifest: &mut Object) -> Vec<String> {
 }
 
 /// Whose health is waited for, and in which API versions those named are read.
-fn health(spec: &KustomizationSpec) -> (DesiredHealth, Vec<(ObjectId, String)>) {
+fn health(spec: &KustomizationSpec) -> (HealthWaitScope, Vec<(ObjectId, String)>) {
     if spec.wait {
-        return (DesiredHealth::All, Vec::new());
+        return (HealthWaitScope::All, Vec::new());
     }
     if spec.health_checks.is_empty() {
-        return (DesiredHealth::None, Vec::new());
+        return (HealthWaitScope::None, Vec::new());
     }
     let named: Vec<(ObjectId, String)> = spec
         .health_checks
@@ -448,7 +448,7 @@ fn health(spec: &KustomizationSpec) -> (DesiredHealth, Vec<(ObjectId, String)>) 
             (ObjectId::new(namespace, &check.name, &gvk.group, &gvk.kind), gvk.version)
         })
         .collect();
-    (DesiredHealth::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
+    (HealthWaitScope::These(named.iter().map(|(id, _)| id.clone()).collect()), named)
 }
 
 /// Names the content of all manifests: equal digests mean equal builds.

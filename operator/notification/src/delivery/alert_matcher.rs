@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::NotificationDelivery;
 use super::alert_router::{ObjectLabels, is_of_incident};
-use super::incident_suppression::AlertTopic;
+use super::suppressed_notifications::AlertTopic;
 use windlass_cluster::metrics::NotificationOutcome;
 
 /// How many bytes of events wait at most for decisions. An event counts once for each namespace in which it waits.
@@ -25,7 +25,7 @@ const WAITING_BYTES: usize = 64 << 20;
 const METADATA_ENTRY_OVERHEAD_BYTES: usize = 100;
 
 /// An event, and the names of the Alerts that may want it.
-struct AlertMatchJob {
+struct QueuedAlertMatch {
     event: Arc<notify::FluxEvent>,
     alerts: Vec<String>,
     bytes: usize,
@@ -34,7 +34,7 @@ struct AlertMatchJob {
 /// What waits for the Alerts of a namespace, and is decided in its order.
 #[derive(Default)]
 struct NamespaceAlertQueue {
-    jobs: VecDeque<AlertMatchJob>,
+    jobs: VecDeque<QueuedAlertMatch>,
     bytes: usize,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct AlertMatcher {
     workers: TaskTracker,
 }
 
-impl AlertMatchJob {
+impl QueuedAlertMatch {
     fn new(event: Arc<notify::FluxEvent>, alerts: Vec<String>) -> Self {
         let notify::ObjectReference { kind, namespace, name, uid, api_version, .. } = &event.object;
         let object = [kind, namespace, name, uid, api_version, &event.object.resource_version];
@@ -69,7 +69,7 @@ impl AlertMatchJob {
 
 impl NamespaceAlertQueues {
     /// Has a job wait. Returns whether the queue is new, so that it needs a task, and how many jobs made room.
-    fn push(&mut self, namespace: &str, job: AlertMatchJob, most: usize) -> (bool, usize) {
+    fn push(&mut self, namespace: &str, job: QueuedAlertMatch, most: usize) -> (bool, usize) {
         let is_new = !self.of.contains_key(namespace);
         let queue = self.of.entry(namespace.to_owned()).or_default();
         queue.bytes += job.bytes;
@@ -86,7 +86,7 @@ impl NamespaceAlertQueues {
     }
 
     /// The next job of a namespace. Without one its queue is removed.
-    fn next(&mut self, namespace: &str) -> Option<AlertMatchJob> {
+    fn next(&mut self, namespace: &str) -> Option<QueuedAlertMatch> {
         let job = self.of.get_mut(namespace).and_then(NamespaceAlertQueue::pop);
         match &job {
             Some(job) => self.bytes -= job.bytes,
@@ -97,7 +97,7 @@ impl NamespaceAlertQueues {
 }
 
 impl NamespaceAlertQueue {
-    fn pop(&mut self) -> Option<AlertMatchJob> {
+    fn pop(&mut self) -> Option<QueuedAlertMatch> {
         let job = self.jobs.pop_front()?;
         self.bytes -= job.bytes;
         Some(job)
@@ -112,7 +112,7 @@ impl AlertMatcher {
     /// Has the Alerts that may want an event decide about it soon.
     pub(super) async fn push(self: &Arc<Self>, event: &Arc<notify::FluxEvent>) {
         for (namespace, alerts) in self.delivery.router.candidates(&event.object).await {
-            let job = AlertMatchJob::new(event.clone(), alerts);
+            let job = QueuedAlertMatch::new(event.clone(), alerts);
             let (is_new, dropped) = self.queues.lock().push(&namespace, job, WAITING_BYTES);
             for _ in 0..dropped {
                 self.delivery.context.metrics.notified(NotificationOutcome::Dropped);
@@ -171,10 +171,10 @@ impl AlertMatcher {
 mod tests {
     use super::*;
 
-    fn job(message: &str) -> AlertMatchJob {
+    fn job(message: &str) -> QueuedAlertMatch {
         let event =
             notify::FluxEvent { message: message.to_owned(), ..notify::FluxEvent::default() };
-        AlertMatchJob::new(Arc::new(event), vec!["alert".to_owned()])
+        QueuedAlertMatch::new(Arc::new(event), vec!["alert".to_owned()])
     }
 
     #[test]
@@ -199,7 +199,7 @@ mod tests {
         let metadata = BTreeMap::from([(long.clone(), long.clone())]);
         let event =
             notify::FluxEvent { object, reason: long.clone(), metadata, ..Default::default() };
-        let bytes = AlertMatchJob::new(Arc::new(event), vec![long]).bytes;
+        let bytes = QueuedAlertMatch::new(Arc::new(event), vec![long]).bytes;
         assert!(bytes > job("").bytes + 4_900, "{bytes}");
     }
 

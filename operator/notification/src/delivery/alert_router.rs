@@ -9,7 +9,9 @@ use std::sync::Arc;
 use crds::notification::{Alert, Provider};
 use crds::source::ExternalArtifact;
 use kube_core::{Resource as _, ResourceExt as _};
-use notify::{AlertSettings, EventSourceSelector, ObjectReference, RoutingDecision, SecretData};
+use notify::{
+    AlertControllerSettings, EventSourceSelector, ObjectReference, RoutingDecision, SecretData,
+};
 use objects::Gvk;
 
 use super::alert_warnings::{AlertWarnings, dispatch_failed};
@@ -17,7 +19,7 @@ use super::notification_spool::{MAX_NOTIFICATION_BYTES, QueuedNotification};
 use windlass_cluster::metrics::NotificationOutcome;
 use windlass_runtime::expressions::on_thread;
 use windlass_runtime::object_hold::is_suspended;
-use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
+use windlass_runtime::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_runtime::run_context::RunContext;
 
 /// How many Alerts are compared with an event before others on this thread have their turn.
@@ -152,7 +154,7 @@ impl AlertRouter {
             &notify::FluxEvent,
             &notify::Alert,
             &dyn notify::DispatchCluster,
-            AlertSettings,
+            AlertControllerSettings,
         ) -> RoutingDecision,
     ) -> (RoutingDecision, bool) {
         let namespace = alert.namespace().unwrap_or_default();
@@ -161,7 +163,7 @@ impl AlertRouter {
             labels: labels.clone(),
             is_asked: Cell::new(false),
         };
-        let settings = AlertSettings {
+        let settings = AlertControllerSettings {
             no_cross_namespace: self.context.settings.no_cross_namespace_refs,
             allows_service_accounts: false,
             now: jiff::Timestamp::now().as_second(),

@@ -1,6 +1,6 @@
 //! Warnings on Alerts, as events about them; the same warning is not recorded again for a while.
 //!
-//! Elsewhere: what the engine warns of (`notify::route`), events about Providers (`provider_queue`).
+//! Elsewhere: what the engine warns of (`notify::route`), events about Providers (`provider_worker`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crds::notification::Alert;
 use kube_core::ResourceExt as _;
-use notify::AlertWarning;
+use notify::AlertWarningEvent;
 use parking_lot::Mutex;
 
 use super::repeated_events::RepeatedEvents;
@@ -30,7 +30,7 @@ impl AlertWarnings {
     }
 
     /// Records a warning on an Alert; the same warning is not recorded again for a while.
-    pub(super) fn warn(&self, namespace: &str, name: &str, warning: AlertWarning) {
+    pub(super) fn warn(&self, namespace: &str, name: &str, warning: AlertWarningEvent) {
         let Some(alert) = self.context.seen::<Alert>(namespace, name) else { return };
         let key = format!("{namespace}/{name}/{}/{}", warning.reason, warning.message);
         let is_repeated = self.recent.lock().is_repeated(&key, Instant::now());
@@ -49,12 +49,16 @@ impl AlertWarnings {
     /// Records on an Alert that one of its annotations is invalid, or is not followed.
     pub(super) fn warn_invalid(&self, alert: &Alert, message: String) {
         let warning =
-            AlertWarning { reason: "InvalidConfig", message, annotations: BTreeMap::new() };
+            AlertWarningEvent { reason: "InvalidConfig", message, annotations: BTreeMap::new() };
         self.warn(&alert.namespace().unwrap_or_default(), &alert.name_any(), warning);
     }
 }
 
 /// The warning that a notification was not sent.
-pub(super) fn dispatch_failed(message: String) -> AlertWarning {
-    AlertWarning { reason: "NotificationDispatchFailed", message, annotations: BTreeMap::new() }
+pub(super) fn dispatch_failed(message: String) -> AlertWarningEvent {
+    AlertWarningEvent {
+        reason: "NotificationDispatchFailed",
+        message,
+        annotations: BTreeMap::new(),
+    }
 }

@@ -1,7 +1,7 @@
 //! One attempt to send a notification: reads what it names, and sends the requests of the engine.
 //!
 //! Elsewhere: what is said in them (`engines/notify`), requests (`windlass_runtime::http_request`), further attempts
-//! (`provider_queue`).
+//! (`provider_worker`).
 //!
 //! Differs(flux): a wait for a permit is not part of `spec.timeout`, and one request takes at most half a minute of it.
 
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crds::LocalObjectReference;
 use crds::notification::{Alert, Provider};
 use notify::{
-    AlertWarning, DeliveryFailure, DeliveryMessage, DeliveryResult, DeliveryStage, EventDispatch,
-    HttpStep, SecretData,
+    AlertWarningEvent, DeliveryFailure, DeliveryMessage, DeliveryResult, DeliveryStage,
+    EventDispatch, HttpStep, SecretData,
 };
 
 use super::alert_warnings::dispatch_failed;
@@ -21,10 +21,10 @@ use super::incident_notifications::bare_alert;
 use super::notification_spool::QueuedNotification;
 use super::transport::{NotificationSender, TransportMessage};
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::expressions::{EvaluationError, on_thread};
+use windlass_runtime::expressions::{ExpressionThreadError, on_thread};
 use windlass_runtime::http_request::retry_after;
 use windlass_runtime::object_hold::is_suspended;
-use windlass_runtime::provider_secrets::{NOT_MASKED, masked_text};
+use windlass_runtime::provider_secret_masking::{NOT_MASKED, masked_text};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermits;
 
@@ -55,9 +55,9 @@ pub(super) enum DeliveryOutcome {
     /// Its Alert or its Provider is gone or suspended.
     Unwanted,
     /// Another attempt would come to the same.
-    Refused(AlertWarning),
+    Refused(AlertWarningEvent),
     /// Another attempt may succeed, and no earlier than after a time if the service said so.
-    Later(AlertWarning, Option<Duration>),
+    Later(AlertWarningEvent, Option<Duration>),
 }
 
 /// The Secrets of a Provider.
@@ -161,7 +161,7 @@ async fn send_notification(
 }
 
 /// A warning about something that failed before the engine was asked.
-fn failed(event: &notify::FluxEvent, why: &str) -> AlertWarning {
+fn failed(event: &notify::FluxEvent, why: &str) -> AlertWarningEvent {
     let object = &event.object;
     dispatch_failed(format!(
         "failed to dispatch notification for {}/{}/{}: {why}",
@@ -221,10 +221,10 @@ fn masked(
     dispatch: &EventDispatch,
     failure: &DeliveryFailure,
     secrets: &BTreeMap<String, SecretData>,
-) -> AlertWarning {
+) -> AlertWarningEvent {
     let warning = dispatch.warning(failure);
     match masked_text(secrets, &warning.message) {
-        Some(message) => AlertWarning { message, ..warning },
+        Some(message) => AlertWarningEvent { message, ..warning },
         None => failed(&dispatch.event, NOT_MASKED),
     }
 }
@@ -236,7 +236,7 @@ async fn converse(
     namespace: &str,
     mut dispatch: EventDispatch,
     last: &mut LastRequestAdvice,
-) -> Result<(EventDispatch, Result<(), DeliveryFailure>), EvaluationError> {
+) -> Result<(EventDispatch, Result<(), DeliveryFailure>), ExpressionThreadError> {
     let limit = dispatch.timeout;
     let mut left = limit;
     let mut step = dispatch.delivery.start();
@@ -286,7 +286,7 @@ async fn answer(
     namespace: &str,
     mut dispatch: EventDispatch,
     outcome: DeliveryResult,
-) -> Result<(EventDispatch, HttpStep), EvaluationError> {
+) -> Result<(EventDispatch, HttpStep), ExpressionThreadError> {
     let is_long =
         outcome.as_ref().is_ok_and(|answer| answer.body.len() > MAX_INLINE_RESPONSE_BYTES);
     let read = move || {

@@ -4,7 +4,7 @@
 //! which its notification waits until that task takes its outcome, so that none is sent twice.
 //!
 //! Elsewhere: the incidents themselves (`incident`), what services are sent (`engines/notify`), waiting
-//! (`notification_queue`), attempts (`provider_queue`).
+//! (`notification_queue`), attempts (`provider_worker`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use super::alert_router::{AlertRouter, ObjectLabels};
 use super::alert_warnings::dispatch_failed;
 use super::notification_queue::NotificationQueue;
 use super::notification_spool::QueuedNotification;
-use windlass_runtime::lifecycle::object_table::KindTable;
+use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::object_hold::is_suspended;
-use windlass_runtime::own_kinds::{EVENT_SOURCES, named};
+use windlass_runtime::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::{OperatorSettings, parse_duration};
 
@@ -52,7 +52,7 @@ pub(crate) enum IncidentTransition {
 
 /// An incident, and what is said about it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct IncidentMark {
+pub(crate) struct IncidentTransitionReference {
     /// Namespace, name and uid of the Incident.
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -67,7 +67,7 @@ pub(crate) struct IncidentMark {
     pub(crate) thread: Option<String>,
 }
 
-impl IncidentMark {
+impl IncidentTransitionReference {
     /// The key by which a service knows the incident. It is of this opening only: the end of an earlier one that waited
     /// does not close the page of a later one.
     pub(crate) fn key(&self) -> String {
@@ -93,7 +93,7 @@ pub(crate) struct IncidentNotificationKey {
     pub(crate) namespace: String,
     pub(crate) alert: String,
     pub(crate) provider: String,
-    pub(crate) mark: IncidentMark,
+    pub(crate) mark: IncidentTransitionReference,
 }
 
 impl IncidentNotificationKey {
@@ -102,7 +102,7 @@ impl IncidentNotificationKey {
     /// A process that does not act sends no beginning: the one that does knows what is due. It sends the end of what no Incident
     /// has any more, since no other process knows of it.
     fn is_current(&self, incident: Option<&Incident>, may_act: bool) -> bool {
-        let IncidentMark { uid, opened, saying, .. } = &self.mark;
+        let IncidentTransitionReference { uid, opened, saying, .. } = &self.mark;
         let status = incident.filter(|it| it.uid().as_ref() == Some(uid));
         let status = status.and_then(|it| it.status.as_ref());
         let is_it = |at: &crds::Time| at.0.as_second() == *opened;
@@ -131,7 +131,7 @@ impl IncidentNotificationKey {
 /// Whether a notification is still to be sent, if it is about an incident; true of any other.
 pub(super) fn is_current(context: &RunContext, notification: &QueuedNotification) -> bool {
     let Some(step) = notification.step() else { return true };
-    let table = context.shared::<KindTable<Incident>>();
+    let table = context.shared::<WatchedObjectCache<Incident>>();
     let incident = table.get(&step.mark.namespace, &step.mark.name);
     step.is_current(incident.as_deref(), context.cluster.leadership.may_act())
 }
@@ -166,12 +166,12 @@ pub(crate) enum IncidentAlertChoice {
 
 /// Outcomes that were not taken yet.
 #[derive(Default)]
-pub(super) struct IncidentOutcomes {
+pub(super) struct IncidentNotificationOutcomes {
     ended: Mutex<Vec<IncidentNotificationOutcome>>,
     came: Notify,
 }
 
-impl IncidentOutcomes {
+impl IncidentNotificationOutcomes {
     /// A step has ended.
     pub(super) fn put(&self, outcome: IncidentNotificationOutcome) {
         self.ended.lock().push(outcome);
@@ -384,7 +384,7 @@ impl IncidentNotifications {
         &self,
         event: notify::FluxEvent,
         alert: &Arc<Alert>,
-        mark: IncidentMark,
+        mark: IncidentTransitionReference,
     ) -> IncidentAlertChoice {
         let decision = self.router.follow_up(&Arc::new(event), alert).await;
         let Some((notification, _)) = self.router.notification(alert, decision) else {
@@ -419,7 +419,7 @@ mod tests {
 
     fn step(saying: IncidentTransition, opened: i64) -> IncidentNotificationKey {
         let [namespace, alert, provider] = ["apps", "a", "pager"].map(str::to_owned);
-        let mark = IncidentMark {
+        let mark = IncidentTransitionReference {
             namespace: "apps".to_owned(),
             name: "i".to_owned(),
             uid: "u".to_owned(),

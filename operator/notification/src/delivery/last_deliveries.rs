@@ -1,7 +1,7 @@
 //! How the last notification of each Provider ended. A Provider has no status, so its incident is derived from this.
 //!
 //! It is gone with the process: an Incident that is open stays so until a notification is accepted. Elsewhere: attempts
-//! (`provider_queue`), the incidents (`incident`).
+//! (`provider_worker`), the incidents (`incident`).
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::provider_queues::ProviderKey;
 
 /// How the last notification of a Provider ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LastDelivery {
+pub(crate) enum LastDeliveryOutcome {
     /// The service accepted it.
     Accepted,
     /// A request failed for good, or several attempts failed.
@@ -30,7 +30,7 @@ pub(crate) enum LastDelivery {
 /// A result, and the uid of the Provider that it is of.
 struct DeliveryOfProvider {
     uid: String,
-    last: LastDelivery,
+    last: LastDeliveryOutcome,
 }
 
 /// The last result for each Provider to which this process has sent a notification.
@@ -42,7 +42,7 @@ impl LastDeliveries {
     pub(super) fn record(&self, provider: &ProviderKey, attempt: &DeliveryAttempt) {
         let Some(uid) = &attempt.asked else { return };
         match &attempt.outcome {
-            DeliveryOutcome::Delivered(_) => self.put(provider, uid, LastDelivery::Accepted),
+            DeliveryOutcome::Delivered(_) => self.put(provider, uid, LastDeliveryOutcome::Accepted),
             DeliveryOutcome::Refused(warning) | DeliveryOutcome::Later(warning, _) => {
                 self.failed(provider, uid, &warning.message);
             }
@@ -50,21 +50,21 @@ impl LastDeliveries {
         }
     }
 
-    fn put(&self, provider: &ProviderKey, uid: &str, last: LastDelivery) {
+    fn put(&self, provider: &ProviderKey, uid: &str, last: LastDeliveryOutcome) {
         self.0.lock().insert(provider.clone(), DeliveryOfProvider { uid: uid.to_owned(), last });
     }
 
     /// The service of a Provider did not accept a notification.
     fn failed(&self, provider: &ProviderKey, uid: &str, message: &str) {
         let earlier = match self.0.lock().get(provider).filter(|it| it.uid == uid) {
-            Some(DeliveryOfProvider { last: LastDelivery::Failed { since, .. }, .. }) => {
-                Some(*since)
-            }
+            Some(DeliveryOfProvider {
+                last: LastDeliveryOutcome::Failed { since, .. }, ..
+            }) => Some(*since),
             Some(_) | None => None,
         };
         let since = earlier.unwrap_or_else(jiff::Timestamp::now);
         let message = super::logged(message).to_owned();
-        self.put(provider, uid, LastDelivery::Failed { since, message });
+        self.put(provider, uid, LastDeliveryOutcome::Failed { since, message });
     }
 
     /// Forgets the results of other Providers than those that have a uid by `uid_of`. A result of a Provider with another uid
@@ -73,21 +73,24 @@ impl LastDeliveries {
         self.0.lock().retain(|provider, result| {
             let Some(uid) = uid_of(provider) else { return false };
             if result.uid != uid {
-                *result = DeliveryOfProvider { uid, last: LastDelivery::Replaced };
+                *result = DeliveryOfProvider { uid, last: LastDeliveryOutcome::Replaced };
             }
             true
         });
     }
 
     /// All of them.
-    pub(crate) fn all(&self) -> BTreeMap<ProviderKey, LastDelivery> {
+    pub(crate) fn all(&self) -> BTreeMap<ProviderKey, LastDeliveryOutcome> {
         let all = self.0.lock();
         all.iter().map(|(provider, result)| (provider.clone(), result.last.clone())).collect()
     }
 
     /// Whether the last notification of a Provider failed.
     pub(crate) fn has_failures(&self) -> bool {
-        self.0.lock().values().any(|result| matches!(result.last, LastDelivery::Failed { .. }))
+        self.0
+            .lock()
+            .values()
+            .any(|result| matches!(result.last, LastDeliveryOutcome::Failed { .. }))
     }
 }
 
@@ -143,10 +146,10 @@ mod tests {
         let last = LastDeliveries::default();
         let replace = || last.retain(|_| Some("new".to_owned()));
         let long_ago =
-            || LastDelivery::Failed { since: Time::UNIX_EPOCH, message: "404".to_owned() };
+            || LastDeliveryOutcome::Failed { since: Time::UNIX_EPOCH, message: "404".to_owned() };
         last.put(&chat, "old", long_ago());
         replace();
-        assert_eq!(last.all().get(&chat), Some(&LastDelivery::Replaced));
+        assert_eq!(last.all().get(&chat), Some(&LastDeliveryOutcome::Replaced));
         assert!(!last.has_failures());
         // An attempt that began before the Provider was deleted ends after that.
         last.put(&chat, "old", long_ago());
@@ -154,7 +157,7 @@ mod tests {
         replace();
         assert!(last.has_failures());
         let all = last.all();
-        let Some(LastDelivery::Failed { since, message }) = all.get(&chat) else {
+        let Some(LastDeliveryOutcome::Failed { since, message }) = all.get(&chat) else {
             panic!("{all:?}");
         };
         assert!(*since > Time::UNIX_EPOCH && message == "410", "{all:?}");
@@ -165,16 +168,16 @@ mod tests {
         let provider = provider("chat");
         let last = LastDeliveries::default();
         let failure = || match last.all().remove(&provider) {
-            Some(LastDelivery::Failed { since, message }) => Some((since, message)),
-            Some(LastDelivery::Accepted | LastDelivery::Replaced) | None => None,
+            Some(LastDeliveryOutcome::Failed { since, message }) => Some((since, message)),
+            Some(LastDeliveryOutcome::Accepted | LastDeliveryOutcome::Replaced) | None => None,
         };
         last.failed(&provider, "u", "404");
         let first = failure().unwrap();
         last.failed(&provider, "u", "410");
         assert_eq!(failure(), Some((first.0, "410".to_owned())));
         assert!(last.has_failures());
-        last.put(&provider, "u", LastDelivery::Accepted);
-        assert_eq!(last.all().get(&provider), Some(&LastDelivery::Accepted));
+        last.put(&provider, "u", LastDeliveryOutcome::Accepted);
+        assert_eq!(last.all().get(&provider), Some(&LastDeliveryOutcome::Accepted));
         assert!(!last.has_failures());
     }
 }

@@ -40,12 +40,12 @@ const MOST_LINES: usize = 64;
 const MOST_SERVERS: usize = 16;
 
 /// Why a message was not published, and whether another attempt may help.
-struct PublishError {
+struct NatsPublishError {
     text: String,
     may_help: bool,
 }
 
-impl PublishError {
+impl NatsPublishError {
     fn lasting(text: impl Into<String>) -> Self {
         Self { text: text.into(), may_help: false }
     }
@@ -60,7 +60,7 @@ impl PublishError {
     }
 }
 
-impl From<io::Error> for PublishError {
+impl From<io::Error> for NatsPublishError {
     fn from(error: io::Error) -> Self {
         match refusal(&error) {
             Some(refused) => Self::lasting(refused.to_string()),
@@ -123,49 +123,49 @@ pub(super) async fn publish(egress: &EgressRules, message: &NatsMessage) -> Deli
     Ok(HttpResponse { status: 200, ..HttpResponse::default() })
 }
 
-async fn to_any(egress: &EgressRules, message: &NatsMessage) -> Result<(), PublishError> {
+async fn to_any(egress: &EgressRules, message: &NatsMessage) -> Result<(), NatsPublishError> {
     // It would end the line, and what follows would be a command of its own.
     if message.subject.is_empty()
         || message.subject.contains(|it: char| it.is_whitespace() || it.is_control())
     {
-        return Err(PublishError::lasting("nats: invalid subject"));
+        return Err(NatsPublishError::lasting("nats: invalid subject"));
     }
-    let mut unreachable = PublishError::lasting("nats: no servers available for connection");
+    let mut unreachable = NatsPublishError::lasting("nats: no servers available for connection");
     for server in servers(&message.server)? {
         match tokio::time::timeout(CONNECT_LIMIT, connect(egress, &server)).await {
             Ok(Ok((stream, info))) => return to_one(stream, &info, &server, message).await,
             Ok(Err(fault)) => unreachable = fault,
-            Err(_) => unreachable = PublishError::passing("nats: timeout"),
+            Err(_) => unreachable = NatsPublishError::passing("nats: timeout"),
         }
     }
     Err(unreachable.connecting())
 }
 
 /// The servers of an address: URLs, separated by commas.
-fn servers(address: &str) -> Result<Vec<NatsServer>, PublishError> {
+fn servers(address: &str) -> Result<Vec<NatsServer>, NatsPublishError> {
     let parts: Vec<&str> = address.split(',').map(str::trim).filter(|it| !it.is_empty()).collect();
     if parts.len() > MOST_SERVERS {
         let text = format!("the address names more than {MOST_SERVERS} servers");
-        return Err(PublishError::lasting(text).connecting());
+        return Err(NatsPublishError::lasting(text).connecting());
     }
-    parts.into_iter().map(|part| server(part).map_err(PublishError::connecting)).collect()
+    parts.into_iter().map(|part| server(part).map_err(NatsPublishError::connecting)).collect()
 }
 
-fn server(text: &str) -> Result<NatsServer, PublishError> {
+fn server(text: &str) -> Result<NatsServer, NatsPublishError> {
     let has_scheme = text.contains("://");
     let text = if has_scheme { text.to_owned() } else { format!("nats://{text}") };
     let url = Url::parse(&text)
-        .map_err(|error| PublishError::lasting(format!("invalid URL: {error}")))?;
+        .map_err(|error| NatsPublishError::lasting(format!("invalid URL: {error}")))?;
     let is_tls = match url.scheme() {
         "nats" => false,
         "tls" => true,
         scheme => {
             let text = format!("the scheme `{scheme}` is not supported; use `nats` or `tls`");
-            return Err(PublishError::lasting(text));
+            return Err(NatsPublishError::lasting(text));
         }
     };
     let host = url.host_str().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| PublishError::lasting("the address has no host"))?.to_owned();
+    let host = host.ok_or_else(|| NatsPublishError::lasting("the address has no host"))?.to_owned();
     let plain =
         |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
     let user =
@@ -181,33 +181,33 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> NatsStream for T {}
 async fn connect(
     egress: &EgressRules,
     server: &NatsServer,
-) -> Result<(BufStream<Box<dyn NatsStream>>, NatsServerInfo), PublishError> {
+) -> Result<(BufStream<Box<dyn NatsStream>>, NatsServerInfo), NatsPublishError> {
     let addresses = egress.look_up(&server.host, server.port).await?;
     let mut stream = BufReader::new(TcpStream::connect(addresses.as_slice()).await?);
     let first = line(&mut stream).await?;
     let said = first
         .strip_prefix("INFO ")
-        .ok_or_else(|| PublishError::lasting("the server does not speak NATS"))?;
+        .ok_or_else(|| NatsPublishError::lasting("the server does not speak NATS"))?;
     let info: NatsServerInfo = serde_json::from_str(said)
-        .map_err(|_| PublishError::lasting("the server does not speak NATS"))?;
+        .map_err(|_| NatsPublishError::lasting("the server does not speak NATS"))?;
     if !server.is_tls && !info.tls_required {
         // With what was read behind the line.
         return Ok((BufStream::new(Box::new(stream)), info));
     }
     if !info.tls_required && !info.tls_available {
-        return Err(PublishError::lasting("nats: secure connection not available"));
+        return Err(NatsPublishError::lasting("nats: secure connection not available"));
     }
     // What came in the clear behind the line would be taken for something that the server said.
     if !stream.buffer().is_empty() {
-        return Err(PublishError::lasting(
+        return Err(NatsPublishError::lasting(
             "the server sent more before the connection was encrypted",
         ));
     }
     let bare = server.host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(bare)
-        .map_err(|_| PublishError::lasting("the host is not a valid name for TLS"))?;
+        .map_err(|_| NatsPublishError::lasting("the host is not a valid name for TLS"))?;
     let encrypted = connector()?.connect(name, stream.into_inner()).await;
-    let encrypted = encrypted.map_err(|error| PublishError {
+    let encrypted = encrypted.map_err(|error| NatsPublishError {
         text: format!("tls: {error}"),
         // What rustls rejects has this kind; anything else is the connection.
         may_help: error.kind() != io::ErrorKind::InvalidData,
@@ -216,12 +216,12 @@ async fn connect(
 }
 
 /// Trusts what the system trusts: a Provider of this type has no certificates.
-fn connector() -> Result<TlsConnector, PublishError> {
+fn connector() -> Result<TlsConnector, NatsPublishError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .and_then(BuilderVerifierExt::with_platform_verifier)
-        .map_err(|error| PublishError::lasting(format!("tls: {error}")))?;
+        .map_err(|error| NatsPublishError::lasting(format!("tls: {error}")))?;
     Ok(TlsConnector::from(Arc::new(config.with_no_client_auth())))
 }
 
@@ -231,16 +231,16 @@ async fn to_one(
     info: &NatsServerInfo,
     server: &NatsServer,
     message: &NatsMessage,
-) -> Result<(), PublishError> {
-    let answer = login(info, server, message).map_err(PublishError::connecting)?;
-    let answer =
-        serde_json::to_string(&answer).map_err(|error| PublishError::lasting(error.to_string()))?;
+) -> Result<(), NatsPublishError> {
+    let answer = login(info, server, message).map_err(NatsPublishError::connecting)?;
+    let answer = serde_json::to_string(&answer)
+        .map_err(|error| NatsPublishError::lasting(error.to_string()))?;
     stream.write_all(format!("CONNECT {answer}\r\nPING\r\n").as_bytes()).await?;
     stream.flush().await?;
-    pong(&mut stream).await.map_err(PublishError::connecting)?;
+    pong(&mut stream).await.map_err(NatsPublishError::connecting)?;
     let len = message.data.len();
     if info.max_payload.is_some_and(|most| u64::try_from(len).is_ok_and(|len| len > most)) {
-        return Err(PublishError::lasting("nats: maximum payload exceeded"));
+        return Err(NatsPublishError::lasting("nats: maximum payload exceeded"));
     }
     stream.write_all(format!("PUB {} {len}\r\n", message.subject).as_bytes()).await?;
     stream.write_all(&message.data).await?;
@@ -253,7 +253,7 @@ fn login<'c>(
     info: &NatsServerInfo,
     server: &'c NatsServer,
     message: &'c NatsMessage,
-) -> Result<NatsConnect<'c>, PublishError> {
+) -> Result<NatsConnect<'c>, NatsPublishError> {
     let mut connect = NatsConnect {
         verbose: false,
         pedantic: false,
@@ -283,8 +283,9 @@ fn login<'c>(
         }
         NatsLogin::Key(key) => {
             let nonce = info.nonce.as_deref().filter(|nonce| !nonce.is_empty());
-            let nonce = nonce
-                .ok_or_else(|| PublishError::lasting("nats: nkeys not supported by the server"))?;
+            let nonce = nonce.ok_or_else(|| {
+                NatsPublishError::lasting("nats: nkeys not supported by the server")
+            })?;
             connect.sig = key.sign(nonce.as_bytes());
             match key.jwt() {
                 Some(jwt) => connect.jwt = Some(jwt),
@@ -296,7 +297,7 @@ fn login<'c>(
 }
 
 /// Waits for the answer to a ping.
-async fn pong(stream: &mut BufStream<Box<dyn NatsStream>>) -> Result<(), PublishError> {
+async fn pong(stream: &mut BufStream<Box<dyn NatsStream>>) -> Result<(), NatsPublishError> {
     for _ in 0..MOST_LINES {
         let line = line(stream).await?;
         match line.split_ascii_whitespace().next().unwrap_or_default() {
@@ -307,14 +308,18 @@ async fn pong(stream: &mut BufStream<Box<dyn NatsStream>>) -> Result<(), Publish
             }
             "INFO" | "+OK" => {}
             "-ERR" => return Err(said(line.trim_start_matches("-ERR").trim().trim_matches('\''))),
-            _ => return Err(PublishError::passing("the server sent an unknown protocol message")),
+            _ => {
+                return Err(NatsPublishError::passing(
+                    "the server sent an unknown protocol message",
+                ));
+            }
         }
     }
-    Err(PublishError::passing(format!("the server sent {MOST_LINES} lines and no answer")))
+    Err(NatsPublishError::passing(format!("the server sent {MOST_LINES} lines and no answer")))
 }
 
 /// An error of the server. The protocol has no codes: the texts are its codes.
-fn said(text: &str) -> PublishError {
+fn said(text: &str) -> NatsPublishError {
     const LASTING: [&str; 5] = [
         "authorization violation",
         "user authentication",
@@ -325,13 +330,13 @@ fn said(text: &str) -> PublishError {
     let lower = text.to_ascii_lowercase();
     let shown = format!("nats: {text}");
     if LASTING.iter().any(|lasting| lower.starts_with(lasting)) {
-        return PublishError::lasting(shown);
+        return NatsPublishError::lasting(shown);
     }
-    PublishError::passing(shown)
+    NatsPublishError::passing(shown)
 }
 
 /// A line without its end, no longer than allowed.
-async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<String, PublishError> {
+async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<String, NatsPublishError> {
     let most = u64::try_from(LONGEST_LINE).unwrap_or(u64::MAX);
     let mut line = Vec::new();
     let read = stream.take(most).read_until(b'\n', &mut line).await?;
@@ -340,7 +345,7 @@ async fn line(stream: &mut (impl AsyncBufRead + Unpin)) -> Result<String, Publis
             LONGEST_LINE => format!("the server sent a line of more than {LONGEST_LINE} bytes"),
             _ => "the server closed the connection".to_owned(),
         };
-        return Err(PublishError::passing(text));
+        return Err(NatsPublishError::passing(text));
     }
     Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
 }

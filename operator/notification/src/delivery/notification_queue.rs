@@ -1,7 +1,7 @@
 //! The notifications that wait: each has a file in the spool, and its place in the queue of its Provider.
 //!
 //! Here: what all Providers share, start and end. Elsewhere: files (`notification_spool`), the order for each Provider
-//! (`provider_queues`), sending (`provider_queue`).
+//! (`provider_queues`), sending (`provider_worker`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::alert_warnings::AlertWarnings;
-use super::incident_notifications::IncidentOutcomes;
+use super::incident_notifications::IncidentNotificationOutcomes;
 use super::last_deliveries::LastDeliveries;
 use super::notification_spool::{NotificationSpool, QueuedNotification, SpoolBounds};
-use super::provider_queue::{ProviderHealth, ProviderWorker};
 use super::provider_queues::{ProviderKey, ProviderQueues};
+use super::provider_worker::{ProviderHealth, ProviderWorker};
 use super::wait_for_alerts;
 use windlass_cluster::metrics::NotificationOutcome;
 use windlass_runtime::run_context::RunContext;
@@ -37,7 +37,7 @@ pub(super) struct NotificationQueue {
     pub(super) providers: Arc<ProviderQueues>,
     pub(super) health: ProviderHealth,
     pub(super) last: Arc<LastDeliveries>,
-    pub(super) incident_outcomes: IncidentOutcomes,
+    pub(super) incident_outcomes: IncidentNotificationOutcomes,
     pub(super) permits: RunPermits,
     pub(super) stop: CancellationToken,
     workers: TaskTracker,
@@ -67,7 +67,7 @@ impl NotificationQueue {
             providers: context.shared::<ProviderQueues>(),
             health: ProviderHealth::default(),
             last: context.shared::<LastDeliveries>(),
-            incident_outcomes: IncidentOutcomes::default(),
+            incident_outcomes: IncidentNotificationOutcomes::default(),
             permits: RunPermits::shared(MAX_CONCURRENT_REQUESTS, REQUESTS_EACH),
             stop,
             workers: TaskTracker::new(),

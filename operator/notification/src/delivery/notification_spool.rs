@@ -20,8 +20,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use self::quota::NamespaceShares;
-use super::incident_notifications::{IncidentMark, IncidentNotificationKey, IncidentTransition};
+use self::quota::SpoolUsageByNamespace;
+use super::incident_notifications::{
+    IncidentNotificationKey, IncidentTransition, IncidentTransitionReference,
+};
 use super::provider_queues::ProviderKey;
 
 /// The folder in that of the artifacts.
@@ -60,7 +62,7 @@ pub(super) struct QueuedNotification {
     pub(super) since: i64,
     /// The incident that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) incident: Option<IncidentMark>,
+    pub(super) incident: Option<IncidentTransitionReference>,
     /// The event as it is posted.
     event: Value,
     nanoseconds: u32,
@@ -82,14 +84,14 @@ impl QueuedNotification {
     }
 
     /// The same about an incident.
-    pub(super) fn about(self, incident: IncidentMark) -> Self {
+    pub(super) fn about(self, incident: IncidentTransitionReference) -> Self {
         Self { incident: Some(incident), ..self }
     }
 
     /// The event.
     pub(super) fn event(&self) -> notify::FluxEvent {
         let event = notify::FluxEvent::deserialize(&self.event).unwrap_or_default();
-        let incident = self.incident.as_ref().map(IncidentMark::incident);
+        let incident = self.incident.as_ref().map(IncidentTransitionReference::incident);
         notify::FluxEvent {
             nanoseconds: self.nanoseconds,
             lacks_metadata: false,
@@ -131,7 +133,7 @@ struct SpoolEntry {
 #[derive(Default)]
 struct SpoolState {
     entries: BTreeMap<u64, SpoolEntry>,
-    shares: NamespaceShares,
+    shares: SpoolUsageByNamespace,
     next: u64,
     /// How many bytes the notifications in memory have.
     kept: u64,
@@ -375,7 +377,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (spool, _) = NotificationSpool::open(folder.path(), SpoolBounds::default());
         spool.put(notification("info", "of no incident"));
-        let mark = IncidentMark {
+        let mark = IncidentTransitionReference {
             namespace: "apps".to_owned(),
             name: "i".to_owned(),
             uid: "u".to_owned(),

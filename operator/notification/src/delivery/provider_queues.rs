@@ -1,7 +1,7 @@
 //! The notifications that wait for each Provider: a queue for each, so that an unreachable one delays no other.
 //!
 //! A queue exists while a notification waits in it; its notifications are sent one after the other.
-//! Here: the order. Elsewhere: what waits (`notification_spool`), sending (`provider_queue`).
+//! Here: the order. Elsewhere: what waits (`notification_spool`), sending (`provider_worker`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -25,10 +25,10 @@ use super::alerts_of_incident::{
 };
 use super::event_text::{IncidentEventSubject, event};
 use super::incident_store::{self, IncidentWriteOutcome, IncidentWriter};
-use super::namespace_order::NamespaceRoundRobin;
+use super::namespace_round_robin::NamespaceRoundRobin;
 use crate::delivery::incident_notifications::{
-    IncidentAlertChoice, IncidentMark, IncidentNotificationKey, IncidentNotificationOutcome,
-    IncidentNotifications, IncidentSubscriber, IncidentTransition,
+    IncidentAlertChoice, IncidentNotificationKey, IncidentNotificationOutcome,
+    IncidentNotifications, IncidentSubscriber, IncidentTransition, IncidentTransitionReference,
 };
 use windlass_runtime::run_context::RunContext;
 
@@ -84,7 +84,7 @@ pub(super) struct DueIncidentNotification<'w> {
 
 /// What an Alert is sent about an incident that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OpenIncidentNotice {
+pub(super) enum IncidentOpenNotificationState {
     /// That it is open, now or a moment ago.
     Sent,
     /// That it is open, once that is due.
@@ -213,7 +213,7 @@ impl IncidentNotifier {
         let of =
             |outcome: IncidentNotificationOutcome| (outcome.step.mark.namespace.clone(), outcome);
         for (namespace, outcome) in self.turns.order(ended.into_iter().map(of).collect()) {
-            let IncidentMark { name, uid, .. } = &outcome.step.mark;
+            let IncidentTransitionReference { name, uid, .. } = &outcome.step.mark;
             let Some(incident) = book.get(&namespace, name, uid) else { continue };
             let status = incident.status.clone().unwrap_or_default();
             if is_late(&status, &outcome) {
@@ -236,7 +236,7 @@ impl IncidentNotifier {
             }
         }
         let is_current = |step: &IncidentNotificationKey| {
-            let IncidentMark { namespace, name, uid, opened, .. } = &step.mark;
+            let IncidentTransitionReference { namespace, name, uid, opened, .. } = &step.mark;
             let incident = book.get(namespace, name, uid);
             let at = incident.and_then(|it| it.status.as_ref().and_then(incident_store::opened));
             at.map(Time::as_second) == Some(*opened)
@@ -270,16 +270,20 @@ impl IncidentNotifier {
     }
 
     /// What an Alert is sent about an incident that is open.
-    pub(super) fn notice(&self, incident: &Incident, alert: &Alert) -> OpenIncidentNotice {
+    pub(super) fn notice(
+        &self,
+        incident: &Incident,
+        alert: &Alert,
+    ) -> IncidentOpenNotificationState {
         let status = incident.status.clone().unwrap_or_default();
         let step = self.step(incident, alert, IncidentTransition::Opened);
         let is_known = entry(&status, &step.namespace, &step.alert, &step.provider).is_some();
         if is_known || self.is_under_way(&step) {
-            OpenIncidentNotice::Sent
+            IncidentOpenNotificationState::Sent
         } else if self.is_declined(&step, alert) || self.without_place.contains(&self.key(&step)) {
-            OpenIncidentNotice::Denied
+            IncidentOpenNotificationState::Denied
         } else {
-            OpenIncidentNotice::Due
+            IncidentOpenNotificationState::Due
         }
     }
 
@@ -316,7 +320,7 @@ impl IncidentNotifier {
             namespace,
             alert: name,
             provider,
-            mark: IncidentMark {
+            mark: IncidentTransitionReference {
                 namespace: incident.namespace().unwrap_or_default(),
                 name: incident.name_any(),
                 uid: incident.uid().unwrap_or_default(),
@@ -437,7 +441,9 @@ impl IncidentNotifier {
         status.resolved_at = None;
         let saying = IncidentTransition::Resolved;
         let event = event(&incident, about, saying, jiff::Timestamp::now());
-        self.incidents.send(event, &alert, IncidentMark { saying, ..step.mark }).await;
+        self.incidents
+            .send(event, &alert, IncidentTransitionReference { saying, ..step.mark })
+            .await;
     }
 
     /// Sends the end of an incident to the Providers that got its beginning, as the status records them, also if the
@@ -474,7 +480,7 @@ mod tests {
 
     fn outcome(saying: IncidentTransition, is_delivered: bool) -> IncidentNotificationOutcome {
         let opened = at("2026-11-24T12:00:00Z").as_second();
-        let mark = IncidentMark {
+        let mark = IncidentTransitionReference {
             namespace: "apps".to_owned(),
             name: "i".to_owned(),
             uid: "u".to_owned(),

@@ -28,11 +28,11 @@ use sha2::{Digest as _, Sha256};
 
 use super::absent_kinds::{AbsentKinds, is_defined};
 use super::incident_shard::{IncidentShard, SubjectPresence, is_shard_name};
-use super::namespace_order::NamespaceRoundRobin;
+use super::namespace_round_robin::NamespaceRoundRobin;
 use super::observed_objects::ObservedKind;
-use super::write_backoff::{IncidentWritePauses, RefusalScope};
+use super::write_backoff::{IncidentWriteBackoff, RefusalScope};
 use windlass_cluster::ClusterError;
-use windlass_runtime::lifecycle::object_table::{KindTable, resource};
+use windlass_runtime::lifecycle::watched_object_cache::{WatchedObjectCache, resource};
 use windlass_runtime::run_context::RunContext;
 
 /// The field manager of Incidents.
@@ -88,7 +88,7 @@ pub(super) enum IncidentWriteOutcome {
 /// It limits the writes of a pass and the open Incidents of a namespace.
 pub(super) struct IncidentWriter {
     context: Arc<RunContext>,
-    table: Arc<KindTable<Incident>>,
+    table: Arc<WatchedObjectCache<Incident>>,
     /// When the message and the affected objects of an Incident were written, by its uid.
     updated: BTreeMap<String, Instant>,
     /// Whether the CRD was there, and when that was checked.
@@ -99,7 +99,7 @@ pub(super) struct IncidentWriter {
     /// The kinds whose objects are observed, by group and kind.
     kinds: BTreeMap<[String; 2], ObservedKind>,
     absent: Arc<AbsentKinds>,
-    pauses: IncidentWritePauses,
+    pauses: IncidentWriteBackoff,
     /// Whose old Incidents are deleted next.
     turns: NamespaceRoundRobin,
     /// How many writes this pass may still make.
@@ -248,7 +248,7 @@ fn surplus(resolved: Vec<Arc<Incident>>, oldest: Time, records: usize) -> Vec<Ar
 impl IncidentWriter {
     /// The writer of the Incidents of this process. `rows` are the kinds whose objects are observed.
     pub(super) fn new(context: Arc<RunContext>, rows: &[ObservedKind]) -> Self {
-        let table = context.shared::<KindTable<Incident>>();
+        let table = context.shared::<WatchedObjectCache<Incident>>();
         let shard = IncidentShard::new(&context.settings.watch_label_selector);
         Self {
             kinds: rows.iter().map(|row| (row.group_and_kind(), *row)).collect(),
@@ -259,7 +259,7 @@ impl IncidentWriter {
             checked: None,
             is_warned: false,
             shard,
-            pauses: IncidentWritePauses::default(),
+            pauses: IncidentWriteBackoff::default(),
             turns: NamespaceRoundRobin::default(),
             left: MAX_WRITES_PER_PASS,
             failures_left: MAX_FAILED_READS_PER_PASS,

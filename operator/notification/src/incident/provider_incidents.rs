@@ -15,7 +15,7 @@ use objects::ObjectId;
 use reconcile::Time;
 
 use super::incident_store;
-use crate::delivery::{LastDelivery, ProviderKey};
+use crate::delivery::{LastDeliveryOutcome, ProviderKey};
 use windlass_runtime::object_hold::is_suspended;
 
 /// The reason of what an Incident of a Provider says.
@@ -42,7 +42,7 @@ pub(super) fn is_at_rest(
 /// well nor failing.
 pub(super) fn judge(
     verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>,
-    deliveries: &BTreeMap<ProviderKey, LastDelivery>,
+    deliveries: &BTreeMap<ProviderKey, LastDeliveryOutcome>,
 ) {
     let group = Provider::group(&());
     let kind = Provider::kind(&());
@@ -50,9 +50,9 @@ pub(super) fn judge(
     for (id, verdict) in providers.filter(|(_, verdict)| verdict.own == ReportedObjectState::Well) {
         let key = ProviderKey { namespace: id.namespace.clone(), name: id.name.clone() };
         match deliveries.get(&key) {
-            Some(LastDelivery::Accepted | LastDelivery::Replaced) => {}
+            Some(LastDeliveryOutcome::Accepted | LastDeliveryOutcome::Replaced) => {}
             None => verdict.own = ReportedObjectState::Unclear,
-            Some(LastDelivery::Failed { since, message }) => {
+            Some(LastDeliveryOutcome::Failed { since, message }) => {
                 verdict.own = ReportedObjectState::Failing;
                 verdict.since = Some(*since);
                 verdict.is_own = true;
@@ -126,12 +126,12 @@ mod tests {
             |name: &str| ObjectId::new("apps", name, "notification.toolkit.fluxcd.io", "Provider");
         let key = |name: &str| ProviderKey { namespace: "apps".to_owned(), name: name.to_owned() };
         let since = "2026-11-24T12:00:00Z".parse().unwrap();
-        let failed = || LastDelivery::Failed { since, message: "status 404".to_owned() };
+        let failed = || LastDeliveryOutcome::Failed { since, message: "status 404".to_owned() };
         let deliveries = BTreeMap::from([
             (key("failing"), failed()),
             (key("suspended"), failed()),
-            (key("well"), LastDelivery::Accepted),
-            (key("replaced"), LastDelivery::Replaced),
+            (key("well"), LastDeliveryOutcome::Accepted),
+            (key("replaced"), LastDeliveryOutcome::Replaced),
         ]);
         let verdict =
             |own| ObjectVerdict { own, since: None, failure: None, is_own: false, refers_to: None };

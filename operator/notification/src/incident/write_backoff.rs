@@ -31,7 +31,7 @@ pub(super) enum RefusalScope {
 /// The pauses in writing Incidents after the API server rejected a write: of all writes, of creation in
 /// a namespace, or of one Incident.
 #[derive(Debug, Default)]
-pub(super) struct IncidentWritePauses {
+pub(super) struct IncidentWriteBackoff {
     all: Option<Instant>,
     /// Until when nothing is created in a namespace.
     namespaces: BTreeMap<String, Instant>,
@@ -39,7 +39,7 @@ pub(super) struct IncidentWritePauses {
     incidents: BTreeMap<(String, String), Instant>,
 }
 
-impl IncidentWritePauses {
+impl IncidentWriteBackoff {
     /// Forgets what has passed.
     pub(super) fn pass(&mut self, now: Instant) {
         self.all = self.all.filter(|until| *until > now);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_refusal_in_a_namespace_stops_no_writes_in_others() {
-        let mut pauses = IncidentWritePauses::default();
+        let mut pauses = IncidentWriteBackoff::default();
         let now = Instant::now();
         pauses.refused("a", "i", RefusalScope::OfIncident, now);
         assert!(!pauses.allows("a", "i") && !pauses.allows_creation("a"));
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_work_gets_no_writes_for_a_while() {
-        let mut pauses = IncidentWritePauses::default();
+        let mut pauses = IncidentWriteBackoff::default();
         let now = Instant::now();
         pauses.refused("a", "i", RefusalScope::OfServer, now);
         assert!(!pauses.is_open() && !pauses.allows("b", "i") && !pauses.allows_creation("b"));

@@ -14,18 +14,18 @@ use crds::notification::Receiver;
 use kube_core::ResourceExt as _;
 use notify::HttpResponse;
 use notify::receivers::{
-    self, AcceptedHookRequest, MAX_BODY, ReceiverGate, ReceiverSelection, ReceiverSettings,
-    ReceiverWebhookRequest, WebhookReception,
+    self, AcceptedHookRequest, MAX_BODY, ReceiverControllerSettings, ReceiverRequestStep,
+    ReceiverSelection, ReceiverWebhookRequest, WebhookReception,
 };
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use super::receiver_resources::ExistingResources;
 use super::reconcile_requests::AnnotationTimes;
-use super::request_body::{RequestBody, RequestBodyPermits};
+use super::webhook_body::{WebhookBody, WebhookBodyPermits};
 use crate::delivery::logged;
 use windlass_cluster::ClusterConnection;
-use windlass_runtime::expressions::{EvaluationError, on_thread};
+use windlass_runtime::expressions::{ExpressionThreadError, on_thread};
 use windlass_runtime::http_request::exchange;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::GrantedPermit;
@@ -54,7 +54,7 @@ struct WebhookService {
     context: Arc<RunContext>,
     cluster: ClusterConnection,
     wakes: AnnotationTimes,
-    intake: RequestBodyPermits,
+    intake: WebhookBodyPermits,
     paths: Mutex<ReceiverPaths>,
     /// Requests under way, by Receiver.
     busy: Mutex<BTreeMap<String, usize>>,
@@ -114,7 +114,7 @@ pub fn hooks(context: Arc<RunContext>) -> Router {
         cluster: context.cluster.asking(),
         context,
         wakes: AnnotationTimes::default(),
-        intake: RequestBodyPermits::default(),
+        intake: WebhookBodyPermits::default(),
         paths: Mutex::default(),
         busy: Mutex::default(),
         kept: Mutex::default(),
@@ -144,7 +144,7 @@ async fn take(State(hooks): State<Arc<WebhookService>>, request: Request) -> Sta
                 (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())
             });
             let headers = headers.collect();
-            let RequestBody { body, permit } =
+            let WebhookBody { body, permit } =
                 match hooks.intake.read(&namespace, request.into_body()).await {
                     Ok(received) => received,
                     Err(unread) => return unread,
@@ -195,8 +195,8 @@ impl WebhookService {
         })
     }
 
-    fn settings(&self) -> ReceiverSettings {
-        ReceiverSettings {
+    fn settings(&self) -> ReceiverControllerSettings {
+        ReceiverControllerSettings {
             no_cross_namespace: self.context.settings.no_cross_namespace_refs,
             allows_empty_token: false,
             now: jiff::Timestamp::now().as_second(),
@@ -278,7 +278,7 @@ impl WebhookService {
         secret: Option<notify::SecretData>,
         hook: ReceiverWebhookRequest,
     ) -> Result<AcceptedHookRequest, (u16, String)> {
-        let broken = |error: EvaluationError| (500, error.to_string());
+        let broken = |error: ExpressionThreadError| (500, error.to_string());
         let settings = self.settings();
         let begin = {
             let receiver = receiver.clone();
@@ -287,9 +287,9 @@ impl WebhookService {
         let (mut reception, mut gate) = on_thread(namespace, begin).await.map_err(broken)?;
         for _ in 0..MAX_FETCHES_PER_REQUEST {
             match gate {
-                ReceiverGate::Accepted(accepted) => return Ok(accepted),
-                ReceiverGate::Refused(status, why) => return Err((status, why)),
-                ReceiverGate::Fetch(request) => {
+                ReceiverRequestStep::Accepted(accepted) => return Ok(accepted),
+                ReceiverRequestStep::Refused(status, why) => return Err((status, why)),
+                ReceiverRequestStep::Fetch(request) => {
                     let outcome = self.fetch(&request).await;
                     let go_on = move || {
                         let gate = reception.answer(outcome);

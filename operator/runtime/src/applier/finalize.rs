@@ -8,7 +8,7 @@ use std::time::Duration;
 use crds::ReconciledObject as _;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 
 use super::{
     AFTER_REFUSAL, ApplierKind, ApplierSession, ClusterTarget, FinalizeOutcome, ReadReferences,
@@ -128,7 +128,7 @@ impl<K: ApplierKind> ApplierSession<K> {
             // A failing remote cluster delays only the removals there.
             Err(error) if wanted.kube_config.is_some() => {
                 let text = format!("unable to look up ServiceAccount '{name}': {error}");
-                let wake = WakeTrigger::at(self.in_future(AFTER_REFUSAL));
+                let wake = NextRunTrigger::at(self.in_future(AFTER_REFUSAL));
                 return Ok(FinalizeTarget::Unusable(RunOutcome::Failed(
                     reason::RECONCILIATION_FAILED,
                     text,

@@ -13,7 +13,7 @@ use crds::release::{AuditCause, AuditOperation, AuditOutcome, AuditSubject, Rele
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube_core::Resource as _;
 use reconcile::{
-    ConditionStatus, HOLD, REQUESTED_BY, REQUESTED_REASON, ReleaseRollback, RequestedCondition,
+    AnnotationCondition, ConditionStatus, HOLD, REQUESTED_BY, REQUESTED_REASON, ReleaseRollback,
     Time,
 };
 use release::operation_origin::AnnotationRequest;
@@ -38,7 +38,7 @@ const AUDIT_SPACING: Duration = Duration::from_secs(60);
 
 /// The rate limit for the audits of one object's suspensions, with the change that waits for its audit.
 #[derive(Debug, Default)]
-pub(super) struct AuditSpacing {
+pub(super) struct SuspensionAuditRateLimit {
     /// The end of the time that the audits so far use up.
     settled_at: Option<Time>,
     withheld: Option<DeferredSuspensionAudit>,
@@ -53,7 +53,7 @@ struct DeferredSuspensionAudit {
     expired: bool,
 }
 
-impl AuditSpacing {
+impl SuspensionAuditRateLimit {
     /// How long the next audit has to wait.
     fn wait(&self, now: Time) -> Duration {
         let settled_in = self.settled_at.map_or(Duration::ZERO, |it| until(now, it));
@@ -85,7 +85,7 @@ fn hold_message(condition: Option<&crds::Condition>) -> Option<&str> {
 /// the present text counts as audited, because the rollback writes its own audit.
 fn audited(
     known: Option<&str>,
-    mark: Option<&RequestedCondition>,
+    mark: Option<&AnnotationCondition>,
     is_of_rollback: bool,
 ) -> Option<String> {
     let now = mark.filter(|it| is_of_rollback && it.status == ConditionStatus::True);
@@ -103,7 +103,7 @@ fn is_of_rollback(meta: &ObjectMeta, rollback: Option<ReleaseRollback>) -> bool 
 }
 
 /// Compares a hold that is in force with the text of the suspension that was audited last.
-fn changed(mark: Option<&RequestedCondition>, audited: Option<&str>) -> Option<SuspensionChange> {
+fn changed(mark: Option<&AnnotationCondition>, audited: Option<&str>) -> Option<SuspensionChange> {
     let now = mark.filter(|it| it.status == ConditionStatus::True).map(|it| it.text.as_str());
     match (audited, now) {
         (audited, Some(now)) if audited != Some(now) => {
@@ -151,7 +151,7 @@ impl<K: ApplierKind> ApplierSession<K> {
     /// wait. `audited` is the text of the suspension that was audited last, according to the status.
     fn due_audit(
         &self,
-        mark: Option<&RequestedCondition>,
+        mark: Option<&AnnotationCondition>,
         audited: Option<String>,
         expired: bool,
     ) -> Option<(SuspensionChange, bool)> {
@@ -239,8 +239,8 @@ mod tests {
 
     use super::*;
 
-    fn mark(text: &str) -> RequestedCondition {
-        RequestedCondition {
+    fn mark(text: &str) -> AnnotationCondition {
+        AnnotationCondition {
             kind: HOLD,
             status: ConditionStatus::True,
             reason: reason::SUSPENDED,
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_loop_of_suspensions_is_audited_once_a_minute_and_its_last_change_always() {
         let at = |second: i64| Time::from_second(1_000_000 + second).unwrap();
-        let mut spacing = AuditSpacing::default();
+        let mut spacing = SuspensionAuditRateLimit::default();
         // Two changes a second for ten minutes.
         let audited = (0..1200).filter(|half| {
             let now = at(half / 2);
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(changed(Some(&mark(bob)), Some(alice)), suspended(bob));
         let resumed = Some(SuspensionChange::Resumed(alice.to_owned()));
         assert_eq!(changed(None, Some(alice)), resumed);
-        let expired = RequestedCondition {
+        let expired = AnnotationCondition {
             status: ConditionStatus::False,
             reason: reason::EXPIRED,
             ..mark(alice)

@@ -56,7 +56,7 @@ fn the_largest_audit_fits() {
     let approval = lifecycle::LifecycleApproval { user: long("u"), at: None, comment: long("c") };
     let answered = lifecycle::LifecycleEventAnswer {
         lifecycle: "a".to_owned(),
-        phase: lifecycle::Phase::PostUpgrade,
+        phase: lifecycle::LifecycleHoldPhase::PostUpgrade,
         outcome: lifecycle::LifecyclePhaseOutcome::Succeeded,
         event: String::new(),
         answered_by: long("b"),

@@ -9,7 +9,7 @@ use crds::kustomize::Kustomization;
 use golang::work_meter::StopSignal;
 use kube_core::ResourceExt as _;
 use objects::Object;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sops::{
@@ -44,7 +44,7 @@ pub struct BuildDecryptionKeys {
 }
 
 fn failed(text: String) -> RunOutcome {
-    RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
 }
 
 impl BuildDecryptionKeys {

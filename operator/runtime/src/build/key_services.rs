@@ -1,7 +1,7 @@
 //! Services that decrypt data keys, asked during a build: with which identity, for how long, and what the build holds
 //! meanwhile.
 //!
-//! Elsewhere: the protocols (`sources::kms`), which keys of a file are asked for (`sops`), permits (`bases.rs`).
+//! Elsewhere: the protocols (`sources::kms`), which keys of a file are asked for (`sops`), permits (`remote_base_access.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http_client::{HostBudgets, HttpClients};
-use sops::{DataKeyServices, KeyServiceCredentials, ServiceKey};
+use sops::{DataKeyServices, KeyServiceCredentials, KeyServiceMasterKey};
 use sources::kms::KmsSession;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
-use super::bases::SharedBuildPermits;
+use super::remote_base_access::SharedBuildPermits;
 use crate::run_context::RunContext;
 use crate::time_limit::TimeLimit;
 
@@ -100,7 +100,7 @@ type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 /// overwrites them when it is dropped.
 pub struct KeyServiceSession<'b> {
     reached: Result<KeyServiceRequests<'b>, &'static str>,
-    known: RefCell<HashMap<ServiceKey, DataKeyResult>>,
+    known: RefCell<HashMap<KeyServiceMasterKey, DataKeyResult>>,
 }
 
 struct KeyServiceRequests<'b> {
@@ -113,7 +113,7 @@ struct KeyServiceRequests<'b> {
 
 impl DataKeyServices for KeyServiceSession<'_> {
     /// Blocks; not from within a future.
-    fn decrypt(&self, key: &ServiceKey) -> DataKeyResult {
+    fn decrypt(&self, key: &KeyServiceMasterKey) -> DataKeyResult {
         let asking = match &self.reached {
             Ok(asking) => asking,
             Err(why) => return Err(failed(key, why)),
@@ -131,12 +131,12 @@ impl DataKeyServices for KeyServiceSession<'_> {
     }
 }
 
-fn failed(key: &ServiceKey, why: &str) -> String {
+fn failed(key: &KeyServiceMasterKey, why: &str) -> String {
     format!("failed to decrypt sops data key with {}: {why}", key.service())
 }
 
 impl KeyServiceRequests<'_> {
-    fn ask(&self, key: &ServiceKey) -> DataKeyResult {
+    fn ask(&self, key: &KeyServiceMasterKey) -> DataKeyResult {
         let KeyServiceContext { limit, permits, runtime, cancel, .. } = self.reached;
         self.time.pause(|| {
             permits.while_asking(|| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmRepository;
 use objects::RedactedValue;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use sources::charts::MAX_CHART;
 use sources::oci::{
     self, OciRepositoryName, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOciRepository,
@@ -46,7 +46,7 @@ fn remote(
         return Err(RunOutcome::Stalled(reason::UNSUPPORTED_FIELD, text));
     }
     let refused =
-        |text: String| RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default());
+        |text: String| RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default());
     let url = format!("{}/{chart}", spec.url.trim_end_matches('/'));
     let repository = OciRepositoryName::parse(&url).map_err(|error| {
         RunOutcome::Stalled(URL_INVALID, format!("invalid Helm repository URL: {error}"))

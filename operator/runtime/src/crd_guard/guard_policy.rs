@@ -10,7 +10,7 @@ pub(super) const REMOVAL: &str = "windlass.dev/crd-removal";
 
 /// What the annotation says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum CrdRemovalPolicy {
+pub(super) enum CrdGuardAnnotation {
     /// The definition is judged.
     Guard,
     /// The definition is not written.
@@ -19,7 +19,7 @@ pub(super) enum CrdRemovalPolicy {
     Force { uid: String, generation: i64 },
 }
 
-impl CrdRemovalPolicy {
+impl CrdGuardAnnotation {
     /// That of a manifest.
     ///
     /// # Errors
@@ -68,13 +68,13 @@ mod tests {
     #[test]
     fn a_definition_is_forced_over_the_very_one_that_was_named() {
         let live = definition("Guard");
-        let forces = |text: &str| CrdRemovalPolicy::of(&definition(text)).unwrap().forces(&live);
+        let forces = |text: &str| CrdGuardAnnotation::of(&definition(text)).unwrap().forces(&live);
         assert!(forces("Force=u@3"));
         assert!(
             !forces("Force=u@2") && !forces("Force=v@3") && !forces("Guard") && !forces("Skip")
         );
         for text in ["force", "Force", "Force=u", "Force=@3", "Force=u@x", ""] {
-            assert!(CrdRemovalPolicy::of(&definition(text)).is_err(), "{text:?}");
+            assert!(CrdGuardAnnotation::of(&definition(text)).is_err(), "{text:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ type EvaluationJob = Box<dyn FnOnce() + Send>;
 /// There was no thread, or the work panicked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot evaluate expressions: {0}")]
-pub struct EvaluationError(String);
+pub struct ExpressionThreadError(String);
 
 #[derive(Default)]
 struct ThreadJobQueue {
@@ -60,7 +60,11 @@ impl EvaluationThreads {
         self.queue.lock()
     }
 
-    fn put(&'static self, namespace: &str, work: EvaluationJob) -> Result<(), EvaluationError> {
+    fn put(
+        &'static self,
+        namespace: &str,
+        work: EvaluationJob,
+    ) -> Result<(), ExpressionThreadError> {
         let mut queue = self.queue();
         if queue.started < MAX_WORKER_THREADS {
             let thread = std::thread::Builder::new()
@@ -71,7 +75,9 @@ impl EvaluationThreads {
                 // One is enough.
                 Err(_) if queue.started > 0 => {}
                 Err(error) => {
-                    return Err(EvaluationError(format!("failed to start a thread: {error}")));
+                    return Err(ExpressionThreadError(format!(
+                        "failed to start a thread: {error}"
+                    )));
                 }
             }
         }
@@ -104,7 +110,7 @@ impl EvaluationThreads {
 pub async fn run<T: Send + 'static>(
     namespace: &str,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, EvaluationError> {
+) -> Result<T, ExpressionThreadError> {
     let (done, outcome) = oneshot::channel();
     let work = Box::new(move || {
         if !done.is_closed() {
@@ -113,7 +119,7 @@ pub async fn run<T: Send + 'static>(
     });
     SHARED.put(namespace, work)?;
     let broke_off = "evaluation panicked; this is a bug in windlass, please report it with the log of that time";
-    outcome.await.map_err(|_| EvaluationError(broke_off.to_owned()))
+    outcome.await.map_err(|_| ExpressionThreadError(broke_off.to_owned()))
 }
 
 #[cfg(test)]

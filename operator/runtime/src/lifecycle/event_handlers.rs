@@ -20,7 +20,7 @@ use crds::lifecycle::{
     WaitForHandler,
 };
 use kube_core::ResourceExt as _;
-use lifecycle::{CheckResult, MetricBounds};
+use lifecycle::{HandlerCheckResult, MetricBounds};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
@@ -28,7 +28,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use self::check::CheckSubject;
 use super::MANAGER;
-use super::object_table::{KindTable, resource};
+use super::watched_object_cache::{WatchedObjectCache, resource};
 use crate::run_context::RunContext;
 use crate::run_permits::RunPermits;
 
@@ -212,7 +212,7 @@ pub(super) async fn run(context: Arc<RunContext>) {
 
 /// Begins a task for each open event that has none.
 fn begin(context: &Arc<RunContext>, handlers: &Arc<LifecycleHandlers>, tasks: &mut JoinSet<()>) {
-    let lifecycles = context.shared::<KindTable<Lifecycle>>();
+    let lifecycles = context.shared::<WatchedObjectCache<Lifecycle>>();
     let mut state = handlers.state();
     let HandlersState { open, running, .. } = &mut *state;
     running.retain(|_, task| !task.is_finished());
@@ -249,9 +249,9 @@ async fn handle(
         let (found, again) = check::check(&context, &event, &subject, &handler).await;
         drop(permit);
         let (phase, text) = match found {
-            CheckResult::Wait(text) => (LifecycleState::Running, text),
-            CheckResult::Good(text) => (LifecycleState::Succeeded, text),
-            CheckResult::Bad(text) => (LifecycleState::Failed, text),
+            HandlerCheckResult::Wait(text) => (LifecycleState::Running, text),
+            HandlerCheckResult::Good(text) => (LifecycleState::Succeeded, text),
+            HandlerCheckResult::Bad(text) => (LifecycleState::Failed, text),
         };
         let message = check::shortened(&text);
         if (phase, &message) != (reported.0, &reported.1) {

@@ -3,9 +3,9 @@
 //! Elsewhere: releases, whose journal has the answers (engine `release`).
 
 use lifecycle::{
-    EventRevision, LifecycleEventAnswer, LifecycleQuestion, OperationHoldState, Phase,
+    EventRevision, LifecycleEventAnswer, LifecycleHoldPhase, LifecycleQuestion, OperationHoldState,
 };
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use release::lifecycle_hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN, ReleaseLifecycles};
 
 use super::{LifecycleSubject, ask, dismiss, events_of};
@@ -37,7 +37,7 @@ pub fn is_beside_release(operation: &str) -> bool {
 }
 
 /// Where an attempt stands at some phases, with what was answered so far.
-pub enum LifecyclePassage {
+pub enum LifecycleAttemptProgress {
     /// It goes on.
     Free(Vec<LifecycleEventAnswer>),
     /// It waits.
@@ -55,8 +55,8 @@ pub async fn pass(
     asking: &LifecycleSubject<'_>,
     lifecycles: &ReleaseLifecycles,
     attempt: &LifecycleAttempt,
-    phases: &[Phase],
-) -> Result<LifecyclePassage, ClusterError> {
+    phases: &[LifecycleHoldPhase],
+) -> Result<LifecycleAttemptProgress, ClusterError> {
     let namespace = &asking.node.namespace;
     let mut answers = Vec::new();
     for (phase, hold) in holds_at(lifecycles, phases) {
@@ -66,8 +66,9 @@ pub async fn pass(
         let mut found = stand();
         if let OperationHoldState::Ask(it) = &found {
             if let Some(text) = ask(context, asking, it).await? {
-                let outcome = RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, WakeTrigger::default());
-                return Ok(LifecyclePassage::Held(outcome, answers));
+                let outcome =
+                    RunOutcome::Failed(LIFECYCLES_UNKNOWN, text, NextRunTrigger::default());
+                return Ok(LifecycleAttemptProgress::Held(outcome, answers));
             }
             found = stand();
         }
@@ -76,11 +77,11 @@ pub async fn pass(
             OperationHoldState::Fail(answer) => {
                 let text = answer.failure();
                 answers.push(answer);
-                return Ok(LifecyclePassage::Failed(text, answers));
+                return Ok(LifecycleAttemptProgress::Failed(text, answers));
             }
             OperationHoldState::Wait(text, until) => {
-                let wake = until.map(WakeTrigger::at).unwrap_or_default();
-                return Ok(LifecyclePassage::Held(
+                let wake = until.map(NextRunTrigger::at).unwrap_or_default();
+                return Ok(LifecycleAttemptProgress::Held(
                     RunOutcome::Running(LIFECYCLE_PENDING, text, wake),
                     answers,
                 ));
@@ -89,12 +90,13 @@ pub async fn pass(
             OperationHoldState::Ask(_) => {
                 let text =
                     format!("waiting for lifecycle {} at {}", hold.lifecycle, phase.as_str());
-                let outcome = RunOutcome::Running(LIFECYCLE_PENDING, text, WakeTrigger::default());
-                return Ok(LifecyclePassage::Held(outcome, answers));
+                let outcome =
+                    RunOutcome::Running(LIFECYCLE_PENDING, text, NextRunTrigger::default());
+                return Ok(LifecycleAttemptProgress::Held(outcome, answers));
             }
         }
     }
-    Ok(LifecyclePassage::Free(answers))
+    Ok(LifecycleAttemptProgress::Free(answers))
 }
 
 /// The same; what failed is asked once more if a user asks.
@@ -106,11 +108,11 @@ pub async fn pass_as_requested(
     asking: &LifecycleSubject<'_>,
     lifecycles: &ReleaseLifecycles,
     attempt: &LifecycleAttempt,
-    phases: &[Phase],
+    phases: &[LifecycleHoldPhase],
     is_requested: bool,
-) -> Result<LifecyclePassage, ClusterError> {
+) -> Result<LifecycleAttemptProgress, ClusterError> {
     let passage = pass(context, asking, lifecycles, attempt, phases).await?;
-    let LifecyclePassage::Failed(_, answers) = &passage else { return Ok(passage) };
+    let LifecycleAttemptProgress::Failed(_, answers) = &passage else { return Ok(passage) };
     let Some(failed) = answers.last().filter(|_| is_requested) else { return Ok(passage) };
     let namespace = &asking.node.namespace;
     let mut events = events_of(context, namespace, asking.uid, asking.release);
@@ -125,7 +127,7 @@ pub fn answered(
     asking: &LifecycleSubject<'_>,
     lifecycles: &ReleaseLifecycles,
     attempt: &LifecycleAttempt,
-    phases: &[Phase],
+    phases: &[LifecycleHoldPhase],
 ) -> Vec<LifecycleEventAnswer> {
     let events = events_of(context, &asking.node.namespace, asking.uid, asking.release);
     let stand = |(phase, hold)| question(asking, lifecycles, attempt, phase).stand(hold, &events);
@@ -142,8 +144,8 @@ pub fn answered(
 /// The holds at some phases, in their order.
 fn holds_at<'l>(
     lifecycles: &'l ReleaseLifecycles,
-    phases: &'l [Phase],
-) -> impl Iterator<Item = (Phase, &'l lifecycle::HoldingLifecycle)> {
+    phases: &'l [LifecycleHoldPhase],
+) -> impl Iterator<Item = (LifecycleHoldPhase, &'l lifecycle::HoldingLifecycle)> {
     phases.iter().flat_map(|phase| {
         let its = lifecycles.holds.iter().filter(|hold| hold.phases.contains(phase));
         its.map(|hold| (*phase, hold))
@@ -154,7 +156,7 @@ fn question<'q>(
     asking: &'q LifecycleSubject<'_>,
     lifecycles: &ReleaseLifecycles,
     attempt: &'q LifecycleAttempt,
-    phase: Phase,
+    phase: LifecycleHoldPhase,
 ) -> LifecycleQuestion<'q> {
     LifecycleQuestion {
         owner: asking.uid,

@@ -1,6 +1,6 @@
 //! What objects of the cluster mean to the engine, and what windlass writes.
 
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 use serde_json::json;
 
 use super::*;
@@ -12,9 +12,9 @@ fn read<K: serde::de::DeserializeOwned>(value: serde_json::Value) -> K {
 #[test]
 fn every_field_of_the_schemas_is_used() {
     let of_lifecycle = ["handler", "key", "onTimeout", "phases", "required", "timeout"];
-    promise::knows_every_field("Lifecycle", of_lifecycle);
+    spec_field_check::knows_every_field("Lifecycle", of_lifecycle);
     let of_binding = ["lifecycle", "order", "parameters", "phases", "subjects"];
-    promise::knows_every_field("LifecycleBinding", of_binding);
+    spec_field_check::knows_every_field("LifecycleBinding", of_binding);
     let of_event = [
         "approvals",
         "deadline",
@@ -27,7 +27,7 @@ fn every_field_of_the_schemas_is_used() {
         "subject",
         "to",
     ];
-    promise::knows_every_field("LifecycleEvent", of_event);
+    spec_field_check::knows_every_field("LifecycleEvent", of_event);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_lifecycle_has_defaults_and_is_not_weakened_by_what_cannot_be_read() {
         (plain.timeout, plain.on_timeout, plain.approvals),
         (DEFAULT_EVENT_TIMEOUT, LifecycleTimeoutPolicy::Fail, 0)
     );
-    assert_eq!((plain.phases, plain.required), (vec![Phase::PreUpgrade], None));
+    assert_eq!((plain.phases, plain.required), (vec![LifecycleHoldPhase::PreUpgrade], None));
     let approval = of(json!({"handler": {"approval": {}}, "timeout": "5m", "onTimeout": "Hold"}));
     assert_eq!(
         (approval.timeout.as_secs(), approval.on_timeout),
@@ -60,7 +60,7 @@ fn a_lifecycle_has_defaults_and_is_not_weakened_by_what_cannot_be_read() {
 
 #[test]
 fn every_phase_is_written_and_read_as_itself() {
-    for of in Phase::ALL {
+    for of in LifecycleHoldPhase::ALL {
         assert_eq!(phase(spelled(*of)), *of);
         assert_eq!(spelled(*of).as_str(), of.as_str());
     }
@@ -78,7 +78,7 @@ fn an_event_says_what_is_asked_and_is_read_back() {
     let hold = lifecycle::HoldingLifecycle {
         lifecycle: "check".to_owned(),
         key: "k".to_owned(),
-        phases: vec![Phase::Promote],
+        phases: vec![LifecycleHoldPhase::Promote],
         timeout_ms: 1000,
         on_timeout: LifecycleTimeoutPolicy::Fail,
         approvals: 2,
@@ -93,7 +93,7 @@ fn an_event_says_what_is_asked_and_is_read_back() {
     let ask = LifecycleEventRequest {
         name: "web-promote-0".to_owned(),
         hold,
-        phase: Phase::Promote,
+        phase: LifecycleHoldPhase::Promote,
         operation: "shop.v2.0".to_owned(),
         from: None,
         to: Some(to),
@@ -111,7 +111,10 @@ fn an_event_says_what_is_asked_and_is_read_back() {
     value["status"] = json!({"phase": "Failed", "answeredBy": "checker", "message": "no",
         "approvals": [{"user": "alice", "comment": "yes"}]});
     let found = event(&read(value));
-    assert_eq!((found.state, found.phase), (LifecycleEventState::Failed, Some(Phase::Promote)));
+    assert_eq!(
+        (found.state, found.phase),
+        (LifecycleEventState::Failed, Some(LifecycleHoldPhase::Promote))
+    );
     assert_eq!((found.answered_by.as_str(), found.approvals.len()), ("checker", 1));
     assert_eq!(found.deadline, Some(Time::UNIX_EPOCH));
     let fresh = event(&written);
@@ -120,7 +123,7 @@ fn an_event_says_what_is_asked_and_is_read_back() {
 
 #[test]
 fn nothing_is_asked_before_a_removal_in_a_namespace_that_goes() {
-    let hold = |phases: &[Phase]| lifecycle::HoldingLifecycle {
+    let hold = |phases: &[LifecycleHoldPhase]| lifecycle::HoldingLifecycle {
         lifecycle: "a".to_owned(),
         key: String::new(),
         phases: phases.to_vec(),
@@ -130,7 +133,10 @@ fn nothing_is_asked_before_a_removal_in_a_namespace_that_goes() {
         parameters: BTreeMap::new(),
         required: true,
     };
-    let mut holds = vec![hold(&[Phase::PreDelete, Phase::PostUpgrade]), hold(&[Phase::PostDelete])];
+    let mut holds = vec![
+        hold(&[LifecycleHoldPhase::PreDelete, LifecycleHoldPhase::PostUpgrade]),
+        hold(&[LifecycleHoldPhase::PostDelete]),
+    ];
     skip_removal(&mut holds, "apps", "web");
-    assert_eq!(holds, [hold(&[Phase::PostUpgrade])]);
+    assert_eq!(holds, [hold(&[LifecycleHoldPhase::PostUpgrade])]);
 }

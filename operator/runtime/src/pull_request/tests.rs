@@ -156,7 +156,7 @@ fn conversation(
     let data = BTreeMap::from([("token".to_owned(), token.as_bytes().to_vec())]);
     let secret =
         |_: &str, name: &str| Some(SecretData { name: name.to_owned(), data: data.clone() });
-    let proposal = Proposal {
+    let proposal = PullRequestProposal {
         repository: "ssh://git@git.example.com/acme/fleet.git".to_owned(),
         base: "main".to_owned(),
         head: "updates".to_owned(),

@@ -22,7 +22,7 @@ use super::request_bodies::{BodyReader, SHORT_BODY_BYTES};
 use windlass_cluster::events::{
     EventDistributor, EventObject, EventOrigin, EventRecord, EventSeverity, ObjectEvent,
 };
-use windlass_cluster::metrics::{EventOutcome, MetricsRegistry};
+use windlass_cluster::metrics::{MetricsRegistry, ReceivedEventOutcome};
 
 /// Largest body that is read. Parity(flux): the notification-controller's.
 const BODY_LIMIT: usize = 3 << 20;
@@ -125,7 +125,7 @@ impl PostedFluxEvent {
 
 /// What takes events.
 #[derive(Clone)]
-struct EventReceiver {
+struct EventPostHandler {
     events: Arc<EventDistributor>,
     metrics: Arc<MetricsRegistry>,
     long: Arc<Semaphore>,
@@ -134,7 +134,7 @@ struct EventReceiver {
 
 /// Takes events.
 pub fn events(events: Arc<EventDistributor>, metrics: Arc<MetricsRegistry>) -> Router {
-    router(EventReceiver {
+    router(EventPostHandler {
         events,
         metrics,
         long: Arc::new(Semaphore::new(MAX_CONCURRENT_LONG_BODIES)),
@@ -142,7 +142,7 @@ pub fn events(events: Arc<EventDistributor>, metrics: Arc<MetricsRegistry>) -> R
     })
 }
 
-fn router(taking: EventReceiver) -> Router {
+fn router(taking: EventPostHandler) -> Router {
     Router::new().route("/", post(take)).with_state(taking)
 }
 
@@ -150,17 +150,18 @@ fn router(taking: EventReceiver) -> Router {
 /// is not an event.
 ///
 /// Differs(flux): 503 where too many others are sent at the same time.
-async fn take(State(taking): State<EventReceiver>, request: Request) -> StatusCode {
+async fn take(State(taking): State<EventPostHandler>, request: Request) -> StatusCode {
     let answer = body(&taking, request).await;
-    let EventReceiver { events, metrics, .. } = taking;
+    let EventPostHandler { events, metrics, .. } = taking;
     let answer = answer.and_then(|body| read(&body)).map(|event| events.put(event));
-    let outcome = if answer.is_ok() { EventOutcome::Accepted } else { EventOutcome::Refused };
+    let outcome =
+        if answer.is_ok() { ReceivedEventOutcome::Accepted } else { ReceivedEventOutcome::Refused };
     metrics.posted(outcome);
     answer.err().unwrap_or(StatusCode::ACCEPTED)
 }
 
 /// The body of a request: a slow sender takes no place of others.
-async fn body(taking: &EventReceiver, request: Request) -> Result<Vec<u8>, StatusCode> {
+async fn body(taking: &EventPostHandler, request: Request) -> Result<Vec<u8>, StatusCode> {
     let mut reader = BodyReader::new(request.into_body(), BODY_LIMIT);
     let slow = |_| StatusCode::REQUEST_TIMEOUT;
     let is_short =
@@ -259,7 +260,7 @@ mod tests {
         let sink = Arc::new(EventDistributor::new("i", metrics.clone()));
         let long = Arc::new(Semaphore::new(1));
         let taking =
-            EventReceiver { events: sink, metrics, long, rest: Duration::from_millis(100) };
+            EventPostHandler { events: sink, metrics, long, rest: Duration::from_millis(100) };
         let post = |body: Body| {
             let request = Request::builder().method("POST").uri("/").body(body).unwrap();
             router(taking.clone()).oneshot(request)

@@ -6,7 +6,7 @@ use clap::Args;
 use sha2::{Digest as _, Sha256};
 
 use super::{OperatorSettings, parse_bool, parse_duration};
-use windlass_cluster::election::{ElectionTerms, replaced};
+use windlass_cluster::election::{RequiredLeaseElections, replaced};
 use windlass_cluster::lease::ElectionSettings;
 
 /// How a leader is elected.
@@ -73,7 +73,7 @@ impl OperatorSettings {
     ///
     /// # Errors
     /// When the durations leave no time to step down before another process takes over.
-    pub fn terms(&self) -> anyhow::Result<ElectionTerms> {
+    pub fn terms(&self) -> anyhow::Result<RequiredLeaseElections> {
         let flags = &self.leader_election;
         let selector = self.watch_label_selector.text();
         // A Lease counts whole seconds.
@@ -105,7 +105,7 @@ impl OperatorSettings {
         // Objects that are divided by a selector may be divided between windlass and Flux, too.
         let excludes = flags.exclude_flux && selector.is_empty();
         let flux = ElectionSettings { namespace: namespace(&flags.flux_namespace), ..own.clone() };
-        Ok(ElectionTerms {
+        Ok(RequiredLeaseElections {
             own: flags.enable_leader_election.then_some(own),
             flux: excludes.then_some(flux),
             replaced: replaced(self.notifies()),

@@ -8,9 +8,9 @@ use std::io;
 use std::sync::Arc;
 
 use artifactgen::{
-    ArtifactRequest, ArtifactRevisions, ArtifactTree, BUILD_ALLOWANCE, BuildInputs,
-    ExternalArtifactState, GeneratorDrift, GeneratorRunRequest, GeneratorSpec, InventoryEntry,
-    LastGeneratorRun, ORIGIN_REVISION, ObservedSource, SourceTrees, StoredArchiveFile,
+    ArtifactRequest, ArtifactTree, BUILD_ALLOWANCE, BuildInputs, ExternalArtifactState,
+    GeneratorDrift, GeneratorRunRequest, GeneratorSpec, InventoryEntry, LastGeneratorRun,
+    ORIGIN_REVISION, ObservedSource, RevisionAndOriginRevision, SourceTrees, StoredArchiveFile,
     TarballReader, artifact_requests, build, revisions,
 };
 use artifacts::archive::{
@@ -22,7 +22,7 @@ use crds::extensions::ArtifactGenerator;
 use crds::{Artifact, ReconciledObject as _};
 use golang::work_meter::{StopSignal, WorkMeter};
 use kube_core::ResourceExt as _;
-use reconcile::{READY, RunOutcome, Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, READY, RunOutcome, Time, reason};
 use tree::{FileMetadata, FileTree, MemoryTree, RelPath, TreeLimits};
 
 use super::report::inventory;
@@ -69,7 +69,7 @@ pub(super) async fn load(
     let mut bytes: BTreeMap<&str, u64> = BTreeMap::new();
     for (alias, source) in sources {
         let failed = |why: &dyn std::fmt::Display| {
-            let wake = WakeTrigger::on([source.node.clone()]).and_at(retry_at);
+            let wake = NextRunTrigger::on([source.node.clone()]).and_at(retry_at);
             RunOutcome::Failed(SOURCE_FETCH_FAILED, format!("fetch sources failed: {why}"), wake)
         };
         let files = artifact_files::files(context, &source.artifact, source.is_elsewhere).await;
@@ -162,7 +162,7 @@ impl ArtifactMaker {
             let text = format!("failed to expand path pattern: {error}");
             match error.is_terminal() {
                 true => RunOutcome::Stalled(reason::BUILD_FAILED, text),
-                false => RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default()),
+                false => RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default()),
             }
         })
     }
@@ -180,7 +180,7 @@ impl ArtifactMaker {
         let name = &request.artifact.name;
         let failed = |why: &dyn std::fmt::Display| {
             let text = format!("{name} build failed: {why}");
-            RunOutcome::Failed(reason::BUILD_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(reason::BUILD_FAILED, text, NextRunTrigger::default())
         };
         let sources = by_alias(&self.trees);
         let limits = TreeLimits::default();
@@ -209,7 +209,7 @@ impl ArtifactMaker {
         let kept = former.as_deref().into_iter().chain(offered);
         let keep: Vec<&str> = kept.chain([path.as_str()]).collect();
         collect(&self.store, &slot, &keep);
-        let ArtifactRevisions { revision, origin } =
+        let RevisionAndOriginRevision { revision, origin } =
             revisions(&request.artifact, &digest, &self.observed);
         let artifact = Artifact {
             digest: digest.clone(),

@@ -16,7 +16,7 @@ use crds::source::{ExternalArtifact, ExternalArtifactStatus};
 use crds::{Artifact, ArtifactSource as _, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object, ObjectId};
-use reconcile::{RemovalPermit, RunOutcome, StatusConditions, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RemovalPermit, RunOutcome, StatusConditions, reason};
 use serde_json::Value;
 use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
 
@@ -44,7 +44,7 @@ const SHOWN_POLL: Duration = Duration::from_millis(20);
 /// What a request of the API server that failed means for the generator.
 pub(super) fn failed(name: &str, error: &ClusterError) -> RunOutcome {
     let text = format!("failed to reconcile ExternalArtifact `{name}`: {error}");
-    RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::default())
 }
 
 /// Whether an ExternalArtifact is that of a generator: by its label, or by its spec, as after a restore of both, which gives
@@ -142,12 +142,12 @@ fn taken(generator: &ArtifactGenerator, name: &str) -> RunOutcome {
         "ExternalArtifact `{name}` exists and was not made by this ArtifactGenerator; delete or rename either"
     );
     let namespace = generator.namespace().unwrap_or_default();
-    let wake = WakeTrigger::on([node_named::<ExternalArtifact>(&namespace, name)]);
+    let wake = NextRunTrigger::on([node_named::<ExternalArtifact>(&namespace, name)]);
     RunOutcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
 }
 
 /// An artifact, and what its ExternalArtifact is made of.
-pub(super) struct ArtifactOffer<'r> {
+pub(super) struct DesiredExternalArtifact<'r> {
     /// Whose it is.
     pub(super) generator: &'r ArtifactGenerator,
     /// What all ExternalArtifacts of the generator have.
@@ -158,7 +158,7 @@ pub(super) struct ArtifactOffer<'r> {
     pub(super) is_spec_new: bool,
 }
 
-impl ArtifactOffer<'_> {
+impl DesiredExternalArtifact<'_> {
     /// The object as it is applied.
     fn desired(&self) -> Value {
         let generator = self.generator;
@@ -188,7 +188,7 @@ fn has_all(external: &ExternalArtifact, desired: &Value) -> bool {
 /// It is not the generator's, or the API server refuses.
 pub(super) async fn offer(
     cluster: &ClusterConnection,
-    offer: &ArtifactOffer<'_>,
+    offer: &DesiredExternalArtifact<'_>,
     external: Option<&ExternalArtifact>,
     made: &StoredGeneratedArtifact,
 ) -> Result<(), RunOutcome> {

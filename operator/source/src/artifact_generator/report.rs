@@ -12,7 +12,7 @@ use windlass_runtime::object_status::{conditions_of, status_of};
 use windlass_runtime::run_report::status_after;
 
 /// What a run made.
-pub(super) struct GeneratedArtifacts {
+pub(super) struct GeneratedArtifactInventory {
     /// All artifacts.
     pub(super) inventory: Vec<InventoryEntry>,
     /// The digest over the sources that they were made of.
@@ -56,7 +56,7 @@ fn recorded(inventory: &[InventoryEntry]) -> Vec<ExternalArtifactReference> {
 /// Derives status and events from the outcome of the run.
 pub(super) fn report(
     object: &ArtifactGenerator,
-    generated: Option<&GeneratedArtifacts>,
+    generated: Option<&GeneratedArtifactInventory>,
     outcome: &RunOutcome,
     now: Time,
 ) -> GeneratorReport {
@@ -76,7 +76,7 @@ pub(super) fn report(
 /// The event of a run, if there is anything to tell.
 fn event(
     object: &ArtifactGenerator,
-    generated: Option<&GeneratedArtifacts>,
+    generated: Option<&GeneratedArtifactInventory>,
     outcome: &RunOutcome,
     had: &[StatusCondition],
 ) -> Option<ObjectEvent> {
@@ -128,7 +128,7 @@ impl GeneratorReport {
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
-    use reconcile::{WakeTrigger, reason};
+    use reconcile::{NextRunTrigger, reason};
     use serde_json::{Value, json};
     use windlass_runtime::controller_kind::REQUESTED_AT;
 
@@ -145,14 +145,14 @@ mod tests {
         .unwrap()
     }
 
-    fn made(digest: &str) -> GeneratedArtifacts {
+    fn made(digest: &str) -> GeneratedArtifactInventory {
         let entry = InventoryEntry {
             digest: digest.to_owned(),
             filename: "1.tar.gz".to_owned(),
             name: "one".to_owned(),
             namespace: "apps".to_owned(),
         };
-        GeneratedArtifacts { inventory: vec![entry], sources_digest: "sha256:9".to_owned() }
+        GeneratedArtifactInventory { inventory: vec![entry], sources_digest: "sha256:9".to_owned() }
     }
 
     fn settled() -> RunOutcome {
@@ -203,7 +203,7 @@ mod tests {
     fn a_failure_keeps_the_inventory_and_is_one_event_and_so_is_its_end() {
         let first = report(&generator(&json!({})), Some(&made("sha256:1")), &settled(), time());
         let text = "get sources failed: source 'Bucket/apps/b' is not ready".to_owned();
-        let failed = RunOutcome::Failed(SOURCE_FETCH_FAILED, text, WakeTrigger::at(time()));
+        let failed = RunOutcome::Failed(SOURCE_FETCH_FAILED, text, NextRunTrigger::at(time()));
         let second = report(&generator(&json!(first.after)), None, &failed, time());
         check(
             &second,

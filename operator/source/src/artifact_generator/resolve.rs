@@ -8,7 +8,7 @@ use crds::extensions::ArtifactGenerator;
 use crds::source::ExternalArtifact;
 use kube_core::Resource as _;
 use reconcile::{
-    ConditionReason, DependencyEdge, ObjectKey, RunOutcome, Time, WakeTrigger, reason,
+    ConditionReason, DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, reason,
 };
 
 use super::validated_spec;
@@ -66,14 +66,14 @@ pub(super) fn resolve(
             "spec.sources leads back to this ArtifactGenerator: {}; remove one of these sources",
             way.join(" → ")
         );
-        let wake = WakeTrigger::on(others).and_at(retry_at);
+        let wake = NextRunTrigger::on(others).and_at(retry_at);
         return Err(RunOutcome::Blocked(reason::DEPENDENCY_CYCLE, text, wake));
     }
     let mut found = BTreeMap::new();
     for source in &spec.sources {
         let node = source_node(&node.namespace, source);
         let failed = |text: String| {
-            let wake = WakeTrigger::on([node.clone()]).and_at(retry_at);
+            let wake = NextRunTrigger::on([node.clone()]).and_at(retry_at);
             RunOutcome::Failed(SOURCE_FETCH_FAILED, format!("get sources failed: {text}"), wake)
         };
         let snapshot = context.sources.find(&node, &context.settings);

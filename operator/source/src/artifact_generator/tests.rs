@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::temporary_store::TemporaryStore;
+use crate::temporary_artifact_store::TemporaryArtifactStore;
 use fake_cluster::with_objects;
 
 const PATH: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/apps/externalartifacts";
@@ -36,8 +36,8 @@ fn every_removal_of_a_generator_asks_whether_it_is_disabled() {
         for (annotations, expected) in [
             (json!({}), None),
             (json!({RECONCILE_ANNOTATION: "enabled"}), None),
-            (json!({RECONCILE_ANNOTATION: "disabled"}), Some(RemovalRefused::Suspended)),
-            (json!({RECONCILE_ANNOTATION: "Disabled"}), Some(RemovalRefused::Suspended)),
+            (json!({RECONCILE_ANNOTATION: "disabled"}), Some(RemovalRefusal::Suspended)),
+            (json!({RECONCILE_ANNOTATION: "Disabled"}), Some(RemovalRefusal::Suspended)),
             // Windows are about kinds that apply to a cluster.
             (json!({"windlass.dev/window": "0 0 30 6 * 1m"}), None),
         ] {
@@ -61,7 +61,7 @@ async fn what_a_deleted_generator_made_stays_if_it_is_disabled_or_its_kind_is_de
     ] {
         let objects = definition.into_iter().chain([made()]).collect();
         let (cluster, writes) = with_objects(objects).await;
-        let kept = TemporaryStore::new();
+        let kept = TemporaryArtifactStore::new();
         let names = BTreeSet::from(["one".to_owned()]);
         let done = remove_all(&cluster, &kept.store, &generator(&annotations), names).await;
         assert_eq!(done.unwrap(), expected, "{annotations}");

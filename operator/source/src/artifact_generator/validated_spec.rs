@@ -64,7 +64,7 @@ pub(super) fn check(
 
 #[cfg(test)]
 mod tests {
-    use fake_cluster::promise;
+    use fake_cluster::spec_field_check;
     use reconcile::reason::ACCESS_DENIED;
     use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn every_field_of_the_schema_is_used() {
         let used = ["artifacts", "commonMetadata", "pathPattern", "sources"];
-        promise::knows_every_field("ArtifactGenerator", used);
+        spec_field_check::knows_every_field("ArtifactGenerator", used);
     }
 
     #[test]

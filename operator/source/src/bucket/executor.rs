@@ -5,7 +5,7 @@ use std::sync::Arc;
 use artifacts::archive::{self, ExtractOptions};
 use crds::source::{Bucket, BucketStatus};
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::bucket::{
     self, BucketArtifactNote, BucketListing, Error, PreviousArtifact, RemoteBucket, bundle,
 };
@@ -39,14 +39,14 @@ pub(super) fn classify(error: &Error) -> RunOutcome {
     match error {
         Error::Endpoint(_) | Error::Account(_) => RunOutcome::Stalled(URL_INVALID, text),
         Error::NoCredentials { .. } | Error::BadSecret(_) | Error::Http(_) => {
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         }
         Error::Busy(said) => busy(BUCKET_OPERATION_FAILED, said),
         Error::Disk(_) => {
-            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, text, NextRunTrigger::default())
         }
         // A server may change without the spec, so the rest is tried again.
-        _ => RunOutcome::Failed(BUCKET_OPERATION_FAILED, text, WakeTrigger::default()),
+        _ => RunOutcome::Failed(BUCKET_OPERATION_FAILED, text, NextRunTrigger::default()),
     }
 }
 

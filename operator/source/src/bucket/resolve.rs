@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::Bucket;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use sources::source_reasons::AUTHENTICATION_FAILED;
 
 use windlass_runtime::run_context::RunContext;
@@ -75,7 +75,7 @@ async fn data(
     let namespace = object.namespace().unwrap_or_default();
     let failed = |why: String| {
         let text = format!("{what}failed to get secret '{namespace}/{name}': {why}");
-        RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+        RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
     };
     let secret = references.secret(&namespace, name).await;
     let secret = secret.map_err(|error| failed(error.to_string()))?;

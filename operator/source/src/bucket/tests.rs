@@ -3,7 +3,7 @@
 use crds::Artifact;
 use crds::source::BucketStatus;
 use expect_test::{Expect, expect};
-use reconcile::{Time, WakeTrigger};
+use reconcile::{NextRunTrigger, Time};
 use sources::bucket::Error;
 
 use super::executor::classify;
@@ -72,7 +72,9 @@ fn a_new_artifact_is_ready_and_an_event_and_a_missing_bucket_keeps_it() {
     );
     let error = Error::NoBucket { bucket: "app".to_owned(), endpoint: "s3.example.com".to_owned() };
     let outcome = match classify(&error) {
-        RunOutcome::Failed(why, text, _) => RunOutcome::Failed(why, text, WakeTrigger::at(time())),
+        RunOutcome::Failed(why, text, _) => {
+            RunOutcome::Failed(why, text, NextRunTrigger::at(time()))
+        }
         other => other,
     };
     let second = report(&bucket(first.after), None, None, None, &outcome, time());

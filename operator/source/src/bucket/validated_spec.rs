@@ -1,13 +1,13 @@
 //! What a Bucket asks for, checked; every field without support is refused by its name.
 
-mod cloud;
+mod cloud_identities;
 
 use std::time::Duration;
 
 use crds::source::{Bucket, BucketProvider, BucketSpec, BucketSts, StsProvider};
 use http_client::{ClientIdentity, HttpProxy, TlsConfig};
 use objects::RedactedValue;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, reason};
 use sources::bucket::{
     BucketEndpoint, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, RemoteBucket, bundle,
 };
@@ -17,7 +17,7 @@ use url::Url;
 
 use super::executor::{BucketFetchSpec, classify};
 use super::resolve::{BucketInputs, SourceSecretData};
-use crate::source::{LONGEST_TIMEOUT, SourceSpec};
+use crate::source::{LONGEST_TIMEOUT, ValidatedSourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -51,7 +51,7 @@ pub(super) fn unsupported(spec: &BucketSpec) -> Vec<&'static str> {
 pub(super) fn desired(
     object: &Bucket,
     resolved: BucketInputs,
-) -> Result<SourceSpec<BucketFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<BucketFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     let fields = unsupported(spec);
     if !fields.is_empty() {
@@ -96,7 +96,7 @@ pub(super) fn desired(
         limits: tree::TreeLimits::default(),
     };
     let shape = ArtifactInputs::default().with("ignore", spec.ignore.clone());
-    Ok(SourceSpec { work: BucketFetchSpec { remote, bundle }, shape })
+    Ok(ValidatedSourceSpec { work: BucketFetchSpec { remote, bundle }, shape })
 }
 
 /// Where the store is.
@@ -116,7 +116,7 @@ fn endpoint(spec: &BucketSpec) -> Result<BucketEndpoint, Error> {
 }
 
 fn unusable(text: String) -> RunOutcome {
-    RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
 }
 
 /// The name of the Secret with credentials.
@@ -138,10 +138,10 @@ fn identity(
     let secret = resolved.secret.as_ref();
     match spec.provider {
         Some(BucketProvider::Gcp) => {
-            cloud::google(spec, endpoint, secret).map(BucketIdentity::Google)
+            cloud_identities::google(spec, endpoint, secret).map(BucketIdentity::Google)
         }
         Some(BucketProvider::Azure) => {
-            cloud::azure(spec, endpoint, secret).map(BucketIdentity::Azure)
+            cloud_identities::azure(spec, endpoint, secret).map(BucketIdentity::Azure)
         }
         Some(BucketProvider::Generic | BucketProvider::Aws) | None => {
             identity_of_s3(spec, resolved)

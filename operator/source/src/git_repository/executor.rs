@@ -8,11 +8,11 @@ use artifacts::store::{self, ArtifactStore};
 use crds::source::{GitRepository, GitRepositoryStatus};
 use git::{GitReference, GitRemote, GitRevision, RequestedContent};
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::source_reasons::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
 use tree::MemoryTree;
 
-use super::contents::{contents, load};
+use super::artifact_file_selection::{contents, load};
 use super::include::RepositoryInclude;
 use super::verify::CommitVerification;
 use crate::source::executor::{SourceRun, StoredArtifact, keep};
@@ -43,14 +43,14 @@ fn included<'i>(
         let RepositoryInclude { node, artifact, .. } = include;
         let failed = |why: String| {
             let text = format!("failed to copy '{}' include: {why}", node.name);
-            RunOutcome::Failed(COPY_FAILURE, text, WakeTrigger::default())
+            RunOutcome::Failed(COPY_FAILURE, text, NextRunTrigger::default())
         };
         let loaded = store.load(&artifact.path, &artifact.digest, &ExtractOptions::default());
         let files = loaded.map_err(|error| match error {
             // It is being replaced, or will be made again: either wakes us.
             store::Error::Missing(_) | store::Error::Mismatch { .. } => {
                 let text = format!("no artifact available for include '{}'", node.name);
-                RunOutcome::Blocked(NO_ARTIFACT, text, WakeTrigger::on([node.clone()]))
+                RunOutcome::Blocked(NO_ARTIFACT, text, NextRunTrigger::on([node.clone()]))
             }
             error => failed(chain(&error)),
         })?;

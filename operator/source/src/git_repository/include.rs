@@ -1,6 +1,6 @@
 //! What a GitRepository includes: the artifacts of others, found before anything is fetched.
 //!
-//! Here: waiting for them, cycles, the paths. Elsewhere: copying the files (`contents.rs`).
+//! Here: waiting for them, cycles, the paths. Elsewhere: copying the files (`artifact_file_selection.rs`).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crds::source::{GitRepository, GitRepositoryInclude};
 use crds::{Artifact, ArtifactSource as _};
 use kube_core::ResourceExt as _;
-use reconcile::{DependencyEdge, ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome};
 use serde_json::{Value, json};
 use sources::source_reasons::{
     ILLEGAL_PATH, INCLUDE_CYCLE, INVALID_INCLUDE, NO_ARTIFACT, NOT_FOUND,
@@ -93,13 +93,13 @@ pub(super) fn resolve(
             "spec.include leads back to this GitRepository: {}; remove one of these includes",
             way.join(" → ")
         );
-        return Err(RunOutcome::Blocked(INCLUDE_CYCLE, text, WakeTrigger::on(others)));
+        return Err(RunOutcome::Blocked(INCLUDE_CYCLE, text, NextRunTrigger::on(others)));
     }
     let include = |spec: &GitRepositoryInclude| {
         let other = &spec.repository.name;
         let node = node_named::<GitRepository>(namespace, other);
         let blocked =
-            |why, text: String| RunOutcome::Blocked(why, text, WakeTrigger::on([node.clone()]));
+            |why, text: String| RunOutcome::Blocked(why, text, NextRunTrigger::on([node.clone()]));
         let missing = || {
             let text = format!(
                 "could not get resource for include '{other}': GitRepository '{namespace}/{other}' not found; \

@@ -3,7 +3,7 @@
 
 use crds::source::GitRepository;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use signatures::git::GitVerificationError;
 use sources::source_reasons::VERIFICATION_ERROR;
 
@@ -47,7 +47,7 @@ async fn keys(
     let Some(verify) = &object.spec.verify else { return Ok(None) };
     let failed = |why: String| {
         let text = GitVerificationError::without_keys(&why).message;
-        RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
+        RunOutcome::Failed(VERIFICATION_ERROR, text, NextRunTrigger::default())
     };
     let namespace = object.namespace().unwrap_or_default();
     let name = &verify.secret_ref.name;

@@ -3,7 +3,7 @@
 use crds::Artifact;
 use crds::source::GitRepositoryStatus;
 use expect_test::{Expect, expect};
-use reconcile::{Time, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, Time, reason};
 use serde_json::{Value, json};
 
 use super::*;
@@ -88,7 +88,7 @@ fn a_failed_fetch_keeps_the_artifact_and_says_why() {
     let failed = RunOutcome::Failed(
         sources::source_reasons::GIT_OPERATION_FAILED,
         "example.com cannot be reached".to_owned(),
-        WakeTrigger::at(time()),
+        NextRunTrigger::at(time()),
     );
     let second = report(&repository(first.after), None, None, None, &failed, time());
     check(
@@ -127,7 +127,7 @@ fn what_is_included_goes_into_the_status_and_waiting_for_it_is_no_failure() {
     assert_eq!(after["observedRecurseSubmodules"], true);
 
     let text = "no artifact available for include 'lib'".to_owned();
-    let blocked = RunOutcome::Blocked(NO_ARTIFACT, text, WakeTrigger::at(time()));
+    let blocked = RunOutcome::Blocked(NO_ARTIFACT, text, NextRunTrigger::at(time()));
     check(
         &report(&repository(first.after), None, None, None, &blocked, time()),
         &expect![[r#"
@@ -168,7 +168,8 @@ fn a_signature_is_reported_and_goes_with_spec_verify() {
     assert_eq!(SourceKind::unverified(&object), None);
 
     let why = sources::source_reasons::INVALID_COMMIT_SIGNATURE;
-    let refused = RunOutcome::Failed(why, "signed by another".to_owned(), WakeTrigger::at(time()));
+    let refused =
+        RunOutcome::Failed(why, "signed by another".to_owned(), NextRunTrigger::at(time()));
     let second = report(&object, None, None, None, &refused, time());
     assert_eq!(of(&second).as_deref(), Some("False InvalidCommitSignature: signed by another"));
     let object = wanting(json!(second.after));

@@ -13,14 +13,14 @@ use super::executor::GitFetchSpec;
 use super::include::RepositoryInclude;
 use super::resolve::GitRepositoryInputs;
 use super::verify::CommitVerification;
-use crate::source::SourceSpec;
+use crate::source::ValidatedSourceSpec;
 use crate::source::artifact_verification::VERIFY;
 
 /// Checks a spec.
 pub(super) fn desired(
     object: &GitRepository,
     resolved: GitRepositoryInputs,
-) -> Result<SourceSpec<GitFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<GitFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     let remote = resolved.secrets.remote(spec)?;
     if let Err(error) = reconcile::parse_duration(spec.interval.as_str()) {
@@ -47,7 +47,7 @@ pub(super) fn desired(
         include: resolved.include,
         signed,
     };
-    Ok(SourceSpec { work, shape })
+    Ok(ValidatedSourceSpec { work, shape })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use ::git::FetchedCheckout;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::git::{
@@ -68,6 +68,6 @@ fn refused(refused: GitVerificationError) -> RunOutcome {
     let why = ConditionReason::new(reason);
     match is_permanent {
         true => RunOutcome::Stalled(why, message),
-        false => RunOutcome::Failed(why, message, WakeTrigger::default()),
+        false => RunOutcome::Failed(why, message, NextRunTrigger::default()),
     }
 }

@@ -12,7 +12,7 @@ use crds::ArtifactSource as _;
 use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepositoryType};
 use helm::chart::ChartDependency;
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use sources::charts::dependency::{self, GitFolder};
 use sources::charts::repository::normalized;
 use sources::charts::{
@@ -57,7 +57,7 @@ pub(super) async fn add(
         let text = format!(
             "dependency build error: more than {MAX_FETCHED_DEPENDENCIES} dependencies are missing"
         );
-        return Err(RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, text, WakeTrigger::default()));
+        return Err(RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, text, NextRunTrigger::default()));
     }
     let mut opened = BTreeMap::new();
     for dependency in missing {
@@ -69,7 +69,7 @@ pub(super) async fn add(
                 "dependency build error: failed to add {what} dependency '{}': {why}",
                 dependency.name
             );
-            RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, text, WakeTrigger::default())
+            RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, text, NextRunTrigger::default())
         };
         let found = match place.map_err(|error| failed(chain(&error)))? {
             DependencyLocation::Folder(path) => {

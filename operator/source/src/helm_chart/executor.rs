@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crds::source::{HelmChart, HelmChartStatus};
 use crds::{Artifact, ReconciledObject as _};
 use parking_lot::Mutex;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger, reason};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, reason};
 use sources::charts::repository::Error as RepositoryError;
 use sources::charts::{LoadedChartFiles, chart_files, with_metadata};
 use sources::fetch_plan::KeptArtifact;
@@ -98,7 +98,7 @@ pub(super) fn failed(why: ConditionReason, text: String) -> RunOutcome {
     if [INVALID_CHART_REFERENCE, METADATA_PATCH_ERROR, VALUES_FILES_ERROR].contains(&why) {
         RunOutcome::Stalled(why, text)
     } else {
-        RunOutcome::Failed(why, text, WakeTrigger::default())
+        RunOutcome::Failed(why, text, NextRunTrigger::default())
     }
 }
 
@@ -195,7 +195,7 @@ async fn in_tree(
     let tree = windlass_runtime::artifact_files::files(&run.context, artifact, *is_elsewhere).await;
     let tree = tree.map_err(|why| {
         let text = format!("failed to open source artifact: {why}");
-        RunOutcome::Failed(NO_SOURCE_ARTIFACT, text, WakeTrigger::default())
+        RunOutcome::Failed(NO_SOURCE_ARTIFACT, text, NextRunTrigger::default())
     })?;
     let run = run.clone();
     let read = move || {
@@ -303,7 +303,7 @@ async fn pull(
     let archive = pulled.map_err(|error| match error {
         error if error.is_about_credentials() => {
             let text = format!("failed to authenticate with the Helm repository: {error}");
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         }
         RepositoryError::Busy(said) => busy(CHART_PULL_ERROR, &said),
         error => pull_failed(chain(&error)),

@@ -7,7 +7,7 @@ use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use crds::source::HelmChart;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use signatures::image_verification;
 use sources::oci::{
     Error, FetchedLayer, OciDigest, RegistryCache, RegistrySession, RemoteOciRepository, chart,
@@ -33,7 +33,7 @@ fn refused(what: &str, error: &Error) -> RunOutcome {
         Error::Unauthorized { .. } | Error::Login { .. } => RunOutcome::Failed(
             AUTHENTICATION_FAILED,
             format!("failed to authenticate with the registry: {}", chain(error)),
-            WakeTrigger::default(),
+            NextRunTrigger::default(),
         ),
         // A version may be pushed later, and no watch reports that: the registry is asked again.
         Error::NoMatch { .. } | Error::NotFound { .. } => {
@@ -45,7 +45,7 @@ fn refused(what: &str, error: &Error) -> RunOutcome {
 }
 
 fn again(why: ConditionReason, text: &str) -> RunOutcome {
-    RunOutcome::Failed(why, text.to_owned(), WakeTrigger::default())
+    RunOutcome::Failed(why, text.to_owned(), NextRunTrigger::default())
 }
 
 /// The name of a chart that may be in a folder of the repository.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use crds::source::HelmChart;
 use kube_core::ResourceExt as _;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use signatures::provenance::{self, VerifiedChart as Signed};
@@ -31,13 +31,13 @@ pub(super) struct ProvenanceKeyring(Vec<u8>);
 
 pub(super) fn refused(why: &str) -> RunOutcome {
     let text = format!("chart verification error: {why}");
-    RunOutcome::Failed(CHART_VERIFICATION_ERROR, text, WakeTrigger::default())
+    RunOutcome::Failed(CHART_VERIFICATION_ERROR, text, NextRunTrigger::default())
 }
 
 /// The repository did not say whether the chart is signed: a stored artifact is not withdrawn for that.
 fn unanswered(file: &str, why: &str) -> RunOutcome {
     let text = format!("chart pull error: failed to get provenance file '{file}.prov': {why}");
-    RunOutcome::Failed(CHART_PULL_ERROR, text, WakeTrigger::default())
+    RunOutcome::Failed(CHART_PULL_ERROR, text, NextRunTrigger::default())
 }
 
 impl ProvenanceKeyring {
@@ -50,7 +50,7 @@ impl ProvenanceKeyring {
         let namespace = object.namespace().unwrap_or_default();
         let failed = |why: String| {
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
-            RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
+            RunOutcome::Failed(VERIFICATION_ERROR, text, NextRunTrigger::default())
         };
         let data: Option<BTreeMap<String, Vec<u8>>> =
             references.secret(&namespace, name).await.map_err(|error| failed(error.to_string()))?;

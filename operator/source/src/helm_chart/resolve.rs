@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crds::Artifact;
 use crds::source::{ChartSourceKind, HelmChart, HelmRepository};
 use kube_core::ResourceExt as _;
-use reconcile::{DependencyEdge, ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome};
 use sources::charts::ChartRepository;
 use sources::oci::RemoteOciRepository;
 use sources::source_reasons::{
@@ -79,7 +79,7 @@ pub(super) async fn resolve(
     let kind = &source.kind;
     let name = &source.name;
     let blocked =
-        |why, text: String| RunOutcome::Blocked(why, text, WakeTrigger::on([source.clone()]));
+        |why, text: String| RunOutcome::Blocked(why, text, NextRunTrigger::on([source.clone()]));
     let missing = || {
         let text = format!(
             "failed to get source: {kind} '{}/{name}' not found; create it or correct spec.sourceRef",
@@ -154,6 +154,6 @@ async fn signed(
     let namespace = object.namespace().unwrap_or_default();
     let repository = format!("{}/{}", url.trim_end_matches('/'), object.spec.chart);
     let read = SignaturePolicy::of_chart(verify).read(&repository, &namespace, references).await;
-    let unread = |text| RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default());
+    let unread = |text| RunOutcome::Failed(VERIFICATION_ERROR, text, NextRunTrigger::default());
     read.map(Some).map_err(unread)
 }

@@ -3,7 +3,7 @@
 use crds::Artifact;
 use crds::source::HelmChartStatus;
 use expect_test::expect;
-use reconcile::{Time, WakeTrigger};
+use reconcile::{NextRunTrigger, Time};
 use serde_json::json;
 use sources::source_reasons::{CHART_PULL_SUCCEEDED, NO_SOURCE_ARTIFACT};
 
@@ -60,15 +60,15 @@ fn a_chart_is_reported_as_flux_reports_it() {
             "BuildFailed",
         ),
         (
-            RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, "x".to_owned(), WakeTrigger::at(time)),
+            RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, "x".to_owned(), NextRunTrigger::at(time)),
             "BuildFailed",
         ),
         (
-            RunOutcome::Blocked(NO_SOURCE_ARTIFACT, "x".to_owned(), WakeTrigger::at(time)),
+            RunOutcome::Blocked(NO_SOURCE_ARTIFACT, "x".to_owned(), NextRunTrigger::at(time)),
             "FetchFailed",
         ),
         (
-            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, "x".to_owned(), WakeTrigger::at(time)),
+            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, "x".to_owned(), NextRunTrigger::at(time)),
             "StorageOperationFailed",
         ),
     ] {

@@ -12,7 +12,7 @@ use super::provenance::{ANNOTATION, ProvenanceKeyring};
 use super::resolve::ChartOrigin;
 use super::{generation, shape};
 use crate::image_trust::ImageVerificationPolicy;
-use crate::source::SourceSpec;
+use crate::source::ValidatedSourceSpec;
 use crate::source::artifact_verification::VERIFY;
 
 /// How much of a revision goes into a version. Parity(flux).
@@ -69,7 +69,7 @@ pub(super) fn desired(
     object: &HelmChart,
     origin: ChartOrigin,
     keyring: Option<ProvenanceKeyring>,
-) -> Result<SourceSpec<ChartFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<ChartFetchSpec>, RunOutcome> {
     if keyring.is_some() && !matches!(origin, ChartOrigin::Index(..)) {
         let text = format!(
             "annotation {ANNOTATION} is for charts of HelmRepositories that have an index: remove it, or set \
@@ -103,7 +103,7 @@ pub(super) fn desired(
         }
         (None, ChartOrigin::Tree(_) | ChartOrigin::Index(..)) => shape,
     };
-    Ok(SourceSpec { work, shape })
+    Ok(ValidatedSourceSpec { work, shape })
 }
 
 /// Parity(flux): `values.yaml` alone is what every chart has anyway.

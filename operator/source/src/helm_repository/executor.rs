@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crds::Artifact;
 use crds::source::{HelmRepository, HelmRepositoryStatus};
-use reconcile::{RunOutcome, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use sources::charts::{self, ChartIndex, ChartRepository, IndexFetchResult};
 use sources::fetch_plan::KeptArtifact;
 use sources::source_reasons::INDEXATION_FAILED;
@@ -27,7 +27,7 @@ pub(crate) struct RepositoryFetchSpec {
 
 fn failed(why: String) -> RunOutcome {
     let text = format!("failed to fetch Helm repository index: {why}");
-    RunOutcome::Failed(reason::FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(reason::FAILED, text, NextRunTrigger::default())
 }
 
 /// Asks for the index, unless it is still the one that is kept.
@@ -106,7 +106,7 @@ fn read(file: &mut File) -> Result<(String, ChartIndex), RunOutcome> {
     read.map_err(|error| failed(error.to_string()))?;
     let index = ChartIndex::parse(&text).map_err(|error| {
         let text = format!("failed to load Helm repository from index YAML: {}", chain(&error));
-        RunOutcome::Failed(INDEXATION_FAILED, text, WakeTrigger::default())
+        RunOutcome::Failed(INDEXATION_FAILED, text, NextRunTrigger::default())
     })?;
     let mut out = artifacts::archive::DigestingWriter::new(io::sink());
     let digested = io::Write::write_all(&mut out, &text);

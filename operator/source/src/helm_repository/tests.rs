@@ -3,7 +3,7 @@
 use crds::Artifact;
 use crds::source::{HelmRepositoryStatus, HelmRepositoryType};
 use expect_test::expect;
-use reconcile::{Time, WakeTrigger};
+use reconcile::{NextRunTrigger, Time};
 use serde_json::json;
 
 use super::*;
@@ -41,7 +41,7 @@ fn an_index_is_reported_as_flux_reports_it() {
     assert_eq!((again.after, again.events), (first.after.clone(), Vec::new()));
 
     let text = "failed to fetch Helm repository index: cannot fetch".to_owned();
-    let failed = RunOutcome::Failed(reason::FAILED, text, WakeTrigger::at(time));
+    let failed = RunOutcome::Failed(reason::FAILED, text, NextRunTrigger::at(time));
     let second = report(&object(first.after), None, None, None, &failed, time);
     let lines: Vec<String> = conditions_of(&second.after.conditions)
         .iter()

@@ -6,7 +6,7 @@ use sources::fetch_plan::ArtifactInputs;
 use sources::source_reasons::{INVALID_DURATION, URL_INVALID};
 
 use super::executor::RepositoryFetchSpec;
-use crate::source::SourceSpec;
+use crate::source::ValidatedSourceSpec;
 use windlass_runtime::chart_repository::{HelmRepositorySecrets, access, repository, unsupported};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::unsupported_fields::unsupported_text;
@@ -35,9 +35,9 @@ pub(super) fn desired(
     object: &HelmRepository,
     secrets: &HelmRepositorySecrets,
     context: &RunContext,
-) -> Result<SourceSpec<RepositoryFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<RepositoryFetchSpec>, RunOutcome> {
     let work = RepositoryFetchSpec { repository: repository(&access(context), object, secrets)? };
-    Ok(SourceSpec { work, shape: ArtifactInputs::default() })
+    Ok(ValidatedSourceSpec { work, shape: ArtifactInputs::default() })
 }
 
 #[cfg(test)]

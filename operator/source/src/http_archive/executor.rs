@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use artifacts::archive;
 use crds::windlass_source::{HTTPArchive, HTTPArchiveStatus};
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::fetch_plan::KeptArtifact;
 use sources::http_archive::{self, ArchiveFetchResult, Error, HttpValidators, RemoteHttpArchive};
 use sources::source_reasons::{
@@ -44,14 +44,14 @@ fn classify(error: &Error) -> RunOutcome {
             RunOutcome::Stalled(URL_INVALID, text)
         }
         Error::BadSecret(_) | Error::AuthenticationFailed { .. } => {
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         }
         Error::Mismatch { .. } => {
-            RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
+            RunOutcome::Failed(VERIFICATION_ERROR, text, NextRunTrigger::default())
         }
         Error::Busy(said) => busy(FETCHING_FAILED, said),
         // A server or a file may change without the spec, so the rest is tried again.
-        _ => RunOutcome::Failed(FETCHING_FAILED, text, WakeTrigger::default()),
+        _ => RunOutcome::Failed(FETCHING_FAILED, text, NextRunTrigger::default()),
     }
 }
 
@@ -88,7 +88,7 @@ pub(super) async fn ask(
         // Nothing is asked on a condition without something that is kept.
         (ArchiveFetchResult::Unchanged, None) => {
             let text = format!("unexpected response with HTTP status 304 from `{}`", remote.url());
-            return Err(RunOutcome::Failed(FETCHING_FAILED, text, WakeTrigger::default()));
+            return Err(RunOutcome::Failed(FETCHING_FAILED, text, NextRunTrigger::default()));
         }
     };
     let found = blocking(FETCHING_FAILED, "extracting the file", move || {
@@ -115,13 +115,13 @@ pub(super) async fn fetch(
     // What is unchanged is not fetched.
     let nothing = || {
         let text = "the server did not send the file, retrying".to_owned();
-        RunOutcome::Failed(FETCHING_FAILED, text, WakeTrigger::default())
+        RunOutcome::Failed(FETCHING_FAILED, text, NextRunTrigger::default())
     };
     let HttpArchiveDownload { tree, revision, digest, validators } = found.ok_or_else(nothing)?;
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing", move || {
         let failed = |error: &dyn std::error::Error| {
-            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, chain(error), WakeTrigger::default())
+            RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, chain(error), NextRunTrigger::default())
         };
         let ignore = run.object.spec.ignore.as_deref();
         let contents = http_archive::contents(&tree, ignore).map_err(|error| failed(&*error))?;
@@ -167,7 +167,7 @@ mod tests {
             is_tried: false,
         };
         let busy = classify(&Error::Busy(said));
-        assert_eq!(busy.wake().and_then(WakeTrigger::earliest), Some(until));
+        assert_eq!(busy.wake().and_then(NextRunTrigger::earliest), Some(until));
         assert_eq!(
             busy.text(),
             "h:443 responded with HTTP status 429; next request at 2026-11-22T10:00:00Z"

@@ -10,7 +10,7 @@ use crds::{Artifact, NamespacedObjectKindReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
-use reconcile::{RunOutcome, StatusConditions, WakeTrigger, reason};
+use reconcile::{NextRunTrigger, RunOutcome, StatusConditions, reason};
 use sources::source_reasons::EXTERNAL_ARTIFACT_FAILED;
 
 use super::RevalidatedArchive;
@@ -24,7 +24,7 @@ use windlass_runtime::source_catalog::SOURCES;
 /// The field manager of ExternalArtifacts.
 const MANAGER: &str = "windlass";
 
-fn failed(name: &str, why: &str, wake: WakeTrigger) -> RunOutcome {
+fn failed(name: &str, why: &str, wake: NextRunTrigger) -> RunOutcome {
     let text =
         format!("the artifact is stored, but ExternalArtifact `{name}` cannot be written: {why}");
     RunOutcome::Failed(EXTERNAL_ARTIFACT_FAILED, text, wake)
@@ -76,7 +76,8 @@ pub(super) async fn offer(
     let Some(artifact) = artifact else { return Ok(()) };
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();
-    let refused = |error: ClusterError| failed(&name, &error.to_string(), WakeTrigger::default());
+    let refused =
+        |error: ClusterError| failed(&name, &error.to_string(), NextRunTrigger::default());
     let seen = context.seen::<ExternalArtifact>(&namespace, &name);
     let external = match seen {
         Some(seen) => (*seen).clone(),
@@ -85,7 +86,8 @@ pub(super) async fn offer(
             // The watch has not shown it yet.
             Err(error) if error.code() == Some(409) => {
                 let found = context.cluster.read::<ExternalArtifact>(&namespace, &name).await;
-                let gone = || failed(&name, "it was deleted concurrently", WakeTrigger::default());
+                let gone =
+                    || failed(&name, "it was deleted concurrently", NextRunTrigger::default());
                 found.map_err(refused)?.ok_or_else(gone)?
             }
             Err(error) => return Err(refused(error)),
@@ -93,7 +95,7 @@ pub(super) async fn offer(
     };
     if !is_of(&external, object) {
         let why = "one with this name exists and is not owned by this HTTPArchive; delete or rename either";
-        let wake = WakeTrigger::on([node_named::<ExternalArtifact>(&namespace, &name)]);
+        let wake = NextRunTrigger::on([node_named::<ExternalArtifact>(&namespace, &name)]);
         return Err(failed(&name, why, wake));
     }
     let status = external.status.as_ref();
@@ -140,7 +142,7 @@ pub(super) async fn unoffer(
         |external: &ExternalArtifact| is_of(external, object) && has_artifact(external);
     let Some(external) = found.filter(is_offered) else { return Ok(()) };
     let text = "artifact not found in storage, fetching it again".to_owned();
-    let outcome = RunOutcome::Running(reason::PROGRESSING, text, WakeTrigger::default());
+    let outcome = RunOutcome::Running(reason::PROGRESSING, text, NextRunTrigger::default());
     write(context, &external, None, &outcome).await?;
     // `offer` decides by what the watch shows, which must not be the object before this write.
     for _ in 0..SHOWN_LOOKS {

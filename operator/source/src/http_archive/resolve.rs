@@ -6,7 +6,7 @@ use crds::LocalObjectReference;
 use crds::source::ExternalArtifact;
 use crds::windlass_source::HTTPArchive;
 use kube_core::ResourceExt as _;
-use reconcile::{DependencyEdge, ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome};
 use sources::source_reasons::AUTHENTICATION_FAILED;
 
 use windlass_runtime::controller_kind::node_named;
@@ -41,7 +41,7 @@ pub(super) async fn resolve(
         let name = &reference.name;
         let failed = |why: String| {
             let text = format!("failed to get secret '{namespace}/{name}': {why}");
-            RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+            RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         };
         let secret = references.secret(&namespace, name).await;
         let secret = secret.map_err(|error| failed(error.to_string()))?;

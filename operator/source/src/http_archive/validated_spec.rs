@@ -5,14 +5,14 @@ use std::time::Duration;
 use crds::windlass_source::{HTTPArchive, HTTPArchiveSpec};
 use git::{GitAuth, GitCredentials, RemoteUrl};
 use http_client::HttpProxy;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::fetch_plan::ArtifactInputs;
 use sources::http_archive::{DownloadLimits, RemoteHttpArchive};
 use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 
 use super::executor::HttpFetchSpec;
 use super::resolve::{HttpArchiveInputs, SourceSecretData};
-use crate::source::{LONGEST_TIMEOUT, SourceSpec};
+use crate::source::{LONGEST_TIMEOUT, ValidatedSourceSpec};
 
 /// Keys of certificates, which belong in the Secret of `spec.certSecretRef`.
 const CERTIFICATES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
@@ -20,14 +20,14 @@ const CERTIFICATES: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 const CREDENTIALS: [&str; 3] = ["username", "password", "bearerToken"];
 
 fn unusable(text: String) -> RunOutcome {
-    RunOutcome::Failed(AUTHENTICATION_FAILED, text, WakeTrigger::default())
+    RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
 }
 
 /// Checks a spec.
 pub(super) fn desired(
     object: &HTTPArchive,
     resolved: &HttpArchiveInputs,
-) -> Result<SourceSpec<HttpFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<HttpFetchSpec>, RunOutcome> {
     // No `..`: a new field must be thought about here. Those that are not read here name what was resolved, or are read by
     // the run that all sources share.
     let HTTPArchiveSpec {
@@ -66,7 +66,7 @@ pub(super) fn desired(
         .with("url", url.clone())
         .with("digest", digest.clone())
         .with("ignore", ignore.clone());
-    Ok(SourceSpec { work: HttpFetchSpec { remote }, shape })
+    Ok(ValidatedSourceSpec { work: HttpFetchSpec { remote }, shape })
 }
 
 /// The credentials for the server, and the certificates that are trusted.

@@ -9,7 +9,7 @@ use artifacts::archive::{self, ExtractOptions};
 use artifacts::store::ArtifactStore;
 use crds::source::{OCIRepository, OCIRepositoryStatus};
 use jiff::Timestamp;
-use reconcile::{ConditionReason, RunOutcome, WakeTrigger};
+use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 use signatures::image_verification::{self, acceptance};
 use sources::oci::{
     Error, FetchedLayer, ManifestReference, OciDigest, RegistryCache, RegistrySession,
@@ -19,7 +19,7 @@ use sources::source_reasons::{
     OCI_LAYER_OPERATION_FAILED, OCI_PULL_FAILED, READ_OPERATION_FAILED, VERIFICATION_ERROR,
 };
 
-use super::contents::{contents, write};
+use super::artifact_file_selection::{contents, write};
 use super::signed_version;
 use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
 use crate::source::artifact_verification::VerificationRecord;
@@ -35,7 +35,7 @@ const SOURCE: &str = "org.opencontainers.image.source";
 /// What is fetched, and what is made of it.
 pub(crate) struct OciFetchSpec {
     pub(super) remote: RemoteOciRepository,
-    pub(super) wanted: ArtifactSelector,
+    pub(super) wanted: OciReferenceSelector,
     pub(super) media_type: Option<String>,
     /// Whether the layer is kept as it is.
     pub(super) is_copied: bool,
@@ -45,7 +45,7 @@ pub(crate) struct OciFetchSpec {
 
 /// Which artifact.
 #[derive(Debug)]
-pub(super) enum ArtifactSelector {
+pub(super) enum OciReferenceSelector {
     One(ManifestReference),
     Highest(TagSelection),
 }
@@ -60,7 +60,7 @@ pub(crate) struct OciLookupResult {
 
 /// What a failure means for the object; Parity(flux): `what` stands before the cause.
 fn failed(why: ConditionReason, what: &str, error: &Error) -> RunOutcome {
-    let wake = error.retry_at(Timestamp::now()).map(WakeTrigger::at).unwrap_or_default();
+    let wake = error.retry_at(Timestamp::now()).map(NextRunTrigger::at).unwrap_or_default();
     let text = if what.is_empty() { chain(error) } else { format!("{what}: {}", chain(error)) };
     RunOutcome::Failed(why, text, wake)
 }
@@ -90,8 +90,8 @@ async fn resolve_tag(
 ) -> Result<OciLookupResult, RunOutcome> {
     let client = client(work, known, url)?;
     let reference = match &work.wanted {
-        ArtifactSelector::One(reference) => reference.clone(),
-        ArtifactSelector::Highest(selection) => {
+        OciReferenceSelector::One(reference) => reference.clone(),
+        OciReferenceSelector::Highest(selection) => {
             let what = format!("failed to determine the artifact tag for '{url}'");
             let tags = client.tags().await;
             tags.and_then(|tags| selection.choose(&tags))
@@ -147,7 +147,7 @@ async fn verify(
                 failed(OCI_PULL_FAILED, &what, &error)
             }
             ImageTrustError::Refused(text) => {
-                RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default())
+                RunOutcome::Failed(VERIFICATION_ERROR, text, NextRunTrigger::default())
             }
         })?;
     let text = match verified {
@@ -220,7 +220,7 @@ fn store(
 fn extract(body: File) -> Result<tree::MemoryTree, RunOutcome> {
     archive::extract(BufReader::new(body), &ExtractOptions::default()).map_err(|error| {
         let text = format!("failed to extract layer contents from artifact: {}", chain(&error));
-        RunOutcome::Failed(OCI_LAYER_OPERATION_FAILED, text, WakeTrigger::default())
+        RunOutcome::Failed(OCI_LAYER_OPERATION_FAILED, text, NextRunTrigger::default())
     })
 }
 

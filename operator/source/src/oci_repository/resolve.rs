@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crds::LocalObjectReference;
 use crds::source::OCIRepository;
 use kube_core::ResourceExt as _;
-use reconcile::{ObjectKey, RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use sources::source_reasons::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
@@ -33,7 +33,7 @@ pub(super) struct OciRepositoryInputs {
 
 /// What cannot be read or used makes an attempt fail, with these words before the cause.
 pub(super) fn unusable(what: &str, why: &str) -> RunOutcome {
-    RunOutcome::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), WakeTrigger::default())
+    RunOutcome::Failed(AUTHENTICATION_FAILED, format!("{what}: {why}"), NextRunTrigger::default())
 }
 
 /// Parity(flux): the words before what is wrong with credentials.
@@ -71,7 +71,7 @@ pub(super) async fn resolve(
             let wanted = SignaturePolicy::of_repository(verify);
             let read = wanted.read(&spec.url, &namespace, &mut references).await;
             let unread =
-                |text| RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default());
+                |text| RunOutcome::Failed(VERIFICATION_ERROR, text, NextRunTrigger::default());
             read.map(Some).map_err(unread)
         }
         None => Ok(None),

@@ -4,7 +4,7 @@
 
 use std::io::{Read as _, Seek as _};
 
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::charts::{LoadedChartFiles, MAX_CHART};
 use sources::oci::FetchedLayer;
 use sources::oci::chart::{is_same_version, stated_version};
@@ -27,14 +27,14 @@ pub(super) fn check(pulled: &mut PulledArtifact, tag: &str) -> Result<(), RunOut
     let text = format!(
         "what is signed is a chart with version '{own}', and the registry has it under the tag '{tag}'"
     );
-    Err(RunOutcome::Failed(VERIFICATION_ERROR, text, WakeTrigger::default()))
+    Err(RunOutcome::Failed(VERIFICATION_ERROR, text, NextRunTrigger::default()))
 }
 
 /// The version in the `Chart.yaml` of a layer, which can be read again then.
 fn version_of(layer: &mut FetchedLayer) -> Result<String, RunOutcome> {
     let failed = |why: String| {
         let text = format!("failed to read the version of the signed chart: {why}");
-        RunOutcome::Failed(OCI_LAYER_OPERATION_FAILED, text, WakeTrigger::default())
+        RunOutcome::Failed(OCI_LAYER_OPERATION_FAILED, text, NextRunTrigger::default())
     };
     if layer.size > MAX_CHART {
         return Err(failed(format!("the layer is larger than {MAX_CHART} bytes")));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crds::Artifact;
 use crds::source::OCIRepositoryStatus;
 use expect_test::expect;
-use reconcile::{Time, WakeTrigger};
+use reconcile::{NextRunTrigger, Time};
 use serde_json::{Value, json};
 
 use super::*;
@@ -80,7 +80,7 @@ fn a_registry_that_refuses_leaves_the_artifact_and_says_why() {
     let failed = RunOutcome::Failed(
         sources::source_reasons::OCI_PULL_FAILED,
         text.to_owned(),
-        WakeTrigger::at(time()),
+        NextRunTrigger::at(time()),
     );
     let second = report(&repository(first().after), None, None, None, &failed, time());
     expect![[r#"

@@ -16,10 +16,10 @@ use sources::source_reasons::{
     INVALID_DURATION, OCI_PULL_FAILED, READ_OPERATION_FAILED, URL_INVALID,
 };
 
-use super::executor::{ArtifactSelector, OciFetchSpec};
+use super::executor::{OciFetchSpec, OciReferenceSelector};
 use super::resolve::{CREDENTIALS, OciRepositoryInputs, PROXY, transport, unusable};
 use crate::source::artifact_verification::VERIFY;
-use crate::source::{LONGEST_TIMEOUT, SourceSpec};
+use crate::source::{LONGEST_TIMEOUT, ValidatedSourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Parity(flux): what is fetched where nothing says what.
@@ -70,7 +70,7 @@ pub(super) fn check(spec: &OCIRepositorySpec) -> Result<(), RunOutcome> {
 pub(super) fn desired(
     object: &OCIRepository,
     resolved: OciRepositoryInputs,
-) -> Result<SourceSpec<OciFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<OciFetchSpec>, RunOutcome> {
     let spec = &object.spec;
     check(spec)?;
     let repository = OciRepositoryName::parse(&spec.url).map_err(|error| {
@@ -114,7 +114,7 @@ pub(super) fn desired(
         is_copied: selector.operation.unwrap_or_default() == LayerOperation::Copy,
         signed: resolved.signed,
     };
-    Ok(SourceSpec { work, shape })
+    Ok(ValidatedSourceSpec { work, shape })
 }
 
 /// The credentials for the registry, of all Secrets together.
@@ -142,7 +142,7 @@ fn auth(
 /// Parity(flux): a digest wins over a range of versions, that over a tag.
 ///
 /// Differs(flux): what is malformed is not tried again, since only a change of the spec helps.
-fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, RunOutcome> {
+fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<OciReferenceSelector, RunOutcome> {
     let stalled =
         |why, what: &str, error: oci::Error| RunOutcome::Stalled(why, format!("{what}: {error}"));
     let no_digest = |error| stalled(OCI_PULL_FAILED, "failed to determine artifact digest", error);
@@ -155,14 +155,14 @@ fn wanted(spec: &OCIRepositorySpec, is_chart: bool) -> Result<ArtifactSelector, 
     let OCIRepositoryRef { digest, semver, semver_filter, tag } = given;
     if let Some(digest) = some(digest) {
         let digest = OciDigest::parse(&digest).map_err(no_digest)?;
-        return Ok(ArtifactSelector::One(ManifestReference::Digest(digest)));
+        return Ok(OciReferenceSelector::One(ManifestReference::Digest(digest)));
     }
     if let Some(range) = some(semver) {
         let selection = TagSelection::parse(&range, semver_filter.as_deref(), is_chart);
-        return selection.map(ArtifactSelector::Highest).map_err(no_tag);
+        return selection.map(OciReferenceSelector::Highest).map_err(no_tag);
     }
     let tag = some(tag).unwrap_or_else(|| DEFAULT_TAG.to_owned());
-    ManifestReference::tag(&tag).map(ArtifactSelector::One).map_err(no_digest)
+    ManifestReference::tag(&tag).map(OciReferenceSelector::One).map_err(no_digest)
 }
 
 #[cfg(test)]

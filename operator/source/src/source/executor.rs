@@ -11,7 +11,7 @@ use artifacts::store::{self, ArtifactStore, ObjectFolder};
 use crds::Artifact;
 use kube_core::ResourceExt as _;
 use parking_lot::Mutex;
-use reconcile::{RunOutcome, WakeTrigger};
+use reconcile::{NextRunTrigger, RunOutcome};
 use sources::fetch_plan::{
     ArtifactDesiredState, ArtifactObservedState, KeptArtifact, SourceFetchPlan, SourceStep,
 };
@@ -99,7 +99,7 @@ where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let failed = |error: store::Error| {
-        RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), WakeTrigger::default())
+        RunOutcome::Failed(ARCHIVE_OPERATION_FAILED, chain(&error), NextRunTrigger::default())
     };
     let now = jiff::Timestamp::now();
     let slot = slot(object).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! Why commits are not at a remote, by what can be done about it.
 
-use signatures::sign::SigningError;
+use signatures::commit_signing::SigningError;
 
 use crate::Error;
 use crate::error::shown;

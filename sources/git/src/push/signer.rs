@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use russh::keys::PrivateKey;
-use signatures::sign::{OpenPgpSigningKey, SigningError, sign_with_ssh_key};
+use signatures::commit_signing::{OpenPgpSigningKey, SigningError, sign_with_ssh_key};
 
 use crate::Error;
 use crate::private_key::{is_encrypted, parse_private_key};

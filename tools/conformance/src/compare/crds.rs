@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use crdguard::{CrdChangeJudge, CrdChangeProblem, CrdGuardFacts, CrdPresence};
+use crdguard::{CrdChangeJudge, CrdChangeProblem, CrdGuardFacts, WebhookServicePresence};
 use e2e::harness::definitions::contains;
 use e2e::harness::{Story, StoryTarget};
 use golang::work_meter::StopSignal;
@@ -162,7 +162,7 @@ async fn upgrade(
     row.objects += objects.len();
     let facts = CrdGuardFacts {
         total: objects.len() as u64,
-        service: CrdPresence::Present,
+        service: WebhookServicePresence::Present,
         is_complete: true,
     };
     let verdict = judge.finish(facts);

@@ -22,7 +22,7 @@ use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
-use windlass_runtime::depends_on::DependencyTargets;
+use windlass_runtime::depends_on_annotation::DependencyTargets;
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::namespace_policies::{self, NamespacePolicies};

@@ -4,7 +4,9 @@ use ::golang::GoRuntimeValue;
 use ::golang::fmt::sprintf;
 use ::golang::semver::{SemverVersion, VersionConstraint};
 use ::golang::time::GoDuration;
-use ::golang::value::{GoList, GoObject, GoString, GoType, IntegerKind, ReflectKind, SizedInteger};
+use ::golang::value::{
+    GoObject, GoSlice, GoString, GoType, IntegerKind, ReflectKind, SizedInteger,
+};
 use serde::Deserialize;
 
 use super::Topic;
@@ -62,7 +64,7 @@ fn value(kind: &str, json: &serde_json::Value) -> Result<GoRuntimeValue, CaseFai
         "json" | "nil" | "bool" | "string" | "float64" => GoRuntimeValue::from_json(json),
         "int" => GoRuntimeValue::int(number()?),
         "int64" => GoRuntimeValue::int64(number()?),
-        "[]string" if json.is_null() => GoRuntimeValue::List(GoList::nil(GoType::String)),
+        "[]string" if json.is_null() => GoRuntimeValue::List(GoSlice::nil(GoType::String)),
         "[]string" => {
             let items = json.as_array().ok_or_else(strange)?;
             GoRuntimeValue::strings(items.iter().filter_map(|item| item.as_str()))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::image::{
-    CheckoutFiles, CommitData, CommitEnvironment, FilterTags, ImageName, ImageRef,
+    CheckoutFiles, CommitMessageData, CommitMessageEnvironment, FilterTags, ImageName, ImageRef,
     ImageSetterValues, ImageValueChange, MarkerRewriteOptions, MarkerRewriter, ObjectIdentifier,
     PolicyChoice, PolicyResult, RepositoryFileEntry, RewriteLimits, RewriteMode, ScanDecision,
     ScanState, TagList, TagPolicy, UpdateResult, check_strategy, commit_message, has_marker,
@@ -262,9 +262,11 @@ fn commit_template(case: Case) -> CaseJudgement {
         result.add(&file.into(), &Arc::new(object), change);
     }
     let values = values.as_ref();
-    let data = CommitData { namespace: "flux-system", name: "apps", changed: &result, values };
+    let data =
+        CommitMessageData { namespace: "flux-system", name: "apps", changed: &result, values };
     let random = Arc::new(|buffer: &mut [u8]| buffer.fill(0));
-    let environment = CommitEnvironment { now: GoTime::from_unix(0, 0, GoTimeZone::Utc), random };
+    let environment =
+        CommitMessageEnvironment { now: GoTime::from_unix(0, 0, GoTimeZone::Utc), random };
     let message = commit_message(&template, &data, &environment);
     case.judge(message.map(Value::from).map_err(|error| error.to_string()))
 }

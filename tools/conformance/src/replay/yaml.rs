@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use goyaml::v3::{self, NodeNoteKind, YamlLayout, YamlNode, YamlNodeKind};
+use goyaml::v3::{self, AnchorOrCommentKind, YamlLayout, YamlNode, YamlNodeKind};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -158,9 +158,13 @@ fn listed(document: &YamlNode) -> String {
             YamlNodeKind::Scalar => 8,
             YamlNodeKind::Alias => 16,
         };
-        let [anchor, head, tail, foot] =
-            [NodeNoteKind::Anchor, NodeNoteKind::Head, NodeNoteKind::Line, NodeNoteKind::Foot]
-                .map(|note| quoted(node.notes.get(note)));
+        let [anchor, head, tail, foot] = [
+            AnchorOrCommentKind::Anchor,
+            AnchorOrCommentKind::Head,
+            AnchorOrCommentKind::Line,
+            AnchorOrCommentKind::Foot,
+        ]
+        .map(|note| quoted(node.notes.get(note)));
         let value = quoted(&node.value);
         let indent = " ".repeat(depth + 1);
         let style = node.style.bits();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use golang::time::{GoTime, GoTimeZone};
 use image::{
-    CommitData, CommitEnvironment, ImageValueChange, ObjectIdentifier, REQUIRED_STACK_BYTES,
-    UpdateResult, commit_message,
+    CommitMessageData, CommitMessageEnvironment, ImageValueChange, ObjectIdentifier,
+    REQUIRED_STACK_BYTES, UpdateResult, commit_message,
 };
 
 use super::FuzzTarget;
@@ -65,9 +65,14 @@ fn read(input: &[u8]) {
         ImageValueChange { old_value, new_value, setter },
     );
     let values = [("a".to_owned(), "b".to_owned())].into();
-    let data =
-        CommitData { namespace: "ns", name: "auto", changed: &changed, values: Some(&values) };
+    let data = CommitMessageData {
+        namespace: "ns",
+        name: "auto",
+        changed: &changed,
+        values: Some(&values),
+    };
     let random = Arc::new(|buffer: &mut [u8]| buffer.fill(7));
-    let environment = CommitEnvironment { now: GoTime::from_unix(0, 0, GoTimeZone::Utc), random };
+    let environment =
+        CommitMessageEnvironment { now: GoTime::from_unix(0, 0, GoTimeZone::Utc), random };
     drop(commit_message(&String::from_utf8_lossy(input), &data, &environment));
 }

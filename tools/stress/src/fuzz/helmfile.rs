@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use golang::time::{GoTime, GoTimeZone};
 use helmfile::{
-    ChartRenderRequest, HelmChartRenderer, HelmfileEnvironment, HelmfilePlanSettings,
+    ChartRenderRequest, HelmChartRenderer, HelmfileHostEnvironment, HelmfilePlanSettings,
     HelmfileProcessingPlan, PrintEnvFormat, ReleaseListFormat, ReleaseRenderOptions,
 };
 use tree::MemoryTree;
@@ -112,8 +112,13 @@ fn read(input: &[u8]) {
         let utc = GoTimeZone::fixed("UTC", 0);
         let now = GoTime::from_unix(0, 0, utc.clone());
         let random = Arc::new(|bytes: &mut [u8]| bytes.fill(7));
-        let helmfile_environment =
-            HelmfileEnvironment::new(Arc::clone(&files) as _, BTreeMap::new(), now, utc, random);
+        let helmfile_environment = HelmfileHostEnvironment::new(
+            Arc::clone(&files) as _,
+            BTreeMap::new(),
+            now,
+            utc,
+            random,
+        );
         let environment = "default".to_owned();
         let settings =
             HelmfilePlanSettings { environment, selectors, ..HelmfilePlanSettings::default() };

@@ -6,12 +6,12 @@ use crate::scalar_resolve::tag;
 
 /// A tag as it is written: a handle and what follows it, or `!<…>` without a handle.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct WrittenTag {
+pub(super) struct TagHandleAndSuffix {
     pub(super) handle: &'static str,
     pub(super) suffix: String,
 }
 
-impl WrittenTag {
+impl TagHandleAndSuffix {
     /// Abbreviates a tag in its long form; an empty one is not written.
     pub(super) fn of(long: &str) -> Self {
         let (handle, suffix) = if let Some(suffix) = long.strip_prefix('!') {
@@ -58,7 +58,7 @@ impl EmitEventKind {
 pub(super) struct EmitEvent<'n> {
     pub(super) kind: EmitEventKind,
     pub(super) anchor: &'n str,
-    pub(super) tag: WrittenTag,
+    pub(super) tag: TagHandleAndSuffix,
     /// The text of a scalar, the name of an alias.
     pub(super) value: &'n str,
     pub(super) head: &'n str,
@@ -72,7 +72,7 @@ impl EmitEvent<'_> {
     pub(super) fn new(kind: EmitEventKind) -> Self {
         let anchor = "";
         let value = "";
-        let tag = WrittenTag::default();
+        let tag = TagHandleAndSuffix::default();
         Self { kind, anchor, tag, value, head: "", line: "", foot: "", tail: "" }
     }
 }

@@ -4,7 +4,7 @@
 //! kind comes, which may be after the next step.
 //! Elsewhere: the order of the steps (`super`), columns and scalars (`writer`).
 
-use super::event::{EmitEvent, EmitEventKind, WrittenTag};
+use super::event::{EmitEvent, EmitEventKind, TagHandleAndSuffix};
 use super::scalar::{NodeScalarAnalysis, ScalarStyle};
 use super::writer::NodeWriter;
 use super::{NodeEmitError, YamlLayout};
@@ -401,7 +401,7 @@ impl<'n> NodeEmitter<'n> {
             self.writer.indicator("&", true, false, false);
             self.writer.word(event.anchor);
         }
-        let WrittenTag { handle, suffix } = &event.tag;
+        let TagHandleAndSuffix { handle, suffix } = &event.tag;
         if event.tag.len() > 0 {
             self.writer.tag(handle, suffix);
         }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::YamlLimits;
-use crate::v3::{NodeNoteKind, parse};
+use crate::v3::{AnchorOrCommentKind, parse};
 
 fn layout(indent: usize, compact_sequences: bool) -> YamlLayout {
     YamlLayout { indent, compact_sequences }
@@ -86,7 +86,7 @@ fn what_cannot_be_written_is_an_error_in_gos_words() {
         ..YamlNode::default()
     };
     let mut anchored = YamlNode::string("x");
-    anchored.notes.set(NodeNoteKind::Anchor, "a b");
+    anchored.notes.set(AnchorOrCommentKind::Anchor, "a b");
     assert_eq!(error(&anchored), "yaml: anchor value must contain alphanumerical characters only");
     let alias = YamlNode { kind: YamlNodeKind::Alias, ..YamlNode::default() };
     assert_eq!(error(&alias), "yaml: alias value must not be empty");

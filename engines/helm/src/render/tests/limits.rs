@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use golang::GoRuntimeValue;
 use golang::time::{GoTime, GoTimeZone};
-use golang::value::{GoList, GoMap, GoType};
+use golang::value::{GoMap, GoSlice, GoType};
 use golang::work_meter::StopSignal;
 use gotemplate::{
     TemplateBudget, TemplateFunctionError, TemplateLimitError, TemplateLimits, TemplateSet,
 };
 use serde_json::{Value as Json, json};
 
-use super::super::render_host::RenderHost;
+use super::super::render_function_context::RenderFunctionContext;
 use super::super::{ChartTemplates, RenderInput, RenderMode, functions};
 use super::{chart, env, on_stack, release, render};
 use crate::RenderEnvironment;
@@ -214,7 +214,7 @@ fn call(
     let mut set = TemplateSet::new("t", functions::functions()).with_limits(limits);
     set.parse("n", b"{{ define \"a\" }}{{ end }}").unwrap();
     set.parse("t", format!("{{{{ $_ := set .out \"r\" ({name}{keys}) }}}}").as_bytes()).unwrap();
-    let host = RenderHost::new(env(), RenderMode::default());
+    let host = RenderFunctionContext::new(env(), RenderMode::default());
     set.run_with("t", GoRuntimeValue::Map(data), &host)?;
     Ok(out.get(b"r"))
 }
@@ -243,7 +243,7 @@ fn calls(hostile: HostileValues) -> Vec<(String, Vec<GoRuntimeValue>)> {
 
 /// Bytes that a value has of its own, beside what it was made of.
 fn weight(value: &GoRuntimeValue, given: &[GoRuntimeValue]) -> usize {
-    let is_given = |list: &GoList| {
+    let is_given = |list: &GoSlice| {
         given
             .iter()
             .any(|given| matches!(given, GoRuntimeValue::List(given) if given.is_same(list)))
@@ -356,7 +356,7 @@ fn what_cannot_be_interrupted_is_counted_before_it_begins() {
     ] {
         let mut set = TemplateSet::new("t", functions::functions()).with_limits(few);
         set.parse("t", format!("{{{{ $_ := {call} }}}}").as_bytes()).unwrap();
-        let host = RenderHost::new(env(), RenderMode::default());
+        let host = RenderFunctionContext::new(env(), RenderMode::default());
         let limit =
             set.run_with("t", GoRuntimeValue::Nil, &host).err().and_then(|failure| failure.limit());
         assert_eq!(limit, Some(TemplateLimitError::Steps(100_000)), "{call}");

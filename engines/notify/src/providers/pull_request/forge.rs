@@ -7,13 +7,13 @@
 use golang::time::{GoTime, GoTimeZone, RFC3339};
 use serde_json::{Map, Value};
 
-use super::{Proposal, PullRequest, PullRequestChange};
+use super::{PullRequest, PullRequestChange, PullRequestProposal};
 use crate::go_text::query;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{
     HttpResponse, HttpRetryPolicy, MAX_ANSWER, ProviderFlow, ProviderRequest,
 };
-use crate::providers::git::{ProviderRepository, text};
+use crate::providers::provider_repository::{ProviderRepository, text};
 use crate::providers::{gitea, github, gitlab};
 
 /// How many pull requests are on a page. Their bodies may be long, and a page is read whole.
@@ -45,7 +45,7 @@ impl ForgeKind {
 
 /// Which pull requests are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequestList {
+pub(super) enum PullRequestListFilter {
     /// The open ones.
     Open,
     /// Those that were closed or merged, the last updated ones first.
@@ -53,7 +53,7 @@ pub(super) enum RequestList {
 }
 
 /// The words of a forge. Members of answers are JSON pointers.
-struct Dialect {
+struct ForgeApiDialect {
     noun: &'static str,
     /// Where they are, below the repository.
     path: &'static str,
@@ -76,7 +76,7 @@ struct Dialect {
     new_base: &'static str,
 }
 
-const GITHUB_DIALECT: Dialect = Dialect {
+const GITHUB_DIALECT: ForgeApiDialect = ForgeApiDialect {
     noun: "pull request",
     path: "/pulls",
     open: "state=open",
@@ -94,7 +94,7 @@ const GITHUB_DIALECT: Dialect = Dialect {
     new_base: "base",
 };
 
-const GITLAB_DIALECT: Dialect = Dialect {
+const GITLAB_DIALECT: ForgeApiDialect = ForgeApiDialect {
     noun: "merge request",
     path: "/merge_requests",
     open: "state=opened",
@@ -113,7 +113,7 @@ const GITLAB_DIALECT: Dialect = Dialect {
     new_base: "target_branch",
 };
 
-const GITEA_DIALECT: Dialect = Dialect {
+const GITEA_DIALECT: ForgeApiDialect = ForgeApiDialect {
     ended: "state=closed&sort=recentupdate",
     head_repository: "/head/repo_id",
     base_repository: "/base/repo_id",
@@ -129,7 +129,7 @@ enum ForgeClient {
 /// A repository at a forge, and how it is asked.
 pub(super) struct Forge {
     client: ForgeClient,
-    dialect: &'static Dialect,
+    dialect: &'static ForgeApiDialect,
     /// The path of the repository, as messages name it.
     pub(super) repository: String,
     proxy: String,
@@ -166,7 +166,7 @@ pub(super) fn connect(
 }
 
 /// A pull request as a forge has it.
-pub(super) struct ListedRequest {
+pub(super) struct ListedPullRequest {
     pub(super) number: u64,
     url: String,
     pub(super) title: String,
@@ -176,7 +176,7 @@ pub(super) struct ListedRequest {
     pub(super) ended: i64,
 }
 
-impl ListedRequest {
+impl ListedPullRequest {
     pub(super) fn pull_request(self, change: PullRequestChange) -> PullRequest {
         PullRequest { number: self.number, url: self.url, change }
     }
@@ -201,8 +201,8 @@ impl Forge {
     /// Asks for a page of a list; the first one is 1.
     pub(super) fn list(
         &self,
-        proposal: &Proposal,
-        list: RequestList,
+        proposal: &PullRequestProposal,
+        list: PullRequestListFilter,
         page: u32,
     ) -> ProviderRequest {
         let base = query(&proposal.base);
@@ -220,15 +220,15 @@ impl Forge {
             ForgeClient::Gitea(_) => format!("base_branch={base}&limit={PAGE_ITEMS}"),
         };
         let state = match list {
-            RequestList::Open => self.dialect.open,
-            RequestList::Ended => self.dialect.ended,
+            PullRequestListFilter::Open => self.dialect.open,
+            PullRequestListFilter::Ended => self.dialect.ended,
         };
         let path = self.dialect.path;
         self.request("GET", &format!("{path}?{state}&{filter}&page={page}"))
     }
 
     /// Opens a pull request.
-    pub(super) fn create(&self, proposal: &Proposal) -> ProviderRequest {
+    pub(super) fn create(&self, proposal: &PullRequestProposal) -> ProviderRequest {
         let mut fields = self.fields(&proposal.title, &proposal.body);
         fields.insert(self.dialect.new_head.to_owned(), proposal.head.as_str().into());
         fields.insert(self.dialect.new_base.to_owned(), proposal.base.as_str().into());
@@ -268,7 +268,7 @@ impl Forge {
     }
 
     /// Whether a pull request is of the two branches of the repository; those of forks are not.
-    pub(super) fn is_of(&self, item: &Value, proposal: &Proposal) -> bool {
+    pub(super) fn is_of(&self, item: &Value, proposal: &PullRequestProposal) -> bool {
         let id = |pointer: &str| item.pointer(pointer).and_then(Value::as_i64);
         let repository = id(self.dialect.base_repository);
         text(item, self.dialect.head) == proposal.head
@@ -286,7 +286,7 @@ impl Forge {
     ///
     /// # Errors
     /// It has no number.
-    pub(super) fn read(&self, item: &Value) -> Result<ListedRequest, &'static str> {
+    pub(super) fn read(&self, item: &Value) -> Result<ListedPullRequest, &'static str> {
         let number = item.pointer(self.dialect.number).and_then(Value::as_u64);
         let number = number.ok_or("the answer lacks the number")?;
         let url = text(item, self.dialect.url);
@@ -295,7 +295,7 @@ impl Forge {
             url.len() <= LONGEST_URL_BYTES && url.bytes().all(|it| it.is_ascii_graphic());
         // GitLab has no `closed_at` for merged ones.
         let ended = time(item, "/closed_at").max(time(item, "/merged_at"));
-        Ok(ListedRequest {
+        Ok(ListedPullRequest {
             number,
             url: if is_web && is_shown { url.to_owned() } else { String::new() },
             title: text(item, "/title").trim().to_owned(),

@@ -113,7 +113,7 @@ fn failed(_: Unspecified) -> TemplateFunctionError {
 
 #[cfg(test)]
 mod tests {
-    use crate::rendering::{check, render};
+    use crate::test_rendering::{check, render};
 
     #[test]
     fn what_was_encrypted_is_decrypted_with_the_same_password() {

@@ -51,7 +51,7 @@ impl GoObject for CertificateAndKey {
 }
 
 /// The content of a certificate.
-pub(super) struct CertificateRequest<'a> {
+pub(super) struct CertificateFields<'a> {
     pub(super) common_name: &'a [u8],
     pub(super) days: i64,
     pub(super) addresses: Vec<IpAddr>,
@@ -59,7 +59,7 @@ pub(super) struct CertificateRequest<'a> {
     pub(super) is_authority: bool,
 }
 
-impl<'a> CertificateRequest<'a> {
+impl<'a> CertificateFields<'a> {
     /// A certificate for a name, valid for so many days.
     pub(super) fn new(common_name: &'a [u8], days: i64) -> Self {
         Self { common_name, days, addresses: vec![], hosts: vec![], is_authority: false }
@@ -170,7 +170,7 @@ fn printed(value: &GoRuntimeValue) -> String {
 /// A certificate that its own key signs.
 pub(super) fn self_signed(
     template_environment: RandomDraws<'_>,
-    request: &CertificateRequest<'_>,
+    request: &CertificateFields<'_>,
     key: &PrivateKey,
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let name = name(request.common_name).map_err(failed)?;
@@ -180,7 +180,7 @@ pub(super) fn self_signed(
 /// A certificate that an authority signs.
 pub(super) fn signed(
     template_environment: RandomDraws<'_>,
-    request: &CertificateRequest<'_>,
+    request: &CertificateFields<'_>,
     key: &PrivateKey,
     authority: &CertificateAuthority,
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -204,7 +204,7 @@ struct CertificateIssuer<'a> {
 
 fn issue(
     template_environment: RandomDraws<'_>,
-    request: &CertificateRequest<'_>,
+    request: &CertificateFields<'_>,
     key: &PrivateKey,
     issuer: &CertificateIssuer<'_>,
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
@@ -267,7 +267,7 @@ const SUBJECT_ALTERNATIVE_NAME: u64 = 17;
 
 fn extensions(
     writer: &mut DERWriterSeq<'_>,
-    request: &CertificateRequest<'_>,
+    request: &CertificateFields<'_>,
     public_key: &[u8],
     authority_id: &[u8],
 ) {
@@ -311,7 +311,7 @@ fn extensions(
     }
 }
 
-fn names(writer: &mut DERWriterSeq<'_>, request: &CertificateRequest<'_>) {
+fn names(writer: &mut DERWriterSeq<'_>, request: &CertificateFields<'_>) {
     for host in &request.hosts {
         writer.next().write_tagged_implicit(Tag::context(2), |writer| writer.write_bytes(host));
     }

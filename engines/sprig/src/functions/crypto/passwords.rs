@@ -187,7 +187,7 @@ fn characters(class: u8) -> &'static [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rendering::{check, render};
+    use crate::test_rendering::{check, render};
 
     #[test]
     fn a_hash_is_that_of_other_implementations() {

@@ -3,7 +3,7 @@
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::pem;
-use crate::rendering::{check, render};
+use crate::test_rendering::{check, render};
 
 /// Renders a certificate's PEM and gives it, read, to a check.
 fn with_certificate(template: &str, check: impl FnOnce(&X509Certificate<'_>)) {

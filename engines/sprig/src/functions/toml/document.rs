@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use golang::GoRuntimeValue;
-use golang::value::{GoList, GoMap, GoString, GoType};
+use golang::value::{GoMap, GoSlice, GoString, GoType};
 
 use super::encode::string;
 
@@ -160,7 +160,7 @@ fn map(table: TomlTable) -> GoMap {
         TomlItem::Table(table) => GoRuntimeValue::Map(map(table)),
         TomlItem::Tables(tables) => {
             let tables = tables.into_iter().map(|table| GoRuntimeValue::Map(map(table))).collect();
-            GoRuntimeValue::List(GoList::new(GoType::map(), tables))
+            GoRuntimeValue::List(GoSlice::new(GoType::map(), tables))
         }
     };
     GoMap::new(GoType::Any, table.into_iter().map(|(key, item)| (key, value(item))))

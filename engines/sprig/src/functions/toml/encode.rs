@@ -4,7 +4,7 @@ use std::any::Any;
 
 use golang::GoRuntimeValue;
 use golang::json::marshalled;
-use golang::strconv::{FloatForm, format_float};
+use golang::strconv::{FloatTextFormat, format_float};
 use golang::time::{GoTime, GoTimeZone, RFC3339_NANO};
 use golang::value::{GoObject, GoString, ReflectKind};
 
@@ -334,7 +334,7 @@ fn number(float: f64) -> String {
     if float.is_infinite() {
         return format!("{sign}inf");
     }
-    let text = format_float(float, FloatForm::General, None);
+    let text = format_float(float, FloatTextFormat::General, None);
     if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
 }
 

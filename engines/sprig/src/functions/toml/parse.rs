@@ -7,7 +7,7 @@ mod string;
 
 use golang::GoRuntimeValue;
 use golang::strconv::{QuotingStyle, quote};
-use golang::value::{GoList, GoMap, GoString, GoType};
+use golang::value::{GoMap, GoSlice, GoString, GoType};
 
 use super::cursor::{TomlCursor, TomlError, is_blank, is_line_end, quoted};
 use super::document::{MAX_DEPTH, TomlDocument};
@@ -529,7 +529,7 @@ impl TomlParser<'_> {
 fn list(items: Vec<GoRuntimeValue>) -> GoRuntimeValue {
     // The library begins with room for two.
     let capacity = items.len().next_power_of_two().max(2);
-    GoRuntimeValue::List(GoList::with_capacity(GoType::Any, items, capacity))
+    GoRuntimeValue::List(GoSlice::with_capacity(GoType::Any, items, capacity))
 }
 
 fn or_end(found: Option<char>) -> String {

@@ -3,7 +3,7 @@
 use golang::GoRuntimeValue;
 use golang::time::{GoDuration, GoTime, GoTimeZone};
 
-use crate::rendering::{check, render_with};
+use crate::test_rendering::{check, render_with};
 
 fn check_written(data: GoRuntimeValue, wanted: &str) {
     assert_eq!(render_with("{{ toToml . }}", data), wanted);

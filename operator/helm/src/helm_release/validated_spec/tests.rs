@@ -4,7 +4,7 @@ mod options;
 
 use std::collections::BTreeSet;
 
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 use release::ReleaseDesiredState;
 use serde_json::{Value, json};
 
@@ -176,7 +176,10 @@ fn every_field_of_the_schema_is_either_used_or_refused() {
     fields(crd.pointer(schema).unwrap(), "", &mut found);
     assert!(found.len() > 90, "{}", found.len());
     let known: Vec<&str> = USED.iter().copied().chain(REFUSED_ELSEWHERE).chain(DEAD).collect();
-    promise::knows_every_field("HelmRelease", known.iter().filter_map(|it| it.split('.').next()));
+    spec_field_check::knows_every_field(
+        "HelmRelease",
+        known.iter().filter_map(|it| it.split('.').next()),
+    );
     let is_below = |field: &str, known: &str| {
         field.strip_prefix(known).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };

@@ -35,7 +35,7 @@ impl RecordingTurns {
     }
 }
 
-impl ReleaseTurns for RecordingTurns {
+impl OrderedReleaseOperations for RecordingTurns {
     fn place(&self, _: usize) -> ReleaseClusterId<'_> {
         ReleaseClusterId::Place("here")
     }
@@ -44,7 +44,7 @@ impl ReleaseTurns for RecordingTurns {
         !self.is_idle
     }
 
-    async fn turn(&self, release: usize) -> ReleaseTurnOutcome {
+    async fn turn(&self, release: usize) -> OrderedOperationOutcome {
         self.note(TurnMoment::Begun(release));
         // Later ones end first, but for those that are overtaken.
         let is_overtaken = self.overtaken.contains(&release);
@@ -53,9 +53,9 @@ impl ReleaseTurns for RecordingTurns {
         }
         self.note(TurnMoment::Ended(release));
         match (is_overtaken, self.stays.contains(&release)) {
-            (true, _) => ReleaseTurnOutcome::Overtaken,
-            (false, true) => ReleaseTurnOutcome::Stays,
-            (false, false) => ReleaseTurnOutcome::On,
+            (true, _) => OrderedOperationOutcome::Overtaken,
+            (false, true) => OrderedOperationOutcome::Stays,
+            (false, false) => OrderedOperationOutcome::On,
         }
     }
 }

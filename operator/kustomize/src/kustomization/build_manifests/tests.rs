@@ -26,7 +26,7 @@ fn loaded(files: &[(&str, &str)], more: &Value) -> Result<Vec<String>, String> {
         &spec(more),
         None,
         RemoteBaseAccess::Refused("there are none"),
-        &BuildAccount::new(TIME_LIMIT),
+        &BuildWorkLimits::new(TIME_LIMIT),
         &mut SecretMasking::default(),
     )
     .map(|all| all.objects.iter().map(|object| object.id().subject()).collect())
@@ -90,7 +90,7 @@ fn a_build_reads_each_file_of_the_artifact_through_its_recorder() {
         &spec(&json!({"path": "app"})),
         None,
         RemoteBaseAccess::Refused("there are none"),
-        &BuildAccount::new(TIME_LIMIT),
+        &BuildWorkLimits::new(TIME_LIMIT),
         &mut SecretMasking::default(),
     )
     .unwrap();
@@ -124,7 +124,7 @@ fn the_condition_names_a_base_that_is_lost_in_a_path_of_two_lines() {
             &spec(&json!({"path": "apps/one"})),
             None,
             RemoteBaseAccess::Refused("there are none"),
-            &BuildAccount::new(TIME_LIMIT),
+            &BuildWorkLimits::new(TIME_LIMIT),
             &mut SecretMasking::default(),
         )
         .unwrap();

@@ -6,17 +6,17 @@ use apply::managed_metadata::switches_for_apply;
 use apply::{HealthReport, LiveObjectState, ManifestToApply, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use reconcile::{DependencyEdge, RunOutcome, WakeTrigger, reason};
+use reconcile::{DependencyEdge, NextRunTrigger, RunOutcome, reason};
 
 use super::workload_pods::failed;
 use super::write::version;
-use super::{KustomizationExecutor, VerificationScope};
+use super::{DriftCheckScope, KustomizationExecutor};
 use crate::kustomization::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::resource_version::number_of;
-use windlass_runtime::crd_guard::{self, ManifestPermission};
+use windlass_runtime::crd_guard::{self, CrdWritePermission};
 use windlass_runtime::object_watcher::{LiveObjectKnowledge, WatchMoment};
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
@@ -121,11 +121,11 @@ impl KustomizationExecutor {
         let guard = self.guard();
         let change = guard.change(&manifest.object, MANAGER);
         Ok(match self.permit.aside(change).await? {
-            ManifestPermission::Allowed => state,
+            CrdWritePermission::Allowed => state,
             // The dry-run was refused for what is done before the write.
-            ManifestPermission::Migrates => LiveObjectState::Differs,
-            ManifestPermission::Skipped => LiveObjectState::Skipped,
-            ManifestPermission::Refused(text) => {
+            CrdWritePermission::Migrates => LiveObjectState::Differs,
+            CrdWritePermission::Skipped => LiveObjectState::Skipped,
+            CrdWritePermission::Refused(text) => {
                 LiveObjectState::Incompatible(self.settings.secrets.mask(&text))
             }
         })
@@ -150,7 +150,7 @@ impl KustomizationExecutor {
         let pause = reconcile::contested_pause(self.desired.retry);
         let now = jiff::Timestamp::now();
         let is_drift = watcher.had_applied(&self.node, id, digest);
-        if !is_drift || self.settings.verify != VerificationScope::Drifted {
+        if !is_drift || self.settings.verify != DriftCheckScope::Drifted {
             self.contests().corrected(id, now, pause);
             return state;
         }
@@ -188,11 +188,11 @@ impl KustomizationExecutor {
         let watcher = self.target.watcher();
         let knowledge = watcher.knowledge(&self.node, id, &manifest.digest);
         let settled = match self.settings.verify {
-            VerificationScope::Drifted => {
+            DriftCheckScope::Drifted => {
                 matches!(knowledge, LiveObjectKnowledge::Applied | LiveObjectKnowledge::Unmoved)
             }
-            VerificationScope::Moved => knowledge == LiveObjectKnowledge::Unmoved,
-            VerificationScope::Everything => false,
+            DriftCheckScope::Moved => knowledge == LiveObjectKnowledge::Unmoved,
+            DriftCheckScope::Everything => false,
         };
         if settled {
             return Ok(LiveObjectState::InSync);
@@ -251,7 +251,7 @@ impl KustomizationExecutor {
         let live = self.target.cluster.get(resource, &id.namespace, &id.name).await?;
         // Parity(flux): a Job that the cluster removed after its work is run again at the interval, not at once.
         let expired = live.is_none()
-            && self.settings.verify == VerificationScope::Drifted
+            && self.settings.verify == DriftCheckScope::Drifted
             && apply::managed_metadata::expires(&manifest.object)
             && watcher.had_applied(&self.node, id, &manifest.digest);
         if expired {
@@ -451,7 +451,7 @@ impl KustomizationExecutor {
             stream::iter(observations).buffer_unordered(width).collect().await;
         for result in found {
             let (id, live) = result.map_err(|error| {
-                let wake = WakeTrigger::at(self.again_at(error.is_transient()));
+                let wake = NextRunTrigger::at(self.again_at(error.is_transient()));
                 RunOutcome::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
             })?;
             self.judge_prune_candidate(id, live);

@@ -10,7 +10,8 @@ use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::{
-    ConditionReason, RemovalCause, RemovalPermit, RemovalRefused, RunOutcome, WakeTrigger, reason,
+    ConditionReason, NextRunTrigger, RemovalCause, RemovalPermit, RemovalRefusal, RunOutcome,
+    reason,
 };
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::objects::DryRunMode;
 use windlass_runtime::crd_guard::crd_owners::OwnerMark;
-use windlass_runtime::crd_guard::{self, CrdGuardian, CrdRemovalOutcome};
+use windlass_runtime::crd_guard::{self, CrdGuardian, CrdPruneOutcome};
 use windlass_runtime::object_watcher::WatchMoment;
 use windlass_runtime::unanswered_writes::UnansweredWrite;
 
@@ -105,14 +106,14 @@ impl KustomizationExecutor {
     }
 
     /// The outcome of a run that may not remove anything.
-    fn not_removed(&self, refused: RemovalRefused) -> RunOutcome {
+    fn not_removed(&self, refused: RemovalRefusal) -> RunOutcome {
         self.stopped().unwrap_or_else(|| {
             let why = match refused {
-                RemovalRefused::Suspended => reason::SUSPENDED,
-                RemovalRefused::WindowClosed => reason::WINDOW_CLOSED,
+                RemovalRefusal::Suspended => reason::SUSPENDED,
+                RemovalRefusal::WindowClosed => reason::WINDOW_CLOSED,
             };
             let text = "objects are deleted later".to_owned();
-            RunOutcome::Blocked(why, text, WakeTrigger::at(self.settings.retry_at))
+            RunOutcome::Blocked(why, text, NextRunTrigger::at(self.settings.retry_at))
         })
     }
 
@@ -123,7 +124,7 @@ impl KustomizationExecutor {
         }
         let strings: Vec<&str> = failures.iter().map(|it| it.text.as_str()).collect();
         let at = self.again_at(failures.iter().any(|it| it.is_transient));
-        Err(RunOutcome::Failed(reason, strings.join("\n"), WakeTrigger::at(at)))
+        Err(RunOutcome::Failed(reason, strings.join("\n"), NextRunTrigger::at(at)))
     }
 
     /// Writes one object; an error names it.
@@ -379,9 +380,9 @@ impl KustomizationExecutor {
         ];
         let removal = guard.remove(permit, live, MANAGER, &mine, "Background");
         let (why, message, is_deleted) = match self.permit.aside(removal).await? {
-            CrdRemovalOutcome::Deleted => return Ok(true),
-            CrdRemovalOutcome::Exported(text) => (reason::CRD_EXPORTED, text, true),
-            CrdRemovalOutcome::Released(text) => (reason::CRD_RELEASED, text, false),
+            CrdPruneOutcome::Deleted => return Ok(true),
+            CrdPruneOutcome::Exported(text) => (reason::CRD_EXPORTED, text, true),
+            CrdPruneOutcome::Released(text) => (reason::CRD_RELEASED, text, false),
         };
         let event = ObjectEvent {
             severity: EventSeverity::Info,
@@ -408,7 +409,7 @@ mod tests {
     fn a_withheld_recreation_hides_no_failure() {
         let withheld = || {
             let text = "objects are deleted later".to_owned();
-            Some(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, WakeTrigger::default()))
+            Some(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, NextRunTrigger::default()))
         };
         let failure = WriteFailure { text: "ConfigMap/apps/a".to_owned(), is_transient: false };
         assert_eq!(withheld_rest(&[], withheld()), withheld());

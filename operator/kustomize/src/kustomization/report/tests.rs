@@ -1,7 +1,7 @@
 //! What a person sees in `kubectl describe`, from the outcome of a run.
 
 use expect_test::{Expect, expect};
-use reconcile::WakeTrigger;
+use reconcile::NextRunTrigger;
 use serde_json::{Value, json};
 
 use super::*;
@@ -98,7 +98,7 @@ fn what_was_left_out_is_a_condition_until_all_is_applied() {
     let after = report(&kustomization(json!({})), &first).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
     let failed =
-        RunOutcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), WakeTrigger::default());
+        RunOutcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), NextRunTrigger::default());
     let after = report(&kustomization(after), &run(&failed, &[])).after;
     assert_eq!(said(&after).as_ref(), warnings.first());
     let (_, after) = progress(
@@ -125,7 +125,7 @@ fn a_run_that_changes_nothing_writes_nothing_and_tells_nothing() {
 fn a_wait_is_unknown_and_keeps_its_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
     let waiting =
-        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), WakeTrigger::at(time(300)));
+        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), NextRunTrigger::at(time(300)));
     check(
         json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
         &waiting,
@@ -147,7 +147,7 @@ fn a_wait_is_unknown_and_keeps_its_beginning() {
 fn a_wait_of_another_generation_does_not_count_as_the_beginning() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
     let waiting =
-        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), WakeTrigger::at(time(300)));
+        RunOutcome::Running(reason::PROGRESSING, text.to_owned(), NextRunTrigger::at(time(300)));
     let first = report(&kustomization(json!({})), &run(&waiting, &[]));
     let mut edited = kustomization(first.after);
     assert_eq!(begun(&edited), Some(time(2)));
@@ -168,7 +168,7 @@ fn a_wait_of_another_generation_does_not_count_as_the_beginning() {
 #[test]
 fn a_wait_is_known_by_reason_and_revision_and_not_by_its_words() {
     let text = "Running health checks for revision main@sha1:abc with a timeout of 5m0s";
-    let resting = |why| RunOutcome::Running(why, text.to_owned(), WakeTrigger::at(time(300)));
+    let resting = |why| RunOutcome::Running(why, text.to_owned(), NextRunTrigger::at(time(300)));
     let wait_of = |outcome: &RunOutcome| {
         let mut object = kustomization(report(&kustomization(json!({})), &run(outcome, &[])).after);
         for condition in &mut object.status.as_mut().unwrap().conditions {
@@ -201,12 +201,15 @@ type AttemptDigests<'a> = &'a [(&'a str, &'a RunOutcome)];
 
 #[test]
 fn only_the_success_of_the_newest_attempt_tells_what_is_live() {
-    let failed =
-        RunOutcome::Failed(reason::RECONCILIATION_FAILED, "no".to_owned(), WakeTrigger::default());
+    let failed = RunOutcome::Failed(
+        reason::RECONCILIATION_FAILED,
+        "no".to_owned(),
+        NextRunTrigger::default(),
+    );
     let waiting =
-        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), WakeTrigger::default());
+        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), NextRunTrigger::default());
     let stopped =
-        RunOutcome::Blocked(reason::SUSPENDED, "suspended".to_owned(), WakeTrigger::default());
+        RunOutcome::Blocked(reason::SUSPENDED, "suspended".to_owned(), NextRunTrigger::default());
     let settled = settled();
     let first = "sha256:123";
     let second = "sha256:456";
@@ -238,7 +241,7 @@ fn a_wait_that_was_suspended_or_is_of_another_revision_leaves_nothing_applied() 
     let changes = changes();
     let settled_first = report(&kustomization(json!({})), &run(&settled(), &changes)).after;
     let waiting =
-        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), WakeTrigger::default());
+        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), NextRunTrigger::default());
     let second = KustomizationRun { digest: Some("sha256:456"), ..run(&waiting, &changes) };
     let after = report(&kustomization(settled_first.clone()), &second).after;
     let mut suspended = after.clone();
@@ -260,7 +263,7 @@ fn a_failure_is_reported_once() {
     let failed = RunOutcome::Failed(
         reason::BUILD_FAILED,
         "a.yaml:3: nonsense".to_owned(),
-        WakeTrigger::at(time(60)),
+        NextRunTrigger::at(time(60)),
     );
     check(
         json!({"observedGeneration": 2, "lastAppliedRevision": "main@sha1:old"}),
@@ -283,7 +286,7 @@ fn that_a_source_has_nothing_yet_is_no_event() {
     let text = "source 'GitRepository/apps/new' has no artifact yet".to_owned();
     check(
         json!({}),
-        &RunOutcome::Blocked(reason::ARTIFACT_FAILED, text, WakeTrigger::at(time(60))),
+        &RunOutcome::Blocked(reason::ARTIFACT_FAILED, text, NextRunTrigger::at(time(60))),
         &[],
         &expect![[r#"
             Reconciling=True ProgressingWithRetry: source 'GitRepository/apps/new' has no artifact yet
@@ -348,8 +351,11 @@ fn what_is_applied_deleted_and_found_healthy_are_events_of_their_own() {
         events(json!(after), &settled(), &changes[2..]),
         ["Progressing: Service/shop/web configured", finished]
     );
-    let waiting =
-        RunOutcome::Running(reason::PROGRESSING, "waiting".to_owned(), WakeTrigger::at(time(300)));
+    let waiting = RunOutcome::Running(
+        reason::PROGRESSING,
+        "waiting".to_owned(),
+        NextRunTrigger::at(time(300)),
+    );
     assert_eq!(
         events(json!({}), &waiting, &changes[1..2]),
         ["Progressing: ConfigMap/shop/old deleted"]

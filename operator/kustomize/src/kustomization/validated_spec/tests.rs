@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 use windlass_serve::settings::OperatorSettings;
 
 fn spec(more: &Value) -> KustomizationSpec {
@@ -60,7 +60,7 @@ fn every_field_without_support_is_refused_by_its_name() {
 
 #[test]
 fn every_field_of_the_schema_is_used() {
-    promise::knows_every_field("Kustomization", USED);
+    spec_field_check::knows_every_field("Kustomization", USED);
 }
 
 #[test]

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The notifications of a namespace that wait.
 #[derive(Default)]
-struct NamespaceShare {
+struct NamespaceSpoolUsage {
     /// Notifications about what went well, and about failures: the oldest have the lowest numbers.
     well: BTreeSet<u64>,
     failures: BTreeSet<u64>,
     bytes: u64,
 }
 
-impl NamespaceShare {
+impl NamespaceSpoolUsage {
     fn count(&self) -> usize {
         self.well.len() + self.failures.len()
     }
@@ -20,15 +20,15 @@ impl NamespaceShare {
 /// The number and size of the waiting notifications of each namespace, from which the spool chooses
 /// the one to drop when it is full.
 #[derive(Default)]
-pub(super) struct NamespaceShares {
-    of: BTreeMap<String, NamespaceShare>,
+pub(super) struct SpoolUsageByNamespace {
+    of: BTreeMap<String, NamespaceSpoolUsage>,
     /// How many notifications wait.
     pub(super) count: usize,
     /// How many bytes they have.
     pub(super) bytes: u64,
 }
 
-impl NamespaceShares {
+impl SpoolUsageByNamespace {
     /// A notification waits.
     pub(super) fn add(&mut self, namespace: &str, number: u64, is_error: bool, bytes: u64) {
         let share = self.of.entry(namespace.to_owned()).or_default();
@@ -57,7 +57,7 @@ impl NamespaceShares {
     /// It is one of the namespace that would have the most notifications with the new one, or the most bytes if there are
     /// too many of these. Of several it is the one of the new notification.
     pub(super) fn next(&self, own: &str, is_error: bool, bytes: Option<u64>) -> Option<u64> {
-        let taken = |share: &NamespaceShare| match bytes {
+        let taken = |share: &NamespaceSpoolUsage| match bytes {
             Some(_) => share.bytes,
             None => share.count() as u64,
         };
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_namespace_that_has_most_makes_room_and_failures_go_last() {
-        let mut shares = NamespaceShares::default();
+        let mut shares = SpoolUsageByNamespace::default();
         for (namespace, number, is_error, bytes) in [
             ("a", 0, true, 10),
             ("a", 1, false, 10),

@@ -11,7 +11,7 @@ use sops::DecryptionKeys;
 use tokio::runtime::Runtime;
 
 use super::*;
-use crate::build::bases::{BuildPermits, HeldBuildPermits};
+use crate::build::remote_base_access::{BuildPermits, HeldBuildPermits};
 use crate::run_permits::RunPermits;
 use crate::time_limit::TIME_LIMIT;
 
@@ -44,8 +44,8 @@ fn server() -> (SocketAddr, Receiver<()>, Sender<()>) {
     (address, is_asked, answer)
 }
 
-fn key(address: SocketAddr, encrypted: &str) -> ServiceKey {
-    ServiceKey::Vault {
+fn key(address: SocketAddr, encrypted: &str) -> KeyServiceMasterKey {
+    KeyServiceMasterKey::Vault {
         address: format!("http://{address}"),
         engine_path: "sops".to_owned(),
         key_name: "one".to_owned(),

@@ -20,7 +20,8 @@ use http::{HeaderMap, HeaderValue, Method};
 use http_client::{HttpClients, TlsConfig};
 use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::{
-    CheckResult, LifecycleVariables, VariableTextContext, measurement, pause, promoted,
+    HandlerCheckResult, LifecycleHandlerVariables, VariableTextContext, measurement, pause,
+    promoted,
 };
 use objects::{Gvk, Object};
 use reconcile::{RunOutcome, Time};
@@ -32,7 +33,7 @@ use super::{DEFAULT_CHECK_INTERVAL, LifecycleEventHandler, job};
 use crate::cluster_target::TargetSpec;
 use crate::expressions::on_thread;
 use crate::http_request::{HttpMessage, send};
-use crate::lifecycle::object_table::KindTable;
+use crate::lifecycle::watched_object_cache::WatchedObjectCache;
 use crate::run_context::RunContext;
 use crate::spec_references::ReadReferences;
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -103,7 +104,7 @@ pub(super) async fn check(
     event: &LifecycleEvent,
     subject: &CheckSubject,
     handler: &LifecycleEventHandler,
-) -> (CheckResult, Duration) {
+) -> (HandlerCheckResult, Duration) {
     let now = jiff::Timestamp::now();
     let created = event.creation_timestamp().map_or(now, |at| at.0);
     let check = HandlerCheck { context, event, variables: variables(event) };
@@ -116,15 +117,16 @@ pub(super) async fn check(
         LifecycleEventHandler::WaitFor(wait, interval) => (check.object(wait).await, *interval),
         LifecycleEventHandler::Http(http, interval) => match &subject.suspension {
             // It may begin something at the server.
-            Some(why) if http.method == Some(HttpMethod::Post) => {
-                (CheckResult::Wait(format!("{why}; the request is sent on resume")), *interval)
-            }
+            Some(why) if http.method == Some(HttpMethod::Post) => (
+                HandlerCheckResult::Wait(format!("{why}; the request is sent on resume")),
+                *interval,
+            ),
             _ => (check.server(http).await, *interval),
         },
         LifecycleEventHandler::Metrics { address, query, bounds, duration, interval } => {
             let found = match check.query(address, query).await {
                 Ok(body) => measurement(&body, *bounds),
-                Err(why) => CheckResult::Wait(why),
+                Err(why) => HandlerCheckResult::Wait(why),
             };
             let left = created.saturating_add(*duration).unwrap_or(Time::MAX).duration_since(now);
             let left = Duration::try_from(left).unwrap_or_default();
@@ -133,13 +135,13 @@ pub(super) async fn check(
         }
         LifecycleEventHandler::Job(job) => match check.job(job, subject).await {
             Ok(found) => (found, JOB_INTERVAL),
-            Err(why) => (CheckResult::Wait(why), DEFAULT_CHECK_INTERVAL),
+            Err(why) => (HandlerCheckResult::Wait(why), DEFAULT_CHECK_INTERVAL),
         },
     }
 }
 
 /// What texts of a handler may name.
-fn variables(event: &LifecycleEvent) -> LifecycleVariables {
+fn variables(event: &LifecycleEvent) -> LifecycleHandlerVariables {
     let spec = &event.spec;
     let subject = &event.spec.subject;
     let mut own = BTreeMap::from([
@@ -164,7 +166,7 @@ fn variables(event: &LifecycleEvent) -> LifecycleVariables {
     own.insert("toRevision", to.revision);
     own.insert("toChart", to.chart.unwrap_or_default());
     own.insert("toChartVersion", to.chart_version.unwrap_or_default());
-    LifecycleVariables::new(own, spec.parameters.clone())
+    LifecycleHandlerVariables::new(own, spec.parameters.clone())
 }
 
 /// A message that a status may have.
@@ -179,7 +181,7 @@ pub(super) fn shortened(text: &str) -> String {
 struct HandlerCheck<'l> {
     context: &'l RunContext,
     event: &'l LifecycleEvent,
-    variables: LifecycleVariables,
+    variables: LifecycleHandlerVariables,
 }
 
 impl HandlerCheck<'_> {
@@ -199,7 +201,7 @@ impl HandlerCheck<'_> {
         value: Value,
         good: Option<&String>,
         bad: Option<&String>,
-    ) -> CheckResult {
+    ) -> HandlerCheckResult {
         let good = good.cloned();
         let bad = bad.cloned();
         let event = self.event_value();
@@ -212,31 +214,33 @@ impl HandlerCheck<'_> {
             };
             match holds("failureExpression", &bad) {
                 Ok(Some(true)) => {
-                    return CheckResult::Bad("the failureExpression is true".to_owned());
+                    return HandlerCheckResult::Bad("the failureExpression is true".to_owned());
                 }
                 Ok(_) => {}
-                Err(why) => return CheckResult::Wait(why),
+                Err(why) => return HandlerCheckResult::Wait(why),
             }
             match holds("expression", &good) {
-                Ok(Some(true)) => CheckResult::Good("the expression is true".to_owned()),
-                Ok(Some(false)) => CheckResult::Wait("the expression is not true yet".to_owned()),
-                Ok(None) => CheckResult::Wait(String::new()),
-                Err(why) => CheckResult::Wait(why),
+                Ok(Some(true)) => HandlerCheckResult::Good("the expression is true".to_owned()),
+                Ok(Some(false)) => {
+                    HandlerCheckResult::Wait("the expression is not true yet".to_owned())
+                }
+                Ok(None) => HandlerCheckResult::Wait(String::new()),
+                Err(why) => HandlerCheckResult::Wait(why),
             }
         };
         let namespace = self.event.namespace().unwrap_or_default();
         on_thread(&namespace, judge)
             .await
-            .unwrap_or_else(|broken| CheckResult::Wait(broken.to_string()))
+            .unwrap_or_else(|broken| HandlerCheckResult::Wait(broken.to_string()))
     }
 
-    async fn object(&self, wait: &WaitForHandler) -> CheckResult {
+    async fn object(&self, wait: &WaitForHandler) -> HandlerCheckResult {
         let (object, shown) = match self.read(wait).await {
             Ok(read) => read,
-            Err(why) => return CheckResult::Wait(why),
+            Err(why) => return HandlerCheckResult::Wait(why),
         };
         let Some(object) = object else {
-            return CheckResult::Wait(format!("{shown} does not exist"));
+            return HandlerCheckResult::Wait(format!("{shown} does not exist"));
         };
         let object = object.into_value();
         let good = Some(&wait.expression);
@@ -266,7 +270,7 @@ impl HandlerCheck<'_> {
         object.map(|object| (object, shown)).map_err(|error| error.to_string())
     }
 
-    async fn server(&self, check: &HttpCheckHandler) -> CheckResult {
+    async fn server(&self, check: &HttpCheckHandler) -> HandlerCheckResult {
         let method = check.method.unwrap_or_default();
         let answer = match self.fill("httpCheck.url", &check.url, VariableTextContext::Url) {
             Ok(url) => self.ask(&url, method).await,
@@ -274,13 +278,13 @@ impl HandlerCheck<'_> {
         };
         let (status, body) = match answer {
             Ok(answer) => answer,
-            Err(why) => return CheckResult::Wait(why),
+            Err(why) => return HandlerCheckResult::Wait(why),
         };
         let shown = format!("the server answered with status {status}");
         if let (None, None) = (&check.expression, &check.failure_expression) {
             return match (200..300).contains(&status) {
-                true => CheckResult::Good(shown),
-                false => CheckResult::Wait(shown),
+                true => HandlerCheckResult::Good(shown),
+                false => HandlerCheckResult::Wait(shown),
             };
         }
         let json = serde_json::from_slice::<Value>(&body).unwrap_or_default();
@@ -290,8 +294,10 @@ impl HandlerCheck<'_> {
         let good = check.expression.as_ref();
         let bad = check.failure_expression.as_ref();
         match self.judge("httpCheck", "response", response, good, bad).await {
-            CheckResult::Wait(text) if text.is_empty() && is_default => CheckResult::Good(shown),
-            CheckResult::Wait(text) if text.is_empty() => CheckResult::Wait(shown),
+            HandlerCheckResult::Wait(text) if text.is_empty() && is_default => {
+                HandlerCheckResult::Good(shown)
+            }
+            HandlerCheckResult::Wait(text) if text.is_empty() => HandlerCheckResult::Wait(shown),
             found => about(&shown, found),
         }
     }
@@ -335,7 +341,11 @@ impl HandlerCheck<'_> {
     }
 
     /// Creates the Job of the event, as the user that applies its subject, or says how far it is.
-    async fn job(&self, job: &JobHandler, subject: &CheckSubject) -> Result<CheckResult, String> {
+    async fn job(
+        &self,
+        job: &JobHandler,
+        subject: &CheckSubject,
+    ) -> Result<HandlerCheckResult, String> {
         let context = self.context;
         let namespace = self.event.namespace().unwrap_or_default();
         let account = subject.service_account.as_deref();
@@ -347,7 +357,7 @@ impl HandlerCheck<'_> {
         let wanted = job::manifest(job, self.event, &namespace, &variables)?;
         // What the watch has seen since this task began: the Job may have been begun by the one before.
         let name = self.event.name_any();
-        let seen = context.shared::<KindTable<LifecycleEvent>>().get(&namespace, &name);
+        let seen = context.shared::<WatchedObjectCache<LifecycleEvent>>().get(&namespace, &name);
         let seen = seen.filter(|it| it.uid() == self.event.uid());
         let event = seen.as_deref().unwrap_or(self.event);
         let suspension = subject.suspension.as_deref();
@@ -362,10 +372,10 @@ fn outcome_text(outcome: &RunOutcome) -> String {
     }
 }
 
-fn about(what: &str, found: CheckResult) -> CheckResult {
+fn about(what: &str, found: HandlerCheckResult) -> HandlerCheckResult {
     match found {
-        CheckResult::Wait(text) => CheckResult::Wait(format!("{what}: {text}")),
-        CheckResult::Good(text) => CheckResult::Good(format!("{what}: {text}")),
-        CheckResult::Bad(text) => CheckResult::Bad(format!("{what}: {text}")),
+        HandlerCheckResult::Wait(text) => HandlerCheckResult::Wait(format!("{what}: {text}")),
+        HandlerCheckResult::Good(text) => HandlerCheckResult::Good(format!("{what}: {text}")),
+        HandlerCheckResult::Bad(text) => HandlerCheckResult::Bad(format!("{what}: {text}")),
     }
 }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use crds::lifecycle::{JobHandler, LifecycleEvent, LifecycleProgress};
 use kube_core::{Resource as _, ResourceExt as _};
-use lifecycle::{CheckResult, EventJobStep, job_task};
+use lifecycle::{EventJobStep, HandlerCheckResult, job_task};
 use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
 use crate::lifecycle::MANAGER;
-use crate::lifecycle::object_table::resource;
+use crate::lifecycle::watched_object_cache::resource;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
@@ -85,13 +85,13 @@ pub(super) async fn check(
     event: &LifecycleEvent,
     wanted: &Object,
     suspension: Option<&str>,
-) -> Result<CheckResult, String> {
+) -> Result<HandlerCheckResult, String> {
     let namespace = event.namespace().unwrap_or_default();
     let name = wanted.name();
     let steps = event.status.as_ref().map_or(&[][..], |status| status.steps.as_slice());
     let is_begun = steps.iter().any(|step| step.name == BEGUN);
     if let Some(why) = suspension.filter(|_| !is_begun) {
-        return Ok(CheckResult::Wait(format!("{why}; Job {name} is created on resume")));
+        return Ok(HandlerCheckResult::Wait(format!("{why}; Job {name} is created on resume")));
     }
     let shown = |error: ClusterError| error.to_string();
     let found = target.get(&jobs(), &namespace, name).await.map_err(shown)?;
@@ -119,7 +119,7 @@ async fn begin(
     event: &LifecycleEvent,
     steps: &[LifecycleProgress],
     wanted: &Object,
-) -> Result<CheckResult, String> {
+) -> Result<HandlerCheckResult, String> {
     let name = wanted.name();
     let refused = |error: ClusterError| format!("Job {name} cannot be created: {error}");
     // What is refused is mostly refused here, so that nothing has to be noted.
@@ -137,7 +137,7 @@ async fn begin(
         format!("Job {name} is not created, since the event cannot say that it is: {error}")
     })?;
     match target.create_object(&jobs(), wanted, MANAGER, true).await {
-        Ok(_) => Ok(CheckResult::Wait(format!("Job {name} was created"))),
+        Ok(_) => Ok(HandlerCheckResult::Wait(format!("Job {name} was created"))),
         Err(error) => {
             let is_refused = error.code().is_some_and(|code| (400..500).contains(&code));
             // One that exists already may be this one, created by a request whose answer was lost: the note is true of it.

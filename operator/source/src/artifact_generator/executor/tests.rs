@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::temporary_store::TemporaryStore;
+use crate::temporary_artifact_store::TemporaryArtifactStore;
 
 /// A generator with a status, of generation 1.
 fn generator(status: &Value) -> ArtifactGenerator {
@@ -24,7 +24,7 @@ fn request(name: &str, from: &str) -> ArtifactRequest {
 
 /// Makes artifacts of a source that is called `src`.
 fn maker(
-    kept: &TemporaryStore,
+    kept: &TemporaryArtifactStore,
     object: &ArtifactGenerator,
     files: &[(&str, &str)],
 ) -> ArtifactMaker {
@@ -49,7 +49,7 @@ fn status_of(entry: &InventoryEntry) -> Value {
 
 #[test]
 fn an_artifact_is_packed_without_what_no_source_has_and_says_where_it_comes_from() {
-    let kept = TemporaryStore::new();
+    let kept = TemporaryArtifactStore::new();
     let files = [("deploy/web.yaml", "kind: Web\n"), ("deploy/a.jpg", "x"), ("b.yaml", "x")];
     let mut maker = maker(&kept, &generator(&json!({})), &files);
     let made = maker.make(&request("one", "@src/deploy/**"), None).unwrap();
@@ -66,7 +66,7 @@ fn an_artifact_is_packed_without_what_no_source_has_and_says_where_it_comes_from
 
 #[test]
 fn a_file_that_would_have_the_same_bytes_is_not_written_again() {
-    let kept = TemporaryStore::new();
+    let kept = TemporaryArtifactStore::new();
     let files = [("a.yaml", "a: 1\n")];
     let request = request("one", "@src/**");
     let first = maker(&kept, &generator(&json!({})), &files).make(&request, None).unwrap();
@@ -93,7 +93,7 @@ fn a_file_that_would_have_the_same_bytes_is_not_written_again() {
 
 #[test]
 fn the_file_that_is_offered_is_not_overwritten_with_other_bytes() {
-    let kept = TemporaryStore::new();
+    let kept = TemporaryArtifactStore::new();
     let request = request("one", "@src/**");
     let files = [("a.sh", "true\n")];
     let first = maker(&kept, &generator(&json!({})), &files).make(&request, None).unwrap();
@@ -120,14 +120,14 @@ fn the_file_that_is_offered_is_not_overwritten_with_other_bytes() {
 
 #[test]
 fn a_build_that_fails_names_the_artifact_and_a_pattern_of_paths_stalls() {
-    let kept = TemporaryStore::new();
+    let kept = TemporaryArtifactStore::new();
     let mut maker = maker(&kept, &generator(&json!({})), &[("a.yaml", "a: 1\n")]);
     let failed = maker.make(&request("two", "@zz/**"), None).err().unwrap();
     let text = "two build failed: failed to apply copy operations: failed to apply copy operation from \
                 '@zz/**' to '@artifact/': source alias 'zz' not found";
     assert_eq!(
         failed,
-        RunOutcome::Failed(reason::BUILD_FAILED, text.to_owned(), WakeTrigger::default())
+        RunOutcome::Failed(reason::BUILD_FAILED, text.to_owned(), NextRunTrigger::default())
     );
     let climbs = maker.make(&request("two", "@src/../b"), None).err().unwrap();
     assert!(climbs.text().ends_with("path escapes from parent"), "{climbs:?}");
@@ -139,7 +139,7 @@ fn a_build_that_fails_names_the_artifact_and_a_pattern_of_paths_stalls() {
 
 #[test]
 fn what_is_lost_damaged_or_interrupted_is_drift() {
-    let kept = TemporaryStore::new();
+    let kept = TemporaryArtifactStore::new();
     let request = request("one", "@src/**");
     let files = [("a.yaml", "a: 1\n")];
     let made = maker(&kept, &generator(&json!({})), &files).make(&request, None).unwrap();

@@ -8,7 +8,7 @@ use reconcile::{RemovalCause, RemovalGate, Time};
 use serde_json::json;
 
 use super::*;
-use crate::temporary_store::TemporaryStore;
+use crate::temporary_artifact_store::TemporaryArtifactStore;
 use fake_cluster::with_objects;
 
 const PATH: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/apps/externalartifacts";
@@ -42,7 +42,12 @@ fn made(is_stored: bool) -> StoredGeneratedArtifact {
 
 /// As it is applied, without a status.
 fn applied(generator: &ArtifactGenerator) -> ExternalArtifact {
-    let offer = ArtifactOffer { generator, common: None, request: &request(), is_spec_new: false };
+    let offer = DesiredExternalArtifact {
+        generator,
+        common: None,
+        request: &request(),
+        is_spec_new: false,
+    };
     serde_json::from_value(offer.desired()).unwrap()
 }
 
@@ -82,8 +87,12 @@ async fn what_is_offered_already_is_not_written_again() {
     let (cluster, writes) = with_objects(vec![json!(external)]).await;
     let request = request();
     let offered_with = async |is_spec_new: bool, made: &StoredGeneratedArtifact| {
-        let it =
-            ArtifactOffer { generator: &generator, common: None, request: &request, is_spec_new };
+        let it = DesiredExternalArtifact {
+            generator: &generator,
+            common: None,
+            request: &request,
+            is_spec_new,
+        };
         offer(&cluster, &it, Some(&external), made).await.unwrap();
         std::mem::take(&mut *writes.lock())
     };
@@ -107,8 +116,12 @@ async fn one_that_another_owner_made_during_the_build_is_not_replaced() {
     other.metadata.uid = Some("v".to_owned());
     let (cluster, writes) = with_objects(vec![json!(applied(&other))]).await;
     let request = request();
-    let it =
-        ArtifactOffer { generator: &generator, common: None, request: &request, is_spec_new: true };
+    let it = DesiredExternalArtifact {
+        generator: &generator,
+        common: None,
+        request: &request,
+        is_spec_new: true,
+    };
     let refused = offer(&cluster, &it, None, &made(true)).await.unwrap_err();
     assert_eq!(refused.reason(), EXTERNAL_ARTIFACT_FAILED);
     assert_eq!(*writes.lock(), [""; 0]);
@@ -123,7 +136,7 @@ async fn only_the_own_ones_and_their_files_are_removed() {
     foreign.metadata.labels = None;
     foreign.spec.source_ref = None;
     let (cluster, writes) = with_objects(vec![json!(own), json!(foreign)]).await;
-    let kept = TemporaryStore::new();
+    let kept = TemporaryArtifactStore::new();
     for name in ["one", "two", "three"] {
         let slot = ObjectFolder::new("externalartifact", "apps", name).unwrap();
         let stored =

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 
 fn object(more: &Value) -> Bucket {
     let mut spec = json!({"interval": "10m", "endpoint": "s3.example.com", "bucketName": "app"});
@@ -58,14 +58,14 @@ const USED: [&str; 14] = [
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
         let outcome = refused(&json!({field: value}), BucketInputs::default());
-        promise::refuses(field, &outcome);
+        spec_field_check::refuses(field, &outcome);
     }
 }
 
 #[test]
 fn every_field_of_the_schema_is_used_or_refused() {
     let refused = refused_fields().map(|(field, _)| field);
-    promise::knows_every_field("Bucket", refused.into_iter().chain(USED));
+    spec_field_check::knows_every_field("Bucket", refused.into_iter().chain(USED));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 use sources::source_reasons::AUTHENTICATION_FAILED;
 use windlass_runtime::git_remote::GitRemoteSecrets;
 
@@ -22,7 +22,7 @@ fn object(more: &Value) -> GitRepository {
 fn desired_of(
     more: &Value,
     proxy: Option<&[(&str, &str)]>,
-) -> Result<SourceSpec<GitFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<GitFetchSpec>, RunOutcome> {
     let data = |keys: &[(&str, &str)]| {
         keys.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect()
     };
@@ -59,14 +59,14 @@ const USED: [&str; 12] = [
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
         let outcome = desired_of(&json!({field: value}), None).err().unwrap();
-        promise::refuses(field, &outcome);
+        spec_field_check::refuses(field, &outcome);
     }
 }
 
 #[test]
 fn every_field_of_the_schema_is_used_or_refused() {
     let refused = refused_fields().map(|(field, _)| field);
-    promise::knows_every_field("GitRepository", refused.into_iter().chain(USED));
+    spec_field_check::knows_every_field("GitRepository", refused.into_iter().chain(USED));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::resolve::SourceArtifact;
 use super::*;
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 
 fn object(more: &Value) -> HelmChart {
     let mut spec = json!({
@@ -35,7 +35,7 @@ const USED: [&str; 9] = [
 
 #[test]
 fn every_field_of_the_schema_is_used() {
-    promise::knows_every_field("HelmChart", USED);
+    spec_field_check::knows_every_field("HelmChart", USED);
 }
 
 #[test]

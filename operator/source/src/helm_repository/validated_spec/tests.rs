@@ -8,7 +8,7 @@ use sources::charts::repository::RepositoryAccess;
 use sources::source_reasons::AUTHENTICATION_FAILED;
 
 use super::*;
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 
 fn object(more: &Value) -> HelmRepository {
     let mut spec = json!({"url": "https://example.com/charts"});
@@ -55,7 +55,7 @@ const USED: [&str; 10] = [
 fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
         let outcome = desired_of(&json!({field: value}), &[]).unwrap_err();
-        promise::refuses(field, &outcome);
+        spec_field_check::refuses(field, &outcome);
     }
     for provider in ["generic", "aws"] {
         assert!(desired_of(&json!({"provider": provider, "insecure": true}), &[]).is_ok());
@@ -65,7 +65,7 @@ fn every_field_without_support_is_refused_by_its_name() {
 #[test]
 fn every_field_of_the_schema_is_used_or_refused() {
     let refused = refused_fields().map(|(field, _)| field);
-    promise::knows_every_field("HelmRepository", refused.into_iter().chain(USED));
+    spec_field_check::knows_every_field("HelmRepository", refused.into_iter().chain(USED));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 
 fn object(more: &Value) -> HTTPArchive {
     let mut spec = json!({"interval": "10m", "url": "https://example.com/app.tar.gz"});
@@ -38,7 +38,7 @@ fn every_field_of_the_schema_is_used() {
         "timeout",
         "url",
     ];
-    promise::knows_every_field("HTTPArchive", used);
+    spec_field_check::knows_every_field("HTTPArchive", used);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tree::{FileTree as _, RelPath};
 use super::super::resolve::OciRepositoryInputs;
 use super::super::validated_spec::desired;
 use super::*;
-use crate::temporary_store::TemporaryStore;
+use crate::temporary_artifact_store::TemporaryArtifactStore;
 
 /// A registry that answers paths with bytes, and others with what a registry says of what it has not.
 fn serve(answers: Vec<(String, Vec<u8>)>) -> SocketAddr {
@@ -88,7 +88,7 @@ fn run(
         let pulled = pull(&work, &known, &url, &found).await?;
         Ok((found, pulled))
     })?;
-    let kept = TemporaryStore::new();
+    let kept = TemporaryArtifactStore::new();
     let stored = store(&work, &kept.store, &object, pulled, &found)?;
     assert!(kept.store.verify(&stored.artifact.path, &stored.artifact.digest).unwrap());
     let bytes = std::fs::read(kept.folder.join(&stored.artifact.path)).unwrap();

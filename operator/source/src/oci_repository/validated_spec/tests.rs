@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::resolve::OciSecretData;
 use super::*;
-use fake_cluster::promise;
+use fake_cluster::spec_field_check;
 
 const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
 
@@ -23,7 +23,7 @@ fn object(more: &Value) -> OCIRepository {
 fn desired_of(
     more: &Value,
     resolved: OciRepositoryInputs,
-) -> Result<SourceSpec<OciFetchSpec>, RunOutcome> {
+) -> Result<ValidatedSourceSpec<OciFetchSpec>, RunOutcome> {
     desired(&object(more), resolved)
 }
 
@@ -63,7 +63,7 @@ fn every_field_without_support_is_refused_by_its_name() {
     for (field, value) in refused_fields() {
         let outcome =
             desired_of(&json!({field: value}), OciRepositoryInputs::default()).err().unwrap();
-        promise::refuses(field, &outcome);
+        spec_field_check::refuses(field, &outcome);
     }
     assert!(desired_of(&json!({"provider": "azure"}), OciRepositoryInputs::default()).is_err());
     for provider in ["aws", "generic"] {
@@ -81,7 +81,7 @@ fn every_field_without_support_is_refused_by_its_name() {
 #[test]
 fn every_field_of_the_schema_is_used_or_refused() {
     let refused = refused_fields().map(|(field, _)| field);
-    promise::knows_every_field("OCIRepository", refused.into_iter().chain(USED));
+    spec_field_check::knows_every_field("OCIRepository", refused.into_iter().chain(USED));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_chart_is_copied_and_its_tags_read_as_helm_writes_them() {
     let more = json!({"layerSelector": selector, "ref": {"semver": "1.x"}});
     let work = desired_of(&more, OciRepositoryInputs::default()).ok().unwrap().work;
     assert!(work.is_copied && work.media_type.as_deref() == Some(chart::CHART));
-    let ArtifactSelector::Highest(selection) = work.wanted else { unreachable!() };
+    let OciReferenceSelector::Highest(selection) = work.wanted else { unreachable!() };
     let tags = ["1.0.0_b".to_owned()];
     assert_eq!(selection.choose(&tags).unwrap(), ManifestReference::tag("1.0.0_b").unwrap());
 }

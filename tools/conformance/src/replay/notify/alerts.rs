@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use notify::{
-    Alert, AlertSettings, AlertWarning, DeliveryMessage, DispatchCluster, FluxEvent,
+    Alert, AlertControllerSettings, AlertWarningEvent, DeliveryMessage, DispatchCluster, FluxEvent,
     ObjectReference, Provider, SecretData,
 };
 use serde::Deserialize;
@@ -136,10 +136,10 @@ fn handle(case: &Case) -> CaseJudgement {
         .filter(|object| object["kind"] == "Alert")
         .filter_map(|object| Alert::new(object.clone()).ok())
         .collect();
-    let settings = AlertSettings {
+    let settings = AlertControllerSettings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
         now: REPLAY_UNIX_TIME,
-        ..AlertSettings::default()
+        ..AlertControllerSettings::default()
     };
     let mut fake_provider = FakeProvider::new(inputs.responses);
     let mut keys = BTreeSet::new();
@@ -168,7 +168,7 @@ fn answer(
     post: &EventPostCase,
     alerts: &[Alert],
     objects: &AlertCaseObjects,
-    settings: AlertSettings,
+    settings: AlertControllerSettings,
     fake_provider: &mut FakeProvider,
     keys: &mut BTreeSet<String>,
 ) -> Value {
@@ -212,7 +212,7 @@ fn delivery_message(delivery_message: &DeliveryMessage) -> Value {
     json!({"to": request.url, "event": lenient(&request.body), "headers": headers})
 }
 
-fn shown(alert: &Alert, warning: &AlertWarning) -> Value {
+fn shown(alert: &Alert, warning: &AlertWarningEvent) -> Value {
     let metadata = &alert.metadata;
     let mut shown = json!({
         "object": format!("Alert/{}/{}", metadata.namespace, metadata.name),

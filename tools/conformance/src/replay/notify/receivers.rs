@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use notify::receivers::{
-    AnnotationTarget, MAX_BODY, MAX_HEADERS, Receiver, ReceiverGate, ReceiverSettings,
-    ReceiverSpecError, ReceiverTargets, ReceiverWebhookRequest, WebhookReception, check, path,
+    AnnotationTarget, MAX_BODY, MAX_HEADERS, Receiver, ReceiverControllerSettings,
+    ReceiverRequestStep, ReceiverSpecError, ReceiverTargets, ReceiverWebhookRequest,
+    WebhookReception, check, path,
 };
 use notify::{DeliveryMessage, SecretData};
 use serde::Deserialize;
@@ -119,7 +120,7 @@ fn hook(case: &Case) -> CaseJudgement {
         object["metadata"]["resourceVersion"] = json!("999");
     }
     // As the original: an empty token admits every request.
-    let settings = ReceiverSettings {
+    let settings = ReceiverControllerSettings {
         no_cross_namespace: inputs.no_cross_namespace_refs,
         allows_empty_token: true,
         now: REPLAY_UNIX_TIME,
@@ -147,7 +148,7 @@ fn answer(
     asked: &WebhookRequest,
     receivers: &[Receiver],
     objects: &ReceiverCaseObjects,
-    settings: ReceiverSettings,
+    settings: ReceiverControllerSettings,
     fake_provider: &mut FakeProvider,
 ) -> (u16, Vec<String>) {
     let long = "x".repeat(300 << 10);
@@ -183,11 +184,11 @@ fn answer(
     );
     loop {
         match gate {
-            ReceiverGate::Refused(status, _) => return (status, Vec::new()),
-            ReceiverGate::Fetch(request) => {
+            ReceiverRequestStep::Refused(status, _) => return (status, Vec::new()),
+            ReceiverRequestStep::Fetch(request) => {
                 gate = reception.answer(fake_provider.outcome(&DeliveryMessage::Http(request)));
             }
-            ReceiverGate::Accepted(accepted) => {
+            ReceiverRequestStep::Accepted(accepted) => {
                 let selection = accepted.select(receiver, objects, settings);
                 let shown =
                     |it: &AnnotationTarget| format!("{}/{}/{}", it.kind, it.namespace, it.name);

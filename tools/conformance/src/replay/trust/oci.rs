@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use signatures::cosign;
 use signatures::image_verification::{ImageTrust, ImageVerification, acceptance, refusal};
-use signatures::referrers::{ImageRequest, RegistryBlob, Search};
+use signatures::referrers::{ImageRequest, RegistryBlob, SignatureSearch};
 use signatures::sigstore::CertificateIdentity;
 
 use super::TrustCase;
@@ -107,7 +107,7 @@ impl FakeRegistry {
         RegistryBlob { media_type: "application/vnd.oci.image.index.v1+json".to_owned(), body }
     }
 
-    fn gather(&self, mut search: Search) -> Result<Search, CaseFailure> {
+    fn gather(&self, mut search: SignatureSearch) -> Result<SignatureSearch, CaseFailure> {
         loop {
             let open = search.open();
             if open.is_empty() {
@@ -160,7 +160,7 @@ pub(super) fn verify(case: &Case, recorded: &TrustCase) -> CaseJudgement {
     let (provider, trust) = trust(recorded)?;
     let mut got = Map::new();
     if let Ok(ImageTrust::Keys(keys)) = &trust {
-        let search = registry.gather(Search::for_cosign(&digest))?;
+        let search = registry.gather(SignatureSearch::for_cosign(&digest))?;
         let mut words = Map::new();
         for (name, key) in keys.iter().filter(|(name, _)| name.ends_with(".pub")) {
             words.insert(name.clone(), Value::from(word(&search, key)));
@@ -234,7 +234,7 @@ fn refused(got: &Value) -> CaseJudgement {
 }
 
 /// What the verifier says of one key.
-fn word(search: &Search, key: &[u8]) -> String {
+fn word(search: &SignatureSearch, key: &[u8]) -> String {
     match cosign::verify_by(search, key) {
         Ok(()) => "verified".to_owned(),
         Err(cosign::CosignVerificationError::BadKey(why)) => format!("KEY {why}"),

@@ -1,0 +1,104 @@
+//! Parts of field paths, as `managedFields` write them: `f:name`, `k:{…}`, `v:…`, `i:…`.
+//!
+//! Here: what a part means for a value, and the same as a JSON pointer (RFC 6901). Elsewhere: sets of paths
+//! (`field_takeover.rs`, `removed_fields.rs`, `field_conflict.rs`).
+
+use serde_json::Value;
+
+use crate::drift_comparison::push_key;
+
+/// What a part of a path means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ManagedFieldsPathElement<'p> {
+    /// `f:name`
+    Field(&'p str),
+    /// `k:{…}`, `v:…` and `i:…`: an item of a list.
+    Item(usize),
+}
+
+impl<'p> ManagedFieldsPathElement<'p> {
+    /// What a part means for the value that it begins at; `None` for an item that is not there.
+    pub(crate) fn of(value: &Value, key: &'p str) -> Option<Self> {
+        let (sort, text) = key.split_once(':')?;
+        if sort == "f" {
+            return Some(Self::Field(text));
+        }
+        let items = value.as_array()?;
+        let wanted: Value = serde_json::from_str(text).ok()?;
+        let at = match sort {
+            "i" => usize::try_from(wanted.as_u64()?).ok()?,
+            _ => items.iter().position(|item| is_item(sort, &wanted, item))?,
+        };
+        Some(Self::Item(at))
+    }
+
+    /// What a part means for the value that it begins at, if a part of a JSON pointer, without its escapes, means the same.
+    /// No list is searched for that.
+    pub(crate) fn at(value: &Value, key: &'p str, segment: &str) -> Option<Self> {
+        let (sort, text) = key.split_once(':')?;
+        if sort == "f" {
+            return (text == segment).then_some(Self::Field(text));
+        }
+        let at: usize = segment.parse().ok()?;
+        let item = value.as_array()?.get(at)?;
+        let wanted: Value = serde_json::from_str(text).ok()?;
+        let is_meant = match sort {
+            "i" => wanted.as_u64() == u64::try_from(at).ok(),
+            _ => is_item(sort, &wanted, item),
+        };
+        is_meant.then_some(Self::Item(at))
+    }
+
+    /// The value of this field of an object, or item of a list; none if the parent lacks it.
+    pub(crate) fn child(self, value: &Value) -> Option<&Value> {
+        match self {
+            Self::Field(name) => value.get(name),
+            Self::Item(at) => value.get(at),
+        }
+    }
+
+    /// The JSON pointer from a pointer on.
+    pub(crate) fn pointer(self, path: &str) -> String {
+        match self {
+            Self::Field(name) => push_key(path, name),
+            Self::Item(at) => format!("{path}/{at}"),
+        }
+    }
+}
+
+/// Whether a part `k:{…}` or `v:…` means an item of a list.
+fn is_item(sort: &str, wanted: &Value, item: &Value) -> bool {
+    match sort {
+        "k" => {
+            let keys = wanted.as_object();
+            keys.is_some_and(|keys| keys.iter().all(|(key, it)| item.get(key) == Some(it)))
+        }
+        "v" => item == wanted,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_part_is_compared_with_the_item_that_a_pointer_names() {
+        let list = json!([{"name": "a", "port": 1}, {"name": "b", "port": 2}, "x"]);
+        let at =
+            |key: &'static str, segment: &str| ManagedFieldsPathElement::at(&list, key, segment);
+        assert_eq!(at("f:spec", "spec"), Some(ManagedFieldsPathElement::Field("spec")));
+        assert_eq!(at("f:spec", "status"), None);
+        for (key, index) in [(r#"k:{"name":"b"}"#, 1), (r#"v:"x""#, 2), ("i:0", 0)] {
+            let item = Some(ManagedFieldsPathElement::Item(index));
+            assert_eq!(ManagedFieldsPathElement::of(&list, key), item, "{key}");
+            for segment in 0..4 {
+                let wanted = item.filter(|_| segment == index);
+                assert_eq!(at(key, &segment.to_string()), wanted, "{key} {segment}");
+            }
+            assert_eq!(at(key, "name"), None, "{key}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A LifecycleEvent as it was observed, and the name that it has.
+
+use reconcile::Time;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::lifecycle_hold_phase::LifecycleHoldPhase;
+
+/// How far the answer to an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LifecycleEventState {
+    /// Nothing was answered.
+    #[default]
+    Pending,
+    /// A controller works on it.
+    Running,
+    /// The operation may continue.
+    Succeeded,
+    /// The operation must not continue.
+    Failed,
+    /// Nothing waits for the answer.
+    Cancelled,
+}
+
+impl LifecycleEventState {
+    /// As the API spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Cancelled => "Cancelled",
+        }
+    }
+
+    /// Whether it may still be answered.
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::Pending | Self::Running)
+    }
+}
+
+/// The approval of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LifecycleApproval {
+    /// The user who approved.
+    pub user: String,
+    /// When.
+    #[serde(
+        default,
+        with = "reconcile::time_json::exact",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub at: Option<Time>,
+    /// Why, in the words of the user.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub comment: String,
+}
+
+/// An event as it was observed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservedLifecycleEvent {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The Lifecycle.
+    pub lifecycle: String,
+    /// The phase; `None` if only a later version knows it.
+    pub phase: Option<LifecycleHoldPhase>,
+    /// The operation.
+    pub operation: String,
+    /// How far the answer is.
+    pub state: LifecycleEventState,
+    /// The user who answered.
+    pub answered_by: String,
+    /// More about the answer, for people.
+    pub message: String,
+    /// When it was created.
+    pub created: Option<Time>,
+    /// Until when it has to be answered.
+    pub deadline: Option<Time>,
+    /// The approvals.
+    pub approvals: Vec<LifecycleApproval>,
+}
+
+/// The name of an event: the same for the same phase of the same operation, so that a crash does not lead to a second
+/// one.
+pub(crate) fn event_name(
+    release: &str,
+    phase: LifecycleHoldPhase,
+    owner_uid: &str,
+    operation: &str,
+    lifecycle: &str,
+) -> String {
+    let text = format!("{owner_uid}\n{operation}\n{}\n{lifecycle}", phase.as_str());
+    let digest = hex::encode(Sha256::digest(text));
+    let release: String = release.chars().take(40).collect();
+    let release = release.trim_end_matches(['.', '-']);
+    format!("{release}-{}-{}", phase.as_str().to_lowercase(), &digest[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_belongs_to_one_phase_of_one_operation_and_lifecycle() {
+        let name =
+            |phase, uid, operation, lifecycle| event_name("web", phase, uid, operation, lifecycle);
+        let one = name(LifecycleHoldPhase::PreUpgrade, "u", "web.v1.0", "l");
+        assert_eq!(one, name(LifecycleHoldPhase::PreUpgrade, "u", "web.v1.0", "l"));
+        assert!(one.starts_with("web-preupgrade-") && one.len() < 64, "{one}");
+        for other in [
+            name(LifecycleHoldPhase::Promote, "u", "web.v1.0", "l"),
+            name(LifecycleHoldPhase::PreUpgrade, "v", "web.v1.0", "l"),
+            name(LifecycleHoldPhase::PreUpgrade, "u", "web.v2.0", "l"),
+            name(LifecycleHoldPhase::PreUpgrade, "u", "web.v1.0", "m"),
+        ] {
+            assert_ne!(one, other);
+        }
+        let long = event_name(&"a.".repeat(40), LifecycleHoldPhase::Promote, "u", "o", "l");
+        assert!(!long.contains(".-") && long.len() < 80, "{long}");
+    }
+}

@@ -1,0 +1,73 @@
+//! The phases of an operation at which a lifecycle may hold it.
+//!
+//! Elsewhere: when an operation reaches them (engine `release`).
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! phases {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A phase.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum LifecycleHoldPhase {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl LifecycleHoldPhase {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// As the API spells it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+phases! {
+    /// Before anything of a first revision is written.
+    PreInstall,
+    /// After a first revision is applied and healthy, and its hooks have run.
+    PostInstall,
+    /// Before anything of another revision is written.
+    PreUpgrade,
+    /// After another revision is applied and healthy, and its hooks have run.
+    PostUpgrade,
+    /// Before a rollback applies anything.
+    PreRollback,
+    /// After a rollback.
+    PostRollback,
+    /// Before anything is deleted.
+    PreDelete,
+    /// After everything was deleted.
+    PostDelete,
+    /// After health and tests, before the object is ready and its dependents are reconciled.
+    Promote,
+}
+
+impl LifecycleHoldPhase {
+    /// The phase of this spelling.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|phase| phase.as_str() == text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_found_by_their_spelling() {
+        for phase in LifecycleHoldPhase::ALL {
+            assert_eq!(LifecycleHoldPhase::parse(phase.as_str()), Some(*phase));
+            let written = serde_json::to_value(phase).unwrap();
+            assert_eq!(written, phase.as_str(), "the journal spells it as the API does");
+        }
+        assert_eq!(
+            (LifecycleHoldPhase::parse(""), LifecycleHoldPhase::parse("preinstall")),
+            (None, None)
+        );
+    }
+}

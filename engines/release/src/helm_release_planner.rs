@@ -1,0 +1,856 @@
+//! The decision of one run: which step comes next, or the outcome of the run.
+//!
+//! Here: the desired state and the run put together, one step at a time. Below: beginning an operation
+//! (`plan/operation_start.rs`).
+//! Elsewhere: the state of a release and the next operation ([`crate::release_decision`]), an operation under way
+//! ([`crate::operation`]), the status ([`crate::operation_status`]).
+
+mod operation_start;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use lifecycle::{DismissedLifecycleEvent, dismissed};
+use reconcile::{
+    ConditionStatus as Truth, NextRunTrigger, PlanVerdict, ReconcilePlanner, ReleaseRollback,
+    ReleaseRollbackProgress, RemovalCause, RunOutcome, Time, reason,
+};
+
+use crate::journal::{OperationJournal, OperationKind};
+use crate::lifecycle_hold::{LIFECYCLE_PENDING, LIFECYCLES_UNKNOWN};
+use crate::operation::{
+    self, ObservedLiveObjects, OperationNeed, OperationTask, RecordAndJournalWrite,
+    ReleaseRemovalScope, StepOutcome,
+};
+use crate::operation_phase::{OperationPhase, PhaseHold};
+use crate::operation_status;
+use crate::record::{ReleaseRecord, RevisionStatus as Life};
+use crate::release_decision::{
+    ReleaseDecision, ReleaseDrift, ReleaseState, ReleaseStateError, decide, state,
+};
+use crate::release_snapshot::{ReleaseSnapshot, SnapshotDigestError, SnapshotMatch, latest};
+use crate::release_step::ReleaseStep;
+use crate::release_target::{TargetChange, change};
+use crate::revisions::{ReleaseRevision, ReleaseRevisions};
+use crate::settings::{DriftMode, ReleaseDesiredState};
+use crate::status::{self, HelmReleaseStatusFields, ReleaseReport};
+
+/// What one run found.
+///
+/// # Assumes
+/// Reads are live, and see what the steps before them did.
+#[derive(Debug, Clone)]
+pub struct ReleaseObservedState {
+    /// The time of the run.
+    pub now: Time,
+    /// The status as it was written last.
+    pub status: HelmReleaseStatusFields,
+    /// The revisions of the release that [`released`] names.
+    pub revisions: ReleaseRevisions,
+    /// What an open operation needs according to [`operation::scope`].
+    pub live: ObservedLiveObjects,
+    /// How the cluster compares with the deployed revision, where [`ObservationNeed::Drift`] asked for it.
+    pub drift: Option<ReleaseDrift>,
+    /// What another client changes again and again, so that it is not corrected for a while: the message about it, and
+    /// when to run again.
+    pub contested: Option<(String, Time)>,
+    /// How the step went that this run did last.
+    pub outcome: Option<StepOutcome>,
+    /// What this run has come through.
+    pub ran: RunProgress,
+}
+
+/// What a run has come through; a new one for every run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunProgress {
+    /// Operations that ended.
+    pub ended: BTreeSet<OperationKind>,
+    /// Whether the unfinished operation of another client was ended.
+    pub unlocked: bool,
+    /// Whether drift was corrected, or tried to be.
+    pub corrected: bool,
+    /// Whether something failed without a trace in storage.
+    pub failed_early: bool,
+}
+
+impl RunProgress {
+    /// Remembers a step that was done.
+    pub fn note(&mut self, step: &ReleaseStep) {
+        match step {
+            ReleaseStep::Tell(report) => {
+                self.failed_early |= report.is_early_failure;
+                self.ended.extend(report.ended);
+            }
+            ReleaseStep::Unlock { .. } => self.unlocked = true,
+            ReleaseStep::CorrectDrift { .. } => self.corrected = true,
+            _ => {}
+        }
+    }
+
+    fn has_released(&self) -> bool {
+        self.ended.iter().any(|action| action.is_release())
+    }
+
+    fn has_remediated(&self) -> bool {
+        self.ended.iter().any(|action| action.is_remediation())
+    }
+}
+
+/// What has to be observed for a plan, besides the revisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ObservationNeed {
+    /// Nothing.
+    Nothing,
+    /// For the open operation beside the last revision.
+    Operation(operation::ObservationScope),
+    /// How the cluster compares with the last revision.
+    Drift,
+}
+
+/// Namespace of the records, and name, of the release that is observed: of the release in the status, or else of the
+/// desired one.
+pub fn released(
+    desired: &ReleaseDesiredState,
+    status: &HelmReleaseStatusFields,
+) -> (String, String) {
+    let target = (desired.spec.target.storage_namespace.clone(), desired.spec.target.name.clone());
+    if status.storage_namespace.is_empty() {
+        return target;
+    }
+    let name = latest(&status.history).map_or(target.1, |known| known.name.clone());
+    (status.storage_namespace.clone(), name)
+}
+
+/// What a run has to bring.
+pub fn need(
+    desired: &ReleaseDesiredState,
+    status: &HelmReleaseStatusFields,
+    revisions: &ReleaseRevisions,
+) -> ObservationNeed {
+    if let Some((revision, journal)) = own(desired, revisions).filter(|(_, it)| it.is_open()) {
+        return ObservationNeed::Operation(operation::scope(journal, &revision.record));
+    }
+    let status = operation_status::attempted(desired, status);
+    match state(desired, &status, revisions, None) {
+        Ok(ReleaseState::Unobserved) if !desired.deleted => ObservationNeed::Drift,
+        _ => ObservationNeed::Nothing,
+    }
+}
+
+/// Whether an operation of an owner, on a cluster that it has a name for ([`ReleaseDesiredState::kube_context`]), is under
+/// way, or has ended without the status saying so.
+pub fn is_under_way(
+    owner: &str,
+    kube_context: &str,
+    status: &HelmReleaseStatusFields,
+    revisions: &ReleaseRevisions,
+) -> bool {
+    let last = revisions.last();
+    let journal = last.and_then(|it| Some((it, it.journal.as_ref()?)));
+    let is_its =
+        |journal: &OperationJournal| journal.owner == owner && journal.kube_context == kube_context;
+    journal.filter(|(_, journal)| is_its(journal)).is_some_and(|(last, journal)| {
+        journal.is_open() || !operation_status::is_reported(status, &last.record, journal)
+    })
+}
+
+/// The last revision with the journal of an operation of this HelmRelease.
+fn own<'r>(
+    desired: &ReleaseDesiredState,
+    revisions: &'r ReleaseRevisions,
+) -> Option<(&'r ReleaseRevision, &'r OperationJournal)> {
+    let last = revisions.last()?;
+    let journal = last.journal.as_ref().filter(|journal| desired.owns(journal))?;
+    Some((last, journal))
+}
+
+/// Keeping a release as its HelmRelease wants it.
+///
+/// # Guarantees
+/// A hook that was begun is not begun again, whenever the program ends. A failure is counted once.
+/// What happened is in the status before anything new begins.
+#[derive(Debug, Clone, Copy)]
+pub struct HelmReleasePlanner;
+
+impl ReconcilePlanner for HelmReleasePlanner {
+    type DesiredState = ReleaseDesiredState;
+    type ObservedState = ReleaseObservedState;
+    type PlanStep = ReleaseStep;
+
+    fn plan(
+        desired: &ReleaseDesiredState,
+        observed: &ReleaseObservedState,
+    ) -> PlanVerdict<ReleaseStep> {
+        let run = DesiredAndObservedRelease { desired, observed };
+        run.verdict().unwrap_or_else(|error| {
+            let text = format!("Could not determine release state: {error}");
+            run.failed(status::STATE_ERROR, text)
+        })
+    }
+
+    /// Every hook takes some rounds, and there are no more hooks than objects.
+    fn rounds(_: &ReleaseDesiredState) -> usize {
+        10_000
+    }
+}
+
+/// Notes in the journal that the status reports the end of its operation.
+fn accounted(record: &ReleaseRecord, journal: &OperationJournal) -> ReleaseStep {
+    let journal = OperationJournal { accounted: true, ..journal.clone() };
+    let version = record.version;
+    let changes = Vec::new();
+    let others = Vec::new();
+    ReleaseStep::Write(Box::new(RecordAndJournalWrite { version, changes, others, journal }))
+}
+
+/// How the rollback that a user requests by annotation stands.
+enum RequestedRollbackState {
+    /// None is requested, or it has been carried out.
+    Nothing,
+    /// It begins, to this revision.
+    To(i64),
+    /// It cannot begin, for this reason.
+    Refused(ReleaseRollback, String),
+}
+
+/// A desired state and a run.
+struct DesiredAndObservedRelease<'r> {
+    desired: &'r ReleaseDesiredState,
+    observed: &'r ReleaseObservedState,
+}
+
+impl DesiredAndObservedRelease<'_> {
+    fn verdict(&self) -> Result<PlanVerdict<ReleaseStep>, ReleaseStateError> {
+        let revisions = &self.observed.revisions;
+        let is_readable = revisions.unreadable_last().is_none();
+        if let Some((revision, journal)) = own(self.desired, revisions).filter(|_| is_readable) {
+            if journal.is_open() {
+                if let Some(verdict) = self.dismissal(Some(journal)) {
+                    return Ok(verdict);
+                }
+                return Ok(self.under_way(&revision.record, journal)?);
+            }
+            if !operation_status::is_reported(&self.observed.status, &revision.record, journal) {
+                return Ok(self.account(&revision.record, journal)?);
+            }
+        }
+        if let Some(broken) = revisions.unreadable_last() {
+            // A record that cannot be read must not count as absent, for any plan.
+            return Err(ReleaseStateError::unreadable(broken));
+        }
+        if self.desired.deleted {
+            return Ok(self.removal(None));
+        }
+        let status = &self.observed.status;
+        if self.desired.suspended {
+            return Ok(match self.asked_rollback()? {
+                RequestedRollbackState::Nothing => self.suspended(),
+                RequestedRollbackState::To(target) => {
+                    self.begin(OperationKind::Rollback, Some(target), status)?
+                }
+                RequestedRollbackState::Refused(asked, why) => self.refused(asked, &why),
+            });
+        }
+        let changed = change(
+            &self.desired.spec.target,
+            &self.desired.chart_name,
+            &status.storage_namespace,
+            &status.history,
+        );
+        let in_place = self.desired.spec.upgrade.in_place_chart_name_change;
+        if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
+            let held = self.held(OperationPhase::Replace(changed));
+            return Ok(held.unwrap_or_else(|| self.removal(Some(changed))));
+        }
+        let attempted = operation_status::attempted(self.desired, status);
+        if attempted != *status {
+            // Requests are compared with the status before, so this run must not forget that there were any.
+            return self.decided(&attempted);
+        }
+        self.decided(status)
+    }
+
+    /// Nothing begins.
+    fn suspended(&self) -> PlanVerdict<ReleaseStep> {
+        let text = "reconciliation is suspended".to_owned();
+        let wake = NextRunTrigger::at(self.later(self.desired.interval));
+        PlanVerdict::Outcome(RunOutcome::Blocked(reason::SUSPENDED, text, wake))
+    }
+
+    /// The revision that a user requests to roll back to. It has to be in Helm's storage, with the digest that the
+    /// status has of it (if it has one), and the newest revision has to be the one in the request, with no operation
+    /// under way.
+    fn asked_rollback(&self) -> Result<RequestedRollbackState, SnapshotDigestError> {
+        let ReleaseObservedState { revisions, status, .. } = self.observed;
+        let requests = &self.desired.requests;
+        let Some(asked) = requests.rollback.or(requests.unverified_rollback) else {
+            return Ok(RequestedRollbackState::Nothing);
+        };
+        let ReleaseRollback { from, to } = asked;
+        let refused = |why: String| Ok(RequestedRollbackState::Refused(asked, why));
+        let Some(last) = revisions.last().filter(|last| last.record.version == from) else {
+            let progress = asked.progress(status.history.iter().map(ReleaseSnapshot::made));
+            if !matches!(
+                progress,
+                ReleaseRollbackProgress::Requested | ReleaseRollbackProgress::Overtaken
+            ) {
+                return Ok(RequestedRollbackState::Nothing);
+            }
+            return refused(match revisions.last() {
+                Some(last) => {
+                    format!("revision {} is the newest one, and not {from}", last.record.version)
+                }
+                None => "Helm has no revision of the release".to_owned(),
+            });
+        };
+        let life = &last.record.info.status;
+        if !matches!(life, Life::Deployed | Life::Failed) {
+            return refused(format!("revision {from} is {life}"));
+        }
+        let Some(target) = revisions.get(to) else {
+            return refused(format!("Helm has no revision {to} of the release"));
+        };
+        let known = status.history.iter().find(|it| it.version == to);
+        if let Some(known) = known
+            && known.matches(&target.record)? != SnapshotMatch::Same
+        {
+            return refused(format!(
+                "revision {to} of Helm is not the one that status.history has"
+            ));
+        }
+        match requests.rollback {
+            Some(_) => Ok(RequestedRollbackState::To(to)),
+            None => refused(format!(
+                "status.history does not have revision {to}, as windlass.dev/require-verified demands"
+            )),
+        }
+    }
+
+    /// A rollback that was requested and cannot begin is reported once.
+    fn refused(&self, asked: ReleaseRollback, why: &str) -> PlanVerdict<ReleaseStep> {
+        match operation_status::rollback_refused(self.desired, &self.observed.status, asked, why) {
+            Some(report) => PlanVerdict::Act(vec![self.tell(report)]),
+            None => self.suspended(),
+        }
+    }
+
+    /// Events of lifecycles that nothing waits for any more, beside an open operation or none.
+    fn dismissal(&self, open: Option<&OperationJournal>) -> Option<PlanVerdict<ReleaseStep>> {
+        let operation = open.map(|journal| journal.id.as_str());
+        let answers = open.map_or(&[][..], |journal| journal.answers.as_slice());
+        self.dismiss(dismissed(&self.observed.live.events, operation, answers))
+    }
+
+    fn dismiss(&self, over: Vec<DismissedLifecycleEvent>) -> Option<PlanVerdict<ReleaseStep>> {
+        (!over.is_empty()).then(|| PlanVerdict::Act(vec![ReleaseStep::Dismiss(over)]))
+    }
+
+    /// The outcome of a run that waits for a lifecycle.
+    fn awaiting(&self, text: String, until: Option<Time>) -> RunOutcome {
+        let wake = NextRunTrigger::at(until.unwrap_or_else(|| self.later(self.desired.interval)));
+        RunOutcome::Running(LIFECYCLE_PENDING, text, wake)
+    }
+
+    /// The outcome of a run that must not begin an action, since it is not known which lifecycles hold it.
+    fn unless_known(&self, action: OperationKind) -> Option<PlanVerdict<ReleaseStep>> {
+        let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
+        let wake = NextRunTrigger::at(self.later(self.desired.retry));
+        Some(PlanVerdict::Outcome(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
+    }
+
+    /// The outcome of a run whose next phase is held by a gate.
+    fn held(&self, phase: OperationPhase) -> Option<PlanVerdict<ReleaseStep>> {
+        let held = self.desired.gates.hold(phase, self.observed.now)?;
+        Some(self.resting_held(held))
+    }
+
+    fn resting_held(&self, held: PhaseHold) -> PlanVerdict<ReleaseStep> {
+        let wake = NextRunTrigger::at(self.later(self.desired.interval));
+        PlanVerdict::Outcome(RunOutcome::Blocked(held.reason, held.subject, wake))
+    }
+
+    /// Writes the status and what follows from it. Also in the middle of a run it does not call a release Ready of which an
+    /// object is contested.
+    fn tell(&self, report: ReleaseReport) -> ReleaseStep {
+        let contested = self.observed.contested.as_ref().map(|(text, _)| text.clone());
+        ReleaseStep::Tell(Box::new(ReleaseReport { contested, ..report }))
+    }
+
+    fn failed(&self, why: reconcile::ConditionReason, text: String) -> PlanVerdict<ReleaseStep> {
+        let at = self.later(self.desired.retry);
+        PlanVerdict::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(at)))
+    }
+
+    fn later(&self, by: std::time::Duration) -> Time {
+        self.observed.now.saturating_add(by).unwrap_or(Time::MAX)
+    }
+
+    /// An operation is open.
+    fn under_way(
+        &self,
+        record: &ReleaseRecord,
+        journal: &OperationJournal,
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+        let ReleaseObservedState { revisions, live, outcome, now, status, .. } = self.observed;
+        let is_purge = operation::present(journal, record) == Some(OperationTask::Purge);
+        if is_purge && !journal.accounted {
+            return self.account(record, journal);
+        }
+        if let Some(journal) = self.with_new_timeout(journal) {
+            let version = record.version;
+            let changes = Vec::new();
+            let others = Vec::new();
+            let write = RecordAndJournalWrite { version, changes, others, journal };
+            return Ok(PlanVerdict::Act(vec![ReleaseStep::Write(Box::new(write))]));
+        }
+        let is_held =
+            matches!(operation::present(journal, record), Some(OperationTask::Hold { .. }));
+        let is_asked = self.desired.requests.is_for(journal);
+        if is_held && self.desired.suspended && !self.desired.deleted && !is_asked {
+            return Ok(self.suspended());
+        }
+        let stop = self.stop(journal);
+        let stop = stop.as_deref();
+        let next = operation::next(journal, record, revisions, live, outcome.as_ref(), stop, *now);
+        Ok(match next {
+            OperationNeed::Do(step) => PlanVerdict::Act(vec![step]),
+            OperationNeed::Wait(_, wake) => {
+                let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
+                let text = operation_status::running_text(journal.action, timeout);
+                // A remediation or a test must not hide the outcome before it.
+                let run_outcome = match status.summary(self.desired) {
+                    Some(said) if journal.action.is_remediation() => {
+                        RunOutcome::Failed(said.reason, said.text, wake)
+                    }
+                    Some(said) if journal.action == OperationKind::Test => {
+                        RunOutcome::Running(said.reason, said.text, wake)
+                    }
+                    _ => RunOutcome::Running(reason::PROGRESSING, text, wake),
+                };
+                PlanVerdict::Outcome(run_outcome)
+            }
+            OperationNeed::Held(text, until) => PlanVerdict::Outcome(
+                match (status.summary(self.desired), self.awaiting(text, until)) {
+                    (Some(said), RunOutcome::Running(_, text, wake))
+                        if journal.action.is_remediation() =>
+                    {
+                        RunOutcome::Failed(said.reason, format!("{}; {text}", said.text), wake)
+                    }
+                    (_, run_outcome) => run_outcome,
+                },
+            ),
+            OperationNeed::Blind => {
+                let text = format!("not observed: {}", record.full_name());
+                self.failed(status::RECONCILE_ERROR, text)
+            }
+        })
+    }
+
+    /// The journal of an open operation for which the spec gives another time by now: from here on that counts.
+    fn with_new_timeout(&self, journal: &OperationJournal) -> Option<OperationJournal> {
+        let mut journal = journal.clone();
+        let timeout_ms = self.desired.plan(journal.action).timeout_ms;
+        let is_known = std::mem::replace(&mut journal.plan.timeout_ms, timeout_ms) == timeout_ms;
+        journal.since = self.observed.now;
+        (!is_known && !self.desired.suspended).then_some(journal)
+    }
+
+    /// Why an open operation should come to its end early.
+    fn stop(&self, journal: &OperationJournal) -> Option<String> {
+        let desired = self.desired;
+        if journal.action.is_removal() {
+            return None;
+        }
+        if desired.deleted {
+            return Some("superseded by the removal of the release".to_owned());
+        }
+        if desired.requests.is_for(journal) {
+            return None;
+        }
+        if desired.suspended {
+            return Some(format!("suspended during the {}", journal.action.as_str()));
+        }
+        (journal.inputs != desired.inputs).then(|| format!("superseded by {}", desired.inputs))
+    }
+
+    /// Reports an operation that has ended in the status; then notes in the journal that it is reported, unless that is
+    /// seen.
+    fn account(
+        &self,
+        record: &ReleaseRecord,
+        journal: &OperationJournal,
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+        let ReleaseObservedState { revisions, status, .. } = self.observed;
+        let report = operation_status::ended(self.desired, status, revisions, record, journal)?;
+        let is_seen = operation_status::is_reported(&report.status, record, journal);
+        let report_step = self.tell(report);
+        Ok(PlanVerdict::Act(match is_seen {
+            true => vec![report_step],
+            false => vec![report_step, accounted(record, journal)],
+        }))
+    }
+
+    /// The release that the status knows is to be gone: with the HelmRelease, or because another one takes its place.
+    fn removal(&self, changed: Option<TargetChange>) -> PlanVerdict<ReleaseStep> {
+        if let Some(verdict) = self.dismissal(None) {
+            return verdict;
+        }
+        let ReleaseObservedState { status, revisions, ran, .. } = self.observed;
+        let known = latest(&status.history);
+        let is_known = !status.storage_namespace.is_empty() && known.is_some();
+        let last = revisions.last().filter(|_| is_known);
+        if let Some((last, known)) =
+            last.zip(known).filter(|(last, known)| self.is_another(last, known))
+        {
+            return PlanVerdict::Act(vec![self.tell(operation_status::left(
+                status,
+                &last.record,
+                known,
+            ))]);
+        }
+        let name = &self.desired.spec.target.name;
+        let keep = self.desired.spec.uninstall.keep_history;
+        let left = operation::removal(name, revisions, keep).ok().filter(|_| is_known);
+        if let Some(ReleaseRemovalScope::Purge(versions)) = left {
+            return PlanVerdict::Act(vec![ReleaseStep::Purge { versions }]);
+        }
+        if let (Some(ReleaseRemovalScope::Run), Some(last)) = (left, revisions.last()) {
+            if ran.ended.contains(&OperationKind::Uninstall) {
+                // It failed in this run.
+                let said = status.summary(self.desired);
+                let text = said.map_or_else(String::new, |said| said.text);
+                return self.failed(status::UNINSTALL_FAILED, text);
+            }
+            let unknown = self.unless_known(OperationKind::Uninstall);
+            // That another release takes its place was asked about as a phase of its own.
+            let cause = changed.map_or(self.desired.gates.removal, |_| RemovalCause::Pruned);
+            return unknown.unwrap_or_else(|| self.begin_removal(&last.record, cause, status));
+        }
+        match changed {
+            Some(_) => PlanVerdict::Act(vec![
+                self.tell(ReleaseReport::of(operation_status::forgotten(status))),
+            ]),
+            None => {
+                let text = known.map_or_else(
+                    || "there is no release to uninstall".to_owned(),
+                    |known| format!("Release {} is uninstalled", known.full_name()),
+                );
+                PlanVerdict::Outcome(RunOutcome::Settled(status::UNINSTALL_SUCCEEDED, text))
+            }
+        }
+    }
+
+    /// Whether a release that is there is another one than the status knows: its kubeconfig may name another cluster by now.
+    ///
+    /// Differs(flux): Flux uninstalls it, also where another owner installed it.
+    fn is_another(&self, last: &ReleaseRevision, known: &ReleaseSnapshot) -> bool {
+        match &last.journal {
+            Some(journal) if self.desired.owns(journal) => false,
+            // What was adopted has the journal of another until it is operated on.
+            Some(_) => !known.tells_of(&last.record),
+            None => {
+                let began = last.record.info.first_deployed.as_ref();
+                let began = began.and_then(crate::record::GoTimestamp::whole_second);
+                began.zip(known.first_deployed).is_some_and(|(there, here)| there != here)
+            }
+        }
+    }
+
+    /// No operation is open and all events are reported: decides what is done about the state.
+    fn decided(
+        &self,
+        status: &HelmReleaseStatusFields,
+    ) -> Result<PlanVerdict<ReleaseStep>, ReleaseStateError> {
+        let ReleaseObservedState { revisions, drift, .. } = self.observed;
+        let desired = self.desired;
+        let forced = desired.requests.forces(&self.observed.status);
+        if self.observed.ran.has_remediated() {
+            return Ok(self.dismissal(None).unwrap_or_else(|| self.after_remediation(status)));
+        }
+        if let Some(record) = self.half_removed() {
+            return Ok(self.begin_removal(record, RemovalCause::Remediated, status));
+        }
+        let state = state(desired, status, revisions, drift.as_ref())?;
+        if let Some(record) = self.adoptable(&state, status, forced)? {
+            let report = operation_status::adopted(desired, status, record)?;
+            return Ok(PlanVerdict::Act(vec![self.tell(report)]));
+        }
+        let is_uncounted = self.uncounted(&state);
+        let decision = match is_uncounted {
+            true => ReleaseDecision::Begin(OperationKind::Upgrade, None),
+            false => decide(&state, desired, status, revisions, forced)?,
+        };
+        let next = match &decision {
+            ReleaseDecision::Begin(action, _) => self.held_operation(*action, status),
+            _ => None,
+        };
+        let over = dismissed(&self.observed.live.events, next.as_deref(), &[]);
+        if let Some(verdict) = self.dismiss(over) {
+            return Ok(verdict);
+        }
+        if let Some(held) =
+            OperationPhase::of(&decision, desired).and_then(|phase| self.held(phase))
+        {
+            return Ok(held);
+        }
+        let is_held = !is_uncounted || self.observed.ran.failed_early;
+        if let (true, Some(outcome)) = (is_held, self.later_retry(&state, &decision, status)) {
+            return Ok(outcome);
+        }
+        Ok(match decision {
+            ReleaseDecision::Nothing => self.unless_contested(self.verdict_of_status(status, true)),
+            ReleaseDecision::Observe => {
+                let text = "the cluster was not compared with the release".to_owned();
+                self.failed(status::RECONCILE_ERROR, text)
+            }
+            ReleaseDecision::Exhausted => PlanVerdict::Outcome(self.exhausted(status)),
+            ReleaseDecision::NoRollbackTarget => {
+                let text = "Failed to perform remediation: missing target release for rollback: \
+                            cannot remediate failed release";
+                PlanVerdict::Outcome(RunOutcome::Stalled(
+                    status::MISSING_ROLLBACK_TARGET,
+                    text.to_owned(),
+                ))
+            }
+            ReleaseDecision::Unlock(life) => match self.being_removed() {
+                Some(outcome) => outcome,
+                None => self.unlock(status, &life)?,
+            },
+            ReleaseDecision::Drift { digest, text } => self.drift(status, digest, &text),
+            ReleaseDecision::Begin(action, target) => {
+                let mut status = status.clone();
+                // Parity(flux): what cannot be relied on is forgotten.
+                if matches!(state, ReleaseState::Unmanaged(_)) {
+                    // With the history goes the proof that the last operation was reported.
+                    if let Some((last, journal)) = own(desired, revisions)
+                        && !journal.accounted
+                    {
+                        return Ok(PlanVerdict::Act(vec![accounted(&last.record, journal)]));
+                    }
+                    status.history.clear();
+                }
+                self.begin(action, target, &status)?
+            }
+        })
+    }
+
+    /// The existing release of another client, if it is as desired.
+    fn adoptable(
+        &self,
+        state: &ReleaseState,
+        status: &HelmReleaseStatusFields,
+        forced: bool,
+    ) -> Result<Option<&ReleaseRecord>, SnapshotDigestError> {
+        let desired = self.desired;
+        let last = self.observed.revisions.last().map(|last| last.record.as_ref());
+        let is_unknown = matches!(state, ReleaseState::Unmanaged(_)) && status.history.is_empty();
+        let is_plain = desired.spec.post_renderers_digest.is_empty()
+            && desired.spec.common_metadata_digest.is_empty();
+        let Some(record) = last.filter(|_| is_unknown && is_plain && !forced) else {
+            return Ok(None);
+        };
+        if record.info.status != Life::Deployed {
+            return Ok(None);
+        }
+        let found = ReleaseSnapshot::of(record, None, "")?;
+        let is_same = found.chart_name == desired.chart_name
+            && found.chart_version == desired.chart_version
+            && found.config_digest == desired.config_digest
+            && found.namespace == desired.spec.target.namespace;
+        Ok(is_same.then_some(record))
+    }
+
+    /// A remediation that failed and left a release behind that is neither there nor gone.
+    ///
+    /// Differs(flux): in Flux only a person can help, since no action knows how to handle such a record.
+    fn half_removed(&self) -> Option<&ReleaseRecord> {
+        let (revision, journal) = own(self.desired, &self.observed.revisions)?;
+        let is_half = revision.record.info.status == Life::Uninstalling;
+        (is_half && journal.action.is_removal()).then_some(revision.record.as_ref())
+    }
+
+    /// Whether the last revision failed only because it was stopped.
+    fn uncounted(&self, state: &ReleaseState) -> bool {
+        let journal = own(self.desired, &self.observed.revisions).map(|(_, journal)| journal);
+        let failure = journal.and_then(|journal| journal.failure.as_ref());
+        matches!(state, ReleaseState::Failed(_)) && failure.is_some_and(|failure| !failure.counts)
+    }
+
+    /// An action that failed and is retried waits for its time, counted from the end of the failure.
+    ///
+    /// Differs(flux): in Flux a restart of the controller retries at once.
+    fn later_retry(
+        &self,
+        state: &ReleaseState,
+        decision: &ReleaseDecision,
+        status: &HelmReleaseStatusFields,
+    ) -> Option<PlanVerdict<ReleaseStep>> {
+        let ReleaseDecision::Begin(action, _) = decision else { return None };
+        let ran = &self.observed.ran;
+        let retry = self.desired.active(status).and_then(|active| active.retry);
+        let said = || status.summary(self.desired).map(|said| (said.reason, said.text));
+        let default = || (status::RECONCILE_ERROR, "the release has failed".to_owned());
+        let resting = |at| {
+            let (why, text) = said().unwrap_or_else(default);
+            Some(PlanVerdict::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(at))))
+        };
+        if ran.failed_early {
+            return resting(self.later(retry.unwrap_or(self.desired.retry)));
+        }
+        let journal = own(self.desired, &self.observed.revisions).map(|(_, journal)| journal);
+        let is_counted = |it: &&OperationJournal| it.failure.as_ref().is_some_and(|it| it.counts);
+        let ended = journal.filter(is_counted).and_then(|it| it.ended);
+        if let (ReleaseState::Failed(_), Some(retry), Some(ended)) = (state, retry, ended) {
+            let at = ended.saturating_add(retry).unwrap_or(Time::MAX);
+            let is_asked =
+                self.desired.requests.is_new(&self.observed.status) && ran.ended.is_empty();
+            let is_changed = status.failures == 0;
+            if at > self.observed.now && !is_asked && !is_changed {
+                return resting(at);
+            }
+        }
+        // Parity(flux): an action of one kind is done once in a run.
+        let is_forced = self.desired.requests.forces(&self.observed.status);
+        let is_repeated = (action.is_release() && ran.has_released() && !is_forced)
+            || (*action == OperationKind::Test && ran.ended.contains(action));
+        is_repeated.then(|| resting(self.later(self.desired.retry))).flatten()
+    }
+
+    fn exhausted(&self, status: &HelmReleaseStatusFields) -> RunOutcome {
+        let action = status.last_attempted_action.map_or("", OperationKind::as_str);
+        let failures = self.desired.active(status).map_or(0, |active| active.failures);
+        let mut text = format!("Failed to {action} after {failures} attempt(s)");
+        // Differs(flux): in Flux `Stalled` does not name the cause, which `Ready` keeps; here both have the same text.
+        if let Some(said) = status.summary(self.desired).filter(|it| it.status != Truth::True) {
+            text = format!("{text}: {}", said.text);
+        }
+        RunOutcome::Stalled(status::RETRIES_EXCEEDED, text)
+    }
+
+    /// A remediation ended in this run: the next run continues, unless there were enough attempts.
+    fn after_remediation(&self, status: &HelmReleaseStatusFields) -> PlanVerdict<ReleaseStep> {
+        let active = self.desired.active(status);
+        let is_over = active.is_some_and(|active| {
+            let goes_on = active.retry.is_some()
+                || active.is_upgrade
+                    && active.strategy() == crate::settings::RemediationStrategy::Uninstall;
+            active.is_exhausted() && !goes_on
+        });
+        if is_over {
+            return PlanVerdict::Outcome(self.exhausted(status));
+        }
+        let wait = active.and_then(|active| active.retry).unwrap_or(self.desired.retry);
+        let said = status.summary(self.desired).map(|said| (said.reason, said.text));
+        let (why, text) =
+            said.unwrap_or_else(|| (status::RECONCILE_ERROR, "the release was undone".to_owned()));
+        PlanVerdict::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(self.later(wait))))
+    }
+
+    /// The outcome of a run while another client may still be uninstalling the release: for as long as that may take
+    /// here.
+    fn being_removed(&self) -> Option<PlanVerdict<ReleaseStep>> {
+        let last = self.observed.revisions.last().filter(|last| last.journal.is_none())?;
+        let record = last.record.as_ref();
+        let began =
+            record.info.deleted.as_ref().filter(|_| record.info.status == Life::Uninstalling);
+        let began = began.and_then(crate::record::GoTimestamp::whole_second)?;
+        let until = began.saturating_add(self.desired.spec.uninstall.timeout).unwrap_or(Time::MAX);
+        (began..until).contains(&self.observed.now).then(|| {
+            let text = format!(
+                "another client began to uninstall release {} at {began}; unless that ends by {until}, it counts as \
+                 interrupted, and the release is upgraded",
+                record.full_name()
+            );
+            PlanVerdict::Outcome(RunOutcome::Blocked(status::PENDING_RELEASE, text, NextRunTrigger::at(until)))
+        })
+    }
+
+    fn unlock(
+        &self,
+        status: &HelmReleaseStatusFields,
+        life: &Life,
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+        let Some(last) = self.observed.revisions.last() else {
+            return Ok(self.verdict_of_status(status, false));
+        };
+        let (report, description) =
+            operation_status::unlocked(self.desired, status, &last.record, life)?;
+        let version = last.record.version;
+        // The status first: after a crash in between, this is repeated and the status becomes true.
+        Ok(PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Unlock { version, description }]))
+    }
+
+    fn drift(
+        &self,
+        status: &HelmReleaseStatusFields,
+        digest: String,
+        found: &str,
+    ) -> PlanVerdict<ReleaseStep> {
+        let report = operation_status::drifted(self.desired, status, found);
+        let is_reported = report.status == self.observed.status;
+        let is_enabled = self.desired.spec.drift == DriftMode::Enabled;
+        if is_enabled && self.observed.ran.corrected {
+            if let Some(faults) = self.uncorrected() {
+                let text = operation_status::correction_failed(status, faults);
+                return self.failed(status::DRIFT_CORRECTION_FAILED, text);
+            }
+            // Another client undoes it at once.
+            let wake = NextRunTrigger::at(self.later(self.desired.retry));
+            let text = "correcting cluster drift".to_owned();
+            return PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake));
+        }
+        if !is_enabled {
+            return match is_reported {
+                true => self.verdict_of_status(status, false),
+                false => PlanVerdict::Act(vec![self.tell(report)]),
+            };
+        }
+        let version = self.observed.revisions.last().map_or(0, |last| last.record.version);
+        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::CorrectDrift { version, digest }])
+    }
+
+    /// Why not all objects could be corrected in this run.
+    ///
+    /// Differs(flux): in Flux `Ready` is Unknown with `correcting cluster drift`, however often that fails.
+    fn uncorrected(&self) -> Option<&str> {
+        let outcome = self.observed.outcome.as_ref()?;
+        let is_correction = matches!(outcome.step, ReleaseStep::CorrectDrift { .. });
+        outcome.error.as_deref().filter(|_| is_correction)
+    }
+
+    /// A release is not as it should be while an object of it is contested.
+    fn unless_contested(&self, verdict: PlanVerdict<ReleaseStep>) -> PlanVerdict<ReleaseStep> {
+        match (&self.observed.contested, &verdict) {
+            (Some((text, at)), PlanVerdict::Outcome(RunOutcome::Settled(..))) => {
+                PlanVerdict::Outcome(RunOutcome::Failed(
+                    reason::CONTESTED,
+                    text.clone(),
+                    NextRunTrigger::at(*at),
+                ))
+            }
+            _ => verdict,
+        }
+    }
+
+    /// There is nothing to do: the status is written, and the conditions give the outcome of the run.
+    fn verdict_of_status(
+        &self,
+        status: &HelmReleaseStatusFields,
+        is_in_sync: bool,
+    ) -> PlanVerdict<ReleaseStep> {
+        let settled = operation_status::settled(self.desired, status, is_in_sync);
+        if settled != self.observed.status {
+            return PlanVerdict::Act(vec![self.tell(ReleaseReport::of(settled))]);
+        }
+        let wake = || NextRunTrigger::at(self.later(self.desired.interval));
+        PlanVerdict::Outcome(match status.summary(self.desired) {
+            Some(said) if said.status == Truth::True => RunOutcome::Settled(said.reason, said.text),
+            Some(said) => RunOutcome::Failed(said.reason, said.text, wake()),
+            None => RunOutcome::Settled(
+                reason::SUCCEEDED,
+                "the release is as the HelmRelease says".to_owned(),
+            ),
+        })
+    }
+}

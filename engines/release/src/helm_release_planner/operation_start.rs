@@ -1,0 +1,295 @@
+//! Beginning an operation: what is reported, prepared and stored first.
+//!
+//! Elsewhere: why it begins ([`crate::release_decision`]), how it continues ([`crate::operation`]).
+
+use helm::manifests::HookEvent;
+use lifecycle::{
+    EventRevision as Named, LifecycleEventAnswer, LifecycleQuestion, OperationHoldState,
+};
+use reconcile::{PlanVerdict, RemovalCause, RemovalPermit};
+
+use crate::journal::{OperationJournal, OperationKind, operation_id};
+use crate::lifecycle_hold::{self, revision_of};
+use crate::operation::{self, RecordAndJournalWrite, RevisionPlacement, started};
+use crate::operation_origin::OperationOrigin;
+use crate::operation_phase::{OperationPhaseGates, removal_of};
+use crate::operation_status;
+use crate::record::{ReleaseRecord, RevisionStatus as Life};
+use crate::release_snapshot::{SnapshotDigestError, is_selected};
+use crate::release_step::ReleaseStep;
+use crate::revisions::ReleaseRevision;
+use crate::settings::{ReleaseDesiredState, ReleaseSpec};
+use crate::status::{HelmReleaseStatusFields, RefusedOperation};
+
+use super::DesiredAndObservedRelease;
+
+/// What lifecycles answered before an operation, and what it was called then.
+struct LifecycleAnswers {
+    operation: String,
+    answers: Vec<LifecycleEventAnswer>,
+}
+
+impl DesiredAndObservedRelease<'_> {
+    pub(super) fn begin(
+        &self,
+        action: OperationKind,
+        target: Option<i64>,
+        status: &HelmReleaseStatusFields,
+    ) -> Result<PlanVerdict<ReleaseStep>, SnapshotDigestError> {
+        let last = self.observed.revisions.last();
+        if let Some(verdict) = self.unless_known(action) {
+            return Ok(verdict);
+        }
+        match (action, last) {
+            (OperationKind::Install | OperationKind::Upgrade, _) => {
+                Ok(self.begin_release(action, status))
+            }
+            (OperationKind::Rollback, Some(last)) => Ok(self.begin_rollback(last, target, status)),
+            (OperationKind::UninstallRemediation | OperationKind::Uninstall, Some(last)) => {
+                Ok(self.begin_removal(&last.record, RemovalCause::Remediated, status))
+            }
+            (OperationKind::Test, Some(last)) => Ok(self.begin_on(action, &last.record, status)),
+            (_, None) => Ok(self.verdict_of_status(status, false)),
+        }
+    }
+
+    /// The first revision, or the next one of a chart.
+    fn begin_release(
+        &self,
+        action: OperationKind,
+        status: &HelmReleaseStatusFields,
+    ) -> PlanVerdict<ReleaseStep> {
+        let report = operation_status::begun(self.desired, status, action);
+        let place = match self.place(action) {
+            Ok(place) => place,
+            Err(error) => return self.fail_early(action, &report.status, &error),
+        };
+        let answers = match self.before(action, place.version, &report.status) {
+            Ok(answers) => answers,
+            Err(verdict) => return *verdict,
+        };
+        let inputs = self.desired.inputs.clone();
+        let prepare = ReleaseStep::Prepare { action, version: place.version, inputs };
+        match self.observed.outcome.as_ref().filter(|it| it.step == prepare) {
+            None => PlanVerdict::Act(vec![self.tell(report), prepare]),
+            Some(outcome) => match &outcome.error {
+                Some(error) => self.fail_early(action, &report.status, error),
+                None => {
+                    let mut journal = self.journal(action, place.version, place.base, None, status);
+                    if let Some(LifecycleAnswers { operation, answers }) = answers {
+                        (journal.id, journal.answers) = (operation, answers);
+                    }
+                    let others = place.others;
+                    let write = RecordAndJournalWrite {
+                        version: place.version,
+                        changes: Vec::new(),
+                        others,
+                        journal,
+                    };
+                    PlanVerdict::Act(vec![ReleaseStep::Open {
+                        prune: place.prune,
+                        write: Box::new(write),
+                    }])
+                }
+            },
+        }
+    }
+
+    /// Where the revision of an installation or upgrade stands.
+    ///
+    /// Differs(flux): Flux does not install over the remains of a release that was uninstalled, unless
+    /// `install.replace` is set. This works as `helm upgrade --install` does.
+    fn place(&self, action: OperationKind) -> Result<RevisionPlacement, String> {
+        let ReleaseSpec { target, install, max_history, .. } = &self.desired.spec;
+        let revisions = &self.observed.revisions;
+        let is_left = |last: &ReleaseRevision| last.record.info.status == Life::Uninstalled;
+        let replace = install.replace || revisions.last().is_some_and(is_left);
+        operation::place(action, &target.name, revisions, replace, *max_history)
+    }
+
+    /// The name of an installation or upgrade that would begin, if lifecycles hold it before.
+    pub(super) fn held_operation(
+        &self,
+        action: OperationKind,
+        status: &HelmReleaseStatusFields,
+    ) -> Option<String> {
+        self.desired.lifecycles.before(action)?;
+        let place = self.place(action).ok()?;
+        // Failures are counted as they are when it begins.
+        Some(lifecycle_hold::held_operation(self.desired, status, action, place.version))
+    }
+
+    /// The answers of lifecycles to an installation or upgrade that may begin; `None` if no lifecycle holds it.
+    ///
+    /// # Errors
+    /// A lifecycle has to be asked, is awaited, or does not let it begin.
+    fn before(
+        &self,
+        action: OperationKind,
+        version: i64,
+        status: &HelmReleaseStatusFields,
+    ) -> Result<Option<LifecycleAnswers>, Box<PlanVerdict<ReleaseStep>>> {
+        let ReleaseDesiredState { owner, spec, lifecycles, .. } = self.desired;
+        let Some((phase, holds)) = lifecycles.before(action) else { return Ok(None) };
+        let operation = lifecycle_hold::held_operation(self.desired, status, action, version);
+        let from = self.observed.revisions.current().map(|it| revision_of(&it.record));
+        let to = Named {
+            revision: version.to_string(),
+            chart_name: self.desired.chart_name.clone(),
+            chart_version: self.desired.chart_version.clone(),
+        };
+        let question = LifecycleQuestion {
+            owner,
+            subject: &spec.target.name,
+            operation: &operation,
+            phase,
+            from: from.as_ref(),
+            to: Some(&to),
+            glass: lifecycles.glass,
+            now: self.observed.now,
+        };
+        let mut answers = Vec::new();
+        for hold in holds {
+            let verdict = match question.stand(hold, &self.observed.live.events) {
+                OperationHoldState::Pass(answer) => {
+                    answers.push(answer);
+                    continue;
+                }
+                OperationHoldState::Ask(ask) => PlanVerdict::Act(vec![ReleaseStep::Ask(ask)]),
+                OperationHoldState::Wait(text, until) => {
+                    PlanVerdict::Outcome(self.awaiting(text, until))
+                }
+                OperationHoldState::Fail(answer) => {
+                    let error = answer.failure();
+                    answers.push(answer);
+                    let refused = RefusedOperation { operation, action, from, to, answers, error };
+                    let report = operation_status::held_back(self.desired, status, refused);
+                    PlanVerdict::Act(vec![self.tell(report)])
+                }
+            };
+            return Err(Box::new(verdict));
+        }
+        Ok(Some(LifecycleAnswers { operation, answers }))
+    }
+
+    fn fail_early(
+        &self,
+        action: OperationKind,
+        status: &HelmReleaseStatusFields,
+        error: &str,
+    ) -> PlanVerdict<ReleaseStep> {
+        let report = operation_status::failed_early(self.desired, status, action, error);
+        PlanVerdict::Act(vec![self.tell(report)])
+    }
+
+    fn begin_rollback(
+        &self,
+        last: &ReleaseRevision,
+        to: Option<i64>,
+        status: &HelmReleaseStatusFields,
+    ) -> PlanVerdict<ReleaseStep> {
+        let action = OperationKind::Rollback;
+        let report = operation_status::begun(self.desired, status, action);
+        let version = last.record.version.saturating_add(1);
+        let mut journal = self.journal(action, version, Some(last.record.version), to, status);
+        if !self.desired.requests.is_for(&journal) {
+            // It undoes a failure.
+            journal.origin.rollback = None;
+        }
+        let prune = self.observed.revisions.prunable(self.desired.spec.max_history);
+        // What is rolled back to has to stay until that is done.
+        let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();
+        let changes = Vec::new();
+        let others = Vec::new();
+        let write = Box::new(RecordAndJournalWrite { version, changes, others, journal });
+        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Open { prune, write }])
+    }
+
+    /// The removal of a release begins, if nothing holds it.
+    pub(super) fn begin_removal(
+        &self,
+        last: &ReleaseRecord,
+        cause: RemovalCause,
+        status: &HelmReleaseStatusFields,
+    ) -> PlanVerdict<ReleaseStep> {
+        let gates = OperationPhaseGates { removal: cause, ..self.desired.gates };
+        match gates.permit_removal(self.desired.suspended, self.observed.now) {
+            Ok(permit) => self.begin_uninstall(permit, last, status),
+            Err(held) => self.resting_held(held),
+        }
+    }
+
+    /// The removal of a release, which was permitted.
+    fn begin_uninstall(
+        &self,
+        permit: RemovalPermit,
+        last: &ReleaseRecord,
+        status: &HelmReleaseStatusFields,
+    ) -> PlanVerdict<ReleaseStep> {
+        self.begin_on(removal_of(permit.cause()), last, status)
+    }
+
+    /// Begins an action on the last revision itself: tests, and removals that were permitted.
+    fn begin_on(
+        &self,
+        action: OperationKind,
+        last: &ReleaseRecord,
+        status: &HelmReleaseStatusFields,
+    ) -> PlanVerdict<ReleaseStep> {
+        let report = operation_status::begun(self.desired, status, action);
+        let mut journal = self.journal(action, last.version, None, None, status);
+        if action == OperationKind::Test {
+            let filters = &self.desired.spec.test.filters;
+            let tests = last.hooks.iter().enumerate().filter(|(_, hook)| {
+                hook.is_for(HookEvent::Test) && is_selected(&hook.name, filters)
+            });
+            journal.plan.selected = Some(tests.map(|(place, _)| place).collect());
+        }
+        let revisions = self.observed.revisions.all().iter().map(|it| it.record.as_ref());
+        let deployed = revisions.filter(|it| it.info.status == Life::Deployed);
+        let deployed: Vec<i64> = deployed.map(|it| it.version).collect();
+        let write = started(last, journal, &deployed, self.observed.now);
+        PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Write(Box::new(write))])
+    }
+
+    /// What the operation begins with. A request that was handled is not what asks for it.
+    fn origin(&self) -> OperationOrigin {
+        let ReleaseDesiredState { origin, requests, .. } = self.desired;
+        let request = origin.request.clone().filter(|_| requests.is_new(&self.observed.status));
+        OperationOrigin { request, ..origin.clone() }
+    }
+
+    fn journal(
+        &self,
+        action: OperationKind,
+        version: i64,
+        base: Option<i64>,
+        target: Option<i64>,
+        status: &HelmReleaseStatusFields,
+    ) -> OperationJournal {
+        let desired = self.desired;
+        let now = self.observed.now;
+        let failures = match action {
+            OperationKind::Test => desired.active(status).map_or(0, |active| active.failures),
+            action => status.failures_of(action),
+        };
+        let id = operation_id(&desired.spec.target.name, version, action, &desired.inputs, now);
+        OperationJournal {
+            kube_context: desired.kube_context.clone(),
+            inputs: desired.inputs.clone(),
+            base,
+            target,
+            plan: desired.plan(action),
+            attempt: failures.saturating_add(1),
+            failures: status.failures.saturating_add(1),
+            force: desired.requests.force.clone().filter(|_| action.is_release()),
+            oci_digest: if action.is_release() {
+                desired.oci_digest.clone()
+            } else {
+                String::new()
+            },
+            origin: self.origin(),
+            ..OperationJournal::begin(id, desired.owner.clone(), action, now)
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the two kinds of Helmfile differ in: how their specs are written. Everything else is the same for both.
+//!
+//! Elsewhere: the kind of helmfile-operator (`helmfile_operator_resource.rs`).
+
+use std::borrow::Cow;
+
+use crds::ReconciledObject;
+use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
+use reconcile::{ROLLBACK, RunOutcome};
+
+use super::{HelmfileController, OWNERSHIP, report, validated_spec};
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::build::decryption::MAC;
+use windlass_runtime::depends_on_annotation::DependableKind;
+use windlass_runtime::object_watcher::OwnershipMarks;
+
+impl<K: HelmfileCustomResource> DependableKind for HelmfileController<K> {
+    type Object = K;
+
+    fn release_not_ready(object: &K, release: &str) -> Option<String> {
+        report::release_not_ready(object, release)
+    }
+}
+
+/// A kind whose objects keep the releases of a helmfile.
+pub trait HelmfileCustomResource:
+    WindlassKind + crds::Applier + ReconciledObject<Status = HelmfileStatus>
+{
+    /// The marks on the objects of its releases.
+    const OWNERSHIP: OwnershipMarks;
+
+    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    const ANNOTATIONS: &'static [&'static str];
+
+    /// Fields that the object has and this version does not support.
+    fn unsupported(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
+    /// What it asks for.
+    fn asked(&self) -> Cow<'_, HelmfileSpec>;
+
+    /// What of the spec contradicts itself.
+    fn fault(&self) -> Option<RunOutcome> {
+        None
+    }
+
+    /// Fields that have no effect, with the reason.
+    fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+}
+
+impl HelmfileCustomResource for Helmfile {
+    const OWNERSHIP: OwnershipMarks = OWNERSHIP;
+    const ANNOTATIONS: &'static [&'static str] = &[MAC, ROLLBACK];
+
+    fn unsupported(&self) -> Vec<&'static str> {
+        validated_spec::unsupported(&self.spec)
+    }
+
+    fn asked(&self) -> Cow<'_, HelmfileSpec> {
+        Cow::Borrowed(&self.spec)
+    }
+}
+
+/// The group of a kind, as the prefix of the metadata keys in events about its objects.
+pub(super) fn group<K: HelmfileCustomResource>() -> String {
+    K::group(&()).into_owned()
+}

@@ -1,0 +1,601 @@
+//! What comes before a revision has a record: CRDs, rendering, whose objects they are, the namespace.
+//!
+//! All of it may be done again. Elsewhere: the chart (`chart_cache`), values (`values`), post-renderers (`postrender`), the
+//! record (`executor`).
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crds::helm::CrdsPolicy;
+use golang::time::{GoTime, GoTimeZone};
+use golang::value::GoMap;
+use golang::work_meter::StopSignal;
+use helm::chart::{self, Chart};
+use helm::render::{REQUIRED_STACK_BYTES, ReleaseToRender, RenderMode};
+use helm::render_environment::{ClusterLookup, HostNameLookup, LookupQuery, RenderEnvironment};
+use helm::template::{RenderRequest, RenderedRelease, render};
+use helm::values::coalesce;
+use helm::warning::WarningLevel;
+use objects::{Gvk, Object, ObjectId, manifest};
+use release::ReleaseRecord;
+use release::journal::OperationKind;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+
+use super::crd_definitions::{EstablishError, established};
+use super::executor::ReleaseExecutor;
+use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
+use super::step_error::StepError;
+use super::{MANAGER, ReleaseStatusOwner};
+use windlass_cluster::capabilities::ServerCapabilities;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::namespace_policies::NamespacePolicies;
+use windlass_runtime::run_permits::{RunPermit, RunPermits};
+use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
+
+/// How long a CRD may take until its kind is served.
+const ESTABLISHED_LIMIT: Duration = Duration::from_secs(60);
+
+/// A revision before it has a record.
+pub(super) struct PreparedRevision {
+    pub(super) rendered: RenderedRelease,
+    pub(super) config: GoMap,
+    pub(super) server_side: bool,
+}
+
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
+    /// Does all that comes before a record.
+    ///
+    /// # Errors
+    /// Why the action fails, or that the run has an outcome.
+    pub(super) async fn prepare(
+        &self,
+        action: OperationKind,
+        version: i64,
+        base: Option<Arc<ReleaseRecord>>,
+    ) -> Result<PreparedRevision, StepError> {
+        let Some(loaded) = self.desired_release.chart.clone() else {
+            return Err(StepError::Failed("the chart was not loaded".to_owned()));
+        };
+        let mut chart = loaded.chart.clone();
+        let mut config = self.desired_release.values.clone();
+        if let Some(base) = base.as_deref().filter(|_| self.options().preserve_values) {
+            preserved(&mut chart, &mut config, base).map_err(StepError::Failed)?;
+        }
+        let target = &self.desired().spec.target;
+        let release = ReleaseToRender {
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+            revision: version,
+            is_upgrade: action == OperationKind::Upgrade,
+        };
+        let crds = self.crds_to_write(&chart, &config, action).await?;
+        if !crds.is_empty() {
+            self.judge_templates(&chart, &config, &release, action).await?;
+            self.write_crds(crds, action).await?;
+        }
+        let rendered = self.rendered(chart, config.clone(), release, action).await?;
+        let templates = Some(rendered.templates.clone());
+        *loaded.templates.lock() = templates;
+        let server_side = self.options().is_server_side(action, base.as_deref());
+        self.checked(&rendered, action, base.as_deref()).await?;
+        if action == OperationKind::Install {
+            self.namespace().await?;
+        }
+        Ok(PreparedRevision { rendered, config, server_side })
+    }
+
+    /// Renders for what the cluster serves now, without a permit: that asks little of the API server, and may have to wait for
+    /// its turn.
+    async fn rendered(
+        &self,
+        chart: Chart,
+        values: GoMap,
+        release: ReleaseToRender,
+        action: OperationKind,
+    ) -> Result<RenderedRelease, StepError> {
+        let served = self.target.cluster.served().await;
+        let served = served.map_err(|error| StepError::Outcome(self.no_answer(&error)))?;
+        self.permit.aside(self.rendered_for(chart, values, release, action, &served)).await
+    }
+
+    /// Renders on a thread of its own: templates need a deep stack.
+    async fn rendered_for(
+        &self,
+        chart: Chart,
+        values: GoMap,
+        release: ReleaseToRender,
+        action: OperationKind,
+        served: &ServerCapabilities,
+    ) -> Result<RenderedRelease, StepError> {
+        let permit = self.context.building.run_permit(&self.node.namespace).await;
+        let stop = StopSignal::default();
+        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
+        let env = RenderEnvironment { stop, ..self.env(served, &permit, &limit) };
+        let skip_schema = self.options().of_action(action).skip_schema;
+        let spec = self.desired_release.spec.clone();
+        let known =
+            self.desired_release.chart.as_ref().and_then(|loaded| loaded.templates.lock().clone());
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let work = move || {
+            let mut warnings = Vec::new();
+            let rendered = spec.post.with(|post_render| {
+                let request = RenderRequest {
+                    chart,
+                    values: &values,
+                    release,
+                    mode: RenderMode::default(),
+                    skip_schema,
+                    sub_notes: false,
+                    templates: known,
+                    post_render,
+                };
+                render(request, &env, &mut warnings)
+            });
+            // The receiver is gone when the process ends.
+            drop(limit);
+            sender.send((rendered.map_err(|error| error.to_string()), warnings)).ok();
+        };
+        let thread =
+            std::thread::Builder::new().name("render".to_owned()).stack_size(REQUIRED_STACK_BYTES);
+        thread.spawn(work).map_err(|error| {
+            StepError::Failed(format!("failed to start a thread to render the chart: {error}"))
+        })?;
+        let Ok((rendered, warnings)) = receiver.await else {
+            return Err(StepError::Failed(
+                "rendering panicked; this is a bug in windlass, please report it with the chart"
+                    .to_owned(),
+            ));
+        };
+        let name = &self.node.name;
+        let namespace = &self.node.namespace;
+        for warning in warnings.iter().filter(|it| it.level != WarningLevel::Debug) {
+            tracing::info!(controller_kind = O::KIND, name, namespace, "{}", warning.line());
+        }
+        rendered.map_err(|text| StepError::Failed(self.desired_release.masked(&text)))
+    }
+
+    fn env(
+        &self,
+        served: &ServerCapabilities,
+        permit: &RunPermit,
+        limit: &Arc<TimeLimit>,
+    ) -> RenderEnvironment {
+        let now = jiff::Timestamp::now();
+        let local = GoTimeZone::fixed("UTC", 0);
+        let capabilities = served.to_helm();
+        let runtime = Handle::current();
+        let permit = permit.clone();
+        let waits = TemplateRequestRunner { runtime, permit, limit: limit.clone() };
+        let lookup = TenantClusterLookup {
+            cluster: self.target.cluster.clone(),
+            namespace: self.node.namespace.clone(),
+            waits: waits.clone(),
+        };
+        RenderEnvironment {
+            now: GoTime::from_unix(
+                now.as_second(),
+                i64::from(now.subsec_nanosecond()),
+                local.clone(),
+            ),
+            local,
+            random: Arc::new(windlass_runtime::random_bytes::fill),
+            capabilities: Arc::new(capabilities),
+            cluster: Some(Arc::new(lookup)),
+            stop: StopSignal::default(),
+            names: self
+                .context
+                .settings
+                .allows_dns_lookups()
+                .then(|| Arc::new(ResolvableHostNames(waits)) as _),
+        }
+    }
+
+    /// CRDs that the chart brings along and that are written by policy; they are judged.
+    ///
+    /// Differs(helm 4): upgrades take them along, too, as Flux does it.
+    async fn crds_to_write(
+        &self,
+        chart: &Chart,
+        config: &GoMap,
+        action: OperationKind,
+    ) -> Result<Vec<Object>, StepError> {
+        let policy = self.options().of_action(action).crds;
+        if policy == CrdsPolicy::Skip {
+            return Ok(Vec::new());
+        }
+        let mut chart = chart.clone();
+        // An error in the dependencies is reported when the chart is rendered.
+        if helm::values::process_dependencies(&mut chart, config).is_err() {
+            return Ok(Vec::new());
+        }
+        let mut wanted = Vec::new();
+        for file in chart::crds(&chart) {
+            let read = manifest::read(&file.path, &file.file.data, &goyaml::YamlLimits::default());
+            let all = read.map_err(|error| StepError::Failed(format!("parsing {error}")))?;
+            for located in all {
+                let mut object = located.object;
+                if object.kind() != "CustomResourceDefinition" {
+                    let name = &self.node.name;
+                    let namespace = &self.node.namespace;
+                    let file = &located.file;
+                    let object = object.id().subject();
+                    tracing::info!(
+                        controller_kind = O::KIND,
+                        name,
+                        namespace,
+                        file,
+                        object,
+                        "ignored an object in crds/ that is not a CustomResourceDefinition"
+                    );
+                    continue;
+                }
+                object.set_label(O::OWNERSHIP.name, &self.node.whole().name);
+                object.set_label(O::OWNERSHIP.namespace, &self.node.namespace);
+                wanted.push(object);
+            }
+        }
+        if policy == CrdsPolicy::CreateReplace {
+            let skipped = self.admitted(wanted.iter()).await?;
+            wanted.retain(|it| !skipped.contains(&it.id()));
+            return Ok(wanted);
+        }
+        // Existing CRDs stay as they are, so the guard has nothing to judge.
+        let mut missing = Vec::new();
+        for object in wanted {
+            if self.live_crd(&object).await?.1.is_none() {
+                missing.push(object);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Judges the definitions among the templates before those of `crds/` are written, so that either all are or none.
+    async fn judge_templates(
+        &self,
+        chart: &Chart,
+        values: &GoMap,
+        release: &ReleaseToRender,
+        action: OperationKind,
+    ) -> Result<(), StepError> {
+        let rendered = self.rendered(chart.clone(), values.clone(), release.clone(), action);
+        let rendered = match rendered.await {
+            Ok(rendered) => rendered,
+            Err(StepError::Outcome(outcome)) => return Err(StepError::Outcome(outcome)),
+            // Templates may need the kinds that are not there yet. Then they are judged as soon as these are.
+            Err(StepError::Failed(_)) => return Ok(()),
+        };
+        let read = |content: &str| manifest_objects::read(content).unwrap_or_default();
+        let objects: Vec<Object> =
+            rendered.manifests.iter().flat_map(|it| read(&it.content)).collect();
+        self.admitted(objects.iter()).await?;
+        Ok(())
+    }
+
+    /// Writes CRDs that the chart brings along, and waits until their kinds are served.
+    async fn write_crds(&self, crds: Vec<Object>, action: OperationKind) -> Result<(), StepError> {
+        let policy = self.options().of_action(action).crds;
+        let mut written = Vec::new();
+        for object in crds {
+            if self.apply_crd(&object, policy).await? {
+                written.push(object);
+            }
+        }
+        let established = async {
+            for object in &written {
+                let until = tokio::time::Instant::now() + ESTABLISHED_LIMIT;
+                let established = established(&self.target.cluster, object, until).await;
+                established.map_err(|error| match error {
+                    EstablishError::TimedOut(text) => StepError::Failed(text),
+                    EstablishError::Cluster(error) => StepError::Outcome(self.no_answer(&error)),
+                })?;
+            }
+            Ok(())
+        };
+        if written.is_empty() { Ok(()) } else { self.permit.aside(established).await }
+    }
+
+    /// Why something cannot be done with a CRD.
+    fn crd_failed(&self, what: &str, object: &Object, error: &ClusterError) -> StepError {
+        let name = object.name();
+        match error.is_of_server() {
+            true => StepError::Outcome(self.no_answer(error)),
+            false => StepError::Failed(format!(
+                "failed to {what} CustomResourceDefinition {name}: {error}"
+            )),
+        }
+    }
+
+    /// The kind of a CRD, and the live object.
+    async fn live_crd(
+        &self,
+        object: &Object,
+    ) -> Result<(ApiResourceLocation, Option<Object>), StepError> {
+        let cluster = &self.target.cluster;
+        let failed = |what: &str, error| self.crd_failed(what, object, &error);
+        let resource = cluster.resource(&object.gvk()).await;
+        let resource = resource.map_err(|error| failed("find the kind of", error))?;
+        let live = cluster.get(&resource, "", object.name()).await;
+        let live = live.map_err(|error| failed("read", error))?;
+        Ok((resource, live))
+    }
+
+    /// Writes one CRD; tells whether it did.
+    async fn apply_crd(&self, object: &Object, policy: CrdsPolicy) -> Result<bool, StepError> {
+        let (resource, live) = self.live_crd(object).await?;
+        if live.is_some() && policy == CrdsPolicy::Create {
+            return Ok(false);
+        }
+        if let Some(text) = self.migrated(object).await? {
+            return Err(StepError::Failed(text));
+        }
+        let applied = self.apply_object(&resource, object, false).await;
+        applied.map_err(|error| self.crd_failed("apply", object, &error))?;
+        Ok(true)
+    }
+
+    /// Whether objects that are there already may become the release's.
+    async fn checked(
+        &self,
+        rendered: &RenderedRelease,
+        action: OperationKind,
+        base: Option<&ReleaseRecord>,
+    ) -> Result<(), StepError> {
+        let target = &self.desired().spec.target;
+        let text: String =
+            rendered.manifests.iter().map(|it| format!("---\n{}\n", it.content)).collect();
+        let cluster = &self.target.cluster;
+        let read = manifest_objects::of_text(cluster, &text, &target.name, &target.namespace).await;
+        let all = read.map_err(|error| match error {
+            ManifestObjectError::Refused(text) => StepError::Failed(text),
+            ManifestObjectError::Cluster(error) => StepError::Outcome(self.no_answer(&error)),
+        })?;
+        self.admitted(all.iter().map(|it| &it.object)).await?;
+        if self.options().of_action(action).take_ownership {
+            return Ok(());
+        }
+        let before = base.map(|base| manifest_objects::read(&base.manifest).unwrap_or_default());
+        let before = before.unwrap_or_default();
+        let base_namespace = base.map_or("", |base| base.namespace.as_str());
+        let is_known = |member: &ManifestObject| {
+            before.iter().any(|it| is_same_object(it, base_namespace, &member.id))
+        };
+        let new: Vec<ManifestObject> = all.into_iter().filter(|it| !is_known(it)).collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let live = manifest_objects::live(cluster, &new, width).await;
+        let live = live.map_err(|error| StepError::Outcome(self.no_answer(&error)))?;
+        let fault = live
+            .iter()
+            .flatten()
+            .find_map(|it| manifest_objects::foreign(it, &target.name, &target.namespace));
+        match fault {
+            Some(fault) => Err(StepError::Failed(format!(
+                "Unable to continue with {}: {fault}",
+                action.as_str()
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether windlass's own cluster has a namespace: that of the owner, or one that a watch shows.
+    fn is_there(&self, namespace: &str) -> bool {
+        let is_home = self.target.place().is_empty();
+        let seen = || self.context.shared::<NamespacePolicies>().facts(namespace);
+        is_home && (namespace == self.node.namespace || seen().is_some_and(|it| !it.is_terminating))
+    }
+
+    /// Creates the target namespace, if that is asked for.
+    async fn namespace(&self) -> Result<(), StepError> {
+        let name = &self.desired().spec.target.namespace;
+        if !self.options().create_namespace || self.is_there(name) {
+            return Ok(());
+        }
+        let cluster = &self.target.cluster;
+        let object = Object::new(json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"name": name}}}));
+        let object = object.map_err(|error| StepError::Failed(error.to_string()))?;
+        let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await;
+        let resource = resource.map_err(|error| StepError::Outcome(self.no_answer(&error)))?;
+        match cluster.create_object(&resource, &object, MANAGER, false).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some(409) => Ok(()),
+            Err(error) if error.is_of_server() => Err(StepError::Outcome(self.no_answer(&error))),
+            Err(error) => {
+                Err(StepError::Failed(format!("failed to create namespace {name}: {error}")))
+            }
+        }
+    }
+}
+
+/// Whether an object of the revision before, which was released into a namespace, is one of the new revision.
+fn is_same_object(before: &Object, namespace: &str, id: &ObjectId) -> bool {
+    let ObjectId { namespace: at, name, group, kind } = id;
+    let own = Some(before.namespace()).filter(|it| !it.is_empty()).unwrap_or(namespace);
+    // A cluster-scoped object is found by its name; a namespace in its manifest is ignored.
+    let is_there = at.is_empty() || own == at;
+    before.kind() == kind && before.name() == name && before.gvk().group == *group && is_there
+}
+
+/// The values of the revision before stay where none are given.
+///
+/// Source of the semantics: Helm 4.2 `pkg/action/upgrade.go reuseValues`.
+///
+/// # Errors
+/// The old values do not fit the old chart, in the words of Helm.
+pub fn preserved(
+    chart: &mut Chart,
+    config: &mut GoMap,
+    base: &ReleaseRecord,
+) -> Result<(), String> {
+    let stored = base.chart.as_ref();
+    let before = Chart {
+        metadata: stored.and_then(|it| it.metadata.clone()).unwrap_or_default(),
+        values: stored.and_then(|it| it.values.clone()).unwrap_or_default(),
+        ..Chart::default()
+    };
+    let failed = |error: helm::values::Error| format!("failed to rebuild old values: {error}");
+    let defaults = coalesce(&before, &base.config).map_err(failed)?.values;
+    let old = Chart { values: base.config.clone(), ..before };
+    *config = coalesce(&old, config).map_err(failed)?.values;
+    chart.values = defaults;
+    Ok(())
+}
+
+/// How a template waits for servers: without its permit for rendering, and not for long.
+#[derive(Clone)]
+struct TemplateRequestRunner {
+    runtime: Handle,
+    permit: RunPermit,
+    limit: Arc<TimeLimit>,
+}
+
+impl TemplateRequestRunner {
+    fn answer<T>(&self, limit: Duration, asked: impl Future<Output = T>) -> Option<T> {
+        // The timer begins inside of the runtime, which the thread that renders is not in.
+        self.end_of(async { tokio::time::timeout(limit, asked).await }).ok()
+    }
+
+    /// Waits for the end of `work` without the permit to render; the wait does not count for the time limit.
+    fn end_of<T>(&self, work: impl Future<Output = T>) -> T {
+        self.limit.pause(|| self.runtime.block_on(self.permit.aside(work)))
+    }
+}
+
+/// How long the API server may take to answer a `lookup`.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
+
+/// Lists that `lookup` has in memory and that no rendering has counted yet: of all namespaces, and of one. Those who wait
+/// for the API server have no permit to render, so that many may wait at once.
+static LOOKUP_LIST_PERMITS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(4, 2));
+
+/// What `lookup` finds, with the rights of the ServiceAccount that applies the release.
+struct TenantClusterLookup {
+    cluster: ClusterConnection,
+    /// Of the object that is rendered.
+    namespace: String,
+    waits: TemplateRequestRunner,
+}
+
+impl ClusterLookup for TenantClusterLookup {
+    fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Value>, String> {
+        let asked = async {
+            let is_list = wanted.name.is_empty();
+            let list_permit = match is_list {
+                true => Some(LOOKUP_LIST_PERMITS.acquire(&self.namespace).await),
+                false => None,
+            };
+            let found = tokio::time::timeout(LOOKUP_LIMIT, find(&self.cluster, wanted)).await;
+            (found, list_permit)
+        };
+        // The list is permitted until the rendering has its own permit again, whose budget it then counts for.
+        let (found, list_permit) = self.waits.end_of(asked);
+        drop(list_permit);
+        found.unwrap_or_else(|_| {
+            let LookupQuery { api_version, kind, .. } = wanted;
+            Err(format!("the API server did not respond for {api_version}, Kind={kind}"))
+        })
+    }
+}
+
+/// What `lookup` finds: an object, a list of them, or nothing.
+///
+/// # Errors
+/// What the API server answered, in the words of Helm.
+pub async fn find(
+    cluster: &ClusterConnection,
+    wanted: &LookupQuery<'_>,
+) -> Result<Option<Value>, String> {
+    let gvk = Gvk::new(wanted.api_version, wanted.kind);
+    let resource = cluster.resource(&gvk).await.map_err(|error| {
+        format!(
+            "unable to get apiresource from unstructured: {}/{}, Kind={}: {error}",
+            gvk.group, gvk.version, gvk.kind
+        )
+    })?;
+    if wanted.name.is_empty() {
+        let found = cluster.list(&resource, wanted.namespace, "").await;
+        let items: Vec<Value> =
+            found.map_err(|error| error.to_string())?.into_iter().map(Object::into_value).collect();
+        let kind = format!("{}List", wanted.kind);
+        return Ok(Some(json!({"apiVersion": wanted.api_version, "kind": kind, "items": items})));
+    }
+    let found = cluster.get(&resource, wanted.namespace, wanted.name).await;
+    Ok(found.map_err(|error| error.to_string())?.map(Object::into_value))
+}
+
+/// How long a name may take to be resolved.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
+
+/// The names of hosts that windlass itself can resolve.
+struct ResolvableHostNames(TemplateRequestRunner);
+
+impl HostNameLookup for ResolvableHostNames {
+    fn address_of(&self, host: &str) -> Result<String, String> {
+        let missing = |why: &str| format!("lookup {host}: {why}");
+        let asked = async { tokio::net::lookup_host((host, 0)).await.map(|mut all| all.next()) };
+        let found = self.0.answer(RESOLVE_LIMIT, asked);
+        let found = found.ok_or_else(|| missing("timed out"))?;
+        let address = found.ok().flatten();
+        address.map(|it| it.ip().to_string()).ok_or_else(|| missing("no such host"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+    use fake_cluster::answering;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn lists_of_lookup_wait_for_their_turn_and_single_objects_do_not() {
+        let cluster = answering(|(request, _)| {
+            let body = match request.as_str() {
+                "GET /api/v1" => json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                    {"name": "configmaps", "singularName": "", "kind": "ConfigMap", "namespaced": true,
+                        "verbs": ["list"]}]}),
+                it if it.contains("/configmaps?") => json!({"metadata": {}, "items": []}),
+                _ => json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+            };
+            (200, Body::from(body.to_string()))
+        })
+        .await;
+        let permit = RunPermits::new(1).run_permit("n").await;
+        let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &StopSignal::default()));
+        let waits = TemplateRequestRunner { runtime: Handle::current(), permit, limit };
+        let finder = Arc::new(TenantClusterLookup { cluster, namespace: "n".to_owned(), waits });
+        let lookup = |name: &'static str| {
+            let finder = finder.clone();
+            tokio::task::spawn_blocking(move || {
+                let api_version = "v1";
+                finder.lookup(&LookupQuery { api_version, kind: "ConfigMap", namespace: "n", name })
+            })
+        };
+        let held = [LOOKUP_LIST_PERMITS.acquire("n").await, LOOKUP_LIST_PERMITS.acquire("n").await];
+        let mut list = lookup("");
+        assert!(lookup("a").await.unwrap().unwrap().is_some());
+        let early = tokio::time::timeout(Duration::from_millis(200), &mut list).await;
+        assert!(early.is_err(), "a third list of a namespace is in memory");
+        drop(held);
+        let found = list.await.unwrap().unwrap().unwrap();
+        assert_eq!(found["kind"], "ConfigMapList");
+    }
+
+    #[test]
+    fn an_object_is_known_by_group_kind_namespace_and_name() {
+        let object = |version: &str, namespace: &str| {
+            let metadata = json!({"name": "a", "namespace": namespace});
+            Object::new(json!({"apiVersion": version, "kind": "K", "metadata": metadata})).unwrap()
+        };
+        let is_known = |before: &Object, group: &str, namespace: &str| {
+            let id = ObjectId::new(namespace, "a", group, "K");
+            is_same_object(before, "apps", &id)
+        };
+        assert!(is_known(&object("g/v1", ""), "g", "apps"));
+        assert!(is_known(&object("g/v2", "other"), "g", "other"));
+        assert!(is_known(&object("g/v1", "odd"), "g", ""), "cluster-wide");
+        assert!(!is_known(&object("g/v1", ""), "g", "other"));
+        assert!(!is_known(&object("h/v1", ""), "g", "apps"));
+    }
+}

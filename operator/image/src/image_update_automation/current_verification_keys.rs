@@ -1,0 +1,149 @@
+//! The keys that the Secrets of verified policies have now: each Secret is read once for all who need it.
+//!
+//! Elsewhere: which Secrets that are (`policies`), with which keys a version was verified (`crate::verification_notes`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use futures::stream;
+use reconcile::{NextRunTrigger, RunOutcome, reason};
+use tokio::time::{Instant, timeout_at};
+use windlass_runtime::run_context::RunContext;
+
+use crate::image_verification::KeySecret;
+use crate::verified_versions::{KeyFingerprints, fingerprint};
+
+/// How long all Secrets together may take.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many Secrets are read at the same time.
+const READS_AT_ONCE: usize = 8;
+
+/// What Secrets were found to have, by `namespace/name`.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CurrentVerificationKeys(BTreeMap<String, KeyReading>);
+
+/// What a Secret was found to have.
+#[derive(Debug, Clone)]
+enum KeyReading {
+    /// Keys with this fingerprint.
+    Fingerprint(String),
+    /// There is no such Secret.
+    NotFound,
+    /// It could not be read, and why.
+    Unread(String),
+}
+
+impl CurrentVerificationKeys {
+    /// Reads some Secrets. One that cannot be read concerns only who needs it.
+    pub(super) async fn read(context: &RunContext, secrets: BTreeMap<String, KeySecret>) -> Self {
+        let deadline = Instant::now() + READ_TIMEOUT;
+        let reads: Vec<_> =
+            secrets.into_values().map(|secret| read_one(context, secret, deadline)).collect();
+        let read: Vec<(String, KeyReading)> =
+            stream::iter(reads).buffer_unordered(READS_AT_ONCE).collect().await;
+        Self(read.into_iter().collect())
+    }
+
+    /// These, and for Secrets that were not read here what was found of them elsewhere.
+    pub(super) fn or(&self, other: &Self) -> Self {
+        let mut all = other.0.clone();
+        all.extend(self.0.clone());
+        Self(all)
+    }
+
+    /// The fingerprints of those of some Secrets that exist; `None` if one of them was not asked for.
+    ///
+    /// # Errors
+    /// One of them could not be read.
+    pub(super) fn of(&self, secrets: &[KeySecret]) -> Result<Option<KeyFingerprints>, RunOutcome> {
+        let mut fingerprints = KeyFingerprints::new();
+        for secret in secrets {
+            let place = secret.place();
+            match self.0.get(&place) {
+                None => return Ok(None),
+                Some(KeyReading::NotFound) => {}
+                Some(KeyReading::Fingerprint(keys)) => {
+                    fingerprints.insert(place, keys.clone());
+                }
+                Some(KeyReading::Unread(why)) => {
+                    let text =
+                        format!("failed to get secret '{place}', which has keys of images: {why}");
+                    let of_condition = reason::DEPENDENCY_NOT_READY;
+                    return Err(RunOutcome::Failed(of_condition, text, NextRunTrigger::default()));
+                }
+            }
+        }
+        Ok(Some(fingerprints))
+    }
+}
+
+async fn read_one(
+    context: &RunContext,
+    secret: KeySecret,
+    deadline: Instant,
+) -> (String, KeyReading) {
+    let read = context.cluster.secret(&secret.namespace, &secret.name);
+    let reading = match timeout_at(deadline, read).await {
+        Ok(Ok(Some((keys, _)))) => KeyReading::Fingerprint(fingerprint(&keys)),
+        Ok(Ok(None)) => KeyReading::NotFound,
+        Ok(Err(error)) => KeyReading::Unread(error.to_string()),
+        Err(_) => {
+            let seconds = READ_TIMEOUT.as_secs();
+            KeyReading::Unread(format!("the API server did not respond within {seconds}s"))
+        }
+    };
+    (secret.place(), reading)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl CurrentVerificationKeys {
+        /// What reading some Secrets would give; a failure is one of the API server.
+        pub(in crate::image_update_automation) fn found<const N: usize>(
+            all: [(&str, Result<Option<&str>, &str>); N],
+        ) -> Self {
+            let reading = |found: Result<Option<&str>, &str>| match found {
+                Ok(Some(keys)) => KeyReading::Fingerprint(keys.to_owned()),
+                Ok(None) => KeyReading::NotFound,
+                Err(why) => KeyReading::Unread(why.to_owned()),
+            };
+            Self(all.into_iter().map(|(place, found)| (place.to_owned(), reading(found))).collect())
+        }
+    }
+
+    fn secret(name: &str) -> KeySecret {
+        let [namespace, name] = ["apps", name].map(str::to_owned);
+        KeySecret { namespace, name, advice: "create it" }
+    }
+
+    #[test]
+    fn a_secret_that_could_not_be_read_concerns_only_who_needs_it() {
+        let keys = CurrentVerificationKeys::found([
+            ("apps/a", Ok(Some("1"))),
+            ("apps/gone", Ok(None)),
+            ("apps/slow", Err("503")),
+        ]);
+        let expected = KeyFingerprints::from([("apps/a".to_owned(), "1".to_owned())]);
+        assert_eq!(keys.of(&[secret("a"), secret("gone")]), Ok(Some(expected)));
+        let failure = keys.of(&[secret("a"), secret("slow")]).unwrap_err();
+        let text = "failed to get secret 'apps/slow', which has keys of images: 503";
+        assert_eq!(failure.text(), text);
+        assert!(matches!(failure, RunOutcome::Failed(..)), "{failure:?}");
+        assert_eq!(keys.of(&[secret("other")]), Ok(None), "it was not asked for");
+    }
+
+    #[test]
+    fn what_was_read_last_counts_and_before_it_what_a_member_read() {
+        let of_member = CurrentVerificationKeys::found([
+            ("apps/a", Ok(Some("old"))),
+            ("apps/b", Ok(Some("b"))),
+        ]);
+        let keys = CurrentVerificationKeys::found([("apps/a", Ok(None))]).or(&of_member);
+        let expected = KeyFingerprints::from([("apps/b".to_owned(), "b".to_owned())]);
+        assert_eq!(keys.of(&[secret("a"), secret("b")]), Ok(Some(expected)));
+    }
+}

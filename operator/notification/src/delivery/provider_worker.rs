@@ -1,0 +1,362 @@
+//! Sends the notifications of a Provider: attempts one after the other, pauses between those that fail, and events about it.
+//!
+//! Elsewhere: one attempt (`delivery_attempt`), what waits (`notification_queue`) and in which order
+//! (`provider_queues`).
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crds::notification::Provider;
+use futures::FutureExt as _;
+use notify::AlertWarningEvent;
+use parking_lot::Mutex;
+
+use super::alert_warnings::dispatch_failed;
+use super::delivery_attempt::{DeliveryAttempt, DeliveryOutcome, attempt};
+use super::incident_notifications::{IncidentNotificationOutcome, is_current};
+use super::notification_queue::NotificationQueue;
+use super::notification_spool::QueuedNotification;
+use super::provider_queues::ProviderKey;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::metrics::NotificationOutcome;
+
+/// Pauses after failed attempts; they double.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// How long a notification waits for a service that does not work.
+const KEPT_FOR: i64 = 6 * 3600;
+
+/// After so many attempts the others go first: a service may dislike just this one.
+const ATTEMPTS_IN_FRONT: u32 = 8;
+
+/// After so many attempts a service counts as failing, before what waits for it is discarded.
+const MIN_FAILED_ATTEMPTS: u32 = 2;
+
+/// How often a failure is reported on a Provider.
+const REPORT_INTERVAL: Duration = Duration::from_secs(600);
+
+/// How many services that do not work are remembered; the one that was reported first makes room.
+const MAX_FAILING_PROVIDERS: usize = 1_000;
+
+/// A service that does not work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ProviderFailures {
+    attempts: u32,
+    reported_at: Option<Instant>,
+}
+
+/// Services that do not work, by the uids of their Providers: what is known of one outlives its queue, which ends with what
+/// waits in it. A Provider that was deleted and created again may name another service.
+#[derive(Default)]
+pub(super) struct ProviderHealth(Mutex<BTreeMap<String, ProviderFailures>>);
+
+impl ProviderHealth {
+    fn of(&self, uid: &str) -> ProviderFailures {
+        self.0.lock().get(uid).copied().unwrap_or_default()
+    }
+
+    fn keep(&self, uid: &str, failures: ProviderFailures) {
+        let mut all = self.0.lock();
+        all.remove(uid);
+        if failures == ProviderFailures::default() {
+            return;
+        }
+        if all.len() >= MAX_FAILING_PROVIDERS {
+            let first = all.iter().min_by_key(|(_, failures)| failures.reported_at);
+            if let Some(first) = first.map(|(uid, _)| uid.clone()) {
+                all.remove(&first);
+            }
+        }
+        all.insert(uid.to_owned(), failures);
+    }
+}
+
+/// What a queue knows of the service of its Provider.
+#[derive(Debug, Default)]
+struct FailureRecord {
+    /// The Provider that `failures` are about; none where none was seen yet.
+    uid: Option<String>,
+    failures: ProviderFailures,
+}
+
+impl FailureRecord {
+    /// The Provider has this uid now: if it is another one than before, what was known is not about it.
+    fn meet(&mut self, uid: Option<String>, health: &ProviderHealth) {
+        let Some(uid) = uid.filter(|uid| self.uid.as_ref() != Some(uid)) else { return };
+        self.failures = health.of(&uid);
+        self.uid = Some(uid);
+    }
+
+    fn keep(&self, health: &ProviderHealth) {
+        if let Some(uid) = &self.uid {
+            health.keep(uid, self.failures);
+        }
+    }
+}
+
+impl ProviderFailures {
+    /// The pause before the next attempt.
+    fn pause(&self, asked: Option<Duration>) -> Duration {
+        let doubled = reconcile::backoff(self.attempts, SHORTEST_PAUSE, LONGEST_PAUSE);
+        asked.unwrap_or_default().max(doubled)
+    }
+}
+
+/// Sends the notifications that wait for one Provider, one after the other.
+pub(super) struct ProviderWorker {
+    queue: Arc<NotificationQueue>,
+    provider: ProviderKey,
+    known: FailureRecord,
+}
+
+impl ProviderWorker {
+    pub(super) fn new(queue: Arc<NotificationQueue>, provider: ProviderKey) -> Self {
+        Self { queue, provider, known: FailureRecord::default() }
+    }
+
+    /// Sends until nothing waits for the Provider, or the process ends.
+    pub(super) async fn work(mut self) {
+        let queue = self.queue.clone();
+        while let Some(number) = queue.providers.first(&self.provider) {
+            if queue.stop.is_cancelled() {
+                return;
+            }
+            let Some(notification) = queue.read(number).await else {
+                queue.providers.end(&self.provider);
+                continue;
+            };
+            let uid = self.uid();
+            self.known.meet(uid, &queue.health);
+            let ended = self.attempt(&notification).await;
+            let pause = self.settle(number, &notification, ended).await;
+            self.known.keep(&queue.health);
+            let Some(pause) = pause else { continue };
+            let changed = queue.providers.changed(&self.provider);
+            let rings = async {
+                match changed {
+                    Some(changed) => changed.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = rings => self.known.failures.attempts = 0,
+                () = queue.stop.cancelled() => return,
+            }
+        }
+    }
+
+    /// The uid that the Provider has now.
+    fn uid(&self) -> Option<String> {
+        let ProviderKey { namespace, name } = &self.provider;
+        let provider = self.queue.context.seen::<Provider>(namespace, name)?;
+        provider.metadata.uid.clone()
+    }
+
+    async fn attempt(&self, notification: &QueuedNotification) -> DeliveryAttempt {
+        let NotificationQueue { context, permits, .. } = &*self.queue;
+        if !is_current(context, notification) {
+            return DeliveryAttempt::unsent(DeliveryOutcome::Unwanted);
+        }
+        if is_expired(notification) {
+            return DeliveryAttempt::unsent(DeliveryOutcome::Refused(expired(notification)));
+        }
+        let trying = attempt(context, permits, notification);
+        let ended = AssertUnwindSafe(trying).catch_unwind().await;
+        ended.unwrap_or_else(|_| {
+            tracing::error!(
+                provider = notification.provider,
+                namespace = notification.namespace,
+                "sending a notification panicked; this is a bug in windlass, please report it"
+            );
+            let message = "failed to send a notification: sending it panicked; this is a bug in windlass, please report it";
+            DeliveryAttempt::unsent(DeliveryOutcome::Refused(dispatch_failed(message.to_owned())))
+        })
+    }
+
+    /// Draws the conclusion from an attempt; returns the pause before the next one of the same notification.
+    async fn settle(
+        &mut self,
+        number: u64,
+        notification: &QueuedNotification,
+        ended: DeliveryAttempt,
+    ) -> Option<Duration> {
+        let queue = self.queue.clone();
+        let has_expired = is_expired(notification);
+        // The next attempt may succeed.
+        let is_early = matches!(ended.outcome, DeliveryOutcome::Later(..))
+            && !has_expired
+            && self.known.failures.attempts + 1 < MIN_FAILED_ATTEMPTS;
+        if !is_early {
+            queue.last.record(&self.provider, &ended);
+        }
+        let is_delivered = matches!(ended.outcome, DeliveryOutcome::Delivered(_));
+        // One that waited for too long is sent if its incident is still open.
+        let is_ended =
+            is_delivered || matches!(ended.outcome, DeliveryOutcome::Refused(_)) && !has_expired;
+        let mut message = None;
+        let outcome = match ended.outcome {
+            DeliveryOutcome::Later(warning, asked) if !has_expired => {
+                self.known.failures.attempts += 1;
+                let pause = self.known.failures.pause(asked);
+                queue.context.metrics.notified(NotificationOutcome::Retried);
+                self.report_failure(&warning, Some(pause));
+                if self.known.failures.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
+                    queue.providers.step_back(&self.provider);
+                }
+                return Some(pause);
+            }
+            DeliveryOutcome::Later(warning, _) | DeliveryOutcome::Refused(warning) => {
+                let QueuedNotification { namespace, alert, .. } = notification;
+                queue.warnings.warn(namespace, alert, warning.clone());
+                self.report_failure(&warning, None);
+                NotificationOutcome::Failed
+            }
+            DeliveryOutcome::Unwanted => NotificationOutcome::Unwanted,
+            DeliveryOutcome::Delivered(id) => {
+                message = id;
+                if std::mem::take(&mut self.known.failures).reported_at.is_some() {
+                    let waiting = queue.providers.waiting(&self.provider).saturating_sub(1);
+                    let text = format!("notifications are delivered again; {waiting} are waiting");
+                    self.report(EventSeverity::Info, "DeliveryResumed", text);
+                }
+                NotificationOutcome::Delivered
+            }
+        };
+        queue.context.metrics.notified(outcome);
+        // Before it waits no more, so that it is always known to be one or the other.
+        if let Some(step) = notification.step().filter(|_| is_ended) {
+            queue.incident_outcomes.put(IncidentNotificationOutcome {
+                step,
+                is_delivered,
+                message,
+            });
+        }
+        queue.providers.end(&self.provider);
+        queue.remove(number).await;
+        None
+    }
+
+    /// Reports on the Provider that its service does not work, but not at every attempt.
+    fn report_failure(&mut self, warning: &AlertWarningEvent, again: Option<Duration>) {
+        if self.known.failures.reported_at.is_some_and(|at| at.elapsed() < REPORT_INTERVAL) {
+            return;
+        }
+        self.known.failures.reported_at = Some(Instant::now());
+        let why = super::logged(&warning.message);
+        let text = match again {
+            Some(pause) => {
+                let waiting = self.queue.providers.waiting(&self.provider);
+                let pause = reconcile::format_duration(pause);
+                format!("{why}; retrying in {pause}, {waiting} notification(s) are waiting")
+            }
+            None => format!("{why}; the notification is not sent again"),
+        };
+        tracing::error!(
+            controller_kind = "Provider",
+            name = self.provider.name,
+            namespace = self.provider.namespace,
+            error = text,
+            "failed to deliver a notification"
+        );
+        self.report(EventSeverity::Error, "DeliveryFailed", text);
+    }
+
+    /// Records an event on the Provider.
+    fn report(&self, severity: EventSeverity, reason: &str, message: String) {
+        let ProviderKey { namespace, name } = &self.provider;
+        let context = &self.queue.context;
+        let Some(provider) = context.seen::<Provider>(namespace, name) else { return };
+        let reason = reason.to_owned();
+        let event = ObjectEvent { severity, reason, message, metadata: BTreeMap::new() };
+        context.events.announce(&*provider, super::CONTROLLER, event);
+    }
+}
+
+/// It names no object, so that many of them are one warning.
+fn expired(notification: &QueuedNotification) -> AlertWarningEvent {
+    let provider = &notification.provider;
+    dispatch_failed(format!(
+        "discarded a notification that waited for Provider '{provider}' for more than {} hours",
+        KEPT_FOR / 3600
+    ))
+}
+
+fn is_expired(notification: &QueuedNotification) -> bool {
+    jiff::Timestamp::now().as_second() - notification.since >= KEPT_FOR
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_are_never_shorter_than_a_service_asks() {
+        let pause = |attempts, asked: Option<u64>| {
+            let failures = ProviderFailures { attempts, reported_at: None };
+            failures.pause(asked.map(Duration::from_secs)).as_secs()
+        };
+        assert_eq!([1, 2, 3, 20].map(|attempts| pause(attempts, None)), [5, 10, 20, 300]);
+        assert_eq!(pause(1, Some(60)), 60);
+        assert_eq!(pause(20, Some(1)), 300);
+    }
+
+    #[test]
+    fn a_service_that_does_not_work_is_remembered_when_its_queue_ends_and_so_many_of_them() {
+        let begin = Instant::now();
+        let failures_at = |seconds: usize| {
+            let reported_at = Some(begin + Duration::from_secs(seconds as u64));
+            ProviderFailures { attempts: 1, reported_at }
+        };
+        let health = ProviderHealth::default();
+        for at in 0..MAX_FAILING_PROVIDERS + 2 {
+            health.keep(&at.to_string(), failures_at(at));
+        }
+        assert_eq!(health.0.lock().len(), MAX_FAILING_PROVIDERS);
+        assert_eq!(["0", "1"].map(|uid| health.of(uid)), [ProviderFailures::default(); 2]);
+        assert_eq!(health.of("2"), failures_at(2));
+        health.keep("2", ProviderFailures::default());
+        assert_eq!(health.of("2"), ProviderFailures::default());
+        assert_eq!(health.0.lock().len(), MAX_FAILING_PROVIDERS - 1);
+    }
+
+    #[test]
+    fn a_provider_that_was_created_again_is_not_taken_for_the_one_before() {
+        let health = ProviderHealth::default();
+        let failures = ProviderFailures { attempts: 7, reported_at: Some(Instant::now()) };
+        let mut known = FailureRecord::default();
+        let uid = |uid: &str| Some(uid.to_owned());
+        known.meet(uid("first"), &health);
+        known.failures = failures;
+        // While it does not exist, nothing is known of another one.
+        known.meet(None, &health);
+        known.meet(uid("first"), &health);
+        assert_eq!(known.failures, failures);
+        known.keep(&health);
+        known.meet(uid("second"), &health);
+        assert_eq!(known.failures, ProviderFailures::default(), "its own queue goes on");
+        let mut later = FailureRecord::default();
+        later.meet(uid("second"), &health);
+        assert_eq!(later.failures, ProviderFailures::default(), "a later queue");
+        later.meet(uid("first"), &health);
+        assert_eq!(later.failures, failures);
+    }
+
+    #[test]
+    fn what_waited_too_long_is_one_warning_for_all_of_a_provider() {
+        let notification = |name: &str, since: i64| {
+            let object = notify::ObjectReference { name: name.to_owned(), ..Default::default() };
+            let event = notify::FluxEvent { object, ..notify::FluxEvent::default() };
+            QueuedNotification::new("apps", "alert", "chat", &event, since)
+        };
+        let now = jiff::Timestamp::now().as_second();
+        let [old, older] = [KEPT_FOR, KEPT_FOR * 9].map(|age| notification("a", now - age));
+        assert!(is_expired(&old) && is_expired(&older));
+        assert!(!is_expired(&notification("a", now)));
+        assert_eq!(expired(&old), expired(&notification("b", now - KEPT_FOR)));
+        assert!(expired(&old).message.contains("'chat' for more than 6 hours"));
+    }
+}

@@ -1,0 +1,318 @@
+//! Reads the objects of a definition, page by page, and has them judged as they come.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use crdguard::{
+    ChangeVerdict, CrdChangeJudge, CrdDefinition, CrdGuardFacts, WebhookServicePresence,
+    WebhookServiceReference,
+};
+use golang::work_meter::StopSignal;
+use objects::{Gvk, Object};
+use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::error::CrdGuardError;
+use crate::run_permits::{GrantedPermit, RunPermits};
+use crate::time_limit::TimeLimit;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::list_pager::ObjectProjection;
+use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::{ClusterConnection, ClusterError};
+
+/// How many definitions are judged at once: each takes a processor. Waiting for objects does not count.
+static JUDGING: Semaphore = Semaphore::const_new(2);
+
+/// How long one of them may take, without what it waits for.
+const SURVEY_WORK_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The definitions that are judged at the same time, with those that wait for an API server. Each has a thread. A
+/// namespace has two at most, so its slow API servers do not delay other namespaces.
+static SURVEYS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(8, 2));
+
+/// How long one of them may take, with what it waits for.
+const SURVEY_TIMEOUT: Duration = Duration::from_secs(900);
+
+/// How many objects of a kind are judged; with more the definition cannot be judged.
+const MAX_JUDGED_OBJECTS: u64 = 100_000;
+
+/// How many objects of a kind are counted when a definition is removed; messages say "at least" for more.
+const MAX_COUNTED_OBJECTS: u64 = 10_000;
+
+/// How many pages wait to be judged.
+const MAX_QUEUED_PAGES: usize = 2;
+
+/// How many objects are named.
+const MAX_NAMED_OBJECTS: usize = 5;
+
+/// A page of objects, and the version that it was read in.
+type CheckedObjectPage = (String, Vec<DepthLimitedObject>);
+
+/// Judges a new definition by the existing objects. The namespaces take turns.
+///
+/// # Errors
+/// Why it cannot be judged.
+pub async fn survey(
+    cluster: &ClusterConnection,
+    namespace: &str,
+    old: Value,
+    new: Value,
+) -> Result<ChangeVerdict, CrdGuardError> {
+    let one = SURVEYS.acquire(namespace).await;
+    within(SURVEY_TIMEOUT, surveyed(cluster, one, old, new)).await
+}
+
+/// Limits the time of a survey. The definition cannot be judged if the server is too slow, or if its objects cannot be
+/// read.
+async fn within(
+    limit: Duration,
+    surveyed: impl Future<Output = Result<ChangeVerdict, CrdGuardError>>,
+) -> Result<ChangeVerdict, CrdGuardError> {
+    let Ok(surveyed) = tokio::time::timeout(limit, surveyed).await else {
+        let text = format!("reading its objects took more than {} s", limit.as_secs());
+        return Err(CrdGuardError::Refused(text));
+    };
+    match surveyed {
+        // A conversion webhook that is down, a missing right: the same would be said again.
+        Err(CrdGuardError::Cluster(error)) if !error.is_of_server() => {
+            Err(CrdGuardError::Refused(format!("its objects cannot be read: {error}")))
+        }
+        verdict => verdict,
+    }
+}
+
+async fn surveyed(
+    cluster: &ClusterConnection,
+    one: GrantedPermit,
+    old: Value,
+    new: Value,
+) -> Result<ChangeVerdict, CrdGuardError> {
+    let has_objects = is_established(&old);
+    let stop = StopSignal::default();
+    let limit = Arc::new(TimeLimit::start(SURVEY_WORK_TIMEOUT, &stop));
+    // Patterns are compiled, which takes as long as there are any.
+    let judge = tokio::task::spawn_blocking(move || CrdChangeJudge::new(&old, &new, &stop));
+    let judge = match judge.await.map_err(|_| broken(PANICKED))? {
+        Ok(judge) => judge,
+        Err(fault) => return Err(CrdGuardError::Refused(fault.to_string())),
+    };
+    let resource = |version: &str| resource(judge.old(), version);
+    let total = match judge.counted() {
+        Some(version) => match cluster.count(&resource(&version)).await {
+            // A definition whose names were never accepted has no objects.
+            Err(error) if error.code() == Some(404) && !has_objects => 0,
+            total => total?,
+        },
+        None => 0,
+    };
+    let service = match judge.service().filter(|_| total > 0) {
+        Some(service) => presence(cluster, service).await,
+        None => WebhookServicePresence::Present,
+    };
+    let reads: Vec<_> = judge.versions().into_iter().map(|it| (resource(&it), it)).collect();
+    let mut facts = CrdGuardFacts { total, service, is_complete: true };
+    if reads.is_empty() || total == 0 {
+        return Ok(judge.finish(facts));
+    }
+    let (pages, judged) = on_thread(judge, limit, one)?;
+    for (resource, version) in reads {
+        facts.is_complete &= read(cluster, &resource, &version, &pages).await?;
+    }
+    drop(pages);
+    let judge = judged.await.map_err(|_| broken(PANICKED))?;
+    Ok(judge.finish(facts))
+}
+
+const PANICKED: &str = "judging panicked; this is a bug in windlass";
+
+fn broken(text: &str) -> ClusterError {
+    ClusterError::NoAnswer(format!("a CustomResourceDefinition cannot be judged: {text}"))
+}
+
+/// Whether the API server serves the objects of a live definition.
+pub fn is_established(definition: &Value) -> bool {
+    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
+}
+
+/// Starts a thread that judges pages of objects; it is a thread because expressions need a deep stack. The thread ends
+/// after the last page and then gives the permit back. The time limit counts only the judging.
+fn on_thread(
+    mut judge: CrdChangeJudge,
+    limit: Arc<TimeLimit>,
+    one: GrantedPermit,
+) -> Result<(mpsc::Sender<CheckedObjectPage>, oneshot::Receiver<CrdChangeJudge>), ClusterError> {
+    let (pages, mut given) = mpsc::channel::<CheckedObjectPage>(MAX_QUEUED_PAGES);
+    let (tell, judged) = oneshot::channel();
+    let runtime = Handle::current();
+    let work = move || {
+        while let Some((version, objects)) = limit.pause(|| given.blocking_recv()) {
+            let turn = limit.pause(|| runtime.block_on(JUDGING.acquire()));
+            for DepthLimitedObject(object) in &objects {
+                judge.object(&version, object);
+            }
+            drop(turn);
+        }
+        drop(tell.send(judge));
+        drop(one);
+    };
+    let thread =
+        std::thread::Builder::new().name("crds".to_owned()).stack_size(gocel::REQUIRED_STACK_BYTES);
+    thread.spawn(work).map_err(|error| broken(&error.to_string()))?;
+    Ok((pages, judged))
+}
+
+/// Reads the objects of a version for the judge. Returns false if there are more than the limit.
+async fn read(
+    cluster: &ClusterConnection,
+    resource: &ApiResourceLocation,
+    version: &str,
+    pages: &mpsc::Sender<CheckedObjectPage>,
+) -> Result<bool, ClusterError> {
+    let mut list = cluster.pages(resource, "", ObjectProjection::Whole)?;
+    let mut read = 0;
+    while read < MAX_JUDGED_OBJECTS
+        && let Some(page) = list.next().await?
+    {
+        read += page.len() as u64;
+        let given = pages.send((version.to_owned(), page)).await;
+        given.map_err(|_| broken(PANICKED))?;
+    }
+    Ok(list.is_over())
+}
+
+/// The objects of a definition in a version, which need not be known to discovery yet.
+pub fn resource(definition: &CrdDefinition, version: &str) -> ApiResourceLocation {
+    let CrdDefinition { group, kind, plural, is_namespaced, .. } = definition;
+    let group = group.clone();
+    let version = version.to_owned();
+    let kind = kind.clone();
+    ApiResourceLocation {
+        gvk: Gvk { group, version, kind },
+        plural: plural.clone(),
+        namespaced: *is_namespaced,
+        watchable: true,
+    }
+}
+
+async fn presence(
+    cluster: &ClusterConnection,
+    service: &WebhookServiceReference,
+) -> WebhookServicePresence {
+    let services = ApiResourceLocation {
+        gvk: Gvk::new("v1", "Service"),
+        plural: "services".to_owned(),
+        namespaced: true,
+        watchable: true,
+    };
+    match cluster.is_listed(&services, &service.namespace, &service.name).await {
+        Ok(true) => WebhookServicePresence::Present,
+        Ok(false) => WebhookServicePresence::Absent,
+        Err(_) => WebhookServicePresence::Unknown,
+    }
+}
+
+/// Objects of a definition that are not being deleted.
+#[derive(Debug, Default)]
+pub(super) struct ExistingCustomResources {
+    /// How many; at least, if `is_more`.
+    count: u64,
+    is_more: bool,
+    examples: Vec<String>,
+    /// Why they are not known.
+    unknown: Option<String>,
+}
+
+impl ExistingCustomResources {
+    pub(super) fn is_none(&self) -> bool {
+        self.count == 0 && self.unknown.is_none()
+    }
+
+    /// The objects as a phrase for a message; `None` if there are none.
+    pub(super) fn text(&self, is_named: bool) -> Option<String> {
+        if let Some(why) = &self.unknown {
+            return Some(format!("objects that cannot be listed ({why})"));
+        }
+        let more = if self.is_more { "at least " } else { "" };
+        let noun = if self.count == 1 { "object" } else { "objects" };
+        let names = match is_named && !self.examples.is_empty() {
+            true if self.examples.len() as u64 == self.count => {
+                format!(" ({})", self.examples.join(", "))
+            }
+            true => format!(" (such as {})", self.examples.join(", ")),
+            false => String::new(),
+        };
+        (self.count > 0).then(|| format!("{more}{} {noun}{names}", self.count))
+    }
+}
+
+/// Finds the objects of a live definition. Absence is known from a complete list only.
+///
+/// # Errors
+/// The API server could not be asked.
+pub(super) async fn users(
+    cluster: &ClusterConnection,
+    live: &Object,
+) -> Result<ExistingCustomResources, ClusterError> {
+    let unknown = |why: String| {
+        Ok(ExistingCustomResources { unknown: Some(why), ..ExistingCustomResources::default() })
+    };
+    let definition = match CrdDefinition::read(&Value::Object(live.fields().clone())) {
+        Ok(definition) => definition,
+        Err(fault) => return unknown(fault.to_string()),
+    };
+    let is_established = is_established(&Value::Object(live.fields().clone()));
+    let Some(version) = definition.readable() else {
+        return unknown("no version is served".to_owned());
+    };
+    let resource = resource(&definition, &version.name);
+    let mut users = ExistingCustomResources::default();
+    let mut pages = cluster.pages(&resource, "", ObjectProjection::Metadata)?;
+    loop {
+        let page = match pages.next().await {
+            Ok(Some(page)) => page,
+            Ok(None) => return Ok(users),
+            // A definition whose names were never accepted has no objects.
+            Err(error) if error.code() == Some(404) && !is_established => return Ok(users),
+            Err(error) if !error.is_of_server() => return unknown(error.to_string()),
+            Err(error) => return Err(error),
+        };
+        for DepthLimitedObject(item) in &page {
+            let meta = &item["metadata"];
+            if !meta["deletionTimestamp"].is_null() {
+                continue;
+            }
+            users.count += 1;
+            if users.examples.len() < MAX_NAMED_OBJECTS {
+                let text = |key: &str| meta[key].as_str().unwrap_or_default();
+                let namespace = text("namespace");
+                let name = text("name");
+                let at = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+                users.examples.push(format!("{at}{name}"));
+            }
+        }
+        if users.count >= MAX_COUNTED_OBJECTS {
+            users.is_more = !pages.is_over();
+            return Ok(users);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_never_ends_a_list_gives_its_slot_back() {
+        let never = std::future::pending();
+        let text = within(Duration::ZERO, never).await.unwrap_err().refusal().unwrap();
+        assert_eq!(text, "reading its objects took more than 0 s");
+        // Two slots at most are those of one namespace.
+        let _first = SURVEYS.acquire("a").await;
+        let _second = SURVEYS.acquire("a").await;
+        let third = tokio::time::timeout(Duration::from_millis(10), SURVEYS.acquire("a")).await;
+        assert!(third.is_err());
+        SURVEYS.acquire("b").await;
+    }
+}

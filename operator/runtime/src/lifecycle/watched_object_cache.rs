@@ -1,0 +1,431 @@
+//! Objects of a kind as the watch saw them last, for kinds that have no runs.
+//!
+//! Elsewhere: the objects of kinds that have runs (`object_store`), watching (`windlass_cluster::watch`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+
+use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use crds::windlass_notification::Incident;
+use futures::StreamExt as _;
+use objects::Gvk;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::run_context::RunContext;
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_decode::{FullObject, ObjectDecodeForm as _};
+use windlass_cluster::watch::WatcherEvent;
+use windlass_cluster::{ClusterConnection, ClusterError};
+
+/// A kind of which a table is kept.
+pub trait WatchCachedKind:
+    kube_core::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
+{
+    /// Whether its objects live in namespaces.
+    const NAMESPACED: bool;
+}
+
+impl WatchCachedKind for Incident {
+    const NAMESPACED: bool = true;
+}
+
+impl WatchCachedKind for Lifecycle {
+    const NAMESPACED: bool = false;
+}
+
+impl WatchCachedKind for LifecycleBinding {
+    const NAMESPACED: bool = true;
+}
+
+impl WatchCachedKind for LifecycleEvent {
+    const NAMESPACED: bool = true;
+}
+
+/// Where objects of a kind are served. They are asked for without discovery, whose answer may be older than their CRD.
+pub fn resource<K: WatchCachedKind>() -> ApiResourceLocation {
+    ApiResourceLocation {
+        gvk: Gvk::new(&K::api_version(&()), &K::kind(&())),
+        plural: K::plural(&()).into_owned(),
+        namespaced: K::NAMESPACED,
+        watchable: true,
+    }
+}
+
+/// Namespace and name.
+type TableObjectKey = (String, String);
+
+/// Objects by their keys. The value is `None` for an object that exists and cannot be parsed.
+type TableObjects<K> = BTreeMap<TableObjectKey, Option<Arc<K>>>;
+
+enum WatchCacheState<K> {
+    /// Nothing yet.
+    Nothing,
+    /// They could not be listed, for this reason.
+    Failed(String),
+    /// All of them.
+    Listed(TableObjects<K>),
+}
+
+/// An object that came, changed or went.
+pub struct CachedObjectChange<K> {
+    /// The object before; `None` if it was not known.
+    pub before: Option<Arc<K>>,
+    /// The object now; `None` if it was deleted.
+    pub after: Option<Arc<K>>,
+}
+
+/// A table of the objects of a kind without runs, as the watch last saw them.
+pub struct WatchedObjectCache<K>(watch::Sender<WatchCacheState<K>>);
+
+impl<K> Default for WatchedObjectCache<K> {
+    fn default() -> Self {
+        Self(watch::Sender::new(WatchCacheState::Nothing))
+    }
+}
+
+/// The resourceVersion of an object as a number; 0 without one.
+fn version_of<K: kube_core::Resource>(object: &K) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version.and_then(|it| it.parse().ok()).unwrap_or_default()
+}
+
+/// Whether the table has a newer version of an object than `version`.
+fn is_newer<K: kube_core::Resource>(known: Option<&Option<Arc<K>>>, version: u64) -> bool {
+    known.and_then(Option::as_ref).is_some_and(|known| version_of(&**known) > version)
+}
+
+/// The objects of a namespace.
+fn within<'o, K>(
+    all: &'o TableObjects<K>,
+    namespace: &'o str,
+) -> impl Iterator<Item = (&'o TableObjectKey, &'o Option<Arc<K>>)> {
+    let first = (namespace.to_owned(), String::new());
+    all.range(first..).take_while(move |((of, _), _)| of == namespace)
+}
+
+fn key(metadata: &Value) -> TableObjectKey {
+    let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+impl<K: WatchCachedKind> WatchedObjectCache<K> {
+    /// Waits until the objects were listed, or the list failed.
+    pub(crate) async fn known(&self) {
+        let mut known = self.0.subscribe();
+        // The sender is part of the value that is borrowed here, so it cannot be gone.
+        drop(known.wait_for(|known| !matches!(known, WatchCacheState::Nothing)).await);
+    }
+
+    /// All objects of a namespace; of a kind without namespaces, all objects.
+    ///
+    /// # Errors
+    /// They could not be listed, or one of them cannot be read.
+    pub(crate) fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
+        self.ready()?;
+        let known = self.0.borrow();
+        let WatchCacheState::Listed(all) = &*known else { return Ok(Vec::new()) };
+        let read = within(all, namespace).map(|((_, name), object)| {
+            object.clone().ok_or_else(|| format!("{} {name} cannot be read", K::kind(&())))
+        });
+        read.collect()
+    }
+
+    /// Whether the objects were listed.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn ready(&self) -> Result<(), String> {
+        let plural = K::plural(&());
+        match &*self.0.borrow() {
+            WatchCacheState::Nothing => Err(format!("{plural} have not been listed yet")),
+            WatchCacheState::Failed(why) => Err(format!("{plural} cannot be listed: {why}")),
+            WatchCacheState::Listed(_) => Ok(()),
+        }
+    }
+
+    /// The objects of a namespace that are known and can be read.
+    pub fn of(&self, namespace: &str) -> Vec<Arc<K>> {
+        match &*self.0.borrow() {
+            WatchCacheState::Listed(all) => {
+                within(all, namespace).filter_map(|(_, object)| object.clone()).collect()
+            }
+            WatchCacheState::Nothing | WatchCacheState::Failed(_) => Vec::new(),
+        }
+    }
+
+    /// An object, if it is known and can be read.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        match &*self.0.borrow() {
+            WatchCacheState::Listed(all) => {
+                all.get(&(namespace.to_owned(), name.to_owned()))?.clone()
+            }
+            WatchCacheState::Nothing | WatchCacheState::Failed(_) => None,
+        }
+    }
+
+    /// All objects that are known and can be read.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        match &*self.0.borrow() {
+            WatchCacheState::Listed(all) => all.values().flatten().cloned().collect(),
+            WatchCacheState::Nothing | WatchCacheState::Failed(_) => Vec::new(),
+        }
+    }
+
+    /// Puts the response to a write into the table and returns the object. `None` if the watch has already reported a
+    /// later version, which stays. The change is not announced.
+    pub fn insert(&self, object: K) -> Option<Arc<K>> {
+        let metadata = object.meta();
+        let key = (
+            metadata.namespace.clone().unwrap_or_default(),
+            metadata.name.clone().unwrap_or_default(),
+        );
+        let object = Arc::new(object);
+        let mut kept = None;
+        self.change(|all| {
+            if !is_newer(all.get(&key), version_of(&*object)) {
+                all.insert(key, Some(object.clone()));
+                kept = Some(object);
+            }
+        });
+        kept
+    }
+
+    /// Removes a deleted object, and returns it if it was known. The change is not announced.
+    pub fn remove(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<K>> {
+        let mut removed = None;
+        self.change(|all| {
+            let key = (namespace.to_owned(), name.to_owned());
+            let is_it = |object: &Arc<K>| object.meta().uid.as_deref() == Some(uid);
+            if all.get(&key).is_some_and(|object| object.as_ref().is_some_and(is_it)) {
+                removed = all.remove(&key).flatten();
+            }
+        });
+        removed
+    }
+
+    /// Changes the known objects. Before the first list nothing is known, and the list will contain the change.
+    fn change(&self, change: impl FnOnce(&mut TableObjects<K>)) {
+        self.0.send_if_modified(|known| {
+            if let WatchCacheState::Listed(all) = known {
+                change(all);
+            }
+            false
+        });
+    }
+
+    /// Applies an event of the watch to the table; returns the objects that were added, changed or deleted.
+    fn take(
+        &self,
+        event: WatcherEvent<FullObject>,
+        listing: &mut TableObjects<K>,
+    ) -> Vec<CachedObjectChange<K>> {
+        let read = |whole: FullObject| {
+            let version = whole.version().parse::<u64>().unwrap_or(u64::MAX);
+            let value = whole.value.unwrap_or_default();
+            let key = key(&value["metadata"]);
+            (key, version, serde_json::from_value::<K>(value).ok().map(Arc::new))
+        };
+        let (key, version, after) = match event {
+            WatcherEvent::Listing => {
+                listing.clear();
+                return Vec::new();
+            }
+            WatcherEvent::Listed(whole) => {
+                let (key, _, object) = read(whole);
+                listing.insert(key, object);
+                return Vec::new();
+            }
+            WatcherEvent::ListEnded => return self.replace(std::mem::take(listing)),
+            WatcherEvent::Applied(whole) => {
+                let (key, version, object) = read(whole);
+                (key, version, Some(object))
+            }
+            WatcherEvent::Deleted(whole) => {
+                let (key, version, _) = read(whole);
+                (key, version, None)
+            }
+            WatcherEvent::Live | WatcherEvent::Interrupted => return Vec::new(),
+        };
+        let mut changed = Vec::new();
+        self.change(|all| {
+            // The answer to a write of windlass may be in the table before the watch reports the version that it
+            // replaced.
+            if is_newer(all.get(&key), version) {
+                return;
+            }
+            let (before, after) = match after {
+                Some(after) => (all.insert(key, after.clone()), after),
+                None => (all.remove(&key), None),
+            };
+            changed.push(CachedObjectChange { before: before.flatten(), after });
+        });
+        changed.retain(|it| it.before != it.after);
+        changed
+    }
+
+    /// Replaces the table with a complete list; returns the changes.
+    fn replace(&self, now: TableObjects<K>) -> Vec<CachedObjectChange<K>> {
+        let before = match self.0.send_replace(WatchCacheState::Listed(now.clone())) {
+            WatchCacheState::Listed(before) => before,
+            WatchCacheState::Nothing | WatchCacheState::Failed(_) => TableObjects::new(),
+        };
+        let keys: BTreeSet<&TableObjectKey> = before.keys().chain(now.keys()).collect();
+        let of = |all: &TableObjects<K>, key: &TableObjectKey| all.get(key).cloned().flatten();
+        let changed = keys
+            .into_iter()
+            .map(|key| CachedObjectChange { before: of(&before, key), after: of(&now, key) });
+        changed.filter(|it| it.before != it.after).collect()
+    }
+
+    /// Notes that the objects cannot be listed. An earlier list stays valid; without one, `why` becomes the state of
+    /// the table.
+    fn failed(&self, why: &str) {
+        self.0.send_if_modified(|known| {
+            let is_unknown = !matches!(known, WatchCacheState::Listed(_));
+            if is_unknown {
+                *known = WatchCacheState::Failed(why.to_owned());
+            }
+            is_unknown
+        });
+    }
+}
+
+/// Follows the objects of a kind, for ever.
+pub async fn follow<K: WatchCachedKind>(
+    context: Arc<RunContext>,
+    changed: impl Fn(&RunContext, CachedObjectChange<K>),
+) {
+    let table = context.shared::<WatchedObjectCache<K>>();
+    let settings = &context.settings;
+    let namespace = match K::NAMESPACED && !settings.watch_all_namespaces {
+        true => settings.runtime_namespace.as_str(),
+        false => "",
+    };
+    let mut events = pin!(context.cluster.watch_objects(&resource::<K>(), namespace, ""));
+    let mut listing = TableObjects::new();
+    while let Some(event) = events.next().await {
+        let all = match event {
+            Ok(event) => table.take(event, &mut listing),
+            Err(error) if is_absent::<K>(&context.cluster, &error).await => {
+                table.replace(TableObjects::new())
+            }
+            Err(error) => {
+                table.failed(&error.to_string());
+                continue;
+            }
+        };
+        for it in all {
+            changed(&context, it);
+        }
+    }
+}
+
+/// Whether the API server confirms that the CRD of a kind does not exist. The kind has no objects then.
+async fn is_absent<K: WatchCachedKind>(cluster: &ClusterConnection, error: &ClusterError) -> bool {
+    if !error.is_unserved() {
+        return false;
+    }
+    let definitions = ApiResourceLocation {
+        gvk: Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        plural: "customresourcedefinitions".to_owned(),
+        namespaced: false,
+        watchable: true,
+    };
+    let name = format!("{}.{}", K::plural(&()), K::group(&()));
+    matches!(cluster.get(&definitions, "", &name).await, Ok(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, key: &str) -> FullObject {
+        FullObject::of(json!({
+            "metadata": {"namespace": "apps", "name": name, "uid": format!("uid-{name}")},
+            "spec": {"key": key, "phase": "PreUpgrade"},
+        }))
+    }
+
+    fn names(of: &[Arc<LifecycleEvent>]) -> Vec<&str> {
+        of.iter().map(|it| it.spec.key.as_str()).collect()
+    }
+
+    #[test]
+    fn what_was_not_listed_is_not_taken_for_nothing() {
+        let table = WatchedObjectCache::<LifecycleEvent>::default();
+        assert!(table.listed("apps").unwrap_err().contains("have not been listed yet"));
+        table.failed("forbidden");
+        assert!(table.listed("apps").unwrap_err().contains("forbidden"));
+        let mut listing = TableObjects::new();
+        table.take(WatcherEvent::Listing, &mut listing);
+        table.take(WatcherEvent::Listed(object("a", "1")), &mut listing);
+        assert!(table.listed("apps").is_err(), "the list has not ended");
+        assert_eq!(table.take(WatcherEvent::ListEnded, &mut listing).len(), 1);
+        assert_eq!(names(&table.listed("apps").unwrap()), ["1"]);
+        assert!(table.listed("other").unwrap().is_empty());
+        table.failed("interrupted");
+        assert_eq!(names(&table.of("apps")), ["1"], "what was known stays");
+    }
+
+    #[test]
+    fn changes_are_reported_once_and_own_writes_are_known_at_once() {
+        let table = WatchedObjectCache::<LifecycleEvent>::default();
+        let mut listing = TableObjects::new();
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        let created = serde_json::from_value(object("a", "1").value.unwrap()).unwrap();
+        assert!(table.insert(created).is_some());
+        assert_eq!(names(&table.of("apps")), ["1"]);
+        let mut changes = |event| table.take(event, &mut listing).len();
+        assert_eq!(changes(WatcherEvent::Applied(object("a", "1"))), 0, "it is what was written");
+        assert_eq!(changes(WatcherEvent::Applied(object("a", "2"))), 1);
+        assert!(table.remove("apps", "a", "another").is_none());
+        assert_eq!(names(&table.of("apps")), ["2"]);
+        assert!(table.remove("apps", "a", "uid-a").is_some());
+        assert!(table.of("apps").is_empty());
+        assert_eq!(changes(WatcherEvent::Deleted(object("a", "2"))), 0);
+        assert_eq!(changes(WatcherEvent::Applied(object("b", "3"))), 1);
+        assert_eq!(changes(WatcherEvent::Deleted(object("b", "3"))), 1);
+    }
+
+    #[test]
+    fn what_the_watch_tells_late_does_not_replace_what_was_written_since() {
+        let table = WatchedObjectCache::<LifecycleEvent>::default();
+        let mut listing = TableObjects::new();
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        let at = |version: &str, key: &str| {
+            let mut value = object("a", key).value.unwrap();
+            value["metadata"]["resourceVersion"] = json!(version);
+            FullObject::read(value.to_string().as_bytes()).unwrap()
+        };
+        table.insert(serde_json::from_value(at("7", "new").value.unwrap()).unwrap());
+        assert!(table.take(WatcherEvent::Applied(at("5", "old")), &mut listing).is_empty());
+        assert!(table.take(WatcherEvent::Deleted(at("6", "old")), &mut listing).is_empty());
+        assert_eq!(names(&table.of("apps")), ["new"]);
+        assert_eq!(table.take(WatcherEvent::Applied(at("8", "newer")), &mut listing).len(), 1);
+        let late = serde_json::from_value(at("7", "late").value.unwrap()).unwrap();
+        assert!(table.insert(late).is_none());
+        assert_eq!(
+            names(&table.of("apps")),
+            ["newer"],
+            "an answer to a write may come after the watch"
+        );
+        assert_eq!(table.take(WatcherEvent::Deleted(at("9", "newer")), &mut listing).len(), 1);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_not_taken_for_absent() {
+        let table = WatchedObjectCache::<LifecycleEvent>::default();
+        let mut listing = TableObjects::new();
+        let mut strange = object("a", "1").value.unwrap();
+        strange["spec"]["phase"] = json!("Future");
+        table.take(WatcherEvent::Listed(FullObject::of(strange)), &mut listing);
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        assert_eq!(table.listed("apps").unwrap_err(), "LifecycleEvent a cannot be read");
+        assert!(table.of("apps").is_empty());
+    }
+}
