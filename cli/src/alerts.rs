@@ -14,7 +14,7 @@ use notify::{
     DeliveryResult, FluxEvent, HttpResponse, HttpStep, NatsMessage, ObjectReference,
     ProviderRequest,
 };
-use objects::SecretMasking;
+use objects::{SecretMasking, clean_line};
 use serde::Serialize;
 use serde_json::json;
 
@@ -25,7 +25,6 @@ use notification_controller::delivery::delivery_attempt::{begin, secrets};
 use notification_controller::delivery::transport::{NotificationSender, TransportMessage};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::clean_line;
 use windlass_runtime::provider_secret_masking::masking;
 
 /// The flags of `windlass alerts`.

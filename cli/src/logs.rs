@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
 use futures::stream::{BoxStream, StreamExt as _, select_all};
+use objects::clean_line;
 use serde_json::{Value, json};
 
 use self::entry::{LogEntry, LogLevel, LogLineSelection};
@@ -21,7 +22,7 @@ use super::kind_argument;
 use windlass_cli_installation::cluster_operators::{self, LeaseHolder};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{TerminalScreen, clean, clean_line};
+use windlass_cli_runtime::table::{TerminalScreen, clean};
 use windlass_cluster::logs::{ContainerLogLine, LogOptions};
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::parse_duration;

@@ -1,8 +1,11 @@
 //! Tables for people: columns as wide as needed, lines as wide as the terminal, control characters made visible.
+//!
+//! Elsewhere: which characters are escaped (`objects::clean_line`).
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 
+use objects::clean_line;
 use reconcile::Time;
 
 /// A colour, which is never the only sign.
@@ -241,29 +244,9 @@ pub fn cut_within(text: &str, most: usize) -> String {
     kept.collect()
 }
 
-/// A text on one line in which nothing steers a terminal: control characters are escaped.
+/// A text on one line in which nothing steers a terminal, without blanks at its ends: control characters are escaped.
 pub fn clean(text: &str) -> String {
     clean_line(text.trim())
-}
-
-/// The same of a line that a container printed: its indentation stays.
-pub fn clean_line(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    for letter in line.chars() {
-        match letter {
-            '\n' | '\r' | '\t' => out.push(' '),
-            letter if letter.is_control() || is_direction(letter) => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(letter));
-            }
-            letter => out.push(letter),
-        }
-    }
-    out
-}
-
-/// Characters that change the direction of a text, so that it reads as another.
-fn is_direction(letter: char) -> bool {
-    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// How long ago a time is, in the two largest units, as kubectl says it.
@@ -333,9 +316,7 @@ mod tests {
 
     #[test]
     fn nothing_that_steers_a_terminal_is_printed() {
-        let text = clean("a\u{1b}[2Jb\r\n\u{7}c\u{202e}d\u{9b}31m");
-        assert_eq!(text, "a\\u{1b}[2Jb  \\u{7}c\\u{202e}d\\u{9b}31m");
-        assert!(!text.chars().any(char::is_control));
+        assert_eq!(TableCell::new(" a\u{1b}[2J\r\nb\n").text, "a\\u{1b}[2J  b");
     }
 
     #[test]

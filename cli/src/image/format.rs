@@ -1,9 +1,9 @@
 //! What an ImageUpdateAutomation would commit, as people read it: a line, a table of values, the message, the diff.
 
+use objects::clean_line;
+
 use super::update_plan::UpdatePlan;
-use windlass_cli_runtime::table::{
-    PagedTable, TableCell, TerminalScreen, TextColour, clean, clean_line,
-};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, clean};
 
 /// Spaces before the lines of a message.
 const MESSAGE_INDENT: &str = "  ";

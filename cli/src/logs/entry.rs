@@ -3,9 +3,10 @@
 //! Elsewhere: how windlass writes them (`telemetry`).
 
 use clap::ValueEnum;
+use objects::clean_line;
 use serde_json::{Map, Value};
 
-use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean_line};
+use windlass_cli_runtime::table::{TerminalScreen, TextColour};
 
 /// How severe a line is, the most severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]

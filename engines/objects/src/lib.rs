@@ -1,8 +1,9 @@
-//! Kubernetes objects as data: their ids, how manifests become objects, and how secrets stay unseen.
+//! Kubernetes objects as data: their ids, how manifests become objects, how secrets stay unseen, and how text of objects is
+//! shown.
 //!
 //! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`RedactedValue`],
-//! [`SecretMasking`]. Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them from a cluster
-//! (the program's `cluster` room).
+//! [`SecretMasking`], [`clean_line`]. Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them
+//! from a cluster (the program's `cluster` room).
 
 pub mod id;
 pub mod manifest;
@@ -11,6 +12,7 @@ pub mod object;
 pub mod redacted;
 pub mod selector;
 pub mod stream;
+pub mod terminal_text;
 
 pub use id::{Gvk, IdError, ObjectId};
 pub use manifest::{LocatedObject, ManifestError};
@@ -18,3 +20,4 @@ pub use masking::SecretMasking;
 pub use object::{Object, ObjectError};
 pub use redacted::RedactedValue;
 pub use selector::LabelSelector;
+pub use terminal_text::clean_line;

@@ -1,9 +1,7 @@
 //! Text of manifests and errors, made harmless: what a repository says may come from anyone who can propose a change.
 //!
-//! Here: one line without control characters, names of objects outside of code, fences of Markdown. Elsewhere: what is
-//! printed (`plan_lines.rs`), where (`table.rs`, `markdown.rs`, `sarif.rs`).
-
-use std::fmt::Write as _;
+//! Here: how long a line is, names of objects outside of code, fences of Markdown. Elsewhere: which characters of a line
+//! are escaped (`objects::clean_line`), what is printed (`plan_lines.rs`), where (`table.rs`, `markdown.rs`, `sarif.rs`).
 
 /// A longer line is cut.
 const MAX_LINE_BYTES: usize = 1600;
@@ -11,28 +9,14 @@ const MAX_LINE_BYTES: usize = 1600;
 /// A longer name is cut. The names of kinds and namespaces and of most objects are shorter.
 const MAX_NAME_CHARACTERS: usize = 400;
 
-/// A text on one line in which nothing steers a terminal or turns the text around: such characters are escaped.
+/// A line of [`objects::clean_line`], cut if it is long.
 pub(crate) fn clean_line(text: &str) -> String {
     let begin = text.get(..text.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or_default();
-    let mut line = String::with_capacity(begin.len());
-    for letter in begin.chars() {
-        match letter {
-            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => line.push(' '),
-            letter if letter.is_control() || is_invisible(letter) => {
-                let _ = write!(line, "\\u{{{:x}}}", u32::from(letter));
-            }
-            letter => line.push(letter),
-        }
-    }
+    let mut line = objects::clean_line(begin);
     if begin.len() < text.len() {
         line.push('…');
     }
     line
-}
-
-/// Characters that change the direction of a text or are not seen, so that it reads as another.
-fn is_invisible(letter: char) -> bool {
-    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// A name with nothing but what names of Kubernetes have: no HTML, no Markdown and no mention is left of another text.

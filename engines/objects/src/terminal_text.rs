@@ -1,0 +1,43 @@
+//! Text from anywhere as a terminal, a log or a page may show it: messages of servers, values of manifests, lines of
+//! containers.
+//!
+//! Elsewhere: values of Secrets in such text (`masking.rs`), how long a line may be, and markup (whichever crate prints it).
+
+use std::fmt::Write as _;
+
+/// A text on one line in which nothing steers a terminal, turns the text around or is not seen: such characters are escaped
+/// as `\u{1b}`. Blanks at both ends stay.
+#[must_use]
+pub fn clean_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => line.push(' '),
+            letter if letter.is_control() || is_invisible(letter) => {
+                let _ = write!(line, "\\u{{{:x}}}", u32::from(letter));
+            }
+            letter => line.push(letter),
+        }
+    }
+    line
+}
+
+/// Characters that change the direction of a text or are not seen, so that it reads as another.
+fn is_invisible(letter: char) -> bool {
+    matches!(
+        letter,
+        '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_steers_a_terminal_turns_a_text_around_or_is_unseen() {
+        let line = clean_line("  a\u{1b}[2Jb\r\n\u{7}c\u{202e}d\u{9b}31m\u{2028}e\u{200b}\u{61c}");
+        assert_eq!(line, "  a\\u{1b}[2Jb  \\u{7}c\\u{202e}d\\u{9b}31m e\\u{200b}\\u{61c}");
+        assert_eq!(clean_line("Grüße, \"日本\" …"), "Grüße, \"日本\" …");
+    }
+}
