@@ -1,13 +1,13 @@
-//! Changes of objects by field, without what Secrets hold.
+//! What would change of which objects, and what cannot be compared.
 //!
-//! Elsewhere: which fields differ (`apply::drift_comparison`), how changes are printed (`format.rs`).
+//! Elsewhere: which fields differ and what is shown of them (`plan::FieldChangeList`), how changes are printed (`format.rs`).
 
 use std::collections::BTreeSet;
 
-use apply::drift_comparison::diff_paths;
 use objects::{Object, ObjectId, SecretMasking};
+use plan::{FieldChangeLimits, FieldChangeList};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -29,7 +29,8 @@ pub(super) enum DiffAction {
 pub(super) struct DiffChange {
     pub(super) action: DiffAction,
     pub(super) object: DiffObjectReference,
-    pub(super) fields: Vec<FieldChange>,
+    #[serde(flatten)]
+    pub(super) fields: FieldChangeList,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<&'static str>,
 }
@@ -52,16 +53,9 @@ impl DiffObjectReference {
     }
 }
 
-/// A field that would change.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct FieldChange {
-    /// A JSON pointer.
-    pub(super) path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) old: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) new: Option<Value>,
-}
+/// How many fields of an object are listed; their values are whole.
+const FIELD_CHANGE_LIMITS: FieldChangeLimits =
+    FieldChangeLimits { max_listed_fields: 1000, cuts_values: false };
 
 impl DiffChange {
     /// A change without fields.
@@ -72,12 +66,13 @@ impl DiffChange {
             namespace: object.namespace().to_owned(),
             name: object.name().to_owned(),
         };
-        Self { action, object, fields: Vec::new(), note: None }
+        Self { action, object, fields: FieldChangeList::default(), note: None }
     }
 
     /// One of the fields in which an object differs from what it would be.
     pub(super) fn between(live: &Object, after: &Object, secrets: &SecretMasking) -> Self {
-        Self { fields: fields(live, after, secrets), ..Self::of(DiffAction::Changed, live) }
+        let fields = FieldChangeList::between(live, after, secrets, FIELD_CHANGE_LIMITS);
+        Self { fields, ..Self::of(DiffAction::Changed, live) }
     }
 
     pub(super) fn noted(self, note: Option<&'static str>) -> Self {
@@ -172,73 +167,9 @@ impl PendingObjects {
     }
 }
 
-/// What stands for a value of a Secret.
-const MASK: &str = "****";
-
-/// Fields of a Secret that hold nothing secret.
-const PLAIN: [&str; 3] = ["/metadata/labels", "/type", "/immutable"];
-
-/// The most fields of an object that are listed.
-const MAX_LISTED_FIELDS: usize = 1000;
-
-/// The fields in which two states of an object differ. No value of a Secret is among them.
-fn fields(before: &Object, after: &Object, secrets: &SecretMasking) -> Vec<FieldChange> {
-    let is_secret = (after.api_version(), after.kind()) == ("v1", "Secret");
-    let field = |path: String| {
-        let is_plain = !is_secret || PLAIN.iter().any(|plain| path.starts_with(plain));
-        let values = [before, after].map(|object| pointed(object, &path));
-        let values = values.map(|value| value.filter(|value| !value.is_null()));
-        let [old, new] = match is_plain {
-            true => shown(values, secrets),
-            false => values.map(|value| value.map(hidden)),
-        };
-        FieldChange { path, old, new }
-    };
-    diff_paths(before, after, MAX_LISTED_FIELDS).into_iter().map(field).collect()
-}
-
-/// The value at a JSON pointer (RFC 6901).
-fn pointed<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
-    let path = path.strip_prefix('/')?;
-    let (first, rest) = path.find('/').map_or((path, ""), |at| path.split_at(at));
-    object.get(&first.replace("~1", "/").replace("~0", "~"))?.pointer(rest)
-}
-
-/// A value of a Secret: which keys it has, and nothing else.
-fn hidden(value: &Value) -> Value {
-    match value {
-        Value::Object(entries) => {
-            let masked = entries.keys().map(|key| (key.clone(), MASK.into()));
-            Value::Object(masked.collect::<Map<_, _>>())
-        }
-        _ => MASK.into(),
-    }
-}
-
-/// Both values of a field. Where one came from a Secret, the other one did so earlier or does so later.
-fn shown(values: [Option<&Value>; 2], secrets: &SecretMasking) -> [Option<Value>; 2] {
-    let masked = values.map(|value| value.map(|value| without(value, secrets)));
-    let is_same = |at: usize| masked[at].as_ref() == values[at];
-    match (is_same(0), is_same(1)) {
-        (true, true) | (false, false) => masked,
-        (true, false) => [masked[0].as_ref().map(|_| MASK.into()), masked[1].clone()],
-        (false, true) => [masked[0].clone(), masked[1].as_ref().map(|_| MASK.into())],
-    }
-}
-
-/// A value without what came from Secrets.
-fn without(value: &Value, secrets: &SecretMasking) -> Value {
-    let text = value.to_string();
-    let masked = secrets.mask(&text);
-    if masked == text {
-        return value.clone();
-    }
-    serde_json::from_str(&masked).unwrap_or(Value::String(masked))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Map, json};
 
     use super::*;
 
@@ -251,54 +182,23 @@ mod tests {
         Object::new(value).unwrap()
     }
 
-    fn fields_of(kind: &str, before: &Value, after: &Value, secrets: &SecretMasking) -> Value {
-        let change = DiffChange::between(&object(kind, before), &object(kind, after), secrets);
-        serde_json::to_value(change.fields).unwrap()
-    }
-
     #[test]
-    fn fields_have_their_values_before_and_after() {
-        let before = json!({"data": {"a": "1", "gone": "x"}, "list": [1, {"b/c": 2}]});
-        let after = json!({"data": {"a": "2", "new": "y"}, "list": [1, {"b/c": 3}]});
-        let expected = json!([
-            {"path": "/data/a", "old": "1", "new": "2"},
-            {"path": "/data/gone", "old": "x"},
-            {"path": "/data/new", "new": "y"},
-            {"path": "/list/1/b~1c", "old": 2, "new": 3},
-        ]);
-        assert_eq!(fields_of("ConfigMap", &before, &after, &SecretMasking::default()), expected);
-    }
-
-    #[test]
-    fn of_a_secret_only_keys_are_shown() {
-        let last = json!({"name": "a", "annotations": {"last-applied": "aHVudGVyMg=="}});
-        let before = json!({"data": {"password": "aHVudGVyMg==", "same": "c2FtZQ=="}});
-        let after = json!({"data": {"password": "b3RoZXI=", "same": "c2FtZQ=="}, "type": "x",
-            "stringData": {"token": "hunter3"}, "metadata": last});
-        let fields = fields_of("Secret", &before, &after, &SecretMasking::default());
-        let expected = json!([
-            {"path": "/data/password", "old": MASK, "new": MASK},
-            {"path": "/metadata/annotations", "new": {"last-applied": MASK}},
-            {"path": "/stringData", "new": {"token": MASK}},
-            {"path": "/type", "new": "x"},
-        ]);
-        assert_eq!(fields, expected);
-    }
-
-    #[test]
-    fn what_came_from_a_secret_is_masked_in_other_objects() {
-        let secrets = SecretMasking::new([b"hunter2-and-more".to_vec()]);
-        let after = json!({"data": {"a": "is hunter2-and-more", "b": "plain"}});
-        let expected = json!([{"path": "/data", "new": {"a": "is ****", "b": "plain"}}]);
-        assert_eq!(fields_of("ConfigMap", &json!({}), &after, &secrets), expected);
-        let before = json!({"data": {"a": "was what it held before", "b": "other"}});
-        let expected = json!([{"path": "/data/a", "old": MASK, "new": "is ****"},
-            {"path": "/data/b", "old": "other", "new": "plain"}]);
-        assert_eq!(fields_of("ConfigMap", &before, &after, &secrets), expected);
-        let after = json!({"data": {"a": 3, "b": "other"}});
-        let before = json!({"data": {"a": "hunter2-and-more", "b": "other"}});
-        let expected = json!([{"path": "/data/a", "old": MASK, "new": MASK}]);
-        assert_eq!(fields_of("ConfigMap", &before, &after, &secrets), expected);
+    fn values_are_whole_and_fields_beyond_the_limit_are_counted() {
+        let map = |value: &str| {
+            let data = (0..1001).map(|at| (format!("k{at:04}"), Value::from(value)));
+            object("ConfigMap", &json!({"data": data.collect::<Map<_, _>>()}))
+        };
+        let long = "x".repeat(20_000);
+        let change = DiffChange::between(&map("1"), &map(&long), &SecretMasking::default());
+        let change = serde_json::to_value(change).unwrap();
+        assert_eq!(change["fields"][0], json!({"path": "/data/k0000", "old": "1", "new": long}));
+        assert_eq!(change["fields"].as_array().map(Vec::len), Some(1000));
+        assert_eq!(change["omittedFields"], 1);
+        let created = DiffChange::of(DiffAction::Created, &map("1"));
+        let reference =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "n", "name": "a"});
+        let expected = json!({"action": "created", "object": reference, "fields": []});
+        assert_eq!(serde_json::to_value(created).unwrap(), expected);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What would change, as people read it: a line for each object, its fields below, and the sum.
 
+use plan::FieldChange;
 use serde_json::Value;
 
-use super::change::{DiffAction, DiffChange, DiffReport, FieldChange};
+use super::change::{DiffAction, DiffChange, DiffReport};
 use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean, cut};
 
 /// How far fields are indented.
@@ -21,7 +22,11 @@ pub(super) fn text(difference: &DiffReport, on: TerminalScreen) -> String {
         let line = fitting(&clean(&format!("{sign} {word} {}", object.subject())), 0, on);
         out.push_str(&on.paint(&line, Some(colour)));
         out.push('\n');
-        fields.iter().for_each(|it| out.push_str(&field(it, on)));
+        fields.fields.iter().for_each(|it| out.push_str(&field(it, on)));
+        if fields.omitted_fields > 0 {
+            let omitted = fields.omitted_fields;
+            out.push_str(&format!("{:FIELD_INDENT_CHARACTERS$}… {omitted} more\n", ""));
+        }
         if let Some(note) = note {
             out.push_str(&format!(
                 "{:FIELD_INDENT_CHARACTERS$}{}\n",
@@ -99,10 +104,12 @@ mod tests {
         let long = |with: &str| with.repeat(60);
         let a = object("b", &long("one "));
         let b = object("b", &long("two\u{1b}[2J"));
+        let mut many = DiffChange::between(&object("a", "1"), &object("a", "2"), &secrets);
+        many.fields.omitted_fields = 70;
         let note = Some("an immutable field changes: the object is deleted and created again");
         let changes = vec![
             DiffChange::of(DiffAction::Created, &object("new", "")),
-            DiffChange::between(&object("a", "1"), &object("a", "2"), &secrets),
+            many,
             DiffChange::between(&a, &b, &secrets),
             DiffChange::of(DiffAction::Recreated, &object("c", "")).noted(note),
             DiffChange::of(DiffAction::Removed, &object("gone", "")),
@@ -121,6 +128,7 @@ mod tests {
             + created ConfigMap/apps/new
             ~ changed ConfigMap/apps/a
                 /data/value: "1" -> "2"
+                … 70 more
             ~ changed ConfigMap/apps/b
                 /data/value
                   - "one one one one one one one one one one one one one one one one one on…

@@ -17,7 +17,7 @@ use crate::change_plan::{
 };
 use crate::definition_change::definition_change;
 use crate::deletion_budget::DeletionBudget;
-use crate::field_change::{FieldChangeList, is_encrypted, shown_text};
+use crate::field_change::{FieldChangeLimits, FieldChangeList, is_encrypted, shown_text};
 use crate::image_change::image_changes;
 use crate::immutable_field::{ImmutableFieldConsequence, immutable_field_changes};
 use crate::plan_finding::plan_findings;
@@ -397,8 +397,9 @@ impl<'i> RenderingComparison<'i> {
             apply::normalize::typed(&mut after);
         }
         let left = self.fields_left.get();
-        let most = self.options.max_listed_fields.min(left);
-        let fields = FieldChangeList::between(&before, &after, &self.options.secrets, most);
+        let max_listed_fields = self.options.max_listed_fields.min(left);
+        let limits = FieldChangeLimits { max_listed_fields, cuts_values: true };
+        let fields = FieldChangeList::between(&before, &after, &self.options.secrets, limits);
         if fields.is_empty() {
             return None;
         }

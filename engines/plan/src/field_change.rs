@@ -1,6 +1,7 @@
 //! The fields of an object that change, with both values, and without what Secrets hold.
 //!
-//! Elsewhere: which fields differ (`apply::diff_paths`), how they are printed (`table.rs`, `markdown.rs`).
+//! Elsewhere: which paths differ (`apply::diff_paths`), how they are printed (`table.rs`, `markdown.rs`; for `windlass diff`
+//! the program).
 
 use apply::diff_paths;
 use objects::{Object, SecretMasking};
@@ -26,10 +27,11 @@ const CIPHERTEXT_DIGEST_DIGITS: usize = 12;
 /// The most fields of an object that are counted; they are listed up to a lower bound.
 const MAX_COUNTED_FIELDS: usize = 10_000;
 
-/// A longer value, as JSON, is not shown at all: masking it would take too long, and a part of it may be one of a Secret.
+/// Where values are cut, a longer one, as JSON, is not shown at all: masking it would take too long, and a part of it may
+/// be one of a Secret.
 const MAX_SHOWN_VALUE_BYTES: usize = 16 << 10;
 
-/// A longer value, as JSON, is cut.
+/// Where values are cut, a longer one, as JSON, is cut.
 const MAX_WHOLE_VALUE_BYTES: usize = 512;
 
 /// A longer text that is no value, such as an error, is not shown at all.
@@ -38,8 +40,35 @@ const MAX_MASKED_TEXT_BYTES: usize = 256 << 10;
 /// A longer one is cut after it is masked.
 const MAX_SHOWN_TEXT_BYTES: usize = 2048;
 
-/// A longer pointer is cut.
+/// Where values are cut, a longer pointer is cut, too.
 const MAX_PATH_BYTES: usize = 1024;
+
+/// How much is listed of what changes in an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldChangeLimits {
+    /// How many fields are listed; the rest is counted.
+    pub max_listed_fields: usize,
+    /// Whether long values and pointers are cut, and values over 16 KiB left out. If not, a list may be as large as both
+    /// states, and masking takes as long as they are.
+    pub cuts_values: bool,
+}
+
+impl FieldChangeLimits {
+    /// A value as it is listed.
+    fn listed_value(self, value: Value) -> Value {
+        if self.cuts_values { cut(value) } else { value }
+    }
+
+    /// A pointer as it is listed.
+    fn listed_path(self, path: String) -> String {
+        if self.cuts_values { cut_text(path, MAX_PATH_BYTES) } else { path }
+    }
+
+    /// The most bytes of a value, as JSON, that is masked and shown.
+    fn max_shown_value_bytes(self) -> usize {
+        if self.cuts_values { MAX_SHOWN_VALUE_BYTES } else { usize::MAX }
+    }
+}
 
 /// The fields in which two states of an object differ.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -58,7 +87,7 @@ pub struct FieldChangeList {
 pub struct FieldChange {
     /// A JSON pointer.
     pub path: String,
-    /// The value before; none if there was none. A long one is a string that ends with `…` and its length.
+    /// The value before; none if there was none. One that is cut is a string that ends with `…` and its length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
     /// The value after; none if there is none.
@@ -72,12 +101,17 @@ pub(crate) fn is_zero(count: &usize) -> bool {
 }
 
 impl FieldChangeList {
-    /// The fields in which two states of an object differ, at most `most` of them listed.
+    /// The fields in which two states of an object differ.
     ///
     /// # Guarantees
-    /// No value of a Secret is among them, nor what `secrets` masks. What SOPS encrypted is named by a digest of its
-    /// ciphertext; of what SOPS writes besides, `/sops` alone is listed, and only if nothing else changes.
-    pub fn between(before: &Object, after: &Object, secrets: &SecretMasking, most: usize) -> Self {
+    /// No value of an object that was or is a Secret is among them, nor what `secrets` masks. What SOPS encrypted is named
+    /// by a digest of its ciphertext; of what SOPS writes besides, `/sops` alone is listed, and only if nothing else changes.
+    pub fn between(
+        before: &Object,
+        after: &Object,
+        secrets: &SecretMasking,
+        limits: FieldChangeLimits,
+    ) -> Self {
         let mut paths = diff_paths(before, after, MAX_COUNTED_FIELDS);
         let is_encrypted = is_encrypted(before) || is_encrypted(after);
         if is_encrypted {
@@ -89,7 +123,7 @@ impl FieldChangeList {
             paths.dedup();
         }
         let count = paths.len();
-        paths.truncate(most);
+        paths.truncate(limits.max_listed_fields);
         let field = |path: String| {
             let values = [before, after].map(|object| {
                 let value = value_at(object, &path).filter(|value| !value.is_null());
@@ -98,11 +132,12 @@ impl FieldChangeList {
                     is_encrypted: is_encrypted_value(object, value),
                 })
             });
-            let [old, new] = match is_secret && !is_plain(&path) {
+            let values = match is_secret && !is_plain(&path) {
                 true => values.map(|value| value.map(|value| value.hidden(&path))),
-                false => shown(values, secrets),
+                false => shown(values, secrets, limits.max_shown_value_bytes()),
             };
-            FieldChange { path: cut_text(path, MAX_PATH_BYTES), old, new }
+            let [old, new] = values.map(|value| value.map(|value| limits.listed_value(value)));
+            FieldChange { path: limits.listed_path(path), old, new }
         };
         let omitted_fields = count - paths.len();
         Self { fields: paths.into_iter().map(field).collect(), omitted_fields }
@@ -181,28 +216,28 @@ impl FieldValue<'_> {
             _ if self.is_encrypted => encrypted(self.value),
             Value::Object(entries) if KEYED_SECRET_FIELDS.contains(&path) => {
                 let masked = entries.keys().map(|key| (key.clone(), MASK.into()));
-                cut(Value::Object(masked.collect::<Map<_, _>>()))
+                Value::Object(masked.collect::<Map<_, _>>())
             }
             _ => MASK.into(),
         }
     }
 
-    /// The value without what is masked.
-    fn masked(self, secrets: &SecretMasking) -> MaskedValue {
+    /// The value without what is masked; only the length of one of more than `max_bytes`, as JSON.
+    fn masked(self, secrets: &SecretMasking, max_bytes: usize) -> MaskedValue {
         if self.is_encrypted {
             return MaskedValue { value: encrypted(self.value), is_masked: false };
         }
         let text = self.value.to_string();
-        if text.len() > MAX_SHOWN_VALUE_BYTES {
+        if text.len() > max_bytes {
             let value = format!("… ({} bytes)", text.len()).into();
             return MaskedValue { value, is_masked: false };
         }
         let masked = secrets.mask(&text);
         if masked == text {
-            return MaskedValue { value: cut(self.value.clone()), is_masked: false };
+            return MaskedValue { value: self.value.clone(), is_masked: false };
         }
         let value = serde_json::from_str(&masked).unwrap_or(Value::String(masked));
-        MaskedValue { value: cut(value), is_masked: true }
+        MaskedValue { value, is_masked: true }
     }
 }
 
@@ -215,8 +250,12 @@ struct MaskedValue {
 }
 
 /// Both values of a field. Where one came from a Secret, the other one did so earlier or does so later.
-fn shown(values: [Option<FieldValue<'_>>; 2], secrets: &SecretMasking) -> [Option<Value>; 2] {
-    let values = values.map(|value| value.map(|value| value.masked(secrets)));
+fn shown(
+    values: [Option<FieldValue<'_>>; 2],
+    secrets: &SecretMasking,
+    max_bytes: usize,
+) -> [Option<Value>; 2] {
+    let values = values.map(|value| value.map(|value| value.masked(secrets, max_bytes)));
     let is_any_masked = values.iter().flatten().any(|it| it.is_masked);
     values.map(|value| {
         let value = value?;
@@ -276,9 +315,12 @@ mod tests {
         Object::new(value).unwrap()
     }
 
+    const LIMITS: FieldChangeLimits =
+        FieldChangeLimits { max_listed_fields: 10, cuts_values: true };
+
     fn between(kind: &str, before: &Value, after: &Value, secrets: &SecretMasking) -> Value {
         let list =
-            FieldChangeList::between(&object(kind, before), &object(kind, after), secrets, 10);
+            FieldChangeList::between(&object(kind, before), &object(kind, after), secrets, LIMITS);
         serde_json::to_value(list).unwrap()["fields"].clone()
     }
 
@@ -312,6 +354,18 @@ mod tests {
     }
 
     #[test]
+    fn of_an_object_that_was_or_is_a_secret_no_value_is_shown() {
+        let secret = object("Secret", &json!({"data": {"password": "aHVudGVyMg=="}}));
+        let map = object("ConfigMap", &json!({"data": {"password": "plain"}}));
+        for [before, after] in [[&secret, &map], [&map, &secret]] {
+            let list = FieldChangeList::between(before, after, &SecretMasking::default(), LIMITS);
+            let field = list.fields.iter().find(|it| it.path == "/data/password").unwrap();
+            let masked = Some(Value::from(MASK));
+            assert_eq!([&field.old, &field.new], [&masked, &masked]);
+        }
+    }
+
+    #[test]
     fn what_came_from_a_secret_is_masked_in_other_objects() {
         let secrets = SecretMasking::new([b"hunter2-and-more".to_vec()]);
         let before = json!({"data": {"a": "was what it held before", "b": "other"}});
@@ -319,6 +373,11 @@ mod tests {
         let expected = json!([{"path": "/data/a", "old": MASK, "new": "is ****"},
             {"path": "/data/b", "old": "other", "new": "plain"}]);
         assert_eq!(between("ConfigMap", &before, &after, &secrets), expected);
+        let expected = json!([{"path": "/data", "new": {"a": "is ****", "b": "plain"}}]);
+        assert_eq!(between("ConfigMap", &json!({}), &after, &secrets), expected);
+        let expected = json!([{"path": "/data/a", "old": "is ****", "new": MASK}]);
+        let number = json!({"data": {"a": 3, "b": "plain"}});
+        assert_eq!(between("ConfigMap", &after, &number, &secrets), expected);
         assert_eq!(shown_text("no hunter2-and-more here", &secrets), "no **** here");
     }
 
@@ -353,9 +412,33 @@ mod tests {
             let data = (0..100).map(|at| (format!("k{at:03}"), Value::from(value.to_string())));
             object("ConfigMap", &json!({"data": data.collect::<Map<_, _>>()}))
         };
-        let list = FieldChangeList::between(&many(1), &many(2), &none, 30);
-        assert_eq!((list.fields.len(), list.omitted_fields), (30, 70));
-        assert!(FieldChangeList::between(&many(1), &many(1), &none, 30).is_empty());
-        assert!(!FieldChangeList::between(&many(1), &many(2), &none, 0).is_empty());
+        let list = FieldChangeList::between(&many(1), &many(2), &none, LIMITS);
+        assert_eq!((list.fields.len(), list.omitted_fields), (10, 90));
+        assert!(FieldChangeList::between(&many(1), &many(1), &none, LIMITS).is_empty());
+        let limits = FieldChangeLimits { max_listed_fields: 0, ..LIMITS };
+        assert!(!FieldChangeList::between(&many(1), &many(2), &none, limits).is_empty());
+    }
+
+    #[test]
+    fn long_values_stay_whole_if_they_are_not_to_be_cut() {
+        let key = "k".repeat(MAX_PATH_BYTES);
+        let map = |value: &str| object("ConfigMap", &json!({"data": {&key: value.repeat(5000)}}));
+        let limits = FieldChangeLimits { cuts_values: false, ..LIMITS };
+        let secrets = SecretMasking::new([b"hunter2-and-more".to_vec()]);
+        let list =
+            FieldChangeList::between(&map("long"), &map("hunter2-and-more,"), &secrets, limits);
+        let expected =
+            json!([{"path": format!("/data/{key}"), "old": MASK, "new": "****,".repeat(5000)}]);
+        assert_eq!(serde_json::to_value(&list).unwrap()["fields"], expected);
+        let list = FieldChangeList::between(&map("long"), &map("short"), &secrets, limits);
+        assert_eq!(list.fields[0].old, Some(Value::from("long".repeat(5000))));
+        let secret = |keys: usize| {
+            let data = (0..keys).map(|at| (format!("k{at:03}"), Value::from("x")));
+            object("Secret", &json!({"stringData": data.collect::<Map<_, _>>()}))
+        };
+        let before = object("Secret", &json!({}));
+        let list = FieldChangeList::between(&before, &secret(100), &secrets, limits);
+        let keys = list.fields[0].new.as_ref().and_then(Value::as_object).map(Map::len);
+        assert_eq!(keys, Some(100));
     }
 }

@@ -37,7 +37,7 @@ pub use change_plan::{
 pub use comparison::{CompareOptions, compare};
 pub use definition_change::{DefinitionChange, DefinitionFinding};
 pub use deletion_budget::{BudgetVerdict, DeletionBudget, DeletionRule};
-pub use field_change::{FieldChange, FieldChangeList};
+pub use field_change::{FieldChange, FieldChangeLimits, FieldChangeList};
 pub use image_change::ImageChange;
 pub use immutable_field::{ImmutableFieldChange, ImmutableFieldConsequence};
 pub use markdown::markdown_comment;

@@ -136,7 +136,7 @@ const PLACES: [(&str, &[&str]); 55] = [
         ],
     ),
     ("engines/notify/", &["notifications::", "services::"]),
-    ("engines/plan/", &[]),
+    ("engines/plan/", &["cli::diff", "cli::build_and_diff", "cli::predictions"]),
     ("engines/release/", &["releases::", "releases_alone::"]),
     ("engines/signatures/", &["stories::trust", "stories::verif", "stories::image_signatures"]),
     (
