@@ -29,7 +29,7 @@ use windlass_runtime::provider_secret_masking::masking;
 
 /// The flags of `windlass alerts`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct AlertsArgs {
     #[command(subcommand)]
     command: AlertCommand,
 }
@@ -117,7 +117,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 ///
 /// # Errors
 /// The Provider or its Secrets cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &AlertsArgs) -> anyhow::Result<ExitCode> {
     let AlertCommand::Test(args) = &args.command;
     args.place.run(async |site| test(&site, args).await)
 }

@@ -22,7 +22,7 @@ const MAX_APPROVAL_ATTEMPTS: usize = 5;
 
 /// The flags of `windlass approve`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct ApproveArgs {
     /// Name of a LifecycleEvent, or KIND/NAME of the object that is held
     #[arg(value_name = "EVENT|KIND/NAME")]
     what: String,
@@ -49,7 +49,7 @@ Exit status: 0; 2 if nothing waits, or the approval was refused; 3 if the cluste
 ///
 /// # Errors
 /// Nothing waits for an approval, several do, or the API server refuses.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
     args.place.run(async |site| {
         let user = site.cluster.own_name().await.context("cannot tell who approves")?;
         ensure!(!user.is_empty(), "the API server does not name this user");
@@ -141,7 +141,7 @@ fn is_open(event: &LifecycleEvent) -> bool {
 /// Writes the answer, only if the event is still as it was read; gives what is said of it.
 async fn write(
     site: &CommandScope,
-    args: &Args,
+    args: &ApproveArgs,
     user: &str,
     event: &LifecycleEvent,
 ) -> Result<String, windlass_cluster::ClusterError> {
@@ -168,7 +168,7 @@ async fn write(
 }
 
 /// The fields of a status that an answer changes.
-fn answer(status: &LifecycleEventStatus, user: &str, args: &Args) -> Value {
+fn answer(status: &LifecycleEventStatus, user: &str, args: &ApproveArgs) -> Value {
     let comment = Some(args.comment.clone()).filter(|it| !it.is_empty());
     if args.reject {
         return json!({"phase": "Failed", "answeredBy": user, "message": comment});

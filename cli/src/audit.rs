@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
-use crds::release::{AuditCause, AuditChanges, AuditOutcome, AuditState, ReleaseAudit};
+use crds::release::{AuditCause, AuditChanges, AuditOutcome, AuditRevision, ReleaseAudit};
 use kube_core::Resource as _;
 use reconcile::Time;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass audit`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct AuditArgs {
     #[command(flatten)]
     scope: NamespaceScope,
     /// List only those of an object, such as HelmRelease/web or Kustomization/apps
@@ -94,7 +94,7 @@ fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
 ///
 /// # Errors
 /// The cluster cannot be reached, or the kind is not installed.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
     let (found, left_out) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let target = ResourceArgument { resource: resource(), namespace: None, name: None };
@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The text if there are no audits; it names the object, the time and the namespace of the command.
-fn nothing(args: &Args) -> String {
+fn nothing(args: &AuditArgs) -> String {
     let subject = args.subject.as_ref().or(args.other.as_ref());
     let of = subject.map(|it| format!(" of {}/{}", it.kind, it.name)).unwrap_or_default();
     let since = args.since.map(|it| format!(" of the last {} s", it.as_secs())).unwrap_or_default();
@@ -237,7 +237,7 @@ fn colour(outcome: AuditOutcome) -> Option<TextColour> {
     }
 }
 
-fn state(of: Option<&AuditState>) -> String {
+fn state(of: Option<&AuditRevision>) -> String {
     let Some(of) = of else { return String::new() };
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     match (text(&of.revision), text(&of.chart), text(&of.chart_version)) {

@@ -37,7 +37,7 @@ const BRIDGE: &str = "bridge";
 
 /// The flags of `kustomize build`, and those for objects of the cluster.
 #[derive(Debug, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct BuildArgs {
     /// Directory of the kustomization; or a Kustomization or HelmRelease of the cluster, such as ks/app
     #[arg(value_name = "DIR|KIND/NAME", add = complete::directories_and_objects())]
     dirs: Vec<String>,
@@ -122,7 +122,7 @@ struct KustomizeFunctionFlags {
 /// # Errors
 /// An object of the cluster cannot be built. Errors of kustomizations are said as kustomize says them.
 #[expect(clippy::print_stderr, reason = "the command's own messages are what scripts read")]
-pub(super) fn run(args: &mut Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &mut BuildArgs) -> anyhow::Result<ExitCode> {
     if let Some(words) = object::named(&args.dirs) {
         let text = object::build(&args.object, &words)?;
         put(&text, &args.output)?;
@@ -137,7 +137,7 @@ pub(super) fn run(args: &mut Args) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn build(args: &mut Args) -> anyhow::Result<()> {
+fn build(args: &mut BuildArgs) -> anyhow::Result<()> {
     let options = options(args)?;
     let path = match args.dirs.as_slice() {
         [] => ".",
@@ -169,7 +169,7 @@ fn with_flag(error: kustomize::Error) -> anyhow::Error {
     error.into()
 }
 
-fn options(args: &mut Args) -> anyhow::Result<KustomizeBuildOptions> {
+fn options(args: &mut BuildArgs) -> anyhow::Result<KustomizeBuildOptions> {
     let restriction = match args.load_restrictor.as_str() {
         "" | ROOT_ONLY => LoadRestriction::RootOnly,
         "LoadRestrictionsNone" => LoadRestriction::None,

@@ -30,13 +30,13 @@ const FIELDS_OF_DELETION: [&str; 3] =
     ["deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"];
 
 /// What is known of a cluster, and how more is found out.
-pub(super) struct ClusterFactSource<'c> {
+pub(super) struct ClusterFactReader<'c> {
     cluster: &'c ClusterConnection,
     known: QueryAnswers,
     kinds: BTreeMap<(String, String), ApiResourceLocation>,
 }
 
-impl<'c> ClusterFactSource<'c> {
+impl<'c> ClusterFactReader<'c> {
     pub(super) fn new(cluster: &'c ClusterConnection) -> Self {
         Self { cluster, known: QueryAnswers::default(), kinds: BTreeMap::new() }
     }
@@ -328,7 +328,7 @@ mod tests {
             (200, Body::from(answer.to_string()))
         });
         let cluster = cluster.await;
-        let mut facts = ClusterFactSource::new(&cluster);
+        let mut facts = ClusterFactReader::new(&cluster);
         let query =
             FactQuery::Pods { namespace: "apps".to_owned(), selector: "app=web".to_owned() };
         facts.ask(vec![query.clone()]).await.unwrap();
@@ -343,7 +343,7 @@ mod tests {
     #[tokio::test]
     async fn a_cluster_without_the_definition_of_incidents_has_none() {
         let (cluster, _) = with_objects(Vec::new()).await;
-        let mut facts = ClusterFactSource::new(&cluster);
+        let mut facts = ClusterFactReader::new(&cluster);
         let query =
             FactQuery::Incidents { namespace: "apps".to_owned(), kind: "Provider".to_owned() };
         facts.ask(vec![query.clone()]).await.unwrap();

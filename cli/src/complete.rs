@@ -1,7 +1,7 @@
 //! What a shell completes besides commands and flags: kinds, and the names and namespaces of the cluster that the command
 //! line is about.
 //!
-//! Elsewhere: the scripts of the shells (`shell.rs`), and how a shell asks (`clap_complete`).
+//! Elsewhere: the scripts of the shells (`completion_and_man.rs`), and how a shell asks (`clap_complete`).
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -32,7 +32,7 @@ const MAX_COUNTED_OBJECTS: u64 = 100_000;
 /// The flags of `windlass crd`.
 #[derive(Debug, Clone, ClapArgs)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(super) struct Args {
+pub(super) struct CrdArgs {
     #[command(subcommand)]
     command: Option<CrdCommand>,
     #[command(flatten)]
@@ -87,7 +87,7 @@ struct CrdCommonArgs {
 ///
 /// # Errors
 /// There is no such definition, or the cluster cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &CrdArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         None => block_on(async {
             let (cluster, live) = args.shown.open().await?;

@@ -18,7 +18,7 @@ use windlass_cluster::object_pages::ObjectQuery;
 
 /// The flags of `windlass describe`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct DescribeArgs {
     /// The object
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
@@ -41,7 +41,7 @@ const MAX_SHOWN_ENTRIES: usize = 20;
 ///
 /// # Errors
 /// It cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &DescribeArgs) -> anyhow::Result<ExitCode> {
     let text = args.place.run(async |site| {
         let target = kind_argument::one(&site.cluster, &args.what).await?;
         let object = kind_argument::read(&site, &target).await?;

@@ -30,7 +30,7 @@ use windlass_serve::settings::OperatorSettings;
 
 /// The flags of `windlass diff`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct DiffArgs {
     /// The Kustomization or HelmRelease
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
@@ -85,7 +85,7 @@ const MAX_NAMED_PROBLEMS: usize = 20;
 ///
 /// # Errors
 /// It cannot be built or compared.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
     let settings = settings(&args.flags)?;
     let (difference, keeps_drift) = args.place.run(async |site| {
         let target = kind_argument::one(&site.cluster, &args.what).await?;

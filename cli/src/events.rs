@@ -17,7 +17,7 @@ use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextCol
 
 /// The flags of `windlass events`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct EventsArgs {
     /// An object, with its sources; all objects of windlass if there is none
     #[arg(num_args = 0..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
@@ -54,7 +54,7 @@ fn event_type(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 /// Something cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     let ListedEvents { events, left_out, gone } = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         listed(&site, args).await
@@ -92,7 +92,7 @@ struct ListedEvents {
 ///
 /// # Errors
 /// Something cannot be read, or an object has no events and does not exist.
-async fn listed(site: &CommandScope, args: &Args) -> anyhow::Result<ListedEvents> {
+async fn listed(site: &CommandScope, args: &EventsArgs) -> anyhow::Result<ListedEvents> {
     let (about, mut left_out) = about(site, args).await?;
     let (events, more) = gather(site, args, about.as_ref()).await?;
     left_out.extend(more);
@@ -125,7 +125,7 @@ struct EventFilter {
 /// The object that events are wanted of and its sources, or the objects that labels select; and what could not be listed.
 async fn about(
     site: &CommandScope,
-    args: &Args,
+    args: &EventsArgs,
 ) -> anyhow::Result<(Option<EventFilter>, Vec<String>)> {
     let labels = args.scope.labels.as_str();
     let mut objects = BTreeSet::new();
@@ -159,7 +159,7 @@ async fn about(
 
 async fn gather(
     site: &CommandScope,
-    args: &Args,
+    args: &EventsArgs,
     about: Option<&EventFilter>,
 ) -> anyhow::Result<(Vec<Object>, Vec<String>)> {
     let gvk = Gvk::new("v1", "Event");
@@ -264,10 +264,10 @@ mod tests {
             "metadata": {"name": "other", "namespace": "apps"}, "spec": {}});
         let (cluster, _) = fake_cluster::with_objects(vec![event, other]).await;
         let site = CommandScope { cluster, namespace: "apps".to_owned() };
-        let command = Args::augment_args(Command::new("events").no_binary_name(true));
+        let command = EventsArgs::augment_args(Command::new("events").no_binary_name(true));
         let args = |word: &str| {
             let matches = command.clone().get_matches_from([word]);
-            Args::from_arg_matches(&matches).unwrap()
+            EventsArgs::from_arg_matches(&matches).unwrap()
         };
         let found = listed(&site, &args("kustomization/shop")).await.unwrap();
         assert_eq!(found.events.len(), 1);

@@ -15,7 +15,7 @@ use windlass_runtime::controller_kind::REQUESTED_AT;
 
 /// The flags of `windlass export`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct ExportArgs {
     /// KIND, KIND/NAME, KIND NAME, several KINDs with commas, or all, sources, appliers
     #[arg(required = true, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
@@ -53,7 +53,7 @@ const PASSING: [&str; 7] = [
 ///
 /// # Errors
 /// Something cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ExportArgs) -> anyhow::Result<ExitCode> {
     let mut printed = 0_usize;
     let left_out = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);

@@ -9,7 +9,7 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use super::cluster_facts::ClusterFactSource;
+use super::cluster_facts::ClusterFactReader;
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
 use super::incident_row;
@@ -24,7 +24,7 @@ use windlass_cluster::watch::WatcherEvent;
 
 /// The flags of `windlass get`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct GetArgs {
     /// KIND, KIND/NAME, KIND NAME, several KINDs with commas, or all, sources, appliers
     #[arg(default_value = "all", value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
@@ -63,7 +63,7 @@ Exit status: 0, also if something is not ready; 2 if something could not be read
 ///
 /// # Errors
 /// Something cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &GetArgs) -> anyhow::Result<ExitCode> {
     let selector = args.status_selector.as_deref().map(StatusSelector::parse).transpose()?;
     let work = async |site: CommandScope| {
         let site = site.everywhere(args.scope.all_namespaces);
@@ -136,7 +136,7 @@ struct RowPrinter {
 const ROWS_PER_PAGE: usize = 50;
 
 impl RowPrinter {
-    fn new(args: &Args, targets: &[ResourceArgument], screen: TerminalScreen) -> Self {
+    fn new(args: &GetArgs, targets: &[ResourceArgument], screen: TerminalScreen) -> Self {
         let is_wide = args.output == ListOutputFormat::Wide;
         let has_namespaces = args.scope.all_namespaces;
         let kinds = targets.first().map(|first| &first.resource.gvk);
@@ -228,7 +228,7 @@ impl RowPrinter {
 
 async fn list(
     site: &CommandScope,
-    args: &Args,
+    args: &GetArgs,
     targets: &[ResourceArgument],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
@@ -320,7 +320,7 @@ pub(super) async fn judged(
     target: &ResourceArgument,
     objects: Vec<Object>,
 ) -> anyhow::Result<Vec<Object>> {
-    let mut facts = ClusterFactSource::new(&site.cluster);
+    let mut facts = ClusterFactReader::new(&site.cluster);
     let mut found = Vec::with_capacity(objects.len());
     for (at, object) in objects.into_iter().enumerate() {
         let has_said =
@@ -350,7 +350,7 @@ fn with_failure(mut object: Object, why: &StateExplanation) -> Object {
 /// Prints objects whenever they change.
 async fn watch(
     site: &CommandScope,
-    args: &Args,
+    args: &GetArgs,
     targets: &[ResourceArgument],
     selector: Option<&StatusSelector>,
 ) -> anyhow::Result<ExitCode> {
@@ -421,8 +421,8 @@ mod tests {
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {
-        let command = Args::augment_args(Command::new("get").no_binary_name(true));
-        let args = Args::from_arg_matches(&command.get_matches_from(["-A"])).unwrap();
+        let command = GetArgs::augment_args(Command::new("get").no_binary_name(true));
+        let args = GetArgs::from_arg_matches(&command.get_matches_from(["-A"])).unwrap();
         let kustomize = "kustomize.toolkit.fluxcd.io/v1";
         let source = "source.toolkit.fluxcd.io/v1";
         let targets = [target(kustomize, "Kustomization"), target(source, "GitRepository")];

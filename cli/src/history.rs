@@ -25,7 +25,7 @@ use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextCol
 
 /// The flags of `windlass history`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct HistoryArgs {
     /// A Kustomization, a HelmRelease or a Helmfile
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
@@ -54,7 +54,7 @@ Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reach
 ///
 /// # Errors
 /// The object cannot be read, or has no history.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &HistoryArgs) -> anyhow::Result<ExitCode> {
     let (object, entries) = args.place.run(async |site| {
         let target = kind_argument::one(&site.cluster, &args.what).await?;
         let object = kind_argument::read(&site, &target).await?;

@@ -17,8 +17,8 @@ use clap::{Args as ClapArgs, Subcommand};
 use crds::image::ImagePolicy;
 use objects::{LocatedObject, Object, manifest};
 
-use self::format::DiffReader;
-use self::update_plan::{AutomationInputs, UpdatePlan};
+use self::format::DiffAudience;
+use self::update_plan::{AutomationInputs, ImageUpdatePlan};
 use self::work_tree::WorkTree;
 use super::command_scope::{ClusterScope, CommandScope, say_left_out};
 use super::complete;
@@ -32,7 +32,7 @@ use windlass_cli_runtime::table::{TerminalScreen, clean};
 
 /// The flags of `windlass image`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct ImageArgs {
     #[command(subcommand)]
     command: ImageCommand,
 }
@@ -98,16 +98,16 @@ const IMAGE_GROUP: &str = "image.toolkit.fluxcd.io";
 ///
 /// # Errors
 /// The objects or the work tree cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ImageArgs) -> anyhow::Result<ExitCode> {
     let ImageCommand::Plan(args) = &args.command;
-    let given = LocalObjects::read(args)?;
+    let given = ImageObjectsFromFiles::read(args)?;
     let found = if given.automations.is_empty() {
         args.place.run(async |site| PlannableAutomations::of_cluster(&site, args, &given).await)?
     } else {
         given.automations(args)?
     };
     if found.inputs.is_empty() {
-        report(&Vec::<UpdatePlan>::new(), args.output)?;
+        report(&Vec::<ImageUpdatePlan>::new(), args.output)?;
         say_left_out(&found.left_out);
         // A pipeline that names the wrong place must not be green for ever.
         let is_named = args.place.has_namespace() || !args.policies.is_empty();
@@ -123,7 +123,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                     planned; `git sparse-checkout disable` checks out all of them";
         say(ProgressGlyph::Warning, text);
     }
-    let plans: Vec<UpdatePlan> = found.inputs.iter().map(|it| it.plan(&tree, args.diff)).collect();
+    let plans: Vec<ImageUpdatePlan> =
+        found.inputs.iter().map(|it| it.plan(&tree, args.diff)).collect();
     tell(args, &plans)?;
     say_left_out(&found.left_out);
     Ok(exit_code(&plans, !found.left_out.is_empty()))
@@ -133,9 +134,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// The reader is gone.
-fn tell(args: &ImagePlanArgs, plans: &[UpdatePlan]) -> anyhow::Result<()> {
+fn tell(args: &ImagePlanArgs, plans: &[ImageUpdatePlan]) -> anyhow::Result<()> {
     for plan in plans {
-        let UpdatePlan { automation, suspended, error, findings, .. } = plan;
+        let ImageUpdatePlan { automation, suspended, error, findings, .. } = plan;
         if *suspended {
             let text = "is suspended: nothing is committed before it is resumed";
             say(ProgressGlyph::Warning, &clean(&format!("{automation} {text}")));
@@ -156,8 +157,8 @@ fn tell(args: &ImagePlanArgs, plans: &[UpdatePlan]) -> anyhow::Result<()> {
     };
     if !is_printed {
         let reader = match std::io::stdout().is_terminal() {
-            true => DiffReader::Terminal,
-            false => DiffReader::Program,
+            true => DiffAudience::Terminal,
+            false => DiffAudience::Program,
         };
         for plan in plans {
             print(&format::text(plan, TerminalScreen::of_stdout(), reader))?;
@@ -167,7 +168,7 @@ fn tell(args: &ImagePlanArgs, plans: &[UpdatePlan]) -> anyhow::Result<()> {
 }
 
 /// Whether something would be committed, or is not known.
-fn exit_code(plans: &[UpdatePlan], is_partial: bool) -> ExitCode {
+fn exit_code(plans: &[ImageUpdatePlan], is_partial: bool) -> ExitCode {
     match () {
         () if is_partial || plans.iter().any(|plan| plan.error.is_some()) => ExitCode::Failed,
         () if plans.iter().any(|plan| !plan.changes.is_empty()) => ExitCode::ProblemsFound,
@@ -193,7 +194,7 @@ impl PlannableAutomations {
     async fn of_cluster(
         site: &CommandScope,
         args: &ImagePlanArgs,
-        given: &LocalObjects,
+        given: &ImageObjectsFromFiles,
     ) -> anyhow::Result<Self> {
         cluster_operators::say_doubt(&site.cluster).await;
         let mut objects = Vec::new();
@@ -264,12 +265,12 @@ fn words(kind: &str, name: &str) -> Vec<String> {
 
 /// Objects of files.
 #[derive(Debug, Default)]
-struct LocalObjects {
+struct ImageObjectsFromFiles {
     automations: Vec<Object>,
     policies: Vec<ImagePolicy>,
 }
 
-impl LocalObjects {
+impl ImageObjectsFromFiles {
     /// Reads the files that were given; objects of other kinds are ignored.
     ///
     /// # Errors
@@ -371,7 +372,7 @@ items:
         let marker = "# {\"$imagepolicy\": \"apps:web:tag\"}";
         fs::write(top.path().join("a.yaml"), format!("tag: \"{tag}\" {marker}\n"))?;
         let line = [more, &["--path", &folder, "--policies", &objects]].concat();
-        run(&Args { command: ImageCommand::Plan(parsed(&line)) })
+        run(&ImageArgs { command: ImageCommand::Plan(parsed(&line)) })
     }
 
     #[test]
@@ -390,9 +391,9 @@ items:
 
     #[test]
     fn a_plan_that_failed_outweighs_one_with_changes() {
-        let failed = UpdatePlan { error: Some("no".to_owned()), ..UpdatePlan::default() };
-        assert_eq!(exit_code(&[failed, UpdatePlan::default()], false), ExitCode::Failed);
-        assert_eq!(exit_code(&[UpdatePlan::default()], false), ExitCode::Success);
+        let failed = ImageUpdatePlan { error: Some("no".to_owned()), ..ImageUpdatePlan::default() };
+        assert_eq!(exit_code(&[failed, ImageUpdatePlan::default()], false), ExitCode::Failed);
+        assert_eq!(exit_code(&[ImageUpdatePlan::default()], false), ExitCode::Success);
         assert_eq!(exit_code(&[], true), ExitCode::Failed);
     }
 
@@ -400,7 +401,7 @@ items:
     fn an_object_of_a_file_has_a_namespace_or_gets_that_of_the_command() -> anyhow::Result<()> {
         let bare = OBJECTS.replace(", namespace: apps", "");
         let add = |namespace: Option<&str>| {
-            let mut found = LocalObjects::default();
+            let mut found = ImageObjectsFromFiles::default();
             for located in
                 manifest::read("a.yaml", bare.as_bytes(), &goyaml::YamlLimits::default())?
             {

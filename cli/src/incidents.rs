@@ -1,7 +1,7 @@
 //! `windlass incidents`: which failures are open, since when, what they affect, and to whom they were sent.
 //!
 //! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
-//! without one is counted, and so is what is ready while something that it applied is not (`live_objects.rs`).
+//! without one is counted, and so is what is ready while something that it applied is not (`applied_object_health.rs`).
 //! Elsewhere: what an Incident says (`crds::windlass_notification`), opening and resolving them
 //! (`notification_controller::incident`).
 
@@ -15,10 +15,10 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::{Value, json};
 
-use super::cluster_facts::ClusterFactSource;
+use super::applied_object_health::{AlreadyReportedObjects, AppliedObjects};
+use super::cluster_facts::ClusterFactReader;
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::kind_argument::{self, ResourceArgument};
-use super::live_objects::{AppliedObjects, ReportedObjects};
 use super::object_row::{ObjectRow, is_silent, unsaid};
 use notification_controller::delivery::incident_notifications::INCIDENTS;
 use windlass_cli_installation::cluster_operators;
@@ -29,7 +29,7 @@ use windlass_runtime::lifecycle::watched_object_cache::resource;
 
 /// The flags of `windlass incidents`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct IncidentsArgs {
     #[command(flatten)]
     scope: NamespaceScope,
     /// List those that are resolved, too
@@ -74,7 +74,7 @@ const MAX_MESSAGE_CHARACTERS: usize = 80;
 ///
 /// # Errors
 /// The cluster cannot be reached, or the kind is not installed.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &IncidentsArgs) -> anyhow::Result<ExitCode> {
     let (incidents, context) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let target =
@@ -86,11 +86,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 Ok(())
             })
             .await?;
-        let mut context = IncidentContext {
+        let mut context = ObjectReadinessSummary {
             hides_incidents: !left_out.is_empty(),
             left_out,
             place: site.in_words(),
-            ..IncidentContext::default()
+            ..ObjectReadinessSummary::default()
         };
         if args.output == IncidentFormat::Table {
             context.read(&site).await?;
@@ -112,7 +112,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// What there is besides incidents.
 #[derive(Debug, Default)]
-struct IncidentContext {
+struct ObjectReadinessSummary {
     /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
     failing: BTreeSet<String>,
     /// How many objects are not ready and suspended, so that no incident is opened for them.
@@ -154,7 +154,7 @@ struct IncidentTableLine {
     text: String,
 }
 
-impl IncidentContext {
+impl ObjectReadinessSummary {
     async fn read(&mut self, site: &CommandScope) -> anyhow::Result<()> {
         let now = jiff::Timestamp::now();
         let targets = kind_argument::targets(&site.cluster, &["all".to_owned()]).await?;
@@ -173,9 +173,9 @@ impl IncidentContext {
             self.hides_alerts |= target.resource.gvk.kind == "Alert" && !left_out.is_empty();
             self.left_out.extend(left_out);
         }
-        let reported = ReportedObjects::of(site, &targets, "");
+        let reported = AlreadyReportedObjects::of(site, &targets, "");
         let live =
-            applied.examine(&mut ClusterFactSource::new(&site.cluster), site, &reported).await?;
+            applied.examine(&mut ClusterFactReader::new(&site.cluster), site, &reported).await?;
         self.degraded = live.suspects.len();
         self.unexamined = live.remarks;
         self.left_out.extend(live.left_out);
@@ -367,7 +367,7 @@ fn selected(found: Vec<Value>, all: bool) -> anyhow::Result<Vec<Incident>> {
     Ok(incidents)
 }
 
-fn shown(incidents: &[Incident], args: &Args) -> anyhow::Result<String> {
+fn shown(incidents: &[Incident], args: &IncidentsArgs) -> anyhow::Result<String> {
     let list = || -> anyhow::Result<Value> {
         let items: Result<Vec<Value>, _> = incidents.iter().map(serde_json::to_value).collect();
         Ok(json!({
@@ -557,7 +557,7 @@ mod tests {
 
     fn said(objects: &[Object], incidents: &[Incident]) -> Vec<String> {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        let mut context = IncidentContext::default();
+        let mut context = ObjectReadinessSummary::default();
         objects.iter().for_each(|it| context.add(it, now));
         let lines = context.lines(incidents, false);
         lines
@@ -606,69 +606,87 @@ mod tests {
 
     #[test]
     fn nothing_more_is_said_than_was_read_and_is_reported() {
-        let of = |around: IncidentContext| {
-            let around = IncidentContext { is_asked: true, ..around };
+        let of = |around: ObjectReadinessSummary| {
+            let around = ObjectReadinessSummary { is_asked: true, ..around };
             let lines = around.lines(&[], false);
             lines.iter().map(|it| format!("{:?} {}", it.mark, it.text)).collect::<Vec<_>>()
         };
         let left_out = || vec!["alerts: forbidden".to_owned()];
         assert_eq!(
-            of(IncidentContext {
+            of(ObjectReadinessSummary {
                 hides_incidents: true,
                 left_out: left_out(),
-                ..IncidentContext::default()
+                ..ObjectReadinessSummary::default()
             }),
             ["Warning whether incidents are open is not known: they may not be listed"]
         );
         assert_eq!(
-            of(IncidentContext { left_out: left_out(), ..IncidentContext::default() }),
+            of(ObjectReadinessSummary {
+                left_out: left_out(),
+                ..ObjectReadinessSummary::default()
+            }),
             ["Warning no open incidents among the objects that you may read"]
         );
         assert_eq!(
-            of(IncidentContext {
+            of(ObjectReadinessSummary {
                 place: "in namespace a".to_owned(),
-                ..IncidentContext::default()
+                ..ObjectReadinessSummary::default()
             }),
             ["Action no open incidents, and no objects of windlass in namespace a"]
         );
         let calm = "Warning no open incidents, and no object reports that it is failing";
         let silent = "Warning 1 object reports no condition Ready: `windlass why -A` says why";
         assert_eq!(
-            of(IncidentContext { objects: 3, silent: 1, ..IncidentContext::default() }),
+            of(ObjectReadinessSummary {
+                objects: 3,
+                silent: 1,
+                ..ObjectReadinessSummary::default()
+            }),
             [calm, silent]
         );
         let doubt = Some("no operator holds Lease a/b".to_owned());
         assert_eq!(
-            of(IncidentContext { objects: 3, doubt, ..IncidentContext::default() }),
+            of(ObjectReadinessSummary { objects: 3, doubt, ..ObjectReadinessSummary::default() }),
             [calm, "Warning no operator holds Lease a/b"]
         );
         let degraded = "Warning 1 object is ready while something that it applied does not exist or is not healthy: \
                         `windlass why -A` says why";
         assert_eq!(
-            of(IncidentContext { objects: 3, degraded: 1, ..IncidentContext::default() }),
+            of(ObjectReadinessSummary {
+                objects: 3,
+                degraded: 1,
+                ..ObjectReadinessSummary::default()
+            }),
             [calm, degraded]
         );
         let unexamined =
             vec!["what 1 object applied in other clusters was not examined".to_owned()];
         assert_eq!(
-            of(IncidentContext { objects: 3, unexamined, ..IncidentContext::default() }),
+            of(ObjectReadinessSummary {
+                objects: 3,
+                unexamined,
+                ..ObjectReadinessSummary::default()
+            }),
             [calm, "Warning what 1 object applied in other clusters was not examined"]
         );
         let failing = BTreeSet::from(["Kustomization/apps/k".to_owned()]);
         assert_eq!(
-            of(IncidentContext {
+            of(ObjectReadinessSummary {
                 hides_incidents: true,
                 left_out: left_out(),
                 failing,
-                ..IncidentContext::default()
+                ..ObjectReadinessSummary::default()
             }),
             [
                 "Warning whether incidents are open is not known: they may not be listed; 1 object is not ready \
               (Kustomization/apps/k): windlass get all -A --status-selector ready=false"
             ]
         );
-        let around =
-            IncidentContext { hides_alerts: true, objects: 1, ..IncidentContext::default() };
+        let around = ObjectReadinessSummary {
+            hides_alerts: true,
+            objects: 1,
+            ..ObjectReadinessSummary::default()
+        };
         assert_eq!(around.lines(&[], false).len(), 1, "nothing is said of Alerts");
     }
 

@@ -5,6 +5,7 @@
 //! (`windlass-cli-runtime`).
 
 mod alerts;
+mod applied_object_health;
 mod approve;
 mod audit;
 mod build;
@@ -12,6 +13,7 @@ mod cluster_facts;
 mod command_scope;
 mod command_syntax;
 mod complete;
+mod completion_and_man;
 mod crd;
 mod describe;
 mod diff;
@@ -20,15 +22,15 @@ mod export;
 mod get;
 #[cfg(test)]
 mod goldens;
+mod helm_release_values;
 mod history;
 mod image;
 mod incident_row;
 mod incidents;
 mod kind_argument;
-mod live_objects;
 mod logs;
 mod object_row;
-mod operator_wait;
+mod operator_reaction_wait;
 mod output;
 mod owned_pods;
 mod reconcile;
@@ -39,12 +41,10 @@ mod render;
 mod resume;
 mod rollback;
 mod serve;
-mod shell;
 mod stats;
 mod suspend;
 mod trace;
 mod tree;
-mod values;
 mod version;
 mod why;
 
@@ -75,42 +75,42 @@ macro_rules! declared {
 /// The command line.
 fn command() -> Command {
     let commands = [
-        declared!("alerts", ALERTS, alerts::Args),
-        declared!("approve", APPROVE, approve::Args, approve::EXAMPLES),
-        declared!("audit", AUDIT, audit::Args, audit::EXAMPLES),
-        declared!("bootstrap", BOOTSTRAP, bootstrap::Args),
-        declared!("build", BUILD, build::Args, build::EXAMPLES),
-        declared!("bundle", BUNDLE, bundle::Args, bundle::EXAMPLES),
-        declared!("check", CHECK, check::Args, check::EXAMPLES),
-        declared!("completion", COMPLETION, shell::CompletionArgs),
-        declared!("crd", CRD, crd::Args, crd::EXAMPLES),
-        declared!("describe", DESCRIBE, describe::Args, describe::EXAMPLES),
-        declared!("diff", DIFF, diff::Args, diff::EXAMPLES),
-        declared!("events", EVENTS, events::Args, events::EXAMPLES),
-        declared!("export", EXPORT, export::Args, export::EXAMPLES),
-        declared!("get", GET, get::Args, get::EXAMPLES),
+        declared!("alerts", ALERTS, alerts::AlertsArgs),
+        declared!("approve", APPROVE, approve::ApproveArgs, approve::EXAMPLES),
+        declared!("audit", AUDIT, audit::AuditArgs, audit::EXAMPLES),
+        declared!("bootstrap", BOOTSTRAP, bootstrap::BootstrapArgs),
+        declared!("build", BUILD, build::BuildArgs, build::EXAMPLES),
+        declared!("bundle", BUNDLE, bundle::BundleArgs, bundle::EXAMPLES),
+        declared!("check", CHECK, check::CheckArgs, check::EXAMPLES),
+        declared!("completion", COMPLETION, completion_and_man::CompletionArgs),
+        declared!("crd", CRD, crd::CrdArgs, crd::EXAMPLES),
+        declared!("describe", DESCRIBE, describe::DescribeArgs, describe::EXAMPLES),
+        declared!("diff", DIFF, diff::DiffArgs, diff::EXAMPLES),
+        declared!("events", EVENTS, events::EventsArgs, events::EXAMPLES),
+        declared!("export", EXPORT, export::ExportArgs, export::EXAMPLES),
+        declared!("get", GET, get::GetArgs, get::EXAMPLES),
         Command::new("helmfile").about(HELMFILE).defer(helmfile::HelmfileFlags::augment_args),
-        declared!("history", HISTORY, history::Args, history::EXAMPLES),
-        declared!("image", IMAGE, image::Args),
-        declared!("incidents", INCIDENTS, incidents::Args, incidents::EXAMPLES),
-        declared!("install", INSTALL, install::Args),
-        declared!("logs", LOGS, logs::Args, logs::EXAMPLES),
-        declared!("man", MAN, shell::ManPageArgs),
-        declared!("migrate", MIGRATE, migrate::Args),
-        declared!("plan", PLAN, plan::Args, plan::EXAMPLES),
-        declared!("reconcile", RECONCILE, reconcile::Args, reconcile::EXAMPLES),
-        declared!("resume", RESUME, resume::Args, resume::EXAMPLES),
-        declared!("rollback", ROLLBACK, rollback::Args, rollback::EXAMPLES),
+        declared!("history", HISTORY, history::HistoryArgs, history::EXAMPLES),
+        declared!("image", IMAGE, image::ImageArgs),
+        declared!("incidents", INCIDENTS, incidents::IncidentsArgs, incidents::EXAMPLES),
+        declared!("install", INSTALL, install::InstallArgs),
+        declared!("logs", LOGS, logs::LogsArgs, logs::EXAMPLES),
+        declared!("man", MAN, completion_and_man::ManPageArgs),
+        declared!("migrate", MIGRATE, migrate::MigrateArgs),
+        declared!("plan", PLAN, plan::PlanArgs, plan::EXAMPLES),
+        declared!("reconcile", RECONCILE, reconcile::ReconcileArgs, reconcile::EXAMPLES),
+        declared!("resume", RESUME, resume::ResumeArgs, resume::EXAMPLES),
+        declared!("rollback", ROLLBACK, rollback::RollbackArgs, rollback::EXAMPLES),
         declared!("serve", SERVE, OperatorSettings),
-        declared!("stats", STATS, stats::Args, stats::EXAMPLES),
-        declared!("suspend", SUSPEND, suspend::Args, suspend::EXAMPLES),
+        declared!("stats", STATS, stats::StatsArgs, stats::EXAMPLES),
+        declared!("suspend", SUSPEND, suspend::SuspendArgs, suspend::EXAMPLES),
         Command::new("template").about(TEMPLATE).defer(template::HelmTemplateFlags::augment_args),
-        declared!("trace", TRACE, trace::Args, trace::EXAMPLES),
-        declared!("tree", TREE, tree::Args, tree::EXAMPLES),
-        declared!("uninstall", UNINSTALL, uninstall::Args),
-        declared!("values", VALUES, values::Args, values::EXAMPLES),
-        declared!("version", VERSION, version::Args),
-        declared!("why", WHY, why::Args, why::EXAMPLES),
+        declared!("trace", TRACE, trace::TraceArgs, trace::EXAMPLES),
+        declared!("tree", TREE, tree::TreeArgs, tree::EXAMPLES),
+        declared!("uninstall", UNINSTALL, uninstall::UninstallArgs),
+        declared!("values", VALUES, helm_release_values::ValuesArgs, helm_release_values::EXAMPLES),
+        declared!("version", VERSION, version::VersionArgs),
+        declared!("why", WHY, why::WhyArgs, why::EXAMPLES),
     ];
     Command::new("windlass")
         .about("Keep Kubernetes clusters equal to what is declared in Git")
@@ -175,7 +175,7 @@ const WHY: &str = "Explain why an object is not ready and how to fix it";
 /// Parses the command line and runs what it says.
 pub fn run() -> std::process::ExitCode {
     // Ends here if a shell asks what it may complete.
-    clap_complete::CompleteEnv::with_factory(command).var(shell::VARIABLE).complete();
+    clap_complete::CompleteEnv::with_factory(command).var(completion_and_man::VARIABLE).complete();
     let line = command_syntax::understood(std::env::args_os().collect());
     let matches = command().try_get_matches_from(&line).map_err(CommandError::Usage);
     let code = match matches.and_then(|matches| run_named(&matches)) {
@@ -199,7 +199,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "build" => build::run(&mut flags(given)?)?,
         "bundle" => bundle::run(&flags(given)?)?.into(),
         "check" => check::run(&flags(given)?)?,
-        "completion" => shell::complete(flags(given)?)?.into(),
+        "completion" => completion_and_man::complete(flags(given)?)?.into(),
         "crd" => crd::run(&flags(given)?)?,
         "describe" => describe::run(&flags(given)?)?,
         "diff" => diff::run(&flags(given)?)?,
@@ -212,7 +212,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "incidents" => incidents::run(&flags(given)?)?,
         "install" => install::run(&flags(given)?)?.into(),
         "logs" => logs::run(&flags(given)?)?,
-        "man" => shell::man(&flags(given)?, command())?.into(),
+        "man" => completion_and_man::man(&flags(given)?, command())?.into(),
         "migrate" => migrate::run(&flags(given)?)?.into(),
         "plan" => plan::run(&flags(given)?)?,
         "reconcile" => reconcile::run(&flags(given)?)?,
@@ -225,7 +225,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "trace" => trace::run(&flags(given)?)?,
         "tree" => tree::run(&flags(given)?)?,
         "uninstall" => uninstall::run(&flags(given)?)?.into(),
-        "values" => values::run(&flags(given)?)?,
+        "values" => helm_release_values::run(&flags(given)?)?,
         "version" => version::run(flags(given)?)?.into(),
         "why" => why::run(&flags(given)?)?,
         _ => return Err(undeclared().into()),

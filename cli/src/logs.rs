@@ -1,10 +1,10 @@
 //! `windlass logs`: what windlass printed about objects, or what the Pods of an object printed.
 //!
-//! Here: the command, lines of several containers in one order. Below: whose lines (`logs/pods.rs`), those of windlass
+//! Here: the command, lines of several containers in one order. Below: whose lines (`logs/logged_containers.rs`), those of windlass
 //! (`logs/entry.rs`). Elsewhere: reading them (`windlass_cluster::logs`).
 
 mod entry;
-mod pods;
+mod logged_containers;
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use objects::clean_line;
 use serde_json::{Value, json};
 
 use self::entry::{LogEntry, LogLevel, LogLineSelection};
-use self::pods::{LogTargets, LoggingContainer};
+use self::logged_containers::{LoggedContainers, LoggingContainer};
 use super::command_scope::{ClusterScope, CommandScope, say_left_out};
 use super::complete;
 use super::kind_argument;
@@ -29,7 +29,7 @@ use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass logs`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct LogsArgs {
     /// Only lines about objects of a kind, or about one object
     #[arg(num_args = 0..=2, value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
@@ -103,13 +103,13 @@ Exit status: 0; 2 if some lines could not be read; 3 if the cluster cannot be re
 ///
 /// # Errors
 /// The object or the Pods cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &LogsArgs) -> anyhow::Result<ExitCode> {
     let work = async |site: CommandScope| match &args.workload {
         Some(word) => {
             let target = kind_argument::one(&site.cluster, std::slice::from_ref(word)).await?;
             let object = kind_argument::read(&site, &target).await?;
             let subject = clean(&object.id().subject());
-            let found = pods::of_object(&site, object).await?;
+            let found = logged_containers::of_object(&site, object).await?;
             if found.containers.is_empty() && found.left_out.is_empty() {
                 say(
                     ProgressGlyph::Action,
@@ -124,7 +124,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => {
             let selection = selection(&site, args).await?;
             let namespace = &args.flux_namespace;
-            let found = pods::of_windlass(&site, namespace).await?;
+            let found = logged_containers::of_windlass(&site, namespace).await?;
             let is_absent = found.containers.is_empty() && found.silent.is_empty();
             if is_absent && found.left_out.is_empty() {
                 bail!(without_pods(&site.cluster, namespace).await);
@@ -165,7 +165,7 @@ async fn without_pods(cluster: &ClusterConnection, namespace: &str) -> String {
 }
 
 /// Which lines of windlass are wanted.
-async fn selection(site: &CommandScope, args: &Args) -> anyhow::Result<LogLineSelection> {
+async fn selection(site: &CommandScope, args: &LogsArgs) -> anyhow::Result<LogLineSelection> {
     let words: Vec<String> = match (&args.kind, &args.name) {
         (None, _) => args.what.clone(),
         (Some(kind), None) => vec![kind.clone()],
@@ -222,7 +222,7 @@ fn shown(
 }
 
 /// A container, and the lines that are still to come.
-struct LogSource<'c> {
+struct ContainerLogStream<'c> {
     container: &'c LoggingContainer,
     lines: BoxStream<'static, Result<ContainerLogLine, ClusterError>>,
 }
@@ -230,11 +230,11 @@ struct LogSource<'c> {
 /// Prints the lines of containers, and says what was left out.
 async fn tell(
     site: &CommandScope,
-    args: &Args,
-    found: LogTargets,
+    args: &LogsArgs,
+    found: LoggedContainers,
     show: impl Fn(&LoggingContainer, &ContainerLogLine) -> Option<String>,
 ) -> anyhow::Result<ExitCode> {
-    let LogTargets { containers, silent, left_out, .. } = found;
+    let LoggedContainers { containers, silent, left_out, .. } = found;
     for text in &silent {
         say(ProgressGlyph::Warning, &clean(text));
     }
@@ -244,8 +244,8 @@ async fn tell(
         site.cluster.lines(namespace, pod, name, wanted).boxed()
     };
     let sources =
-        containers.iter().map(|container| LogSource { container, lines: open(container) });
-    let sources: Vec<LogSource<'_>> = sources.collect();
+        containers.iter().map(|container| ContainerLogStream { container, lines: open(container) });
+    let sources: Vec<ContainerLogStream<'_>> = sources.collect();
     let printed = std::cell::Cell::new(false);
     let each = |container: &LoggingContainer, line: &ContainerLogLine| match show(container, line) {
         Some(text) => {
@@ -268,13 +268,14 @@ async fn tell(
 
 /// Hands out lines by their time, with one of each container in memory; returns what could not be read.
 async fn in_order(
-    mut sources: Vec<LogSource<'_>>,
+    mut sources: Vec<ContainerLogStream<'_>>,
     mut each: impl FnMut(&LoggingContainer, &ContainerLogLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<String>> {
     let mut failed = Vec::new();
     let firsts = sources.iter_mut().map(|source| source.lines.next());
     let firsts = futures::future::join_all(firsts).await;
-    let mut heads: Vec<(Option<jiff::Timestamp>, LogSource<'_>, ContainerLogLine)> = Vec::new();
+    let mut heads: Vec<(Option<jiff::Timestamp>, ContainerLogStream<'_>, ContainerLogLine)> =
+        Vec::new();
     for (source, first) in sources.into_iter().zip(firsts) {
         match first {
             Some(Ok(line)) => heads.push((line.at, source, line)),
@@ -307,7 +308,7 @@ fn earliest(times: impl Iterator<Item = Option<jiff::Timestamp>>) -> Option<usiz
 
 /// Hands out lines as they are printed; returns what could not be read.
 async fn as_they_come(
-    sources: Vec<LogSource<'_>>,
+    sources: Vec<ContainerLogStream<'_>>,
     mut each: impl FnMut(&LoggingContainer, &ContainerLogLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<String>> {
     let mut failed = Vec::new();
@@ -350,8 +351,8 @@ mod tests {
     fn source(
         container: &LoggingContainer,
         lines: Vec<Result<ContainerLogLine, ClusterError>>,
-    ) -> LogSource<'_> {
-        LogSource { container, lines: stream::iter(lines).boxed() }
+    ) -> ContainerLogStream<'_> {
+        ContainerLogStream { container, lines: stream::iter(lines).boxed() }
     }
 
     #[tokio::test]

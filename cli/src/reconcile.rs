@@ -1,7 +1,7 @@
 //! `windlass reconcile`: asks for reconciliations now, and follows them.
 //!
 //! Below: objects that wait for dependencies (`reconcile/dependency_wait.rs`). Elsewhere: choosing objects (`suspend.rs`), what is
-//! said when nothing reacts (`operator_wait.rs`).
+//! said when nothing reacts (`operator_reaction_wait.rs`).
 
 mod dependency_wait;
 
@@ -20,7 +20,7 @@ use super::cluster_facts::{AT_ONCE, resource, unserved};
 use super::command_scope::CommandScope;
 use super::kind_argument::{self, ResourceArgument};
 use super::object_row::ObjectRow;
-use super::operator_wait::OperatorReactionWait;
+use super::operator_reaction_wait::OperatorReactionWait;
 use super::release;
 use super::suspend::{ObjectSelectionArgs, change, each};
 use super::why;
@@ -33,7 +33,7 @@ use windlass_runtime::controller_kind::REQUESTED_AT;
 
 /// The flags of `windlass reconcile`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct ReconcileArgs {
     #[command(flatten)]
     chosen: ObjectSelectionArgs,
     /// Reason, kept in the audit
@@ -81,7 +81,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Until when an object is followed.
 #[derive(Debug, Clone)]
-pub(super) enum ReconcileTarget {
+pub(super) enum AwaitedReconciliation {
     /// Until this request was handled.
     Request(String),
     /// Until its generation was reconciled.
@@ -92,7 +92,7 @@ pub(super) enum ReconcileTarget {
 ///
 /// # Errors
 /// Nothing is asked for, because something is wrong.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     args.chosen.scope.place.run(async |site| {
         let asked: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
         let ended = each(&site, &args.chosen, async |target, object| {
@@ -127,7 +127,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 pub(super) struct FollowedRun {
     pub(super) target: ResourceArgument,
     pub(super) object: Object,
-    pub(super) awaited: ReconcileTarget,
+    pub(super) awaited: AwaitedReconciliation,
     /// The row of the release of a Helmfile that was named.
     pub(super) release: Option<Value>,
     /// Whether a reconciliation of the sources was asked for, too.
@@ -137,7 +137,7 @@ pub(super) struct FollowedRun {
 /// Asks for one object; nothing is followed if it has no run.
 async fn request(
     site: &CommandScope,
-    args: &Args,
+    args: &ReconcileArgs,
     target: &ResourceArgument,
     object: &Object,
 ) -> anyhow::Result<Option<FollowedRun>> {
@@ -155,7 +155,7 @@ async fn request(
                 Some(why) => say(ProgressGlyph::Warning, &why),
                 None => {
                     let (source, token) = ask(site, &target, &source, args).await?;
-                    let awaited = ReconcileTarget::Request(token);
+                    let awaited = AwaitedReconciliation::Request(token);
                     await_run(site, &target, &source, awaited, args.with_source).await?;
                 }
             }
@@ -166,7 +166,7 @@ async fn request(
         return Ok(None);
     }
     let (object, token) = ask(site, target, object, args).await?;
-    let awaited = ReconcileTarget::Request(token);
+    let awaited = AwaitedReconciliation::Request(token);
     let with_source = args.with_source;
     Ok(Some(FollowedRun { target: target.clone(), object, awaited, release, with_source }))
 }
@@ -180,7 +180,7 @@ pub(super) async fn follow(site: &CommandScope, runs: &[FollowedRun]) -> anyhow:
     let all = runs.iter().map(async |of| {
         let FollowedRun { target, object, awaited, release, with_source } = of;
         match (release, awaited) {
-            (Some(row), ReconcileTarget::Request(token)) => {
+            (Some(row), AwaitedReconciliation::Request(token)) => {
                 await_release(site, target, object, row, token).await
             }
             (_, awaited) => {
@@ -357,7 +357,7 @@ async fn ask(
     site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
-    args: &Args,
+    args: &ReconcileArgs,
 ) -> anyhow::Result<(Object, String)> {
     let token = jiff::Timestamp::now().to_string();
     let mut annotations = Map::new();
@@ -385,7 +385,7 @@ async fn await_release(
     let id = object.id();
     let name = release::full_name(row);
     say(ProgressGlyph::Action, &clean(&format!("reconciling release {name} of {}", id.subject())));
-    let awaited = ReconcileTarget::Request(token.to_owned());
+    let awaited = AwaitedReconciliation::Request(token.to_owned());
     let mut patience = OperatorReactionWait::with(object);
     loop {
         let Some(now) = site.cluster.get(&target.resource, &id.namespace, &id.name).await? else {
@@ -414,7 +414,7 @@ async fn await_run(
     site: &CommandScope,
     target: &ResourceArgument,
     object: &Object,
-    awaited: ReconcileTarget,
+    awaited: AwaitedReconciliation,
     with_source: bool,
 ) -> anyhow::Result<Object> {
     let id = object.id();
@@ -467,14 +467,14 @@ fn reset(object: &Object) -> Option<String> {
     })
 }
 
-fn is_handled(object: &Object, awaited: &ReconcileTarget) -> bool {
+fn is_handled(object: &Object, awaited: &AwaitedReconciliation) -> bool {
     let status = object.get("status");
     match awaited {
-        ReconcileTarget::Request(token) => {
+        AwaitedReconciliation::Request(token) => {
             let handled = status.and_then(|it| it["lastHandledReconcileAt"].as_str());
             handled == Some(token.as_str())
         }
-        ReconcileTarget::Generation => {
+        AwaitedReconciliation::Generation => {
             let observed = status.and_then(|it| it["observedGeneration"].as_i64());
             observed == Some(object.generation())
                 && condition(object, "Ready").is_some_and(|said| {
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn a_request_is_handled_when_the_status_has_its_token() {
-        let awaited = ReconcileTarget::Request("now".to_owned());
+        let awaited = AwaitedReconciliation::Request("now".to_owned());
         assert!(!is_handled(&object(&json!({"lastHandledReconcileAt": "before"})), &awaited));
         assert!(is_handled(&object(&json!({"lastHandledReconcileAt": "now"})), &awaited));
     }
@@ -660,8 +660,14 @@ mod tests {
             object(&json!({"observedGeneration": generation,
                 "conditions": [{"type": "Ready", "status": "True", "reason": reason}]}))
         };
-        assert!(is_handled(&ready(2, "ReconciliationSucceeded"), &ReconcileTarget::Generation));
-        assert!(!is_handled(&ready(1, "ReconciliationSucceeded"), &ReconcileTarget::Generation));
-        assert!(!is_handled(&ready(2, "Suspended"), &ReconcileTarget::Generation));
+        assert!(is_handled(
+            &ready(2, "ReconciliationSucceeded"),
+            &AwaitedReconciliation::Generation
+        ));
+        assert!(!is_handled(
+            &ready(1, "ReconciliationSucceeded"),
+            &AwaitedReconciliation::Generation
+        ));
+        assert!(!is_handled(&ready(2, "Suspended"), &AwaitedReconciliation::Generation));
     }
 }

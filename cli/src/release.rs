@@ -77,7 +77,7 @@ pub(super) fn named(object: &Object, release: &str) -> anyhow::Result<Value> {
 }
 
 /// How one release of a Helmfile is suspended.
-pub(super) struct ReleaseSuspension<'s> {
+pub(super) struct HelmfileReleaseSuspension<'s> {
     pub(super) reason: &'s str,
     /// When the suspension ends.
     pub(super) until: Option<&'s str>,
@@ -94,9 +94,9 @@ pub(super) async fn suspend(
     target: &ResourceArgument,
     object: &Object,
     row: &Value,
-    suspension: &ReleaseSuspension<'_>,
+    suspension: &HelmfileReleaseSuspension<'_>,
 ) -> anyhow::Result<Object> {
-    let ReleaseSuspension { reason, until, rollback } = suspension;
+    let HelmfileReleaseSuspension { reason, until, rollback } = suspension;
     let (_, mut others) = entries(object, row);
     others.push(json!({
         "name": row["name"],

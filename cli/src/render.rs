@@ -1,12 +1,12 @@
 //! What an object of the cluster is built or rendered to, as the operator does it: for `diff`, `build` and `resume --plan`.
 //!
-//! Here: where the files come from. Below: a local folder as an artifact (`render/checkout.rs`), a Kustomization
+//! Here: where the files come from. Below: a local folder as an artifact (`render/local_source_checkout.rs`), a Kustomization
 //! (`render/kustomization.rs`), a HelmRelease (`render/helm_release.rs`). Elsewhere: building and rendering
 //! (`controllers`).
 
-mod checkout;
 pub(super) mod helm_release;
 pub(super) mod kustomization;
+mod local_source_checkout;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use artifacts::remote_artifact::{FetchLimits, RemoteArtifact};
+use artifacts::remote_artifact::{ArtifactFetchLimits, RemoteArtifact};
 use cause::object_references;
 use crds::Artifact;
 use http::Uri;
@@ -113,7 +113,7 @@ async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {
     use std::io::Read as _;
     let Artifact { url, digest, .. } = artifact.clone();
     let remote = RemoteArtifact { url, digest, egress: EgressRules::Anywhere };
-    let limits = FetchLimits { bytes: MOST_BYTES, time: FETCH_LIMIT };
+    let limits = ArtifactFetchLimits { bytes: MOST_BYTES, time: FETCH_LIMIT };
     let mut file = artifacts::remote_artifact::fetch(&remote, &limits).await.map_err(|it| {
         anyhow::anyhow!("{}; give the files with --path or --chart instead", chain(&it))
     })?;

@@ -14,7 +14,7 @@ use super::diff;
 use super::kind_argument::ResourceArgument;
 use super::object_row::ObjectRow;
 use super::output::ReportFormat;
-use super::reconcile::{self, FollowedRun, ReconcileTarget};
+use super::reconcile::{self, AwaitedReconciliation, FollowedRun};
 use super::release;
 use super::render::BuildableKind;
 use super::suspend::{ObjectSelectionArgs, change, each};
@@ -27,7 +27,7 @@ use windlass_serve::settings::OperatorSettings;
 
 /// The flags of `windlass resume`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct ResumeArgs {
     #[command(flatten)]
     chosen: ObjectSelectionArgs,
     /// Reason, kept in the audit
@@ -63,7 +63,7 @@ is not ready with --wait; 3 if the cluster cannot be reached.";
 ///
 /// # Errors
 /// Nothing is resumed, because something is wrong.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     if args.plan {
         let found = plan(args)?;
         if found == ExitCode::Failed {
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints what would change, and returns the exit code that says so.
-fn plan(args: &Args) -> anyhow::Result<ExitCode> {
+fn plan(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     let settings = serve_flags::settings(&args.flags)?;
     let found = Cell::new(ExitCode::Success);
     let ended = args.chosen.scope.place.run(async |site| {
@@ -118,7 +118,7 @@ fn is_suspended(object: &Object) -> bool {
         || ObjectRow::of(object, jiff::Timestamp::now()).is_suspended()
 }
 
-fn resume(args: &Args) -> anyhow::Result<ExitCode> {
+fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
     let annotations = json!({
         SUSPENDED_BY: null, SUSPENDED_REASON: null, SUSPENDED_UNTIL: null, ROLLBACK: null,
         REQUESTED_REASON: args.reason,
@@ -133,7 +133,7 @@ fn resume(args: &Args) -> anyhow::Result<ExitCode> {
         let runs: RefCell<Vec<FollowedRun>> = RefCell::new(Vec::new());
         let follow = |target: &ResourceArgument, object: Object| {
             if args.wait && !object_references::has_no_runs(&object) {
-                let awaited = ReconcileTarget::Generation;
+                let awaited = AwaitedReconciliation::Generation;
                 let target = target.clone();
                 let run =
                     FollowedRun { target, object, awaited, release: None, with_source: false };

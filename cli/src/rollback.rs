@@ -1,10 +1,10 @@
 //! `windlass rollback`: takes a release back to an earlier revision, and keeps it there until it is resumed.
 //!
 //! The operator rolls back, with its hooks, waits and audit; this command suspends and asks for it by annotation, in one write,
-//! so that an operator which is away does it when it is back. Below: what to commit (`rollback/commit.rs`). Elsewhere: the
+//! so that an operator which is away does it when it is back. Below: what to commit (`rollback/commit_advice.rs`). Elsewhere: the
 //! annotation (`reconcile::ReleaseRollback`), one release of a Helmfile (`release.rs`).
 
-mod commit;
+mod commit_advice;
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use super::command_scope::{ClusterScope, CommandScope};
 use super::kind_argument::{self, ResourceArgument};
-use super::operator_wait::OperatorReactionWait;
-use super::release::ReleaseSuspension;
+use super::operator_reaction_wait::OperatorReactionWait;
+use super::release::HelmfileReleaseSuspension;
 use super::suspend::{by, change};
 use super::{complete, release};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
@@ -33,7 +33,7 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The flags of `windlass rollback`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct RollbackArgs {
     /// A HelmRelease or a Helmfile
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
@@ -109,7 +109,7 @@ struct RollbackRevision {
 ///
 /// # Errors
 /// There is no such release or revision, or the rollback failed.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &RollbackArgs) -> anyhow::Result<ExitCode> {
     // What is said if this ends after the suspension without a rollback that succeeded.
     let suspended: RefCell<Option<String>> = RefCell::new(None);
     let ended = args.place.run(async |site| roll_back(&site, args, &suspended).await);
@@ -123,7 +123,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 async fn roll_back(
     site: &CommandScope,
-    args: &Args,
+    args: &RollbackArgs,
     suspended: &RefCell<Option<String>>,
 ) -> anyhow::Result<ExitCode> {
     let target = kind_argument::one(&site.cluster, &args.what).await?;
@@ -166,8 +166,8 @@ async fn roll_back(
     }
     let text = format!("{subject}: revision {version} has the contents of revision {}", asked.to);
     say(ProgressGlyph::Success, &text);
-    let known = commit::known(site, &found, asked).await;
-    let text = commit::advice(&done, &made, &found, asked, &known);
+    let known = commit_advice::known(site, &found, asked).await;
+    let text = commit_advice::advice(&done, &made, &found, asked, &known);
     print(&clean_lines(&text))?;
     Ok(ExitCode::Success)
 }
@@ -390,7 +390,7 @@ async fn request(
     if let Some(row) = &found.row {
         let reason = by(owner, Some(reason.as_str()));
         let rollback = Some(annotation.as_str());
-        let suspension = ReleaseSuspension { reason: &reason, until: None, rollback };
+        let suspension = HelmfileReleaseSuspension { reason: &reason, until: None, rollback };
         return release::suspend(site, target, &found.owner, row, &suspension).await.map(drop);
     }
     let annotations = json!({SUSPENDED_BY: owner, SUSPENDED_REASON: reason, SUSPENDED_UNTIL: null,

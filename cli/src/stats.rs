@@ -16,7 +16,7 @@ use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextCol
 
 /// The flags of `windlass stats`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct StatsArgs {
     #[command(flatten)]
     scope: NamespaceScope,
     /// Format
@@ -63,7 +63,7 @@ struct ObjectStatistics {
 ///
 /// # Errors
 /// Something cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
     let numbers = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         let mut numbers = ObjectStatistics::default();

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
 use super::kind_argument::{self, ResourceArgument};
-use super::release::{self, ReleaseSuspension};
+use super::release::{self, HelmfileReleaseSuspension};
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
@@ -29,7 +29,7 @@ pub(super) const MANAGER: &str = "windlass-cli";
 
 /// The flags of `windlass suspend`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct SuspendArgs {
     #[command(flatten)]
     pub(super) chosen: ObjectSelectionArgs,
     /// Reason, shown to others
@@ -72,7 +72,7 @@ Exit status: 0; 2 if an object was not suspended; 3 if the cluster cannot be rea
 ///
 /// # Errors
 /// Nothing is suspended, because something is wrong.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &SuspendArgs) -> anyhow::Result<ExitCode> {
     let until = args.until.as_deref().map(|text| end_of(text, Timestamp::now())).transpose()?;
     args.chosen.scope.place.run(async |site| {
         let owner = match &args.owner {
@@ -95,7 +95,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if let Some(name) = &args.chosen.release {
                 let row = release::named(object, name)?;
                 let reason = by(&owner, args.reason.as_deref());
-                let suspension = ReleaseSuspension { reason: &reason, until, rollback: None };
+                let suspension =
+                    HelmfileReleaseSuspension { reason: &reason, until, rollback: None };
                 release::suspend(&site, target, object, &row, &suspension).await?;
                 let release = release::full_name(&row);
                 let subject = object.id().subject();

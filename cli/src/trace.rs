@@ -20,7 +20,7 @@ use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean};
 
 /// The flags of `windlass trace`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct TraceArgs {
     /// The object, of any kind
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
@@ -71,7 +71,7 @@ struct TraceStep {
 ///
 /// # Errors
 /// The object cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &TraceArgs) -> anyhow::Result<ExitCode> {
     let stops = args.place.run(async |site| {
         let target = kind_argument::one(&site.cluster, &words(args)).await?;
         let object = kind_argument::read(&site, &target).await?;
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The kind and the name: `KIND/NAME`, or the flags of `flux trace`.
-fn words(args: &Args) -> Vec<String> {
+fn words(args: &TraceArgs) -> Vec<String> {
     let Some(kind) = &args.kind else { return args.what.clone() };
     let group = args.api_version.as_deref().and_then(|it| it.split_once('/'));
     let kind = group.map_or_else(|| kind.clone(), |(group, _)| format!("{kind}.{group}"));

@@ -25,7 +25,7 @@ use windlass_cluster::ClusterError;
 
 /// The flags of `windlass tree`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct TreeArgs {
     /// A source, Kustomization, HelmRelease or Helmfile
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
@@ -80,7 +80,7 @@ impl ObjectTreeBranch {
 ///
 /// # Errors
 /// The object cannot be read.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &TreeArgs) -> anyhow::Result<ExitCode> {
     let branch = args.place.run(async |site| {
         let target = kind_argument::one(&site.cluster, &args.what).await?;
         let object = kind_argument::read(&site, &target).await?;

@@ -7,7 +7,7 @@ use windlass_cli_runtime::connection::print;
 
 /// The flags of `windlass version`.
 #[derive(Debug, Clone, Copy, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct VersionArgs {
     /// Format
     #[arg(short, long, value_enum, default_value_t = VersionFormat::Text, hide_default_value = true)]
     output: VersionFormat,
@@ -83,7 +83,7 @@ impl BuildVersion {
 ///
 /// # Errors
 /// When stdout is closed.
-pub(super) fn run(args: Args) -> anyhow::Result<()> {
+pub(super) fn run(args: VersionArgs) -> anyhow::Result<()> {
     let version = BuildVersion::of_this();
     let text = match args.output {
         VersionFormat::Text => version.text(),

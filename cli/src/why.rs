@@ -1,11 +1,11 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
 //! Here: the screen. Below: everything that is not ready (`why/all.rs`), tags that an ImagePolicy does not choose
-//! (`why/tags.rs`), annotations that are unknown (`why/annotations.rs`). Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`cluster_facts.rs`).
+//! (`why/image_tags.rs`), annotations that are unknown (`why/annotations.rs`). Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`cluster_facts.rs`).
 
 mod all;
 mod annotations;
-mod tags;
+mod image_tags;
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use objects::ObjectId;
 use reconcile::Time;
 use serde::Serialize;
 
-use self::tags::TagReport;
-use super::cluster_facts::ClusterFactSource;
+use self::image_tags::ImageTagReport;
+use super::cluster_facts::ClusterFactReader;
 use super::command_scope::{CommandScope, NamespaceScope};
 use super::complete;
 use super::kind_argument::{self, ResourceArgument};
@@ -29,7 +29,7 @@ use windlass_cli_runtime::table::{TerminalScreen, TextColour, age, clean, cut, c
 
 /// The flags of `windlass why`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct WhyArgs {
     /// The objects, as KIND/NAME or KIND NAME; without a name everything of the kind, or of all kinds, that is not ready
     #[arg(value_name = "KIND[/NAME]", add = complete::objects())]
     what: Vec<String>,
@@ -76,7 +76,7 @@ operator is active where no object was named; 2 if something could not be read; 
 ///
 /// # Errors
 /// There is no such kind, the only object does not exist, or the API server did not respond.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     args.scope.place.run(async |site| {
         if let Some(targets) = all::targets(&site, &args.what).await? {
             ensure!(args.tags.is_none(), "--tags is for one ImagePolicy: name it");
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 async fn one(
     site: &CommandScope,
-    args: &Args,
+    args: &WhyArgs,
     target: &ResourceArgument,
 ) -> anyhow::Result<ExitCode> {
     let explanation = explain(site, args, target).await?;
@@ -108,7 +108,7 @@ async fn one(
 /// Explains several objects; those that do not exist are named, and the others are explained all the same.
 async fn each(
     site: &CommandScope,
-    args: &Args,
+    args: &WhyArgs,
     targets: &[ResourceArgument],
 ) -> anyhow::Result<ExitCode> {
     let mut explanations = Vec::new();
@@ -150,7 +150,7 @@ struct WhyReport<'w> {
     #[serde(flatten)]
     why: &'w StateExplanation,
     #[serde(rename = "imageTags", skip_serializing_if = "Option::is_none")]
-    tags: Option<&'w TagReport>,
+    tags: Option<&'w ImageTagReport>,
 }
 
 impl<'w> WhyReport<'w> {
@@ -163,11 +163,11 @@ impl<'w> WhyReport<'w> {
 /// Why an object is in its state, and of an ImagePolicy why tags are not chosen.
 struct ObjectExplanation {
     why: StateExplanation,
-    tags: Option<TagReport>,
+    tags: Option<ImageTagReport>,
 }
 
 impl ObjectExplanation {
-    fn print(&self, args: &Args) -> anyhow::Result<()> {
+    fn print(&self, args: &WhyArgs) -> anyhow::Result<()> {
         let on = TerminalScreen::of_stdout();
         print(&screen(&self.why, on, jiff::Timestamp::now()))?;
         self.tags.as_ref().map_or(Ok(()), |tags| print(&tags.text(args.all, on)))
@@ -176,7 +176,7 @@ impl ObjectExplanation {
 
 async fn explain(
     site: &CommandScope,
-    args: &Args,
+    args: &WhyArgs,
     target: &ResourceArgument,
 ) -> anyhow::Result<ObjectExplanation> {
     let namespace = site.namespace_of(target);
@@ -186,9 +186,9 @@ async fn explain(
         let is_known = !text.ends_with("does not exist");
         bail!("{text}{}", if is_known { "" } else { UNAPPLIED });
     };
-    let mut facts = ClusterFactSource::new(&site.cluster);
+    let mut facts = ClusterFactReader::new(&site.cluster);
     let id = object.id();
-    let is_policy = tags::is_policy(&id);
+    let is_policy = image_tags::is_policy(&id);
     ensure!(is_policy || args.tags.is_none(), "--tags is for ImagePolicies");
     let policy = is_policy.then(|| object.clone());
     let unknown_annotations = annotations::remarks(&object);
@@ -200,7 +200,7 @@ async fn explain(
         why.remarks.extend(unknown_annotations);
     }
     let tags = match policy {
-        Some(policy) => Some(tags::of(site, policy, args.tags.as_deref()).await?),
+        Some(policy) => Some(image_tags::of(site, policy, args.tags.as_deref()).await?),
         None => None,
     };
     Ok(ObjectExplanation { why, tags })
@@ -295,7 +295,7 @@ fn fix(advice: &CauseAdvice, on: TerminalScreen) -> String {
 /// # Errors
 /// The API server did not respond.
 pub(super) async fn of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<StateExplanation> {
-    ClusterFactSource::new(&site.cluster).explain(id).await
+    ClusterFactReader::new(&site.cluster).explain(id).await
 }
 
 /// The deepest cause of an object in one line, for other commands.

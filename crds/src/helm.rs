@@ -4,7 +4,7 @@
 //! Elsewhere: charts and releases themselves (`engines/helm`), running (`operator/helm`).
 
 mod action;
-mod chart;
+mod chart_template;
 mod helm_release;
 mod status;
 
@@ -13,7 +13,7 @@ pub use action::{
     InstallRemediation, InstallStrategy, RemediationStrategy, Rollback, ServerSideApplyMode, Test,
     Uninstall, Upgrade, UpgradeRemediation, UpgradeStrategy,
 };
-pub use chart::{
+pub use chart_template::{
     ChartRefKind, CrossNamespaceChartReference, CrossNamespaceObjectReference, HelmChartTemplate,
     HelmChartTemplateMetadata, HelmChartTemplateSpec, HelmChartTemplateVerification,
 };

@@ -1,10 +1,10 @@
 //! The group `helmfile.windlass.dev/v1alpha1`: the releases of helmfiles, kept installed; and the kind of
 //! helmfile-operator, `apps.mumoshu.github.io/v1alpha1`, whose objects become the same.
 //!
-//! Here: the two kinds (`operator` is the older one), and the status that both have. Elsewhere: what helmfiles mean
+//! Here: the two kinds (`helmfile_operator` is the older one), and the status that both have. Elsewhere: what helmfiles mean
 //! (`engines/helmfile`), running (`operator/helm`).
 
-pub mod operator;
+pub mod helmfile_operator;
 
 mod spec;
 mod status;
@@ -12,4 +12,4 @@ mod status;
 pub use spec::{
     Dialect, EnvironmentSource, EnvironmentVariable, Helmfile, HelmfileSpec, SuspendedRelease,
 };
-pub use status::{HelmfileStatus, ReleaseRow, ReleaseState};
+pub use status::{HelmfileReleaseStatus, HelmfileStatus, ReleaseState};

@@ -26,10 +26,10 @@ mod inventory;
 pub mod kustomize;
 pub mod lifecycle;
 pub mod notification;
-mod object;
+mod object_reference;
 mod omit_empty;
-mod overlay;
-mod reference;
+mod patches_and_images;
+mod reconciled_object;
 pub mod release;
 mod schema;
 pub mod source;
@@ -55,11 +55,13 @@ pub use duration::GoDuration;
 pub use health_check::CustomHealthCheck;
 pub use inventory::{ResourceInventory, ResourceRef};
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-pub use object::{Applier, ArtifactSource, ObjectStatus, ReconciledObject, SourceStatus};
-pub use overlay::{CommonMetadata, IgnoreRule, Image, Patch, Selector};
-pub use reference::{
+pub use object_reference::{
     ConfigKind, DependencyReference, KubeConfigReference, LocalObjectReference,
     NamespacedObjectKindReference, SecretKeyReference,
+};
+pub use patches_and_images::{CommonMetadata, IgnoreRule, Image, Patch, Selector};
+pub use reconciled_object::{
+    Applier, ArtifactSource, ObjectStatus, ReconciledObject, SourceStatus,
 };
 
 /// A kind: its CRD, and its type for those who have objects as JSON.
@@ -86,7 +88,7 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<source::ExternalArtifact>(),
     KindDefinition::of::<source::GitRepository>(),
     KindDefinition::of::<source::HelmChart>(),
-    KindDefinition::of::<helmfile::operator::Helmfile>(),
+    KindDefinition::of::<helmfile::helmfile_operator::Helmfile>(),
     KindDefinition::of::<helmfile::Helmfile>(),
     KindDefinition::of::<helm::HelmRelease>(),
     KindDefinition::of::<source::HelmRepository>(),

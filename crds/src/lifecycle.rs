@@ -3,23 +3,25 @@
 //! Here: one file per kind, and what they share. Elsewhere: which lifecycles hold an object and what an answer means
 //! (`engines/lifecycle`), reading and writing these objects (`operator/runtime/src/lifecycle.rs`).
 
-mod binding;
-mod definition;
-mod event;
-mod handler;
+mod event_handler;
+mod lifecycle_binding;
+mod lifecycle_event;
+mod lifecycle_spec;
 
 use crate::string_enum::choice;
 
-pub use binding::{LifecycleBinding, LifecycleBindingSpec, LifecycleSubject, SubjectKind};
-pub use definition::{Lifecycle, LifecycleSpec, OnTimeout, RequiredLifecycle};
-pub use event::{
-    EventSubject, LifecycleApproval, LifecycleEvent, LifecycleEventSpec, LifecycleEventStatus,
-    LifecycleProgress, LifecycleRelease, LifecycleRevision, LifecycleState,
-};
-pub use handler::{
-    ApprovalHandler, HttpCheckHandler, HttpMethod, JobHandler, JobTemplate, LifecycleHandler,
+pub use event_handler::{
+    ApprovalHandler, HttpCheckHandler, HttpMethod, JobHandler, JobTemplate, LifecycleHandlerSpec,
     MetricsHandler, PauseHandler, WaitForHandler,
 };
+pub use lifecycle_binding::{
+    LifecycleBinding, LifecycleBindingSpec, LifecycleSubject, SubjectKind,
+};
+pub use lifecycle_event::{
+    LifecycleApproval, LifecycleEvent, LifecycleEventSpec, LifecycleEventStatus,
+    LifecycleEventSubject, LifecycleProgress, LifecycleRelease, LifecycleRevision, LifecycleState,
+};
+pub use lifecycle_spec::{Lifecycle, LifecycleSpec, OnTimeout, RequiredLifecycle};
 
 /// The label of a LifecycleEvent that has the key of its Lifecycle.
 pub const KEY_LABEL: &str = "lifecycle.windlass.dev/key";

@@ -7,6 +7,6 @@ mod release_audit;
 
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
-    AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
+    AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditRevision, AuditStep,
     AuditSubject, ReleaseAudit, ReleaseAuditSpec,
 };

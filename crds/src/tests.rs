@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::extensions::{ArtifactGenerator, RECONCILE_ANNOTATION};
 use crate::helm::{CrdsPolicy, HelmRelease, ReleaseAction};
-use crate::helmfile::{Helmfile, operator};
+use crate::helmfile::{Helmfile, helmfile_operator};
 use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
@@ -148,7 +148,7 @@ fn a_minimal_object_of_each_kind_keeps_what_it_says() {
             "type": "generic",
             "resources": [{ "kind": "GitRepository", "name": "a" }],
         })),
-        minimal::<operator::Helmfile>(json!({ "source": "git::https://a/b@c" })),
+        minimal::<helmfile_operator::Helmfile>(json!({ "source": "git::https://a/b@c" })),
         minimal::<ExternalArtifact>(json!({ "sourceRef": { "kind": "Any", "name": "a" } })),
         minimal::<ArtifactGenerator>(json!({
             "sources": [{ "alias": "a", "kind": "GitRepository", "name": "b" }],

@@ -6,6 +6,6 @@
 mod incident;
 
 pub use incident::{
-    Incident, IncidentAffected, IncidentCause, IncidentNotification, IncidentSpec, IncidentState,
-    IncidentStatus, IncidentStep, IncidentSubject,
+    Incident, IncidentAffectedObjects, IncidentCause, IncidentNotification, IncidentSpec,
+    IncidentState, IncidentStatus, IncidentStep, IncidentSubject,
 };

@@ -1,15 +1,15 @@
 //! A proxy before the API server, through which a program under test sees faults that a cluster has.
 //!
 //! Here: starting it, its kubeconfig, switching faults, cutting at a write.
-//! Elsewhere: what a request is (`request`), what becomes of it (`http_request`), connections and TLS (`connection`).
+//! Elsewhere: what a request is (`api_request_properties`), what becomes of it (`api_request_gate`), connections and TLS (`connection`).
 //!
 //! Requests and answers pass through as they come, so watches stream. The proxy speaks HTTP/2 on both sides, has a
 //! certificate authority of its own, and shows the API server whatever its own kubeconfig says of TLS; bearer tokens
 //! are those of the program.
 
+mod api_request_gate;
+mod api_request_properties;
 mod connection;
-mod http_request;
-mod request;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 use crate::certificate_authority::TestCertificateAuthority;
 use crate::control_plane::write_private;
 use crate::process_reaper::ProcessReaper;
-use http_request::ApiRequestGate;
+use api_request_gate::ApiRequestGate;
 
 /// What the API server, or the way to it, does wrong until [`ApiProxy::heal`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,14 +70,14 @@ impl std::fmt::Display for ConnectionCutMoment {
 
 /// A cut that has been ordered.
 #[derive(Debug)]
-pub struct ConnectionCutOrder {
+pub struct ConnectionCutHandle {
     receiver: oneshot::Receiver<String>,
     /// The write at which the connection was lost, while other writes are still under way.
     request: Option<String>,
     gate: Arc<ApiRequestGate>,
 }
 
-impl ConnectionCutOrder {
+impl ConnectionCutHandle {
     /// Waits until the cut has happened and the API server has finished every write that it got before.
     /// Returns the request at which it happened; none when the proxy ended or another cut was ordered.
     /// It may be given up and called again, until it has returned.
@@ -166,8 +166,8 @@ impl ApiProxy {
 
     /// Orders that the connection is lost at the `number`-th write from now on, counted from 1. From then on no request is
     /// answered, until [`ApiProxy::heal`]. Writes are counted anew.
-    pub fn cut_at(&self, number: usize, moment: ConnectionCutMoment) -> ConnectionCutOrder {
-        ConnectionCutOrder {
+    pub fn cut_at(&self, number: usize, moment: ConnectionCutMoment) -> ConnectionCutHandle {
+        ConnectionCutHandle {
             receiver: self.gate.cut_at(number, moment),
             request: None,
             gate: self.gate.clone(),

@@ -21,19 +21,19 @@ type ProxyDestinations = dyn Fn(&str) -> String + Send + Sync;
 
 /// A proxy. Ends when dropped.
 #[derive(Debug)]
-pub struct TestProxy {
+pub struct TestForwardProxy {
     address: SocketAddr,
     passed: Arc<Mutex<Vec<String>>>,
     stop: AbortHandle,
 }
 
-impl Drop for TestProxy {
+impl Drop for TestForwardProxy {
     fn drop(&mut self) {
         self.stop.abort();
     }
 }
 
-impl TestProxy {
+impl TestForwardProxy {
     /// Starts a proxy on the current runtime.
     pub async fn start(user: &str, password: &str) -> Result<Self> {
         Self::start_to(user, password, str::to_owned).await

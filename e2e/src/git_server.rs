@@ -21,7 +21,7 @@ use tokio::sync::{oneshot, watch};
 use crate::certificate_authority::TestCertificateAuthority;
 use crate::process_reaper::ProcessReaper;
 
-pub use repository::StoryRepository;
+pub use repository::StoryGitRepository;
 pub use ssh::SshServer;
 pub(crate) use tls::{LOOPBACK, acceptor};
 
@@ -123,8 +123,8 @@ impl GitServer {
     }
 
     /// Creates the empty repository `name`, which may contain `/`, with the branch `main`.
-    pub fn repository(&self, name: &str) -> Result<StoryRepository> {
-        StoryRepository::create(&self.root(), &self.folder.join("work"), name)
+    pub fn repository(&self, name: &str) -> Result<StoryGitRepository> {
+        StoryGitRepository::create(&self.root(), &self.folder.join("work"), name)
     }
 
     /// The folder of the served repositories, for [`SshServer::start`].
@@ -133,12 +133,12 @@ impl GitServer {
     }
 
     /// The URL to clone from.
-    pub fn url(&self, repository: &StoryRepository) -> String {
+    pub fn url(&self, repository: &StoryGitRepository) -> String {
         format!("{}/{}.git", self.base_url(), repository.name())
     }
 
     /// The same repository behind a server that does not answer until [`GitServer::release`].
-    pub fn slow_url(&self, repository: &StoryRepository) -> String {
+    pub fn slow_url(&self, repository: &StoryGitRepository) -> String {
         format!("{}/slow/{}.git", self.base_url(), repository.name())
     }
 

@@ -9,12 +9,12 @@
 //! CRD (`definitions`), the servers around it (`crate::git_server`, `crate::operator_process`).
 //!
 //! ```no_run
-//! # use e2e::harness::{Story, StoryTarget};
+//! # use e2e::harness::{Story, StoryObject};
 //! # use std::time::Duration;
 //! # async fn example() -> anyhow::Result<()> {
 //! let story = Story::begin("web-becomes-available").await?;
 //! story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}").await?;
-//! let web = StoryTarget::new("apps/v1", "Deployment", "web");
+//! let web = StoryObject::new("apps/v1", "Deployment", "web");
 //! story.await_condition(&web, "Available", "True", Duration::from_secs(20)).await?;
 //! story.end().await
 //! # }
@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-pub use story::{Story, StoryTarget};
+pub use story::{Story, StoryObject};
 pub use subprocess::run_in_subprocess;
 pub use test_bed::Testbed;
 pub use windlass::{WindlassProcess, create_crds};

@@ -49,7 +49,7 @@ pub enum BuildProfile {
 
 /// What serves the Flux APIs there.
 #[derive(Debug, Clone, Copy)]
-pub enum FluxApiServer<'a> {
+pub enum OperatorUnderTest<'a> {
     /// windlass, with flags besides its addresses.
     Windlass(BuildProfile, &'a [String]),
     /// Command lines, for a shell, of programs that find the cluster by `$KUBECONFIG`; and the CRDs they need,
@@ -119,18 +119,18 @@ impl TestInstallation {
     /// The step that failed, with the end of the log where a program ended.
     pub fn start(runtime: &Runtime, build: BuildProfile, flags: &[&str]) -> anyhow::Result<Self> {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
-        Self::start_with(runtime, FluxApiServer::Windlass(build, &flags))
+        Self::start_with(runtime, OperatorUnderTest::Windlass(build, &flags))
     }
 
     /// The same with whatever serves the APIs.
     ///
     /// # Errors
     /// As [`TestInstallation::start`].
-    pub fn start_with(runtime: &Runtime, serving: FluxApiServer<'_>) -> anyhow::Result<Self> {
+    pub fn start_with(runtime: &Runtime, serving: OperatorUnderTest<'_>) -> anyhow::Result<Self> {
         step("what the machine needs", machine::ensure)?;
         let binaries = step("programs of the control plane", TestbedBinaries::ensure)?;
         let kubectl = binaries.path("kubectl")?.to_owned();
-        if let FluxApiServer::Windlass(build, _) = serving {
+        if let OperatorUnderTest::Windlass(build, _) = serving {
             step("windlass itself", || make(build))?;
         }
         let plane =
@@ -162,17 +162,19 @@ impl TestInstallation {
             operator_kubeconfig: kubeconfig.to_owned(),
             kubectl: "kubectl".into(),
         };
-        Self::start_at(runtime, cluster, FluxApiServer::Windlass(build, &flags))
+        Self::start_at(runtime, cluster, OperatorUnderTest::Windlass(build, &flags))
     }
 
     fn start_at(
         runtime: &Runtime,
         cluster: InstallationCluster,
-        serving: FluxApiServer<'_>,
+        serving: OperatorUnderTest<'_>,
     ) -> anyhow::Result<Self> {
         let client = runtime.block_on(control_plane::client(&cluster.kubeconfig))?;
         step("CRDs of the Flux kinds", || match serving {
-            FluxApiServer::Programs(_, given) if !given.is_empty() => cluster.install_crds(given),
+            OperatorUnderTest::Programs(_, given) if !given.is_empty() => {
+                cluster.install_crds(given)
+            }
             _ => cluster.install_crds(&[root().join(CRDS)]),
         })?;
         let git = step("Git server", || GitServer::start(GitReadAccess::Open))?;
@@ -184,7 +186,7 @@ impl TestInstallation {
     ///
     /// # Errors
     /// When something does not end, or does not start.
-    pub fn serve(&mut self, serving: FluxApiServer<'_>) -> anyhow::Result<()> {
+    pub fn serve(&mut self, serving: OperatorUnderTest<'_>) -> anyhow::Result<()> {
         for mut operator in self.operators.drain(..) {
             operator.stop(READY_LIMIT)?;
         }
@@ -348,15 +350,15 @@ pub fn program(build: BuildProfile) -> anyhow::Result<PathBuf> {
 
 fn start_operators(
     cluster: &InstallationCluster,
-    serving: FluxApiServer<'_>,
+    serving: OperatorUnderTest<'_>,
 ) -> anyhow::Result<Vec<OperatorProcess>> {
     match serving {
-        FluxApiServer::Windlass(build, flags) => step("windlass serve", || {
+        OperatorUnderTest::Windlass(build, flags) => step("windlass serve", || {
             let mut operator = start_operator(build, cluster, flags)?;
             await_ready(&mut operator, 0)?;
             Ok(vec![operator])
         }),
-        FluxApiServer::Programs(lines, _) => {
+        OperatorUnderTest::Programs(lines, _) => {
             lines.iter().map(|line| step(line, || start_program(line, cluster))).collect()
         }
     }

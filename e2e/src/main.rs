@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use e2e::cluster_command::{self, DEFAULT_NAME};
-use e2e::installation::{FluxApiServer, TestInstallation};
+use e2e::installation::{OperatorUnderTest, TestInstallation};
 use testbed::{machine, progress};
 
 #[derive(Debug, Parser)]
@@ -69,7 +69,7 @@ fn run(command: E2eCommand) -> anyhow::Result<()> {
         }
         E2eCommand::Try { line } => {
             let runtime = tokio::runtime::Runtime::new()?;
-            let serving = FluxApiServer::Programs(std::slice::from_ref(&line), &[]);
+            let serving = OperatorUnderTest::Programs(std::slice::from_ref(&line), &[]);
             TestInstallation::start_with(&runtime, serving)?.await_ready()
         }
     }

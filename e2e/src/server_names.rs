@@ -9,7 +9,7 @@ use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::certificate_authority::TestCertificateAuthority;
-use crate::forward_proxy::TestProxy;
+use crate::forward_proxy::TestForwardProxy;
 use crate::tls_proxy::TlsProxyListener;
 
 /// The names of a server. They end when dropped.
@@ -18,7 +18,7 @@ pub struct ServerHostNames {
     through: String,
     trusted: String,
     _front: TlsProxyListener,
-    _proxy: TestProxy,
+    _proxy: TestForwardProxy,
     _folder: TempDir,
 }
 
@@ -28,7 +28,7 @@ impl ServerHostNames {
         let authority = TestCertificateAuthority::generate()?;
         let front = TlsProxyListener::start_as(server, &authority, names).await?;
         let place = front.address().to_string();
-        let proxy = TestProxy::start_to("me", "me", move |_| place.clone()).await?;
+        let proxy = TestForwardProxy::start_to("me", "me", move |_| place.clone()).await?;
         let folder = tempfile::tempdir()?;
         let trusted = folder.path().join("ca");
         std::fs::write(&trusted, authority.certificate())?;

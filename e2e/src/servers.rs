@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+pub mod admission_webhook;
 pub mod alertmanager;
 pub mod aws_identity;
 pub mod azurite;
@@ -16,13 +17,12 @@ pub mod charts;
 pub mod gcs;
 pub mod gitea;
 pub mod kms;
-mod log;
 pub mod nats;
 pub mod registry;
 pub mod s3;
+mod server_request_log;
 pub mod socks;
 pub mod web;
-pub mod webhook;
 
 /// How long a server may take until it answers, on a machine that compiles meanwhile.
 const SERVER_START_TIMEOUT: Duration = Duration::from_secs(180);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::git_server::StoryRepository;
+use crate::git_server::StoryGitRepository;
 use crate::gnupg::{ADDRESS, GnuPgHome};
 
 /// A key that signs.
@@ -104,7 +104,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// Git fails.
-    pub fn sign(&self, repository: &StoryRepository) -> Result<()> {
+    pub fn sign(&self, repository: &StoryGitRepository) -> Result<()> {
         for (name, value) in &self.settings {
             repository.git(&["config", name, value])?;
         }
@@ -116,7 +116,7 @@ impl SigningKey {
 ///
 /// # Errors
 /// Git fails.
-pub fn signing(repository: &StoryRepository, is_on: bool) -> Result<()> {
+pub fn signing(repository: &StoryGitRepository, is_on: bool) -> Result<()> {
     for name in ["commit.gpgsign", "tag.gpgsign"] {
         repository.git(&["config", name, if is_on { "true" } else { "false" }])?;
     }

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::operator_process;
 use serde_json::json;
 
@@ -34,12 +34,12 @@ fn file(story: &Story, name: &str) -> String {
     format!("clusters/one/{}/{name}", story.namespace)
 }
 
-fn system() -> StoryTarget {
-    StoryTarget::kustomization("flux-system")
+fn system() -> StoryObject {
+    StoryObject::kustomization("flux-system")
 }
 
-fn secret() -> StoryTarget {
-    StoryTarget::new("v1", "Secret", "flux-system")
+fn secret() -> StoryObject {
+    StoryObject::new("v1", "Secret", "flux-system")
 }
 
 fn key_files(folder: &Path, server: &GitServer) -> Result<(String, String)> {
@@ -78,7 +78,11 @@ async fn on_a_bare_cluster(story: &Story, server: &GitServer) -> Result<Windlass
 }
 
 /// An empty repository over SSH: all of it is made, and made once.
-async fn over_ssh(story: &Story, server: &GitServer, repository: &StoryRepository) -> Result<()> {
+async fn over_ssh(
+    story: &Story,
+    server: &GitServer,
+    repository: &StoryGitRepository,
+) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (key, known_hosts) = key_files(folder.path(), server)?;
     let ssh = server.ssh()?;
@@ -97,7 +101,7 @@ async fn over_ssh(story: &Story, server: &GitServer, repository: &StoryRepositor
         .replace("metadata: {", &format!("metadata: {{namespace: {}, ", story.namespace));
     repository.git(&["checkout", "-q", "-f", "main"])?;
     let second = repository.commit(&[("clusters/one/map.yaml", &map)], "a map")?;
-    story.request(&StoryTarget::git_repository("flux-system")).await?;
+    story.request(&StoryObject::git_repository("flux-system")).await?;
     story.await_applied("flux-system", &revision(&second)).await?;
     story.await_value("beside", "1").await?;
 
@@ -150,7 +154,7 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     let access = [&*ca, "--username=me", "--password=hunter2"];
     let text = bootstrap(story, &url, &access, false).await?;
     ensure!(text.contains("main is protected") && text.contains("nothing was installed"), "{text}");
-    let source = story.expect(&StoryTarget::git_repository("flux-system")).await?;
+    let source = story.expect(&StoryObject::git_repository("flux-system")).await?;
     ensure!(source.data["spec"]["url"] != url.as_str(), "the source was changed");
     std::fs::remove_file(hook)?;
 
@@ -165,8 +169,8 @@ async fn of_flux(story: &Story, server: &GitServer) -> Result<()> {
     let found = story.expect(&deployment(namespace)).await?;
     ensure!(found.metadata.annotations.is_some_and(|it| it["team"] == "a"), "the patch was lost");
     // What was applied from the other repository goes.
-    story.await_gone(&StoryTarget::config_map("beside"), DEFAULT_WAIT_TIMEOUT).await?;
-    let source = story.expect(&StoryTarget::git_repository("flux-system")).await?;
+    story.await_gone(&StoryObject::config_map("beside"), DEFAULT_WAIT_TIMEOUT).await?;
+    let source = story.expect(&StoryObject::git_repository("flux-system")).await?;
     ensure!(source.data["spec"]["url"] == url.as_str(), "{}", source.data["spec"]);
     Ok(())
 }
@@ -197,7 +201,7 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     let key = bootstrap(story, "ssh://git@127.0.0.1:1/a.git", &options, false).await?;
     ensure!(key.contains("ssh-keyscan") || key.contains("no host key"), "{key}");
 
-    let controller = StoryTarget::new("apps/v1", "Deployment", "kustomize-controller");
+    let controller = StoryObject::new("apps/v1", "Deployment", "kustomize-controller");
     let labels = json!({"app.kubernetes.io/part-of": "flux"});
     let template = json!({"metadata": {"labels": {"app": "kc"}},
         "spec": {"containers": [{"name": "manager", "image": "kc:v1"}]}});
@@ -226,7 +230,7 @@ async fn refused(story: &Story, server: &GitServer) -> Result<()> {
     ensure_refused(&url, &["--branch=main"], "'laptop' holds Lease").await?;
     ensure!(repository.hash("main")? == before, "something was pushed");
     ensure!(story.read(&deployment(&story.namespace)).await?.is_none(), "something was installed");
-    story.delete(&StoryTarget::new("coordination.k8s.io/v1", "Lease", lease)).await
+    story.delete(&StoryObject::new("coordination.k8s.io/v1", "Lease", lease)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

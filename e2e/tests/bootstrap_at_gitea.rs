@@ -13,7 +13,7 @@ use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::gitea::{GiteaServer, USER};
 use e2e::tls_proxy::TlsProxyListener;
 use reqwest::Method;
@@ -79,14 +79,14 @@ impl GiteaBootstrapSetup {
         let path = format!("repos/{owner}/fleet/contents/clusters/one/{name}.yaml");
         self.gitea.ask(Method::POST, &path, body).await?;
         let commit = self.head(owner).await?;
-        self.story.request(&StoryTarget::git_repository("flux-system")).await?;
+        self.story.request(&StoryObject::git_repository("flux-system")).await?;
         self.story.await_applied("flux-system", &revision(&commit)).await?;
         self.story.await_value(name, "1").await?;
         Ok(commit)
     }
 
     async fn spec_of_source(&self) -> Result<Value> {
-        let source = self.story.expect(&StoryTarget::git_repository("flux-system")).await?;
+        let source = self.story.expect(&StoryObject::git_repository("flux-system")).await?;
         Ok(source.data["spec"].clone())
     }
 }
@@ -143,10 +143,10 @@ async fn with_the_token(scene: &GiteaBootstrapSetup) -> Result<()> {
     let spec = scene.spec_of_source().await?;
     ensure!(spec["url"].as_str().is_some_and(|it| it.starts_with("https://")), "{spec}");
     // The former commit names the former repository: nothing restores that.
-    let source = StoryTarget::git_repository("flux-system");
+    let source = StoryObject::git_repository("flux-system");
     let before = scene.story.expect(&source).await?.metadata.generation;
     scene.follows("acme", "by-token").await?;
-    scene.story.await_gone(&StoryTarget::config_map("by-key"), DEFAULT_WAIT_TIMEOUT).await?;
+    scene.story.await_gone(&StoryObject::config_map("by-key"), DEFAULT_WAIT_TIMEOUT).await?;
     let after = scene.story.expect(&source).await?.metadata.generation;
     ensure!(before == after, "the source was changed again");
     Ok(())

@@ -21,7 +21,8 @@ use http_client::TlsConfig;
 use objects::RedactedValue;
 use sources::bucket::{
     BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketFetchResult, BucketIdentity,
-    BucketServerAddress, Error, LdapUserLogin, PreviousArtifact, RemoteBucket, bundle, fetch, list,
+    BucketServerAddress, Error, LdapUserLogin, PreviousArtifact, RemoteBucket, bucket_archive,
+    fetch, list,
 };
 use tree::{FileTree, MemoryTree, RelPath};
 use url::Url;
@@ -188,7 +189,7 @@ async fn forbidden_and_missing_objects_are_reported() -> Result<()> {
     ensure!(matches!(error, Error::Denied { .. }), "{error:?}");
     ensure!(error.to_string().starts_with("access to bucket 'app' at "), "{error}");
 
-    let error = bundle::ask(&remote, "gone.zip", &BucketClientCache::default()).await.err();
+    let error = bucket_archive::ask(&remote, "gone.zip", &BucketClientCache::default()).await.err();
     let error = error.context("it is there")?;
     ensure!(error.to_string() == "object 'gone.zip' not found in bucket 'app'", "{error}");
     Ok(())
@@ -229,22 +230,22 @@ async fn a_bundle_is_the_artifact_and_costs_one_head_while_it_stays() -> Result<
     server.put(BUCKET, "v/bundle.tar.gz", tar("1")?).await?;
     server.put(BUCKET, "other.yaml", "x").await?;
     let known = BucketClientCache::default();
-    let revision = bundle::ask(&remote, "v/bundle.tar.gz", &known).await?;
-    let fetched = bundle::fetch(&remote, "v/bundle.tar.gz", None, &known).await?;
+    let revision = bucket_archive::ask(&remote, "v/bundle.tar.gz", &known).await?;
+    let fetched = bucket_archive::fetch(&remote, "v/bundle.tar.gz", None, &known).await?;
     ensure!(fetched.revision == revision && fetched.count == 1);
     let path = RelPath::parse("app/a.yaml")?;
     ensure!(&*fetched.load(&path)? == b"1");
 
     let before = server.requests(BUCKET)?.len();
-    ensure!(bundle::ask(&remote, "v/bundle.tar.gz", &known).await? == revision);
+    ensure!(bucket_archive::ask(&remote, "v/bundle.tar.gz", &known).await? == revision);
     let asked = server.requests(BUCKET)?.split_off(before);
     ensure!(asked == ["HEAD /app/v/bundle.tar.gz"], "{asked:?}");
 
     server.put(BUCKET, "v/bundle.tar.gz", tar("2")?).await?;
-    ensure!(bundle::ask(&remote, "v/bundle.tar.gz", &known).await? != revision);
+    ensure!(bucket_archive::ask(&remote, "v/bundle.tar.gz", &known).await? != revision);
 
     server.put(BUCKET, "v/bundle.tar.gz", "no archive").await?;
-    let error = bundle::fetch(&remote, "v/bundle.tar.gz", None, &known).await.err();
+    let error = bucket_archive::fetch(&remote, "v/bundle.tar.gz", None, &known).await.err();
     let error = error.context("it was taken")?.to_string();
     ensure!(error.starts_with("bundle 'v/bundle.tar.gz' cannot be unpacked: "), "{error}");
     Ok(())

@@ -12,7 +12,7 @@ use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
-use sources::charts::repository::RepositoryAccess;
+use sources::charts::repository::ChartRepositoryClients;
 use sources::charts::{
     ChartIndex, ChartRepository, ChartRepositoryCredentials, HttpValidators, IndexFetchResult,
     LoadedChartFiles, dependency, values_merge, with_metadata,
@@ -43,7 +43,7 @@ fn repository(
         credentials,
         false,
         TIMEOUT,
-        &RepositoryAccess::default(),
+        &ChartRepositoryClients::default(),
     )?)
 }
 
@@ -110,7 +110,7 @@ async fn a_repository_in_a_bucket_is_asked_whether_it_changed_and_keeps_its_keys
             credentials,
             pass,
             TIMEOUT,
-            &RepositoryAccess::default(),
+            &ChartRepositoryClients::default(),
         )?)
     };
     let repository = with(SECRET, false)?;
@@ -191,7 +191,8 @@ async fn a_dependency_in_git_is_a_folder_at_a_tag() -> Result<()> {
         let mut files = LoadedChartFiles::in_tree(&tree, &path)?;
         let missing = files.missing();
         let wanted = missing.first().context("nothing is missing")?.clone();
-        let dependency::DependencyLocation::Git(folder) = dependency::place(&wanted, &path)? else {
+        let dependency::ChartDependencyLocation::Git(folder) = dependency::place(&wanted, &path)?
+        else {
             bail!("it is in Git")
         };
         let context = git::GitOperationContext {

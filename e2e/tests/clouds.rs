@@ -8,9 +8,9 @@ mod encrypted_secrets;
 mod tenants;
 
 use anyhow::{Result, ensure};
-use e2e::forward_proxy::TestProxy;
+use e2e::forward_proxy::TestForwardProxy;
 use e2e::harness::flux::{NEVER, condition};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::aws_identity::AwsIdentityServer;
 use e2e::servers::registry::{PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, SECRET};
@@ -24,10 +24,10 @@ const API: &str = "source.toolkit.fluxcd.io/v1";
 /// The name that a registry of AWS has; the proxy of the environment leads to ours.
 const OF_AWS: &str = "oci://123456789012.dkr.ecr.eu-west-1.amazonaws.com";
 
-async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryTarget> {
+async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryObject> {
     let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
     story.apply_value(object).await?;
-    Ok(StoryTarget::new(API, kind, name))
+    Ok(StoryObject::new(API, kind, name))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,7 +43,7 @@ async fn artifacts_and_charts_of_a_registry_of_aws_are_pulled_with_one_login() -
     let identity = AwsIdentityServer::start().await?;
     let story = Story::begin("ecr").await?;
     let host = registry.host().to_owned();
-    let proxy = TestProxy::start_to("me", "me", move |_| host.clone()).await?;
+    let proxy = TestForwardProxy::start_to("me", "me", move |_| host.clone()).await?;
     let through = proxy.url().replace("http://", "http://me:me@");
     let environment = [
         ("AWS_ACCESS_KEY_ID", ACCESS),

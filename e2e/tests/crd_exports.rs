@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::widgets::{crd, widget as own};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::random_sequence::RandomSequence;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
@@ -49,7 +49,7 @@ async fn secrets(story: &Story, uid: &str) -> Result<Vec<String>> {
 /// Deletes the Secrets of the exports of a definition.
 async fn forget(story: &Story, uid: &str) -> Result<()> {
     for name in secrets(story, uid).await? {
-        story.delete(&StoryTarget::new("v1", "Secret", &name).in_namespace("flux-system")).await?;
+        story.delete(&StoryObject::new("v1", "Secret", &name).in_namespace("flux-system")).await?;
     }
     Ok(())
 }
@@ -62,13 +62,13 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
     let name = format!("widgets.{group}");
     let _upstream = story.follow("app", &[("crd.yaml", widget_crd(&group))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "plain")).await?;
     // An owner that exists: the garbage collector deletes an object whose owner is missing as soon as it knows the kind, also
     // before the export.
-    let owner = story.expect(&StoryTarget::new("v1", "Namespace", &story.namespace)).await?;
+    let owner = story.expect(&StoryObject::new("v1", "Namespace", &story.namespace)).await?;
     story
         .apply_value(json!({"apiVersion": format!("{group}/v1"), "kind": "Widget",
             "metadata": {"name": "held", "labels": {"a": "b"}, "annotations": {"c": "d\ne"},
@@ -156,7 +156,7 @@ async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted()
     let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"retryInterval": "2s"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let mut random = RandomSequence::new(1);
@@ -201,7 +201,7 @@ async fn a_kustomization_removes_from_a_restored_definition_what_its_manifest_ha
             .replace("metadata: {", &format!("metadata: {{annotations: {{{note}: x}}, "))
     };
     let upstream = story.follow("app", &[("crd.yaml", noted("old"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
@@ -234,7 +234,7 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
     let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"retryInterval": "2s"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let mut random = RandomSequence::new(2);
@@ -267,7 +267,7 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
             if story.apply_value(probe.clone()).await.is_err() {
                 return Ok(Some(()));
             }
-            story.delete(&StoryTarget::new("v1", "Secret", "probe-1")).await.map(|()| None)
+            story.delete(&StoryObject::new("v1", "Secret", "probe-1")).await.map(|()| None)
         })
         .await?;
     let uid = confirm(&story, &group).await?;
@@ -281,7 +281,7 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
         .await?;
     story.expect(&own(&group, "a")).await?;
     for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
-        story.delete(&StoryTarget::new(admission, kind, &policy)).await?;
+        story.delete(&StoryObject::new(admission, kind, &policy)).await?;
     }
     story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     forget(&story, &uid).await?;

@@ -13,7 +13,7 @@ use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
 use e2e::harness::flux::{FollowedGitRepository, condition, inventory};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::ResourceExt;
@@ -54,7 +54,7 @@ impl<'a> FaultTestSetup<'a> {
         let windlass = WindlassProcess::start_for(story, &[&proxy.flag()]).await?;
         let upstream = story.follow("app", &borrowed(&config_maps("1"))).await?;
         story.kustomization("app", "app", json!({})).await?;
-        story.await_ready(&StoryTarget::kustomization("app")).await?;
+        story.await_ready(&StoryObject::kustomization("app")).await?;
         let uids = owned(story).await?;
         ensure!(uids.len() == COUNT, "{} objects", uids.len());
         Ok(Self { story, proxy, windlass, upstream, uids })
@@ -76,13 +76,13 @@ impl<'a> FaultTestSetup<'a> {
     async fn ensure_corrects_drift(&mut self, value: &str) -> Result<()> {
         let story = self.story;
         story
-            .merge(&StoryTarget::config_map("map-001"), json!({"data": {"value": "edited"}}))
+            .merge(&StoryObject::config_map("map-001"), json!({"data": {"value": "edited"}}))
             .await?;
-        story.delete(&StoryTarget::config_map("map-002")).await?;
+        story.delete(&StoryObject::config_map("map-002")).await?;
         let old = self.uids.get("map-002").cloned();
         story.await_value("map-001", value).await?;
         let is_back = async || {
-            let now = story.read(&StoryTarget::config_map("map-002")).await?;
+            let now = story.read(&StoryObject::config_map("map-002")).await?;
             Ok(now.and_then(|it| it.uid()).filter(|uid| Some(uid) != old.as_ref()))
         };
         let new = story.await_until("map-002 to be created again", RECOVERY, is_back).await?;
@@ -121,7 +121,7 @@ async fn an_api_server_that_goes_during_an_apply_finds_it_finished_afterwards() 
     // A commit and a drift while the API server is unreachable are handled afterwards, too.
     stage.proxy.begin(ApiFault::Gone);
     let revision = stage.push("3").await?;
-    story.merge(&StoryTarget::config_map("map-003"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("map-003"), json!({"data": {"value": "edited"}})).await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
     stage.proxy.heal();
     stage.ensure_well(&revision, "3").await?;
@@ -179,7 +179,7 @@ async fn watches_that_end_begin_again_and_miss_nothing() -> Result<()> {
     for round in 0..5 {
         stage.proxy.end_watches();
         let edit = json!({"data": {"value": format!("edited {round}")}});
-        story.merge(&StoryTarget::config_map("map-004"), edit).await?;
+        story.merge(&StoryObject::config_map("map-004"), edit).await?;
         stage.proxy.drop_connections();
         story.await_value("map-004", "1").await?;
     }
@@ -195,8 +195,8 @@ async fn a_history_that_was_compacted_is_listed_anew() -> Result<()> {
     let mut stage = FaultTestSetup::set(&story).await?;
     // No watch delivers these: the watches end before, and cannot resume from where they were.
     stage.proxy.begin(ApiFault::Gone);
-    story.merge(&StoryTarget::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
-    story.delete(&StoryTarget::config_map("map-006")).await?;
+    story.merge(&StoryObject::config_map("map-005"), json!({"data": {"value": "edited"}})).await?;
+    story.delete(&StoryObject::config_map("map-006")).await?;
     stage.uids.remove("map-006");
     let revision = stage.push("2").await?;
     let newest = Api::<Namespace>::all(story.client.clone()).list(&ListParams::default()).await?;
@@ -246,7 +246,7 @@ async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
     let mut windlass = WindlassProcess::start_for(&story, &[&flag]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     // As a kubelet does it: the new token first, and the old one is valid for a while no more.
     let second = token(&story).await?;
     ensure!(first != second, "the API server issued the same token twice");
@@ -256,7 +256,7 @@ async fn a_token_file_that_was_replaced_is_read_again() -> Result<()> {
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     // A token is read again once a minute.
     story.await_applied_within("app", &revision, Duration::from_secs(100)).await?;
-    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("a", "2").await?;
     ensure!(windlass.operator.is_running()?, "windlass ended");
     story.end().await
@@ -270,10 +270,10 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
     let files = [("definition.yaml", widget_crd(&group)), ("widget.yaml", widget(&group, "one"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let kind = format!("{group}/v1");
-    let one = StoryTarget::new(&kind, "Widget", "one");
-    let crd = StoryTarget::new(
+    let one = StoryObject::new(&kind, "Widget", "one");
+    let crd = StoryObject::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
@@ -291,7 +291,7 @@ async fn a_crd_that_is_removed_under_a_running_watch_comes_back_with_its_objects
         };
         let what = format!("CRD and object to be back, round {round}");
         story.await_until(&what, RECOVERY, are_new).await?;
-        story.await_ready(&StoryTarget::kustomization("app")).await?;
+        story.await_ready(&StoryObject::kustomization("app")).await?;
         // The watch of a kind that was away is alive again.
         story.merge(&one, json!({"spec": {"size": 7}})).await?;
         let is_back = |object: &kube::api::DynamicObject| object.data["spec"]["size"] == 1;
@@ -311,8 +311,8 @@ async fn an_object_that_is_deleted_before_its_apply_is_answered_comes_back() -> 
     stage.proxy.begin(ApiFault::Slow(Duration::from_secs(3)));
     let revision = stage.push("2").await?;
     stage.await_begun("2").await?;
-    let old = story.expect(&StoryTarget::config_map("map-000")).await?.uid();
-    story.delete(&StoryTarget::config_map("map-000")).await?;
+    let old = story.expect(&StoryObject::config_map("map-000")).await?.uid();
+    story.delete(&StoryObject::config_map("map-000")).await?;
     tokio::time::sleep(Duration::from_secs(4)).await;
     stage.proxy.heal();
     story.await_applied_within("app", &revision, RECOVERY).await?;
@@ -352,7 +352,7 @@ async fn a_write_whose_answer_is_lost_is_audited_once() -> Result<()> {
 async fn a_prune_that_is_suspended_midway_deletes_no_further_object() -> Result<()> {
     let story = Story::begin("prune-suspended").await?;
     let stage = FaultTestSetup::set(&story).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     // Each deletion takes a second.
     stage.proxy.begin(ApiFault::Slow(Duration::from_secs(1)));
     let files = config_maps("1");
@@ -398,7 +398,7 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
     }
     for name in &names {
         story.await_value(&format!("{name}-map"), "one").await?;
-        story.await_ready(&StoryTarget::kustomization(name)).await?;
+        story.await_ready(&StoryObject::kustomization(name)).await?;
     }
     for name in &names {
         secret(name, "two").await?;
@@ -410,7 +410,7 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
     for name in &names {
         let from = json!({"substituteFrom": null, "substitute": {"name": format!("{name}-map"), "value": "three"}});
         story
-            .merge(&StoryTarget::kustomization(name), json!({"spec": {"postBuild": from}}))
+            .merge(&StoryObject::kustomization(name), json!({"spec": {"postBuild": from}}))
             .await?;
     }
     for name in &names {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::{PASSWORD, RegistryServer};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -22,12 +22,12 @@ use crate::cli::windlass;
 
 const GROUP_VERSION: &str = "image.toolkit.fluxcd.io/v1";
 
-fn repository_target() -> StoryTarget {
-    StoryTarget::new(GROUP_VERSION, "ImageRepository", "app")
+fn repository_target() -> StoryObject {
+    StoryObject::new(GROUP_VERSION, "ImageRepository", "app")
 }
 
-fn policy_target(name: &str) -> StoryTarget {
-    StoryTarget::new(GROUP_VERSION, "ImagePolicy", name)
+fn policy_target(name: &str) -> StoryObject {
+    StoryObject::new(GROUP_VERSION, "ImagePolicy", name)
 }
 
 async fn repository(story: &Story, image: &str, more: Value) -> Result<()> {

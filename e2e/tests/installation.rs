@@ -12,14 +12,14 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget, WindlassProcess, tutorial};
+use e2e::harness::{Story, StoryObject, WindlassProcess, tutorial};
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::json;
 
-fn crd() -> StoryTarget {
+fn crd() -> StoryObject {
     let name = "kustomizations.kustomize.toolkit.fluxcd.io";
-    StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
+    StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", name)
 }
 
 /// Volumes for the replicas: the bed makes none.
@@ -81,7 +81,7 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
 
     let text = story.windlass_says(&["uninstall", "--silent", "-n", "wrong"], false)?;
     ensure!(text.contains("`windlass uninstall -n gitops`"), "{text}");
-    let target = StoryTarget::kustomization("app");
+    let target = StoryObject::kustomization("app");
     let text = story.windlass_says(&with(&["uninstall", "--dry-run"]), true)?;
     ensure_each(&text, "would be deleted")?;
     story.windlass_says(&with(&["uninstall", "--silent"]), true)?;
@@ -106,7 +106,7 @@ async fn windlass_is_installed_checked_upgraded_and_taken_away() -> Result<()> {
 
 /// A process outside of the cluster holds the Lease: an installation refuses before it writes anything, and its dry run says so.
 async fn led_outside(story: &Story) -> Result<()> {
-    let lease = StoryTarget::new("coordination.k8s.io/v1", "Lease", "windlass-leader-election");
+    let lease = StoryObject::new("coordination.k8s.io/v1", "Lease", "windlass-leader-election");
     let lease = lease.in_namespace("gitops");
     let held = |identity: &str| {
         let now = jiff::Timestamp::now();
@@ -140,7 +140,7 @@ async fn kinds_removed(story: &Story) -> Result<()> {
     let (_, mut windlass) = story.windlass_installs(&install, &deployment("gitops")).await?;
     let _upstream = story.follow("kept", &[("map.yaml", config_map("kept", "1"))]).await?;
     story.kustomization("kept", "kept", json!({})).await?;
-    let found = story.await_ready(&StoryTarget::kustomization("kept")).await?;
+    let found = story.await_ready(&StoryObject::kustomization("kept")).await?;
     ensure!(found.metadata.finalizers.is_some(), "nothing would be deleted in any case");
     story.delete(&crd()).await?;
     story.await_gone(&crd(), DEFAULT_WAIT_TIMEOUT).await?;
@@ -157,13 +157,13 @@ async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
     let install = ["install", &flag, "-n", "gitops"];
     let workload = match profile {
         "high-availability" => {
-            StoryTarget::new("apps/v1", "StatefulSet", "windlass-controller").in_namespace("gitops")
+            StoryObject::new("apps/v1", "StatefulSet", "windlass-controller").in_namespace("gitops")
         }
         _ => deployment("gitops"),
     };
     let (_, mut installed) = story.windlass_installs(&install, &workload).await?;
     installed.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
-    let replicas = StoryTarget::new("apps/v1", "StatefulSet", "windlass-controller");
+    let replicas = StoryObject::new("apps/v1", "StatefulSet", "windlass-controller");
     let replicas = replicas.in_namespace("gitops");
     ensure!(story.read(&replicas).await?.is_some() == (profile == "high-availability"), "{flag}");
     let administrator = format!("--kubeconfig={}", story.kubeconfig().display());
@@ -176,7 +176,7 @@ async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
     let charts = StoryChartRepository::of(story).await?;
     charts.publish("1.0.0", &[("templates/map.yaml", &config_map(&released, "1"))]).await?;
     let release = charts.release(&released, json!({})).await?;
-    for target in [&StoryTarget::kustomization(&left), &release] {
+    for target in [&StoryObject::kustomization(&left), &release] {
         let object = story.await_ready(target).await?;
         ensure!(object.metadata.finalizers.is_some(), "nothing would be deleted in any case");
     }
@@ -184,7 +184,7 @@ async fn uninstalled_by_flux(story: &Story, profile: &str) -> Result<()> {
     story.await_gone(&crd(), DEFAULT_WAIT_TIMEOUT).await?;
     let releases = "helmreleases.helm.toolkit.fluxcd.io";
     let releases =
-        StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", releases);
+        StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", releases);
     story.await_gone(&releases, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_value(&left, "1").await?;
     story.await_value(&released, "1").await?;
@@ -244,7 +244,7 @@ async fn getting_started(story: &Story) -> Result<()> {
                     output.contains("`missing` does not exist in the artifact; correct spec.path"),
                     "{output}"
                 );
-                let of = StoryTarget::helm_release("web").in_namespace("hello");
+                let of = StoryObject::helm_release("web").in_namespace("hello");
                 let hold = story.expect(&of).await?;
                 let hold = condition(&hold, "windlass.dev/Hold")["message"].clone();
                 let hold = hold.as_str().unwrap_or_default();
@@ -255,10 +255,10 @@ async fn getting_started(story: &Story) -> Result<()> {
     }
     ensure!(output.contains("HelmRelease/hello/web is resumed"), "{output}");
     for (target, value) in [("applied", "1"), ("released", "2")] {
-        let map = story.expect(&StoryTarget::config_map(target).in_namespace("hello")).await?;
+        let map = story.expect(&StoryObject::config_map(target).in_namespace("hello")).await?;
         ensure!(map.data["data"]["value"] == value, "{:?}", map.data);
     }
-    for target in [StoryTarget::kustomization("app"), StoryTarget::helm_release("web")] {
+    for target in [StoryObject::kustomization("app"), StoryObject::helm_release("web")] {
         story.await_ready(&target.in_namespace("hello")).await?;
     }
     let mut windlass = windlass.context("the page does not install windlass")?;
@@ -272,7 +272,7 @@ async fn profiles(story: &Story) -> Result<()> {
     volumes(story, ["volume-a", "volume-b"]).await?;
     for (profile, kind) in [("high-availability", "StatefulSet"), ("lockdown", "Deployment")] {
         let flag = format!("--profile={profile}");
-        let target = StoryTarget::new("apps/v1", kind, "windlass-controller");
+        let target = StoryObject::new("apps/v1", kind, "windlass-controller");
         let target = target.in_namespace(profile);
         let install = ["install", &flag, "-n", profile];
         let (text, mut windlass) = story.windlass_installs(&install, &target).await?;
@@ -333,7 +333,7 @@ async fn charted(story: &Story) -> Result<()> {
         "spec": {"interval": "10m", "chart": chart},
     });
     story.apply_value(object).await?;
-    let target = StoryTarget::helm_release("windlass");
+    let target = StoryObject::helm_release("windlass");
     story.await_ready(&target).await?;
     upstream.push(&borrowed(&chart_files("0.1.1")?)).await?;
     let is_new = |object: &DynamicObject| {
@@ -354,7 +354,7 @@ async fn charted(story: &Story) -> Result<()> {
 async fn works(story: &Story, mut windlass: WindlassProcess) -> Result<()> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let revision = upstream.push(&[("map.yaml", config_map("map", "1"))]).await?;
     story.await_applied("app", &revision).await?;
     story.await_value("map", "1").await?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess, await_until};
+use e2e::harness::{Story, StoryObject, WindlassProcess, await_until};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -48,7 +48,7 @@ async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_appl
     // What it applied is to outlive the Kustomization.
     let spec = json!({"deletionPolicy": "Orphan"});
     story.kustomization("app", "app", spec.clone()).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let uid = story.await_value("a", "1").await?.uid();
 
     remove(&story, "gitrepositories.source.toolkit.fluxcd.io").await?;
@@ -72,7 +72,7 @@ async fn kinds_that_are_removed_and_come_back_are_served_again_and_what_was_appl
     })
     .await?;
     story.await_applied("app", &revision).await?;
-    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     let object = story.await_value("a", "2").await?;
     ensure!(object.uid() == uid, "the object was replaced");
     story.end().await

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::harness::audit::AuditedWriteRequest;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use serde_json::json;
 
@@ -139,7 +139,7 @@ async fn a_standby_is_well_and_neither_writes_nor_serves_artifacts() -> Result<(
     let b = start(&story, "pod-b", LONG).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     for (windlass, status, gauge) in
         [(&a, 200, "windlass_leader 1"), (&b, 503, "windlass_leader 0")]
     {
@@ -164,12 +164,12 @@ async fn a_leader_that_comes_back_goes_on_at_once_and_one_that_goes_leaves_the_l
     let before = await_leader(&story, "pod-a").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let b = start(&story, "pod-b", LONG).await?;
     a.operator.kill()?;
     let sha = upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     a.resume().await?;
-    story.request(&StoryTarget::git_repository("app")).await?;
+    story.request(&StoryObject::git_repository("app")).await?;
     story.await_applied("app", &revision(&sha)).await?;
     let after = lease(&story).await?;
     ensure!(after.acquire_time == before.acquire_time, "{before:?} and {after:?}");
@@ -219,7 +219,7 @@ async fn await_excluded(story: &Story, windlass: &WindlassProcess, by: &str) -> 
 
 /// Nothing was written while it was excluded; it works once it is not.
 async fn await_work(story: &Story, windlass: &WindlassProcess, before: usize) -> Result<()> {
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     ensure!(story.writes()?.len() > before, "{:?}", story.writes()?);
     ensure!(windlass.metrics().await?.contains("windlass_excluded 0"));
     ensure!(windlass.readiness().await?.0 == 200);
@@ -240,7 +240,7 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
         "notification-controller",
         "source-watcher",
     ] {
-        let theirs = StoryTarget::of::<Lease>(&format!("{controller}-leader-election"));
+        let theirs = StoryObject::of::<Lease>(&format!("{controller}-leader-election"));
         let is_held = async || {
             let lease = story.read(&theirs).await?;
             let holder = lease.map(|lease| lease.data["spec"]["holderIdentity"].clone());
@@ -255,7 +255,7 @@ async fn while_a_controller_of_flux_holds_its_lease_nothing_is_written() -> Resu
             .await?;
     }
     a.operator.kill()?;
-    let theirs = StoryTarget::of::<Lease>("kustomize-controller-leader-election");
+    let theirs = StoryObject::of::<Lease>("kustomize-controller-leader-election");
     let held = |by: &str| json!({"spec": {"holderIdentity": by, "leaseDurationSeconds": 600}});
     story.merge(&theirs, held("kustomize-controller-7d9f")).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
@@ -313,7 +313,7 @@ async fn beside_a_deployment_of_flux_nothing_is_written_until_it_is_scaled_to_ze
     let by = format!("Deployment {}/source-controller has 1 replica(s)", story.namespace);
     await_excluded(&story, &windlass, &by).await?;
     ensure!(story.writes()?.len() == before, "{:?}", story.writes()?);
-    let target = StoryTarget::new("apps/v1", "Deployment", "source-controller");
+    let target = StoryObject::new("apps/v1", "Deployment", "source-controller");
     story.merge(&target, json!({"spec": {"replicas": 0}})).await?;
     await_work(&story, &windlass, before).await?;
     story.end().await

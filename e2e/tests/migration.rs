@@ -10,7 +10,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -20,16 +20,16 @@ const TEMPLATE: (&str, &str) = (
     "{apiVersion: v1, kind: ConfigMap, metadata: {name: of-release}, data: {a: b}}\n",
 );
 
-fn controller(name: &str) -> StoryTarget {
-    StoryTarget::new("apps/v1", "Deployment", name)
+fn controller(name: &str) -> StoryObject {
+    StoryObject::new("apps/v1", "Deployment", name)
 }
 
-fn service() -> StoryTarget {
-    StoryTarget::new("v1", "Service", "source-controller")
+fn service() -> StoryObject {
+    StoryObject::new("v1", "Service", "source-controller")
 }
 
-fn record() -> StoryTarget {
-    StoryTarget::new("v1", "ConfigMap", "windlass-migration")
+fn record() -> StoryObject {
+    StoryObject::new("v1", "ConfigMap", "windlass-migration")
 }
 
 /// Flux's Deployments and the Service of its artifacts.
@@ -73,11 +73,11 @@ async fn await_flux(story: &Story, replicas: [i64; 3]) -> Result<()> {
 }
 
 /// A Kustomization that applies Flux, as `flux bootstrap` makes it.
-async fn bootstrap(story: &Story) -> Result<StoryTarget> {
+async fn bootstrap(story: &Story) -> Result<StoryObject> {
     story
         .kustomization("flux-system", "app", json!({"suspend": true, "path": "./clusters/one"}))
         .await?;
-    let target = StoryTarget::kustomization("flux-system");
+    let target = StoryObject::kustomization("flux-system");
     let entries: Vec<Value> = CONTROLLERS
         .iter()
         .map(|name| json!({"id": format!("{}_{name}_apps_Deployment", story.namespace), "v": "v1"}))
@@ -88,7 +88,7 @@ async fn bootstrap(story: &Story) -> Result<StoryTarget> {
 }
 
 /// What belongs to an object and must not change.
-async fn identity(story: &Story, target: &StoryTarget) -> Result<(Option<String>, Option<String>)> {
+async fn identity(story: &Story, target: &StoryObject) -> Result<(Option<String>, Option<String>)> {
     let object = story.expect(target).await?;
     Ok((object.metadata.uid, object.metadata.resource_version))
 }
@@ -114,9 +114,9 @@ async fn obstacles(story: &Story) -> Result<()> {
         format!("Kustomization/{}/sealed uses spec.decryption.serviceAccountName", story.namespace);
     ensure!(text.contains(&obstacle), "{text}");
     ensure!(text.contains("nothing was changed"), "{text}");
-    story.delete(&StoryTarget::kustomization("sealed")).await?;
+    story.delete(&StoryObject::kustomization("sealed")).await?;
     story
-        .await_gone(&StoryTarget::kustomization("sealed"), DEFAULT_WAIT_TIMEOUT)
+        .await_gone(&StoryObject::kustomization("sealed"), DEFAULT_WAIT_TIMEOUT)
         .await
         .or_else(|_| anyhow::Ok(()))?;
     let text = migrate(story, "from-flux", &["--dry-run"], true)?;
@@ -141,12 +141,12 @@ async fn led_outside(story: &Story) -> Result<()> {
         ensure!(text.contains("nothing was changed") && !text.contains("would be"), "{text}");
     }
     let lease = "windlass-leader-election";
-    let lease = StoryTarget::new("coordination.k8s.io/v1", "Lease", lease);
+    let lease = StoryObject::new("coordination.k8s.io/v1", "Lease", lease);
     story.delete(&lease).await
 }
 
 /// A migration that fails is undone.
-async fn undone(story: &Story, system: &StoryTarget) -> Result<()> {
+async fn undone(story: &Story, system: &StoryObject) -> Result<()> {
     // Replicas with volumes never become ready here: all of it is undone.
     let failing = &["--profile=high-availability", "--timeout=8s"];
     let text = migrate(story, "from-flux", failing, false)?;
@@ -192,7 +192,7 @@ async fn converted(story: &Story) -> Result<()> {
             "destination": {"server": "https://kubernetes.default.svc", "namespace": "guestbook"},
         },
     });
-    let crd = StoryTarget::new(
+    let crd = StoryObject::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("applications.{group}"),
@@ -218,7 +218,7 @@ async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     let mut before = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "0"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[TEMPLATE]).await?;
     let release = charts.release("web", json!({})).await?;
@@ -229,7 +229,7 @@ async fn a_cluster_is_taken_over_from_flux_and_given_back() -> Result<()> {
     ensure!(text.contains(&format!("no controller of Flux is in namespace {namespace}")), "{text}");
     flux(&story).await?;
     let system = bootstrap(&story).await?;
-    let managed = [StoryTarget::config_map("map"), StoryTarget::config_map("of-release")];
+    let managed = [StoryObject::config_map("map"), StoryObject::config_map("of-release")];
     let mut known = Vec::new();
     for target in &managed {
         known.push(identity(&story, target).await?);

@@ -15,7 +15,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget, WindlassProcess, create_crds};
+use e2e::harness::{Story, StoryObject, WindlassProcess, create_crds};
 use e2e::operator_process::{self, OperatorProcess};
 use serde_json::json;
 use testbed::oracle::OracleProgram;
@@ -52,7 +52,7 @@ impl<'s> NodeSimulator<'s> {
     /// Starts what is wanted and does not run, and stops what runs and is not wanted.
     async fn sync(&mut self) -> Result<()> {
         for (name, oracle) in CONTROLLERS {
-            let is_wanted = self.wants(&StoryTarget::new("apps/v1", "Deployment", name)).await?;
+            let is_wanted = self.wants(&StoryObject::new("apps/v1", "Deployment", name)).await?;
             match (is_wanted, self.flux.remove(name)) {
                 (true, None) => {
                     let controller = self.controller(name, oracle).await?;
@@ -77,7 +77,7 @@ impl<'s> NodeSimulator<'s> {
         Ok(())
     }
 
-    async fn wants(&self, target: &StoryTarget) -> Result<bool> {
+    async fn wants(&self, target: &StoryObject) -> Result<bool> {
         let found = self.story.read(target).await?;
         Ok(found.is_some_and(|it| it.data["spec"]["replicas"].as_i64().unwrap_or(1) > 0))
     }
@@ -144,11 +144,11 @@ impl<'s> NodeSimulator<'s> {
 
 /// The messages of the first objects that are not ready.
 async fn pending(story: &Story) -> Result<String> {
-    let all = (0..KUSTOMIZATIONS).map(|number| StoryTarget::kustomization(&map(number)));
-    let all = all.chain((0..RELEASES).map(|number| StoryTarget::helm_release(&web(number))));
+    let all = (0..KUSTOMIZATIONS).map(|number| StoryObject::kustomization(&map(number)));
+    let all = all.chain((0..RELEASES).map(|number| StoryObject::helm_release(&web(number))));
     let mut said = Vec::new();
     for target in
-        all.chain([StoryTarget::git_repository("app"), StoryTarget::kustomization("flux-system")])
+        all.chain([StoryObject::git_repository("app"), StoryObject::kustomization("flux-system")])
     {
         let ready = condition(&story.expect(&target).await?, "Ready").clone();
         if ready["status"] != "True" {
@@ -203,11 +203,11 @@ async fn stand(story: &Story) -> Result<Vec<(String, Option<String>, Option<Stri
     let of_releases = (0..RELEASES).map(|number| format!("{}-config", web(number)));
     let mut all = Vec::new();
     for name in maps.chain(of_releases) {
-        let meta = story.expect(&StoryTarget::config_map(&name)).await?.metadata;
+        let meta = story.expect(&StoryObject::config_map(&name)).await?.metadata;
         all.push((name, meta.uid, meta.resource_version));
     }
     for number in 0..RELEASES {
-        let release = story.expect(&StoryTarget::helm_release(&web(number))).await?;
+        let release = story.expect(&StoryObject::helm_release(&web(number))).await?;
         all.push((web(number), Some(newest(&release)["version"].to_string()), None));
     }
     Ok(all)
@@ -216,8 +216,8 @@ async fn stand(story: &Story) -> Result<Vec<(String, Option<String>, Option<Stri
 /// Whether all Kustomizations and releases are ready and have a value.
 async fn have(story: &Story, value: &str, chart: &str) -> Result<bool> {
     for number in 0..KUSTOMIZATIONS {
-        let found = story.read(&StoryTarget::config_map(&map(number))).await?;
-        let owner = story.expect(&StoryTarget::kustomization(&map(number))).await?;
+        let found = story.read(&StoryObject::config_map(&map(number))).await?;
+        let owner = story.expect(&StoryObject::kustomization(&map(number))).await?;
         let is_ready = condition(&owner, "Ready")["status"] == "True";
         if !is_ready || found.is_none_or(|it| it.data["data"]["value"] != value) {
             return Ok(false);
@@ -225,8 +225,8 @@ async fn have(story: &Story, value: &str, chart: &str) -> Result<bool> {
     }
     for number in 0..RELEASES {
         let name = format!("{}-config", web(number));
-        let found = story.read(&StoryTarget::config_map(&name)).await?;
-        let owner = story.expect(&StoryTarget::helm_release(&web(number))).await?;
+        let found = story.read(&StoryObject::config_map(&name)).await?;
+        let owner = story.expect(&StoryObject::helm_release(&web(number))).await?;
         let is_ready = condition(&owner, "Ready")["status"] == "True";
         if !is_ready || found.is_none_or(|it| it.data["data"]["chart"] != chart) {
             return Ok(false);

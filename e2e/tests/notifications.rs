@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use serde_json::{Value, json};
 
 use service::FakeNotificationService;
@@ -58,7 +58,7 @@ async fn a_service_is_notified_of_a_failure_and_of_its_end() -> Result<()> {
     alert(&story, sources, metadata).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let first = service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
     ensure!(first["severity"] == "info" && first["component"] == "kustomize-controller", "{first}");
 
@@ -95,7 +95,7 @@ async fn what_waits_for_a_service_that_is_down_is_sent_once_after_a_kill() -> Re
     provider(&story, &service.url, json!({"secretRef": {"name": "service"}})).await?;
     alert(&story, json!([{"kind": "GitRepository", "name": "app"}]), json!({})).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    story.await_ready(&StoryTarget::git_repository("app")).await?;
+    story.await_ready(&StoryObject::git_repository("app")).await?;
     story.await_event("Provider", "service", "DeliveryFailed").await?;
     let text = story.events("Provider", "service").await?.join("\n");
     ensure!(text.contains("retrying in") && !text.contains(token), "{text}");
@@ -187,14 +187,14 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
     let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     story
         .apply_value(json!({"apiVersion": "notification.toolkit.fluxcd.io/v1", "kind": "Receiver",
             "metadata": {"name": "hook"},
             "spec": {"type": "gitlab", "events": ["Push Hook"], "secretRef": {"name": "token"},
                 "resources": [{"kind": "GitRepository", "name": "app"}]}}))
         .await?;
-    let hook = StoryTarget::new("notification.toolkit.fluxcd.io/v1", "Receiver", "hook");
+    let hook = StoryObject::new("notification.toolkit.fluxcd.io/v1", "Receiver", "hook");
     let why = story.await_failure(&hook, "TokenNotFound").await?;
     ensure!(why.contains("token"), "{why}");
     story
@@ -209,11 +209,11 @@ async fn a_push_reaches_the_cluster_and_a_forged_one_does_not() -> Result<()> {
         let request = request.header("X-Gitlab-Token", token).header("X-Gitlab-Event", event);
         anyhow::Ok(request.send().await?.status().as_u16())
     };
-    let before = story.expect(&StoryTarget::git_repository("app")).await?.metadata.annotations;
+    let before = story.expect(&StoryObject::git_repository("app")).await?.metadata.annotations;
     ensure!(send(&url, "forged", "Push Hook").await? == 400);
     ensure!(send(&url, "secret-token", "Note Hook").await? == 400);
     ensure!(send(&format!("{url}0"), "secret-token", "Push Hook").await? == 404);
-    let after = story.expect(&StoryTarget::git_repository("app")).await?.metadata.annotations;
+    let after = story.expect(&StoryObject::git_repository("app")).await?.metadata.annotations;
     ensure!(before == after, "a forged request had the repository reconciled");
     let large = reqwest::Client::new().post(&url).body(vec![b' '; (3 << 20) + 1]);
     // The answer may come, and the connection end, before all of it is sent.
@@ -273,7 +273,7 @@ async fn the_stock_flux_creates_and_shows_alerts_providers_and_receivers() -> Re
     let url = format!("--url={}", windlass.webhooks());
     let trigger = |token: &str| story.flux(&["trigger", "receiver", "hook", token, &url]);
     ensure!(trigger("--token=another").is_err(), "another token makes another path");
-    let app = StoryTarget::git_repository("app");
+    let app = StoryObject::git_repository("app");
     let requested = async || {
         let annotations = story.expect(&app).await?.metadata.annotations.unwrap_or_default();
         anyhow::Ok(annotations.get("reconcile.fluxcd.io/requestedAt").cloned())

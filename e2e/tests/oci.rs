@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::forward_proxy::TestProxy;
+use e2e::forward_proxy::TestForwardProxy;
 use e2e::harness::run_in_subprocess;
 use e2e::servers::aws_identity::{AwsIdentityServer, POD_TOKEN};
 use e2e::servers::registry::{FLUX_LAYER, PASSWORD, PushedLayer, RegistryServer};
@@ -173,7 +173,7 @@ async fn the_machine_logs_in_to_a_registry_of_aws_once_for_all() -> Result<()> {
     registry.push_files("team/app", "v1", &[("a.yaml", "a: 1\n")], json!({})).await?;
     let identity = AwsIdentityServer::start().await?;
     let host = registry.host().to_owned();
-    let proxy = TestProxy::start_to("me", "me", move |_| host.clone()).await?;
+    let proxy = TestForwardProxy::start_to("me", "me", move |_| host.clone()).await?;
     let through = proxy.url();
     let service = identity.url();
     let run = |variables: &[(&str, &str)]| {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::process_usage::resident_mebibytes;
 use serde_json::{Map, Value, json};
 
@@ -173,8 +173,8 @@ struct TestedKind {
 }
 
 impl TestedKind {
-    fn target(&self, at: usize) -> StoryTarget {
-        StoryTarget::new(&self.api_version, &self.kind, &format!("poison-{at}"))
+    fn target(&self, at: usize) -> StoryObject {
+        StoryObject::new(&self.api_version, &self.kind, &format!("poison-{at}"))
     }
 }
 
@@ -282,7 +282,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     let mut windlass = WindlassProcess::start_for(&story, &["--concurrent-kustomize=2"]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"targetNamespace": story.namespace})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let before = windlass.operator.id();
 
     let url = upstream.server.url(&upstream.repository);
@@ -325,7 +325,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
         story.await_applied_within("app", &revision, DEFAULT_WAIT_TIMEOUT).await?;
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    story.merge(&StoryTarget::config_map("map"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("map"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("map", "4").await?;
 
     ensure!(windlass.operator.is_running()?, "windlass ended");
@@ -345,7 +345,7 @@ async fn a_poison_object_stalls_only_itself() -> Result<()> {
     for target in &created {
         story.await_gone(target, DEFAULT_WAIT_TIMEOUT).await?;
     }
-    story.expect(&StoryTarget::config_map("map")).await?;
+    story.expect(&StoryObject::config_map("map")).await?;
     story.end().await
 }
 
@@ -366,7 +366,7 @@ async fn remotes_that_never_answer_delay_no_other_object() -> Result<()> {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    let app = StoryTarget::git_repository("app");
+    let app = StoryObject::git_repository("app");
     story.await_condition(&app, "Ready", "True", Duration::from_secs(60)).await?;
     held.abort();
     story.end().await

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -485,7 +485,7 @@ struct ReferenceCase {
     field: ReferenceFieldKind,
     /// Path of the field, as failures report it.
     path: &'static str,
-    target: StoryTarget,
+    target: StoryObject,
     name: String,
     object: Value,
     has_namespace: bool,
@@ -508,7 +508,7 @@ fn cases(tag: &str) -> Result<Vec<ReferenceCase>> {
         }
         spec.as_object_mut().context("a spec")?.retain(|_, value| !value.is_null());
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": format!("row-{name}")}, "spec": spec});
-        let target = StoryTarget::new(api_version, kind, &format!("row-{name}"));
+        let target = StoryObject::new(api_version, kind, &format!("row-{name}"));
         let found = references(schema);
         let item = format!("{path}[]");
         let has_namespace = found.get(*path) == Some(&true) || found.get(&item) == Some(&true);
@@ -586,7 +586,7 @@ fn said(object: &DynamicObject) -> String {
 
 async fn delete(story: &Story, object: &Value) -> Result<()> {
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let target = StoryTarget::new(
+    let target = StoryObject::new(
         &word(&object["apiVersion"]),
         &word(&object["kind"]),
         &word(&object["metadata"]["name"]),
@@ -629,7 +629,7 @@ async fn come_and_go(story: &Story, other: &Story) -> Result<()> {
     for case in cases.iter_mut().filter(|case| case.path.starts_with("chart.spec.")) {
         // The HelmChart of a HelmRelease says what becomes of its source and its signature.
         let name = format!("{}-row-{}", story.namespace, case.name);
-        case.target = StoryTarget::new("source.toolkit.fluxcd.io/v1", "HelmChart", &name);
+        case.target = StoryObject::new("source.toolkit.fluxcd.io/v1", "HelmChart", &name);
     }
     for case in &cases {
         if let Some(referent) = case.referent() {
@@ -739,7 +739,7 @@ fn readers() -> [(&'static str, &'static str, Value); 8] {
 
 /// Sources of every kind whose status says that they have another tenant's artifact, and who reads from them.
 async fn forged(story: &Story, other: &Story) -> Result<()> {
-    let victim = other.await_ready(&StoryTarget::git_repository("app")).await?;
+    let victim = other.await_ready(&StoryObject::git_repository("app")).await?;
     let artifact = victim.data["status"]["artifact"].clone();
     let text = |field: &str| artifact[field].as_str().unwrap_or_default().to_owned();
     let digest = text("digest");
@@ -760,7 +760,7 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
         story.apply_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "forged"}, "spec": spec})).await?;
         story
             .merge_status(
-                &StoryTarget::new(api_version, kind, "forged"),
+                &StoryObject::new(api_version, kind, "forged"),
                 json!({"status": {"artifact": artifact}}),
             )
             .await?;
@@ -775,7 +775,7 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
         spec.as_object_mut().context("a spec")?.retain(|_, value| !value.is_null());
         let name = format!("reads-{}", source.to_lowercase());
         story.apply_value(json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})).await?;
-        made.push((*source, StoryTarget::new(api_version, kind, &name)));
+        made.push((*source, StoryObject::new(api_version, kind, &name)));
     }
     let refused = "which is not an artifact of this object";
     for (source, target) in &made {
@@ -788,14 +788,14 @@ async fn forged(story: &Story, other: &Story) -> Result<()> {
     // A forged path of its own with a guessed digest reveals nothing either.
     let guess = format!("sha256:{}", "0".repeat(64));
     let guessed = json!({"status": {"artifact": {"path": own("GitRepository"), "digest": guess}}});
-    story.merge_status(&StoryTarget::git_repository("forged"), guessed).await?;
+    story.merge_status(&StoryObject::git_repository("forged"), guessed).await?;
     for (_, target) in made.iter().filter(|(source, _)| *source == "GitRepository") {
         let found = story
             .await_object(target, DEFAULT_WAIT_TIMEOUT, |object| !said(object).contains(refused))
             .await?;
         ensure!(!said(&found).contains(&digest), "{}", said(&found));
     }
-    ensure!(story.read(&StoryTarget::config_map("of-deploy")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("of-deploy")).await?.is_none());
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crds::lifecycle::LifecyclePhase;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::registry::RegistryServer;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 
 /// Fetches the artifact that a Ready GitRepository names, and checks its digest.
 async fn ensure_fetchable(story: &Story, name: &str) -> Result<()> {
-    let object = story.await_ready(&StoryTarget::git_repository(name)).await?;
+    let object = story.await_ready(&StoryObject::git_repository(name)).await?;
     let artifact = &object.data["status"]["artifact"];
     let url = artifact["url"].as_str().context("no artifact")?;
     let answer = reqwest::get(url).await?.error_for_status()?;
@@ -74,7 +74,7 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
     story.await_until("the first object", DEFAULT_WAIT_TIMEOUT, is_begun).await?;
     windlass.operator.kill()?;
 
-    let app = story.expect(&StoryTarget::kustomization("app")).await?;
+    let app = story.expect(&StoryObject::kustomization("app")).await?;
     for name in owned(&story).await? {
         let id = format!("{}_{name}__ConfigMap", story.namespace);
         ensure!(inventory(&app).contains(&&*id), "{name} is in the cluster and in no inventory");
@@ -82,7 +82,7 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
     // What it applied so far may leave the repository meanwhile, and must not be left behind.
     let sha = upstream.repository.delete(&["000.yaml", "001.yaml"], "two less")?;
     windlass.resume().await?;
-    story.request(&StoryTarget::git_repository("app")).await?;
+    story.request(&StoryObject::git_repository("app")).await?;
     let app = story.await_applied("app", &revision(&sha)).await?;
     ensure!(inventory(&app).len() == COUNT - 2, "{} objects", inventory(&app).len());
     ensure!(owned(&story).await?.len() == COUNT - 2, "{:?}", owned(&story).await?);
@@ -154,7 +154,7 @@ async fn a_hold_that_was_ended_while_it_was_away_does_not_end_a_later_suspension
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     windlass.operator.kill()?;
     let arguments = ["suspend", "ks/app", "--until", "2s", "--owner", "alice"];
@@ -182,7 +182,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let before = story.await_ready(&StoryTarget::kustomization("app")).await?;
+    let before = story.await_ready(&StoryObject::kustomization("app")).await?;
     let map = story.await_value("a", "1").await?;
 
     let status = windlass.operator.stop(Duration::from_secs(5))?;
@@ -190,11 +190,11 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     windlass.resume().await?;
     ensure_fetchable(&story, "app").await?;
     // The request is handled by comparing everything, so after it nothing more is to come.
-    let token = story.request(&StoryTarget::kustomization("app")).await?;
+    let token = story.request(&StoryObject::kustomization("app")).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
     let after = story
-        .await_object(&StoryTarget::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
+        .await_object(&StoryObject::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
         .await?;
     for field in ["inventory", "conditions", "history", "lastAppliedRevision"] {
         let [old, new] = [&before, &after].map(|object| &object.data["status"][field]);
@@ -205,7 +205,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
 
     // Drift that happened while windlass was stopped is corrected after the start.
     windlass.operator.stop(Duration::from_secs(5))?;
-    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     let sha = upstream.repository.commit(&[("b.yaml", &config_map("b", "1"))], "second")?;
     windlass.resume().await?;
     story.await_value("a", "1").await?;
@@ -226,11 +226,11 @@ async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
     let since = healthy(&story.await_waiting("app", &first).await?);
     windlass.operator.kill()?;
     windlass.resume().await?;
-    let token = story.request(&StoryTarget::kustomization("app")).await?;
+    let token = story.request(&StoryObject::kustomization("app")).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
     let object = story
-        .await_object(&StoryTarget::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
+        .await_object(&StoryObject::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
         .await?;
     ensure!(healthy(&object) == since, "waiting since {} and not {since}", healthy(&object));
     let mended = upstream.push(&[("web.yaml", deployment("web", PodBehavior::Ready))]).await?;
@@ -256,7 +256,7 @@ async fn asked_to_stop_in_the_middle_it_ends_soon_and_well() -> Result<()> {
         .await?;
     let has_finalizer = |object: &DynamicObject| !object.finalizers().is_empty();
     story
-        .await_object(&StoryTarget::git_repository("stalled"), DEFAULT_WAIT_TIMEOUT, has_finalizer)
+        .await_object(&StoryObject::git_repository("stalled"), DEFAULT_WAIT_TIMEOUT, has_finalizer)
         .await?;
     let status = windlass.operator.stop(Duration::from_secs(5))?;
     ensure!(status.success(), "it ended with {status}");
@@ -269,13 +269,13 @@ async fn artifacts_that_were_lost_while_it_was_down_are_fetched_again() -> Resul
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     windlass.operator.kill()?;
     std::fs::remove_dir_all(windlass.storage())?;
     windlass.resume().await?;
     await_fetchable(&story, "app").await?;
     // A Kustomization that found the artifact missing is reconciled once the artifact is back.
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let token = story.request(&app).await?;
     let is_well = |object: &DynamicObject| {
         object.data["status"]["lastHandledReconcileAt"] == token
@@ -327,7 +327,7 @@ async fn events_are_posted_to_events_addr_as_fluxs_controllers_post_them() -> Re
     let _windlass = WindlassProcess::start_for(&story, &[&format!("--events-addr={url}")]).await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     let find = |kind: &str, reason: &str| {
         let all = bodies.lock();
@@ -367,7 +367,7 @@ async fn the_tags_of_an_image_are_known_after_a_restart_though_its_registry_is_g
     let repository = json!({"apiVersion": group_version, "kind": "ImageRepository",
         "metadata": {"name": "app"}, "spec": {"image": image, "interval": "1h"}});
     story.apply_value(repository).await?;
-    story.await_ready(&StoryTarget::new(group_version, "ImageRepository", "app")).await?;
+    story.await_ready(&StoryObject::new(group_version, "ImageRepository", "app")).await?;
     windlass.operator.kill()?;
     drop(registry);
 
@@ -376,7 +376,7 @@ async fn the_tags_of_an_image_are_known_after_a_restart_though_its_registry_is_g
         "metadata": {"name": "app"},
         "spec": {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}}}});
     story.apply_value(policy).await?;
-    let policy = StoryTarget::new(group_version, "ImagePolicy", "app");
+    let policy = StoryObject::new(group_version, "ImagePolicy", "app");
     let object = story.await_ready(&policy).await?;
     let latest = &object.data["status"]["latestRef"];
     ensure!(*latest == json!({"name": image, "tag": "1.0.0"}), "{latest}");

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::alertmanager::AlertmanagerServer;
 use e2e::servers::nats::{NatsServer, PASSWORD, USER};
 use e2e::tls_proxy::TlsProxyListener;
@@ -55,9 +55,9 @@ async fn provider(story: &Story, spec: Value, keys: &[(&str, &str)]) -> Result<(
 async fn reconciled(story: &Story) -> Result<FollowedGitRepository<'_>> {
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     // Without an artifact the first event would be that it is missing.
-    story.await_ready(&StoryTarget::git_repository("app")).await?;
+    story.await_ready(&StoryObject::git_repository("app")).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     Ok(upstream)
 }
 

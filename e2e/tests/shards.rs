@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{NEVER, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
@@ -73,10 +73,10 @@ async fn each_shard_does_its_own_and_reads_what_the_other_has() -> Result<()> {
     let web = kustomization(&story, "./web", &["base"]);
     create(&story, APPLIER, "web", json!({}), web).await?;
     for name in ["base", "web"] {
-        story.await_ready(&StoryTarget::kustomization(name)).await?;
+        story.await_ready(&StoryObject::kustomization(name)).await?;
     }
     let sha = repository.commit(&[("web/web.yaml", &config_map("web", "2"))], "second")?;
-    story.request(&StoryTarget::git_repository("app")).await?;
+    story.request(&StoryObject::git_repository("app")).await?;
     story.await_applied("web", &revision(&sha)).await?;
     story.await_value("web", "2").await?;
     for (what, author) in [
@@ -90,22 +90,22 @@ async fn each_shard_does_its_own_and_reads_what_the_other_has() -> Result<()> {
     }
 
     // An object that moves to the other shard keeps what it applied.
-    let before = story.expect(&StoryTarget::config_map("web")).await?;
+    let before = story.expect(&StoryObject::config_map("web")).await?;
     let label = json!({"metadata": {"labels": {LABEL: "one"}}});
-    story.merge(&StoryTarget::kustomization("web"), label).await?;
-    let token = story.request(&StoryTarget::kustomization("web")).await?;
+    story.merge(&StoryObject::kustomization("web"), label).await?;
+    let token = story.request(&StoryObject::kustomization("web")).await?;
     let is_handled = |object: &kube::api::DynamicObject| {
         object.data["status"]["lastHandledReconcileAt"] == token
     };
     story
         .await_object(
-            &StoryTarget::kustomization("web"),
+            &StoryObject::kustomization("web"),
             e2e::harness::flux::DEFAULT_WAIT_TIMEOUT,
             is_handled,
         )
         .await?;
     let sha = repository.commit(&[("web/web.yaml", &config_map("web", "3"))], "third")?;
-    story.request(&StoryTarget::git_repository("app")).await?;
+    story.request(&StoryObject::git_repository("app")).await?;
     story.await_applied("web", &revision(&sha)).await?;
     let after = story.await_value("web", "3").await?;
     ensure!(before.uid() == after.uid(), "it was made again");

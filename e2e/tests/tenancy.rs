@@ -11,7 +11,7 @@ use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget, WindlassProcess, await_until};
+use e2e::harness::{Story, StoryObject, WindlassProcess, await_until};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
@@ -49,12 +49,12 @@ async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Re
     let spec = json!({"serviceAccountName": "tenant", "retryInterval": NEVER});
     story.kustomization("app", "app", spec).await?;
 
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     let user = format!("system:serviceaccount:{}:tenant", story.namespace);
     ensure!(text.contains(&user) && text.contains("forbidden"), "{text}");
     ensure!(
-        story.read(&StoryTarget::config_map("map")).await?.is_none(),
+        story.read(&StoryObject::config_map("map")).await?.is_none(),
         "it was applied all the same"
     );
 
@@ -63,7 +63,7 @@ async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Re
     story.await_ready(&app).await?;
     story.await_value("map", "1").await?;
     // Drift is seen by windlass's own watch and put back in the tenant's name.
-    story.merge(&StoryTarget::config_map("map"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("map"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("map", "1").await?;
 
     // What the tenant may not write keeps the whole stage from being written.
@@ -79,7 +79,7 @@ async fn a_tenant_without_rights_is_refused_and_goes_on_when_it_has_them() -> Re
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     ensure!(text.contains("not-mine") && text.contains("forbidden"), "{revision}: {text}");
     story.await_value("map", "1").await?;
-    ensure!(story.read(&StoryTarget::new("v1", "Secret", "not-mine")).await?.is_none());
+    ensure!(story.read(&StoryObject::new("v1", "Secret", "not-mine")).await?.is_none());
     story.end().await
 }
 
@@ -95,7 +95,7 @@ async fn a_tenant_s_bases_come_from_public_servers_unless_a_flag_says_otherwise(
         "a base",
     )?;
     let overlay = format!("resources: [\"{}\"]\n", far.url(&repository));
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     // It creates the CustomResourceDefinitions.
     let windlass = WindlassProcess::start_for(&story, &[]).await?;
     let _upstream = story.follow("app", &[("kustomization.yaml", overlay)]).await?;
@@ -148,7 +148,7 @@ async fn a_chart_repository_that_a_file_may_not_name_fails_its_releases_alone() 
         "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true, "retryInterval": "2s",
             "sourceRef": {"kind": "GitRepository", "name": "shop"}}});
     story.apply_value(object).await?;
-    let target = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let target = StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     let states = |object: &DynamicObject| -> Vec<String> {
         let rows = object.data["status"]["releases"].as_array().into_iter().flatten();
         rows.filter_map(|row| Some(format!("{} {}", row["name"].as_str()?, row["state"].as_str()?)))
@@ -181,10 +181,10 @@ async fn a_tenant_cannot_write_into_the_namespace_of_another() -> Result<()> {
     let _upstream = story.follow("app", &[("map.yaml", file)]).await?;
     let spec = json!({"targetNamespace": other.namespace});
     story.kustomization("app", "app", spec).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     ensure!(text.contains("forbidden"), "{text}");
-    ensure!(other.read(&StoryTarget::config_map("intruder")).await?.is_none());
+    ensure!(other.read(&StoryObject::config_map("intruder")).await?.is_none());
 
     // Nor may it read there: the health of another tenant's object is not reported.
     let check = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt",
@@ -205,19 +205,19 @@ async fn under_lockdown_no_object_acts_as_windlass_and_no_reference_leaves_the_n
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("bare", "app", json!({})).await?;
     let text =
-        story.await_failure(&StoryTarget::kustomization("bare"), "ReconciliationFailed").await?;
+        story.await_failure(&StoryObject::kustomization("bare"), "ReconciliationFailed").await?;
     ensure!(text.contains(&format!("system:serviceaccount:{}:default", story.namespace)), "{text}");
 
     let elsewhere = json!({"kind": "GitRepository", "name": "app", "namespace": "flux-system"});
     story.kustomization("foreign", "app", json!({"sourceRef": elsewhere})).await?;
-    let text = story.await_failure(&StoryTarget::kustomization("foreign"), "AccessDenied").await?;
+    let text = story.await_failure(&StoryObject::kustomization("foreign"), "AccessDenied").await?;
     ensure!(text.contains("cross-namespace references have been blocked"), "{text}");
 
     // A name that is none cannot become part of another user's name.
     let spec = json!({"serviceAccountName": "a:b"});
     story.kustomization("odd", "app", spec).await?;
     let text =
-        story.await_failure(&StoryTarget::kustomization("odd"), "ReconciliationFailed").await?;
+        story.await_failure(&StoryObject::kustomization("odd"), "ReconciliationFailed").await?;
     ensure!(text.contains("is not the name of a ServiceAccount"), "{text}");
     story.end().await
 }
@@ -249,7 +249,7 @@ async fn images_are_verified_with_the_keys_of_the_platform_whatever_a_tenant_ann
         "spec": {"imageRepositoryRef": {"name": "app"}, "policy": {"semver": {"range": "*"}},
             "digestReflectionPolicy": "IfNotPresent"}});
     story.apply_value(object).await?;
-    let target = StoryTarget::new(api, "ImagePolicy", "app");
+    let target = StoryObject::new(api, "ImagePolicy", "app");
     let message = story.await_failure(&target, "VerificationError").await?;
     let place = format!("not signed with a key of secret '{}/platform'", story.namespace);
     ensure!(message.contains(&place), "{message}");
@@ -273,13 +273,13 @@ async fn when_the_account_is_gone_a_deleted_kustomization_leaves_its_objects_and
     allow_config_maps(&story, "tenant").await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"serviceAccountName": "tenant"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
-    story.delete(&StoryTarget::new("v1", "ServiceAccount", "tenant")).await?;
+    story.delete(&StoryObject::new("v1", "ServiceAccount", "tenant")).await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_event("Kustomization", "app", "unable to prune objects").await?;
-    story.expect(&StoryTarget::config_map("map")).await?;
+    story.expect(&StoryObject::config_map("map")).await?;
     story.end().await
 }
 
@@ -318,7 +318,7 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
 
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", by_kubeconfig("remote", THERE)).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let text = story.await_failure(&app, "ReconciliationFailed").await?;
     ensure!(text.contains("not found"), "{text}");
 
@@ -329,7 +329,7 @@ async fn a_remote_cluster_is_kept_equal_through_a_kubeconfig_secret() -> Result<
     ensure!(inventory(&ready).len() == 1);
     ensure!(
         story
-            .read(&StoryTarget::config_map("map").in_namespace(THERE))
+            .read(&StoryObject::config_map("map").in_namespace(THERE))
             .await
             .is_ok_and(|m| m.is_none())
     );
@@ -400,7 +400,7 @@ async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_delays_no_other_object(
         kubeconfig_secret(&story, name, &kubeconfig(&user)).await?;
         story.kustomization(name, "app", by_kubeconfig(name, "x")).await?;
         let text =
-            story.await_failure(&StoryTarget::kustomization(name), "ReconciliationFailed").await?;
+            story.await_failure(&StoryObject::kustomization(name), "ReconciliationFailed").await?;
         ensure!(text.contains(what) && text.contains("not allowed"), "{name}: {text}");
     }
     ensure!(!mark.exists(), "a program of a kubeconfig was run");
@@ -413,7 +413,7 @@ async fn a_kubeconfig_runs_no_program_and_a_dead_cluster_delays_no_other_object(
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     story.kustomization("alive", "app", json!({})).await?;
-    let alive = StoryTarget::kustomization("alive");
+    let alive = StoryObject::kustomization("alive");
     story.await_condition(&alive, "Ready", "True", Duration::from_secs(20)).await?;
     story.end().await
 }

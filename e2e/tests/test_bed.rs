@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::git_server::{GitReadAccess, GitServer};
-use e2e::harness::{Story, StoryTarget, await_until};
+use e2e::harness::{Story, StoryObject, await_until};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
@@ -59,7 +59,7 @@ data: {colour: blue}
 ",
         )
         .await?;
-    let web = StoryTarget::new("apps/v1", "Deployment", "web");
+    let web = StoryObject::new("apps/v1", "Deployment", "web");
     story.await_condition(&web, "Available", "True", SOON).await?;
     let settings: ConfigMap = story.get("settings").await?;
     ensure!(settings.data.context("data")?["colour"] == "blue");
@@ -79,10 +79,10 @@ async fn an_unready_pod_runs_but_is_never_ready() -> Result<()> {
     let story = Story::begin("unready").await?;
     story.apply_value(pod("slow", Some("unready"))).await?;
     story.apply_value(pod("quick", None)).await?;
-    let slow = StoryTarget::of::<Pod>("slow");
+    let slow = StoryObject::of::<Pod>("slow");
     story.await_condition(&slow, "Ready", "False", SOON).await?;
     // The other pod came later, so the bed had its chance to make this one ready.
-    story.await_condition(&StoryTarget::of::<Pod>("quick"), "Ready", "True", SOON).await?;
+    story.await_condition(&StoryObject::of::<Pod>("quick"), "Ready", "True", SOON).await?;
     let object = story.read(&slow).await?.context("the pod is gone")?;
     ensure!(object.data["status"]["phase"] == "Running" && !is_ready(&object), "{object:?}");
     story.end().await
@@ -92,7 +92,7 @@ async fn an_unready_pod_runs_but_is_never_ready() -> Result<()> {
 async fn a_crash_looping_pod_says_so_and_counts_restarts() -> Result<()> {
     let story = Story::begin("crash").await?;
     story.apply_value(pod("bad", Some("crash-loop"))).await?;
-    let bad = StoryTarget::of::<Pod>("bad");
+    let bad = StoryObject::of::<Pod>("bad");
     let object = story
         .await_object(&bad, SOON, |pod| {
             let container = &pod.data["status"]["containerStatuses"][0];
@@ -109,7 +109,7 @@ async fn a_failing_pod_fails_and_its_job_gives_up() -> Result<()> {
     let story = Story::begin("fail").await?;
     story.apply_value(pod("bad", Some("fail"))).await?;
     let is_failed = |pod: &DynamicObject| pod.data["status"]["phase"] == "Failed";
-    story.await_object(&StoryTarget::of::<Pod>("bad"), SOON, is_failed).await?;
+    story.await_object(&StoryObject::of::<Pod>("bad"), SOON, is_failed).await?;
     story
         .apply(
             "
@@ -124,7 +124,7 @@ spec:
 ",
         )
         .await?;
-    let job = StoryTarget::new("batch/v1", "Job", "bad");
+    let job = StoryObject::new("batch/v1", "Job", "bad");
     story.await_condition(&job, "Failed", "True", SOON).await?;
     story.end().await
 }
@@ -146,7 +146,7 @@ spec:
         )
         .await?;
     story
-        .await_condition(&StoryTarget::new("batch/v1", "Job", "work"), "Complete", "True", SOON)
+        .await_condition(&StoryObject::new("batch/v1", "Job", "work"), "Complete", "True", SOON)
         .await?;
     let pods = Api::<Pod>::namespaced(story.client.clone(), &story.namespace);
     let pod = pods.list(&ListParams::default()).await?.items.pop().context("no pod")?;
@@ -159,7 +159,7 @@ spec:
 async fn a_story_that_waits_in_vain_tells_the_status_and_the_events() -> Result<()> {
     let story = Story::begin("vain").await?;
     story.apply_value(pod("bad", Some("crash-loop"))).await?;
-    let bad = StoryTarget::of::<Pod>("bad");
+    let bad = StoryObject::of::<Pod>("bad");
     story.await_condition(&bad, "Ready", "False", SOON).await?;
     story
         .await_until("an event", SOON, async || {
@@ -393,7 +393,7 @@ async fn a_cut_loses_the_request_or_only_its_answer() -> Result<()> {
         };
         let at = at.context("the cut did not happen")?;
         ensure!(at.ends_with("/configmaps") && proxy.writes().len() == 2, "{:?}", proxy.writes());
-        let found = story.read(&StoryTarget::config_map(name)).await?;
+        let found = story.read(&StoryObject::config_map(name)).await?;
         ensure!(found.is_some() == is_there, "cut {moment}: {found:?}");
         proxy.heal();
     }

@@ -1,14 +1,15 @@
 //! Buckets: the objects of an object store become a tree of files.
 //!
 //! Here: the bucket and what is fetched of it ([`RemoteBucket`]), its objects and their names in an artifact
-//! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bundle`]).
+//! ([`BucketListing`]), downloading those that changed ([`fetch`]), one archive for everything ([`bucket_archive`]).
 //! In the folder: the protocols (`s3`, [`google`], [`azure`]; `http_request` and `login` for both of the latter),
 //! pending requests for credentials (`credential_requests`), what went wrong ([`Error`]).
 //! Elsewhere: keeping the artifact and what it was made of ([`artifacts::store`]).
 
 mod artifact_note;
 pub mod azure;
-pub mod bundle;
+pub mod bucket_archive;
+mod bucket_listing;
 mod client_cache;
 pub(crate) mod cloud_login;
 pub(crate) mod credential_requests;
@@ -18,7 +19,6 @@ mod error;
 mod fetch;
 pub mod google;
 pub(crate) mod http_request;
-mod object_index;
 pub(crate) mod request_context;
 pub(crate) mod s3;
 
@@ -34,11 +34,11 @@ use tree::TreeLimits;
 use url::Url;
 
 pub use artifact_note::BucketArtifactNote;
+pub use bucket_listing::{BucketListing, ListedBucketObject, list};
 pub use client_cache::BucketClientCache;
 pub use endpoint::BucketEndpoint;
 pub use error::Error;
-pub use fetch::{BucketFetchResult, DownloadedBody, PreviousArtifact, fetch, object};
-pub use object_index::{BucketListing, ListedBucketObject, list};
+pub use fetch::{BucketFetchResult, BucketFileBody, PreviousArtifact, fetch, object};
 
 /// Where the objects are, and how they are reached.
 #[derive(Debug, Clone)]

@@ -15,10 +15,10 @@ pub mod repository;
 pub mod values_merge;
 
 pub use chart_files::{LoadedChartFiles, with_metadata};
-pub use credentials::{BucketServer, ChartRepositoryCredentials};
-pub use dependency::DependencyLocation;
+pub use credentials::{ChartBucketServer, ChartRepositoryCredentials};
+pub use dependency::ChartDependencyLocation;
 pub use index::ChartIndex;
-pub use index_cache::{ChartIndexCache, RepositoryIndexCache};
+pub use index_cache::{ChartIndexCache, IndexValidatorCache};
 pub use repository::{ChartRepository, HttpValidators, IndexFetchResult};
 
 /// Largest index that is read, in bytes. Parity(flux).

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use artifacts::archive::{ExtractOptions, extract, unzip};
 use git::{
-    GitCredentials, GitReference, GitRevision, RemoteScheme, RemoteUrl, RequestedContent,
+    GitCredentials, GitReference, GitRevision, RemoteScheme, RemoteUrl, RequestedCommitContent,
     TreeEntryKind,
 };
 use http_client::TlsConfig;
@@ -157,7 +157,8 @@ impl HelmfileGetter {
                     return Ok(None);
                 }
             }
-            git::checkout(&remote, reference, &RequestedContent::default(), &self.git).map(Some)
+            git::checkout(&remote, reference, &RequestedCommitContent::default(), &self.git)
+                .map(Some)
         };
         let found = git::named(&remote, reference, ask).map_err(|error| chain(&error))?;
         let Some(found) = found else { return Ok(None) };

@@ -4,7 +4,7 @@
 //! In the folder: names of repositories and digests (`oci_names`), credentials of a docker config (`keyring`),
 //! certificates (`certificates`), logins of AWS (`ecr`), challenges and tokens (`auth_challenge`, `token`), one request
 //! with its answers to them (`http_request`), parsing manifests (`manifest`), the platforms of an image (`platforms`), the
-//! tag that is the newest version (`version`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what
+//! tag that is the newest version (`tag_selection`), what is attached to an image (`referrers`), Helm charts ([`chart`]), what
 //! is remembered (`registry_cache`).
 //! Elsewhere: the HTTP client itself ([`http_client`]), unpacking a layer ([`artifacts::archive`], the program).
 //!
@@ -23,9 +23,9 @@ mod platforms;
 mod referrers;
 mod registry_cache;
 mod registry_response;
+mod tag_selection;
 mod tags;
 mod token;
-mod version;
 
 use std::fs::File;
 use std::io::{Seek as _, Write as _};
@@ -40,7 +40,7 @@ use reqwest::header::CONTENT_TYPE;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::OnceCell;
 
-use registry_cache::RegistryAccess;
+use registry_cache::RegistryAuthState;
 use registry_response::read;
 
 pub use certificates::tls_from_secret;
@@ -50,7 +50,7 @@ pub use manifest::{LayerDescriptor, OciManifest};
 pub use oci_names::{ManifestReference, OciDigest, OciRepositoryName};
 pub use platforms::{OciPlatform, PlatformSupport};
 pub use registry_cache::RegistryCache;
-pub use version::TagSelection;
+pub use tag_selection::TagSelection;
 
 /// The limits of every conversation with a registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +134,7 @@ pub struct FetchedLayer {
 pub struct RegistrySession<'a> {
     remote: &'a RemoteOciRepository,
     known: &'a RegistryCache,
-    access: Arc<RegistryAccess>,
+    access: Arc<RegistryAuthState>,
     /// What took the place of a login that was refused.
     renewed: OnceCell<RenewedLogin>,
     http: reqwest::Client,
@@ -143,7 +143,7 @@ pub struct RegistrySession<'a> {
 #[derive(Debug)]
 struct RenewedLogin {
     auth: RegistryAuth,
-    access: Arc<RegistryAccess>,
+    access: Arc<RegistryAuthState>,
 }
 
 impl<'a> RegistrySession<'a> {
@@ -163,7 +163,7 @@ impl<'a> RegistrySession<'a> {
         self.renewed.get().map_or(&self.remote.auth, |renewed| &renewed.auth)
     }
 
-    fn access(&self) -> &RegistryAccess {
+    fn access(&self) -> &RegistryAuthState {
         self.renewed.get().map_or(&self.access, |renewed| &renewed.access)
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use http_client::TlsConfig;
 use sources::bucket::{
     BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketIdentity, BucketServerAddress,
-    Error, PreviousArtifact, RemoteBucket, azure, bundle, fetch, google, list,
+    Error, PreviousArtifact, RemoteBucket, azure, bucket_archive, fetch, google, list,
 };
 use tree::TreeLimits;
 
@@ -372,5 +372,5 @@ async fn bodies_come_as_they_are_stored() {
     });
     assert_eq!(fetched(&remote).await.unwrap(), 1);
     let (remote, _) = serve(|_, stream| say(stream, "200 OK", "ETag: \"1\"\r\n", ""));
-    assert!(bundle::ask(&remote, "a.zip", &BucketClientCache::default()).await.is_ok());
+    assert!(bucket_archive::ask(&remote, "a.zip", &BucketClientCache::default()).await.is_ok());
 }

@@ -30,7 +30,7 @@ const OF_GIT: &str = ".git";
 
 /// The flags of the command.
 #[derive(Debug, Clone, ClapArgs)]
-pub struct Args {
+pub struct BundleArgs {
     /// Directory with the helmfile
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -74,10 +74,10 @@ Exit status: 0; 2 if something cannot be read or fetched.";
 ///
 /// # Errors
 /// Something cannot be read or fetched.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &BundleArgs) -> anyhow::Result<()> {
     let folder = std::fs::canonicalize(&args.folder)
         .with_context(|| format!("cannot read {}", args.folder.display()))?;
-    let recording = Arc::new(RecordingFetcher {
+    let recording = Arc::new(BundlingRemoteFetcher {
         remotes: HelmfileRemoteFetcher::within(args.time_limit).map_err(anyhow::Error::msg)?,
         found: Mutex::default(),
     });
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut contents = own(&folder, &args.output)?;
     let parts = found.len();
     let mut lock = HelmfileBundle::default();
-    for (id, FetchedArchive { of, archive }) in found {
+    for (id, BundledHelmfileRemote { of, archive }) in found {
         let file = format!("{}.tgz", id.get(..16).unwrap_or(&id));
         put(&mut contents, &format!("{}/{file}", bundle::FOLDER), archive.clone())?;
         lock.entries.push(HelmfileBundleEntry { id, of, file, digest: bundle::digest(&archive) });
@@ -190,19 +190,19 @@ fn resolved(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// What was fetched, packed.
-struct FetchedArchive {
+struct BundledHelmfileRemote {
     of: String,
     archive: Vec<u8>,
 }
 
 /// Fetches, and keeps what came.
-struct RecordingFetcher {
+struct BundlingRemoteFetcher {
     remotes: HelmfileRemoteFetcher,
-    found: Mutex<BTreeMap<String, FetchedArchive>>,
+    found: Mutex<BTreeMap<String, BundledHelmfileRemote>>,
 }
 
-impl RecordingFetcher {
-    fn found(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, FetchedArchive>> {
+impl BundlingRemoteFetcher {
+    fn found(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, BundledHelmfileRemote>> {
         self.found.lock()
     }
 
@@ -219,12 +219,12 @@ impl RecordingFetcher {
             put(&mut contents, &path, data).map_err(|error| failed(error.to_string()))?;
         }
         let archive = packed(&contents).map_err(|error| failed(error.to_string()))?;
-        self.found().insert(id, FetchedArchive { of, archive });
+        self.found().insert(id, BundledHelmfileRemote { of, archive });
         Ok(())
     }
 }
 
-impl RemoteFetcher for RecordingFetcher {
+impl RemoteFetcher for BundlingRemoteFetcher {
     fn fetch(&self, address: &RemoteAddress) -> Result<String, String> {
         let place = self.remotes.fetch(address)?;
         self.keep(bundle::address_id(address), address.to_string(), "", &place)?;

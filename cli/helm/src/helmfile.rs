@@ -1,17 +1,17 @@
 //! `windlass helmfile`: what `helmfile` prints of helmfiles on the disk, and their releases rendered.
 //!
-//! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/files.rs`), what helmfiles mean (engine
+//! Here: the steps. Elsewhere: flags (`helmfile/flags.rs`), the disk (`helmfile/local_disk_files.rs`), what helmfiles mean (engine
 //! `helmfile`), rendering a release (`template`).
 
 mod deps;
 mod diff;
-mod files;
 mod flags;
-mod keys;
 mod lint;
-mod logins;
-mod programs;
-mod remotes;
+mod local_disk_files;
+mod local_key_decryptor;
+mod local_program_runner;
+mod registry_logins;
+mod remote_fetcher;
 
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
@@ -31,15 +31,15 @@ use helmfile::{
 
 use super::template;
 use flags::{HelmfileCommand, HelmfileEnvFormat, HelmfileListFormat};
-use keys::LocalKeyDecryptor;
-use programs::LocalProgramRunner;
+use local_key_decryptor::LocalKeyDecryptor;
+use local_program_runner::LocalProgramRunner;
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::time_limit;
 use windlass_runtime::time_limit::TimeLimit;
 
-pub(super) use files::below;
 pub use flags::HelmfileFlags;
-pub(super) use remotes::HelmfileRemoteFetcher;
+pub(super) use local_disk_files::below;
+pub(super) use remote_fetcher::HelmfileRemoteFetcher;
 
 /// Runs the command.
 pub fn run(flags: HelmfileFlags) -> ExitCode {
@@ -336,7 +336,7 @@ fn on_disk(stop: &StopSignal) -> HelmfileHostEnvironment {
         std::env::vars_os().filter_map(|(name, value)| Some((text(name)?, text(value)?)));
     let random = Arc::new(windlass_runtime::random_bytes::fill);
     HelmfileHostEnvironment::new(
-        Arc::new(files::LocalDiskFiles),
+        Arc::new(local_disk_files::LocalDiskFiles),
         variables.collect(),
         now,
         local,
@@ -423,7 +423,7 @@ impl HelmChartRenderer for FolderChartRenderer<'_> {
         args.extend(request.flags.iter().cloned());
         args.push(format!("--output-dir={shown}"));
         template::render_chart(&args, request.values, Some(request.files), self.0)?;
-        files::below(folder.path()).map_err(|error| format!("{shown}: {error}"))
+        local_disk_files::below(folder.path()).map_err(|error| format!("{shown}: {error}"))
     }
 }
 

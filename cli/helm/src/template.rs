@@ -1,17 +1,17 @@
 //! `windlass template`: renders a chart as `helm template` does: same output, same errors, same exit status.
 //!
 //! Here: the steps. Elsewhere: flags (`template/flags.rs`, `template/ignored_flags.rs`), what clap says of them
-//! (`template/usage.rs`), files (`template/files.rs`), values (`template/values.rs`), output (`template/output.rs`), a
-//! failing template shown to a person (`template/explain.rs`), charts of kustomizations (`template/overlay.rs`), `helm
-//! lint` (`template/lint.rs`), everything that needs no disk (engine `helm`).
+//! (`template/usage.rs`), files (`template/local_chart_files.rs`), values (`template/values.rs`), output (`template/output.rs`), a
+//! failing template shown to a person (`template/error_explanation.rs`), charts of kustomizations (`template/kustomize_chart_render.rs`), `helm
+//! lint` (`template/chart_lint.rs`), everything that needs no disk (engine `helm`).
 
-mod explain;
-mod files;
+mod chart_lint;
+mod error_explanation;
 mod flags;
 mod ignored_flags;
-mod lint;
+mod kustomize_chart_render;
+mod local_chart_files;
 mod output;
-mod overlay;
 mod usage;
 mod values;
 
@@ -32,9 +32,9 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::time_limit;
 use windlass_runtime::time_limit::TimeLimit;
 
+pub(super) use chart_lint::{ChartToLint as LintedChart, lint_chart};
 pub use flags::HelmTemplateFlags;
-pub(super) use lint::{ChartToLint as LintedChart, lint_chart};
-pub use overlay::{render as render_for_overlay, render_chart};
+pub use kustomize_chart_render::{render as render_for_overlay, render_chart};
 pub use usage::explain as explain_usage;
 
 /// What the command says.
@@ -86,7 +86,7 @@ pub fn run(flags: HelmTemplateFlags) -> ExitCode {
 /// # Errors
 /// Helm's text.
 pub fn load_chart(path: &std::path::Path) -> Result<helm::chart::Chart, String> {
-    files::load(path, &mut Vec::new())
+    local_chart_files::load(path, &mut Vec::new())
 }
 
 /// An error as the command prints it.
@@ -98,7 +98,7 @@ fn failed(error: impl ToString) -> TemplateCommandError {
 
 /// What a render is part of.
 #[derive(Clone, Copy)]
-struct RenderContext<'b> {
+struct EmbeddedRenderInputs<'b> {
     /// Values below those of the flags, later ones above earlier ones.
     values: &'b [Vec<u8>],
     /// The files of the chart, if it is not on the disk.
@@ -110,7 +110,7 @@ struct RenderContext<'b> {
 /// Renders what the flags say, alone or as a part of a build, whose time it takes.
 fn render(
     flags: &HelmTemplateFlags,
-    within: Option<RenderContext<'_>>,
+    within: Option<EmbeddedRenderInputs<'_>>,
     said: &mut TemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     let kube_version = match flags.kube_version.as_deref() {
@@ -135,7 +135,7 @@ fn render(
 fn render_in(
     flags: &HelmTemplateFlags,
     env: &RenderEnvironment,
-    within: Option<RenderContext<'_>>,
+    within: Option<EmbeddedRenderInputs<'_>>,
     said: &mut TemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     said.warnings.push(
@@ -151,12 +151,12 @@ fn render_in(
             (values, loaded.chart)
         }
         None => {
-            let path = files::locate(&reference).map_err(failed)?;
+            let path = local_chart_files::locate(&reference).map_err(failed)?;
             let shown = path.to_string_lossy().into_owned();
             said.warnings
                 .push(HelmWarning::new(WarningLevel::Debug, "Chart path").with("path", shown));
             let values = values::merged(flags, values).map_err(failed)?;
-            (values, files::load(&path, &mut said.warnings).map_err(failed)?)
+            (values, local_chart_files::load(&path, &mut said.warnings).map_err(failed)?)
         }
     };
     validate::installable(&chart).map_err(failed)?;
@@ -166,7 +166,7 @@ fn render_in(
     validate::dependencies_present(&chart).map_err(failed)?;
     let release = ReleaseToRender {
         name,
-        namespace: files::namespace(flags),
+        namespace: local_chart_files::namespace(flags),
         revision: 1,
         is_upgrade: flags.is_upgrade,
     };
@@ -191,10 +191,10 @@ fn render_in(
             // Parity(helm 4): what cannot be shown does not hide why.
             let printed = output::print_partial(flags, &release, &error, &mut said.stdout);
             drop(printed);
-            Err((error.to_string(), explain::error(&error)))
+            Err((error.to_string(), error_explanation::error(&error)))
         }
         Err(error) if error.is_of_release() => {
-            Err((format!("{error}{}", output::HINT), explain::error(&error)))
+            Err((format!("{error}{}", output::HINT), error_explanation::error(&error)))
         }
         Err(error) => Err(failed(error)),
     }
@@ -218,7 +218,7 @@ fn env(flags: &HelmTemplateFlags, kube_version: Option<KubeVersion>) -> RenderEn
         capabilities: Arc::new(capabilities),
         cluster: None,
         stop: StopSignal::default(),
-        names: flags.enable_dns.then(|| Arc::new(files::HostNameResolver) as _),
+        names: flags.enable_dns.then(|| Arc::new(local_chart_files::HostNameResolver) as _),
     }
 }
 
@@ -229,7 +229,7 @@ pub(super) fn namespace(given: &str, kubeconfig: Option<&str>, context: &str) ->
     flags.namespace = Some(given.to_owned());
     flags.kubeconfig = kubeconfig.map(str::to_owned);
     flags.kube_context = Some(context.to_owned()).filter(|name| !name.is_empty());
-    files::namespace(&flags)
+    local_chart_files::namespace(&flags)
 }
 
 /// The zone that `TZ` names; UTC without one.
@@ -237,6 +237,6 @@ pub(super) fn local_zone() -> GoTimeZone {
     match std::env::var("TZ") {
         Ok(name) if !name.is_empty() => GoTimeZone::load(name.trim_start_matches(':'))
             .unwrap_or_else(|_| GoTimeZone::fixed("UTC", 0)),
-        _ => files::zone_of_the_machine(),
+        _ => local_chart_files::zone_of_the_machine(),
     }
 }

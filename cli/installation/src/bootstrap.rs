@@ -40,7 +40,7 @@ use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass bootstrap`.
 #[derive(Debug, Clone, ClapArgs)]
-pub struct Args {
+pub struct BootstrapArgs {
     #[command(subcommand)]
     provider: BootstrapCommand,
 }
@@ -121,7 +121,7 @@ struct GitBootstrapArgs {
 ///
 /// # Errors
 /// What is in the way, or what did not become ready in time.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &BootstrapArgs) -> anyhow::Result<()> {
     let (service, args) = match &args.provider {
         BootstrapCommand::Git(args) => {
             credentials::check(&args.url, args.allow_insecure_http)?;

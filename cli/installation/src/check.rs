@@ -10,7 +10,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::cluster_operators::{
-    self, ApiOperator, ClusterOperators, DetectedOperator, LeaseHolder, WindlassLeases, replicas,
+    self, ClusterOperators, DetectedOperator, FluxApiOperator, LeaseHolder, WindlassLeases,
+    replicas,
 };
 use super::install::{POLL_INTERVAL, name};
 use windlass_cli_runtime::connection::{ProgressGlyph, WindlassConnectionFlags, block_on, say};
@@ -36,7 +37,7 @@ const LEASE_ACQUISITION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The flags of `windlass check`.
 #[derive(Debug, Clone, ClapArgs)]
-pub struct Args {
+pub struct CheckArgs {
     #[command(flatten)]
     connection: WindlassConnectionFlags,
     /// Check only what an installation requires
@@ -72,7 +73,7 @@ impl CheckFindings {
 ///
 /// # Errors
 /// The cluster cannot be reached.
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let found = block_on(async {
         say(ProgressGlyph::Action, "checking prerequisites");
         let (cluster, version) = args.connection.open().await?;
@@ -86,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::ProblemsFound)
 }
 
-async fn check(cluster: &ClusterConnection, version: &str, args: &Args) -> CheckFindings {
+async fn check(cluster: &ClusterConnection, version: &str, args: &CheckArgs) -> CheckFindings {
     let mut findings = CheckFindings::default();
     match is_supported(version) {
         Ok(()) => say(ProgressGlyph::Success, &format!("Kubernetes {version} >={OLDEST}")),
@@ -155,7 +156,7 @@ async fn rights(cluster: &ClusterConnection, findings: &mut CheckFindings) {
 /// Whether the program runs; what it runs as.
 async fn workloads(
     cluster: &ClusterConnection,
-    args: &Args,
+    args: &CheckArgs,
     findings: &mut CheckFindings,
 ) -> Vec<Object> {
     let namespace = &args.connection.namespace;
@@ -211,7 +212,7 @@ impl LeaseHolderProcesses {
     ///
     /// # Errors
     /// The API server refuses to list Leases or Pods.
-    async fn observe(cluster: &ClusterConnection, args: &Args) -> Result<Self, ClusterError> {
+    async fn observe(cluster: &ClusterConnection, args: &CheckArgs) -> Result<Self, ClusterError> {
         let WindlassConnectionFlags { namespace, timeout, .. } = &args.connection;
         let leases = WindlassLeases::observe(cluster, namespace, Instant::now() + *timeout).await?;
         let outside =
@@ -302,7 +303,7 @@ pub(super) fn is_elected(workload: &Object) -> bool {
 /// Whether a process acts, where Leases tell: one that follows another takes the Lease after a moment.
 async fn leader(
     cluster: &ClusterConnection,
-    args: &Args,
+    args: &CheckArgs,
     mut leases: WindlassLeases,
     findings: &mut CheckFindings,
 ) {
@@ -449,7 +450,7 @@ impl DelegatedResponsibilities {
 
     /// Whether an operator may act, too.
     fn permit(self, operator: &DetectedOperator) -> bool {
-        let is_notifying = operator.kind == ApiOperator::Flux("notification-controller");
+        let is_notifying = operator.kind == FluxApiOperator::Flux("notification-controller");
         self.divides || (self.forwards && is_notifying)
     }
 }
@@ -462,17 +463,17 @@ fn others(
     findings: &mut CheckFindings,
 ) {
     let is_other =
-        |it: &&DetectedOperator| it.kind != ApiOperator::Windlass || it.namespace != namespace;
+        |it: &&DetectedOperator| it.kind != FluxApiOperator::Windlass || it.namespace != namespace;
     let mut is_alone = true;
     for operator in operators.active().filter(is_other) {
         is_alone = false;
         let DetectedOperator { subject, namespace, .. } = operator;
         let text = match operator.kind {
-            ApiOperator::Flux(_) => format!(
+            FluxApiOperator::Flux(_) => format!(
                 "{subject}, and works on the same objects: `windlass migrate from-flux -n {namespace}` takes the cluster \
                  over from Flux"
             ),
-            ApiOperator::Windlass => format!(
+            FluxApiOperator::Windlass => format!(
                 "{subject}, and works on the same objects: keep one installation, and remove the other with `windlass \
                  uninstall -n NAMESPACE`"
             ),
@@ -527,7 +528,7 @@ mod tests {
     #[derive(Debug, clap::Parser)]
     struct CheckTestCommand {
         #[command(flatten)]
-        args: Args,
+        args: CheckArgs,
     }
 
     fn workload(name: &str, labels: &Value, replicas: i64, flags: &[&str]) -> Value {

@@ -1,12 +1,12 @@
 //! Which operators of these APIs are in a cluster, and which of them act: what is asked before one is added or taken away.
 //!
 //! They are found by their Deployments and StatefulSets, and by the Leases under which they act, which is all that a
-//! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`absence`), who may act beside
+//! controller outside of the cluster has. Elsewhere: whether none acts, as far as Leases tell (`operator_presence`), who may act beside
 //! whom (`windlass_cluster::election`). Below: whether one acts outside of the cluster (`external_operator`), whether
 //! the process that holds a Lease lives (`renewal`).
 
-mod absence;
 mod external_operator;
+mod operator_presence;
 mod renewal;
 
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ use anyhow::{Context as _, bail};
 use jiff::{SignedDuration, Timestamp};
 use objects::{Gvk, Object};
 
-pub use self::absence::{
-    OperatorDoubtReason, OperatorPresence, absence, doubt, presence, remark, say_doubt, unseen,
-};
 pub use self::external_operator::outside;
 pub(super) use self::external_operator::{none_of_pods, pods};
+pub use self::operator_presence::{
+    OperatorDoubtReason, OperatorPresence, absence, doubt, presence, remark, say_doubt, unseen,
+};
 pub(super) use self::renewal::{LeaseRenewals, WindlassLeases};
 use super::check::OURS;
 use super::install::name;
@@ -40,7 +40,7 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
 /// Who serves these APIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ApiOperator {
+pub(super) enum FluxApiOperator {
     Windlass,
     /// A controller of Flux, by the name that it has without shards.
     Flux(&'static str),
@@ -49,7 +49,7 @@ pub(super) enum ApiOperator {
 /// A workload of an operator, or a Lease under which one acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DetectedOperator {
-    pub(super) kind: ApiOperator,
+    pub(super) kind: FluxApiOperator,
     pub(super) namespace: String,
     /// As messages name it, with what shows that it acts.
     pub(super) subject: String,
@@ -111,12 +111,17 @@ impl ClusterOperators {
             let listed = cluster.list_of_kind(&Gvk::new("apps/v1", kind), "", OURS).await;
             let listed = listed.context(unknown)?;
             found.extend(
-                listed.iter().map(|it| DetectedOperator::of_workload(ApiOperator::Windlass, it)),
+                listed
+                    .iter()
+                    .map(|it| DetectedOperator::of_workload(FluxApiOperator::Windlass, it)),
             );
         }
         for deployment in flux_controllers(cluster, "").await.context(unknown)? {
             let Some(controller) = replaced(&deployment) else { continue };
-            found.push(DetectedOperator::of_workload(ApiOperator::Flux(controller), &deployment));
+            found.push(DetectedOperator::of_workload(
+                FluxApiOperator::Flux(controller),
+                &deployment,
+            ));
         }
         let leases = leases(cluster, "").await.context(unknown)?;
         found.extend(of_leases(&leases, Timestamp::now()));
@@ -130,7 +135,7 @@ impl ClusterOperators {
 
     /// Those of Flux that act.
     pub(super) fn flux(&self) -> impl Iterator<Item = &DetectedOperator> {
-        self.active().filter(|it| it.kind != ApiOperator::Windlass)
+        self.active().filter(|it| it.kind != FluxApiOperator::Windlass)
     }
 
     /// Installations of windlass in other namespaces, whether they act or not.
@@ -140,7 +145,7 @@ impl ClusterOperators {
     ) -> impl Iterator<Item = &'s DetectedOperator> {
         self.0
             .iter()
-            .filter(move |it| it.kind == ApiOperator::Windlass && it.namespace != namespace)
+            .filter(move |it| it.kind == FluxApiOperator::Windlass && it.namespace != namespace)
     }
 
     /// Checks that windlass may be installed in a namespace: it would act beside another operator, or take the rights of
@@ -171,7 +176,7 @@ impl ClusterOperators {
 }
 
 impl DetectedOperator {
-    fn of_workload(kind: ApiOperator, workload: &Object) -> Self {
+    fn of_workload(kind: FluxApiOperator, workload: &Object) -> Self {
         let replicas = replicas(workload);
         Self {
             kind,
@@ -235,8 +240,8 @@ fn of_leases(leases: &[Object], now: Timestamp) -> Vec<DetectedOperator> {
         let Some(holder) = holder(lease, now) else { continue };
         let kind = match controller_of_lease(lease.name(), &REPLACED_CONTROLLERS) {
             Some(_) if own.contains(holder) => continue,
-            Some(controller) => ApiOperator::Flux(controller),
-            None => ApiOperator::Windlass,
+            Some(controller) => FluxApiOperator::Flux(controller),
+            None => FluxApiOperator::Windlass,
         };
         found.push(DetectedOperator {
             kind,

@@ -1,13 +1,13 @@
 //! `windlass install`: applies what is embedded in the program, waits until it is ready, and says what comes next.
 //!
 //! Run again, it upgrades. Below: the manifests and their flags (`install/manifests.rs`), when a CRD may be replaced
-//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/other_manifests.rs`), whether windlass
+//! (`install/definitions.rs`), what a file of Flux has beyond them (`install/unreplaced_flux_manifests.rs`), whether windlass
 //! acts (`install/leader.rs`).
 
 pub(super) mod definitions;
 pub(super) mod leader;
 pub(super) mod manifests;
-mod other_manifests;
+mod unreplaced_flux_manifests;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ const SERVER_FIELDS: [&str; 4] =
 
 /// The flags of `windlass install`.
 #[derive(Debug, Clone, ClapArgs)]
-pub struct Args {
+pub struct InstallArgs {
     #[command(flatten)]
     connection: WindlassConnectionFlags,
     #[command(flatten)]
@@ -65,12 +65,15 @@ pub struct Args {
 ///
 /// # Errors
 /// The cluster cannot have it, or it did not become ready in time.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &InstallArgs) -> anyhow::Result<()> {
     let namespace = &args.connection.namespace;
     let objects = args.manifests.objects(namespace)?;
     if args.export {
-        let kept =
-            args.keep.as_deref().map(|path| other_manifests::beyond(path, &objects)).transpose()?;
+        let kept = args
+            .keep
+            .as_deref()
+            .map(|path| unreplaced_flux_manifests::beyond(path, &objects))
+            .transpose()?;
         return print(&(args.manifests.yaml(namespace)? + &kept.unwrap_or_default()));
     }
     block_on(async {

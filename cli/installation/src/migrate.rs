@@ -4,8 +4,8 @@
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
 //! Below: the controllers of Flux and what would stop a migration (`flux_installation`), their flags (`flags`), the
-//! state before the migration (`migration_record`), the check that nothing was written since (`write_check`), what
-//! stays of one that was undone (`remaining_objects`), and the two directions (`from_flux`, `to_flux`);
+//! state before the migration (`migration_record`), the check that nothing was written since (`unexpected_write_check`), what
+//! stays of one that was undone (`objects_left_after_undo`), and the two directions (`from_flux`, `to_flux`);
 //! objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
 
 mod convert;
@@ -14,9 +14,9 @@ mod flux_installation;
 mod from_flux;
 mod from_helmfile;
 mod migration_record;
-mod remaining_objects;
+mod objects_left_after_undo;
 mod to_flux;
-mod write_check;
+mod unexpected_write_check;
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
@@ -30,7 +30,7 @@ use windlass_cluster::ClusterConnection;
 
 /// The flags of `windlass migrate`.
 #[derive(Debug, Clone, ClapArgs)]
-pub struct Args {
+pub struct MigrateArgs {
     #[command(subcommand)]
     direction: MigrationDirection,
 }
@@ -38,24 +38,24 @@ pub struct Args {
 #[derive(Debug, Clone, Subcommand)]
 enum MigrationDirection {
     /// Scale Flux's controllers to zero and install windlass in their place
-    FromFlux(from_flux::Args),
+    FromFlux(from_flux::MigrateFromFluxArgs),
     /// Scale windlass to zero and Flux's controllers back to what they were
-    ToFlux(to_flux::Args),
+    ToFlux(to_flux::MigrateToFluxArgs),
     /// Print what Applications of Argo CD become: sources with Kustomizations and HelmReleases
-    FromArgocd(convert::Args),
+    FromArgocd(convert::MigrateConvertArgs),
     /// Print what HelmReleases of the Helm operator become: HelmReleases that adopt their releases
-    FromHelmOperator(convert::Args),
+    FromHelmOperator(convert::MigrateConvertArgs),
     /// Print what a folder with a helmfile becomes: a source with Helmfiles that adopt the releases
-    FromHelmfile(from_helmfile::Args),
+    FromHelmfile(from_helmfile::MigrateFromHelmfileArgs),
     /// Print what Helmfiles of helmfile-operator become: Helmfiles that adopt their releases
-    FromHelmfileOperator(convert::Args),
+    FromHelmfileOperator(convert::MigrateConvertArgs),
 }
 
 /// Migrates.
 ///
 /// # Errors
 /// Something is in the way, or did not become ready; the message says what was undone.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &MigrateArgs) -> anyhow::Result<()> {
     match &args.direction {
         MigrationDirection::FromFlux(args) => from_flux::run(args),
         MigrationDirection::ToFlux(args) => to_flux::run(args),

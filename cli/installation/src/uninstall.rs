@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::check::OURS;
-use super::cluster_operators::{ApiOperator, ClusterOperators};
+use super::cluster_operators::{ClusterOperators, FluxApiOperator};
 use super::install::manifests::INSTALLATION;
 use super::install::{MANAGER, POLL_INTERVAL, name};
 use windlass_cli_runtime::connection::{
@@ -43,7 +43,7 @@ const CLAIMS: &str = "app=windlass-controller";
 
 /// The flags of `windlass uninstall`.
 #[derive(Debug, Clone, ClapArgs)]
-pub struct Args {
+pub struct UninstallArgs {
     #[command(flatten)]
     connection: WindlassConnectionFlags,
     /// Also delete the CRDs, and with them every object of these kinds; what they manage stays
@@ -61,14 +61,14 @@ pub struct Args {
 ///
 /// # Errors
 /// Another operator acts, something cannot be deleted, or the user did not confirm.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &UninstallArgs) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
         uninstall(&cluster, args).await
     })
 }
 
-async fn uninstall(cluster: &ClusterConnection, args: &Args) -> anyhow::Result<()> {
+async fn uninstall(cluster: &ClusterConnection, args: &UninstallArgs) -> anyhow::Result<()> {
     let namespace = args.connection.namespace.as_str();
     let installation = WindlassInstallation::find(cluster, namespace).await?;
     if args.delete_crds || installation.own.is_empty() {
@@ -118,7 +118,7 @@ async fn uninstall(cluster: &ClusterConnection, args: &Args) -> anyhow::Result<(
 async fn await_definitions(
     cluster: &ClusterConnection,
     definitions: &[(Object, Vec<Object>)],
-    args: &Args,
+    args: &UninstallArgs,
 ) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.connection.timeout;
     for (definition, _) in definitions {
@@ -145,7 +145,7 @@ async fn await_definitions(
 }
 
 /// Says what was there and is not any more.
-fn tell_end(args: &Args, deleted: usize, definitions: usize) {
+fn tell_end(args: &UninstallArgs, deleted: usize, definitions: usize) {
     let namespace = &args.connection.namespace;
     let text = match deleted {
         0 => {
@@ -180,12 +180,13 @@ fn is_agreed(namespace: &str, held: Option<usize>) -> anyhow::Result<bool> {
 /// # Errors
 /// Another one does; names it.
 fn ensure_no_other_operator(operators: &ClusterOperators, namespace: &str) -> anyhow::Result<()> {
-    let is_other = |kind: ApiOperator, of: &str| kind != ApiOperator::Windlass || of != namespace;
+    let is_other =
+        |kind: FluxApiOperator, of: &str| kind != FluxApiOperator::Windlass || of != namespace;
     let mut others = operators.active().filter(|it| is_other(it.kind, &it.namespace));
     let Some(other) = others.next() else { return Ok(()) };
     let what = match other.kind {
-        ApiOperator::Windlass => "windlass",
-        ApiOperator::Flux(_) => "Flux",
+        FluxApiOperator::Windlass => "windlass",
+        FluxApiOperator::Flux(_) => "Flux",
     };
     bail!(
         "{what} acts on objects of these kinds in namespace {}: {}. With the CRDs it would delete what they manage; nothing \
@@ -319,7 +320,7 @@ async fn held_by(cluster: &ClusterConnection, gvk: &Gvk) -> Result<Vec<Object>, 
 }
 
 /// Waits until nothing of windlass runs that could still act, and with `--delete-crds` until no operator does.
-async fn await_end(cluster: &ClusterConnection, args: &Args) -> anyhow::Result<()> {
+async fn await_end(cluster: &ClusterConnection, args: &UninstallArgs) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.connection.timeout;
     let pods = Gvk::new("v1", "Pod");
     let mut last_acting = None;

@@ -13,7 +13,7 @@ use helmfile::ChartVersionRequest;
 use http_client::{EgressHostList, EgressRules, HostBudgets, HttpClients};
 use parking_lot::Mutex;
 use sources::bucket::BucketClientCache;
-use sources::charts::repository::RepositoryAccess;
+use sources::charts::repository::ChartRepositoryClients;
 use sources::oci::RegistryCache;
 use url::Url;
 
@@ -38,7 +38,7 @@ impl ChartFetcher {
         let hosts = Arc::new(EgressHostList::new(hosts));
         let egress = EgressRules::Listed(hosts.clone());
         let budgets = Arc::new(HostBudgets::within(egress.clone()));
-        let access = RepositoryAccess {
+        let access = ChartRepositoryClients {
             budgets: budgets.clone(),
             clients: Arc::new(HttpClients::within(egress)),
             buckets: Arc::new(BucketClientCache::default().sharing(budgets.clone())),

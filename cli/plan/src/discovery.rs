@@ -16,17 +16,17 @@ use plan::RenderedApplier;
 use serde_json::{Value, json};
 use tree::RelPath;
 
-use super::kustomization_build::{KustomizationBuilds, KustomizationSource, target_cluster};
+use super::kustomization_build::{KustomizationBuilds, KustomizationFiles, target_cluster};
 use super::parallel_work::in_parallel;
 use super::release_chart::ReleaseChart;
 use super::release_inputs::ReleaseInputs;
 use super::release_rendering::ReleaseRenderer;
-use super::repository::RevisionFiles;
 use super::repository_sources::{
     BOOTSTRAP_NAME, DeclaredSources, RepositorySources, SOURCE_GROUP, SourceOrigin, is_source,
     spec_of,
 };
-use super::resource_scope::DeclaredKinds;
+use super::resource_scope::DeclaredKindScopes;
+use super::revision_files::RevisionFiles;
 use windlass_runtime::spec_references::DeclaredReferences;
 use windlass_serve::settings::OperatorSettings;
 
@@ -113,7 +113,7 @@ pub(crate) struct RepositoryDeclarations {
     /// Sources that are the repository because the entry point says so.
     pub(crate) own_sources: BTreeSet<ObjectId>,
     pub(crate) references: Arc<DeclaredReferences>,
-    pub(crate) kinds: DeclaredKinds,
+    pub(crate) kinds: DeclaredKindScopes,
     pub(crate) incomplete: Option<String>,
     /// Releases whose inputs are known at the end only.
     releases: BTreeMap<ObjectId, HelmRelease>,
@@ -264,7 +264,7 @@ impl RepositoryDeclarations {
             Ok(files) => files,
             Err(error) => return DeclaredApplier::failed(format!("{error:#}")),
         };
-        let source = KustomizationSource {
+        let source = KustomizationFiles {
             object,
             files: &files,
             revision: &revision.files.revision,

@@ -31,7 +31,7 @@ const NO_BASES: &str = "remote bases are not fetched by this command";
 const NO_SERVICES: &str = "this command decrypts nothing";
 
 /// A Kustomization and its files.
-pub(crate) struct KustomizationSource<'b> {
+pub(crate) struct KustomizationFiles<'b> {
     /// The Kustomization.
     pub(crate) object: &'b Kustomization,
     /// The artifact of its source.
@@ -58,7 +58,7 @@ impl KustomizationBuilds {
     /// What a Kustomization applies; its failure if it cannot be built.
     pub(crate) fn build(
         &self,
-        source: &KustomizationSource<'_>,
+        source: &KustomizationFiles<'_>,
         settings: &OperatorSettings,
     ) -> RenderedApplier {
         let spec = &source.object.spec;
@@ -88,10 +88,10 @@ impl KustomizationBuilds {
 
     fn built(
         &self,
-        source: &KustomizationSource<'_>,
+        source: &KustomizationFiles<'_>,
         settings: &OperatorSettings,
     ) -> Result<Arc<KustomizationBuild>, RunOutcome> {
-        let KustomizationSource { object, files, revision, references } = source;
+        let KustomizationFiles { object, files, revision, references } = source;
         let timeouts = validated_spec::check(&object.spec)?;
         let mut references = ReadReferences::of_manifests(references.clone());
         // Manifests are at hand, so nothing is waited for.

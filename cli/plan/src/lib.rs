@@ -1,6 +1,6 @@
 //! `windlass plan`: what a change of a Git repository would change in a cluster, without one.
 //!
-//! Here: the command, its formats and its end. Below: the files of both revisions (`repository.rs`), where the search begins
+//! Here: the command, its formats and its end. Below: the files of both revisions (`revision_files.rs`), where the search begins
 //! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`), releases
 //! (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `release_rendering.rs`), both sides (`rendering.rs`).
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
@@ -14,9 +14,9 @@ mod release_chart;
 mod release_inputs;
 mod release_rendering;
 mod rendering;
-mod repository;
 mod repository_sources;
 mod resource_scope;
+mod revision_files;
 #[cfg(test)]
 mod tests;
 
@@ -35,9 +35,9 @@ use discovery::Revision;
 use entry_point::ApplierManifests;
 use kustomization_build::KustomizationBuilds;
 use release_rendering::ReleaseRenderer;
-use rendering::{DeclaredSide, OtherSide};
-use repository::{GitWorkTree, RevisionFiles};
+use rendering::{ComparedSide, DeclaredSide};
 use repository_sources::RepositorySources;
+use revision_files::{GitWorkTree, RevisionFiles};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::serve_flags::settings;
@@ -48,7 +48,7 @@ const MAX_RENDER_TIME: Duration = Duration::from_secs(600);
 
 /// The flags of `windlass plan`.
 #[derive(Debug, Clone, ClapArgs)]
-pub struct Args {
+pub struct PlanArgs {
     /// The folder that the cluster applies first [default: that of the Kustomization that applies itself, or the root]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
@@ -120,14 +120,14 @@ or an applier cannot be rendered with the change that could be before.";
 ///
 /// # Errors
 /// There is no repository or no such revision, or the files cannot be read.
-pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     let plan = change_plan(args, settings(&args.flags)?)?;
     print(&text(&plan, args.output)?)?;
     Ok(exit_code(&plan, args.detailed_exitcode))
 }
 
 /// Reads, renders and compares both revisions.
-fn change_plan(args: &Args, settings: OperatorSettings) -> anyhow::Result<ChangePlan> {
+fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<ChangePlan> {
     let folder = args.path.as_deref().unwrap_or(Path::new("."));
     let folder = std::env::current_dir().context("cannot read the current directory")?.join(folder);
     let work_tree = GitWorkTree::around(&folder)?;
@@ -169,8 +169,8 @@ fn change_plan(args: &Args, settings: OperatorSettings) -> anyhow::Result<Change
     let base = side(&base_files, base_manifests)?;
     let head = side(&head_files, head_manifests)?;
     let secrets = SecretMasking::new(base.secret_values().chain(head.secret_values()));
-    let of_base = OtherSide::of(&base);
-    let of_head = OtherSide::of(&head);
+    let of_base = ComparedSide::of(&base);
+    let of_head = ComparedSide::of(&head);
     say(ProgressGlyph::Action, "rendering releases that change");
     let base = base.render(&of_head, &renderer, deadline)?;
     let head = head.render(&of_base, &renderer, deadline)?;
@@ -188,7 +188,7 @@ fn declared_side(
 }
 
 /// What charts may assume of the cluster.
-fn capabilities(args: &Args) -> anyhow::Result<Capabilities> {
+fn capabilities(args: &PlanArgs) -> anyhow::Result<Capabilities> {
     let mut capabilities = Capabilities::default();
     if let Some(text) = &args.kube_version {
         let version = KubeVersion::parse(text);

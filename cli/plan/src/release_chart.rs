@@ -14,7 +14,7 @@ use memchr::memmem;
 use objects::ObjectId;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use sources::charts::dependency::{self, DependencyLocation};
+use sources::charts::dependency::{self, ChartDependencyLocation};
 use sources::charts::{LoadedChartFiles, values_merge};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
@@ -264,12 +264,12 @@ fn add_dependencies(
         let failed = |why: String| format!("dependency {}: {why}", missing.name);
         let place = dependency::place(&missing, path);
         let added = match place.map_err(|error| failed(error.to_string()))? {
-            DependencyLocation::Folder(path) => LoadedChartFiles::in_tree(tree, &path),
-            DependencyLocation::Repository(url) | DependencyLocation::Registry(url) => {
+            ChartDependencyLocation::Folder(path) => LoadedChartFiles::in_tree(tree, &path),
+            ChartDependencyLocation::Repository(url) | ChartDependencyLocation::Registry(url) => {
                 let archive = fetcher.archive(&url, &missing.name, &missing.version);
                 LoadedChartFiles::in_archive(&archive.map_err(failed)?)
             }
-            DependencyLocation::Git(_) => {
+            ChartDependencyLocation::Git(_) => {
                 return Err(failed("repositories of Git are not fetched".to_owned()));
             }
         };

@@ -29,7 +29,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::chart_fetch::ChartFetcher;
 use super::release_inputs::ReleaseInputs;
-use super::resource_scope::DeclaredKinds;
+use super::resource_scope::DeclaredKindScopes;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 
@@ -56,7 +56,7 @@ impl ReleaseRenderer {
     pub(crate) fn render(
         &self,
         inputs: &ReleaseInputs,
-        kinds: &DeclaredKinds,
+        kinds: &DeclaredKindScopes,
         is_upgrade: bool,
         begun: RenderedApplier,
     ) -> RenderedApplier {
@@ -71,7 +71,7 @@ impl ReleaseRenderer {
     fn rendered(
         &self,
         inputs: &ReleaseInputs,
-        kinds: &DeclaredKinds,
+        kinds: &DeclaredKindScopes,
         is_upgrade: bool,
     ) -> Result<ReleaseObjects, String> {
         let release = &inputs.release;
@@ -125,7 +125,7 @@ impl ReleaseRenderer {
 
     fn environment(
         &self,
-        kinds: &DeclaredKinds,
+        kinds: &DeclaredKindScopes,
         lookups: Arc<UnansweredLookups>,
         stop: StopSignal,
     ) -> RenderEnvironment {

@@ -14,7 +14,7 @@ use super::entry_point::ApplierManifests;
 use super::parallel_work::in_parallel;
 use super::release_inputs::ReleaseInputs;
 use super::release_rendering::ReleaseRenderer;
-use super::resource_scope::DeclaredKinds;
+use super::resource_scope::DeclaredKindScopes;
 
 /// One side of a comparison before its releases are rendered.
 pub(crate) struct DeclaredSide {
@@ -43,7 +43,7 @@ impl DeclaredSide {
     /// A thread could not do its work.
     pub(crate) fn render(
         self,
-        other: &OtherSide,
+        other: &ComparedSide,
         renderer: &ReleaseRenderer,
         deadline: Instant,
     ) -> anyhow::Result<RepositoryRendering> {
@@ -60,7 +60,7 @@ impl DeclaredSide {
                 Some(DeferredRendering { key, work: DeferredWork::Release(inputs) }) => {
                     let is_upgrade = other.appliers.contains(&id);
                     if other.keys.get(&id) != Some(&key) {
-                        jobs.push(ReleaseJob { id: id.clone(), inputs, is_upgrade });
+                        jobs.push(PendingReleaseRender { id: id.clone(), inputs, is_upgrade });
                     }
                 }
                 Some(DeferredRendering { key, work: DeferredWork::NotRendered(reason) }) => {
@@ -80,12 +80,12 @@ impl DeclaredSide {
 }
 
 /// What a side has to know of the other one.
-pub(crate) struct OtherSide {
+pub(crate) struct ComparedSide {
     appliers: BTreeSet<ObjectId>,
     keys: BTreeMap<ObjectId, String>,
 }
 
-impl OtherSide {
+impl ComparedSide {
     /// That of a side.
     pub(crate) fn of(side: &DeclaredSide) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl OtherSide {
 }
 
 /// A release that is to be rendered.
-struct ReleaseJob {
+struct PendingReleaseRender {
     id: ObjectId,
     inputs: Box<ReleaseInputs>,
     is_upgrade: bool,
@@ -104,8 +104,8 @@ struct ReleaseJob {
 
 fn render_releases(
     rendering: &mut RepositoryRendering,
-    jobs: Vec<ReleaseJob>,
-    kinds: &DeclaredKinds,
+    jobs: Vec<PendingReleaseRender>,
+    kinds: &DeclaredKindScopes,
     renderer: &ReleaseRenderer,
     deadline: Instant,
 ) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! Which sources of Flux are the repository itself: their artifact is made of the files that are compared.
 //!
-//! Elsewhere: the files (`repository.rs`), which sources are declared (`discovery.rs`).
+//! Elsewhere: the files (`revision_files.rs`), which sources are declared (`discovery.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +20,14 @@ pub(crate) const BOOTSTRAP_NAME: &str = "flux-system";
 
 /// Where a repository is, whichever protocol reaches it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct RepositoryPlace {
+struct GitRepositoryIdentity {
     /// In lower case, without port.
     host: String,
     /// Without slashes at its ends, and without `.git`.
     path: String,
 }
 
-impl RepositoryPlace {
+impl GitRepositoryIdentity {
     /// Reads an address such as `https://host/org/repo.git`, `ssh://git@host:22/org/repo` or `git@host:org/repo`.
     fn parse(address: &str) -> Option<Self> {
         let (authority, path) = match address.split_once("://") {
@@ -65,7 +65,7 @@ pub(crate) type DeclaredSources = BTreeMap<ObjectId, Object>;
 #[derive(Debug, Default)]
 pub(crate) struct RepositorySources {
     /// The remotes of the checkout.
-    places: BTreeSet<RepositoryPlace>,
+    places: BTreeSet<GitRepositoryIdentity>,
     /// Sources that the user named.
     named: BTreeSet<ObjectId>,
 }
@@ -76,7 +76,7 @@ impl RepositorySources {
     /// # Errors
     /// A source is not named so.
     pub(crate) fn new(remotes: &[String], named: &[String]) -> anyhow::Result<Self> {
-        let places = remotes.iter().filter_map(|it| RepositoryPlace::parse(it)).collect();
+        let places = remotes.iter().filter_map(|it| GitRepositoryIdentity::parse(it)).collect();
         let named = named.iter().map(|it| named_source(it)).collect::<anyhow::Result<_>>()?;
         Ok(Self { places, named })
     }
@@ -118,8 +118,8 @@ impl RepositorySources {
     }
 
     fn origin_of_git(&self, subject: &str, spec: GitRepositorySpec) -> SourceOrigin {
-        let is_here =
-            RepositoryPlace::parse(&spec.url).is_some_and(|place| self.places.contains(&place));
+        let is_here = GitRepositoryIdentity::parse(&spec.url)
+            .is_some_and(|place| self.places.contains(&place));
         if !is_here {
             return SourceOrigin::Elsewhere(format!(
                 "{subject} is another repository, which is not fetched; if it is this one, add its URL as a remote, or use \
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_repository_is_the_same_however_it_is_reached() {
-        let expected = RepositoryPlace::parse("https://github.com/org/fleet");
+        let expected = GitRepositoryIdentity::parse("https://github.com/org/fleet");
         assert!(expected.is_some());
         for address in [
             "https://token@GitHub.com/org/fleet.git",
@@ -189,10 +189,10 @@ mod tests {
             "ssh://git@github.com:22/org/fleet.git/",
             "git@github.com:org/fleet.git",
         ] {
-            assert_eq!(RepositoryPlace::parse(address), expected, "{address}");
+            assert_eq!(GitRepositoryIdentity::parse(address), expected, "{address}");
         }
         for other in ["https://github.com/org/other", "https://gitlab.com/org/fleet", "", "/a/b"] {
-            assert_ne!(RepositoryPlace::parse(other), expected, "{other}");
+            assert_ne!(GitRepositoryIdentity::parse(other), expected, "{other}");
         }
     }
 

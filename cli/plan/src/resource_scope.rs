@@ -10,14 +10,14 @@ use serde_json::Value;
 
 /// The scopes of kinds, as far as definitions are declared.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct DeclaredKinds {
+pub(crate) struct DeclaredKindScopes {
     /// Whether objects of a group and kind are in namespaces.
     scopes: BTreeMap<(String, String), bool>,
     /// Such as `acme.io/v1` and `acme.io/v1/Widget`, as charts ask for them.
     pub(crate) api_versions: BTreeSet<String>,
 }
 
-impl DeclaredKinds {
+impl DeclaredKindScopes {
     /// Adds the kind of a CustomResourceDefinition; other objects define none.
     pub(crate) fn add(&mut self, object: &Object) {
         let is_definition = object.kind() == "CustomResourceDefinition"
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn an_object_gets_the_namespace_of_its_release_unless_its_kind_has_none() {
-        let mut kinds = DeclaredKinds::default();
+        let mut kinds = DeclaredKindScopes::default();
         kinds.add(
             &Object::new(json!({"apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition", "metadata": {"name": "issuers.acme.io"},

@@ -139,13 +139,13 @@ impl DiffReport {
 
 /// Kinds and namespaces that exist only once the first objects are written.
 #[derive(Debug, Default)]
-pub(super) struct PendingObjects {
+pub(super) struct PlannedCrdsAndNamespaces {
     /// Group and kind.
     kinds: BTreeSet<(String, String)>,
     pub(super) namespaces: BTreeSet<String>,
 }
 
-impl PendingObjects {
+impl PlannedCrdsAndNamespaces {
     /// What comes with some objects.
     pub(super) fn of<'o>(objects: impl Iterator<Item = &'o Object>) -> Self {
         let mut planned = Self::default();
@@ -207,7 +207,7 @@ mod tests {
         let definition = Object::new(json!({"apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition", "metadata": {"name": "w"}, "spec": names}));
         let all = [definition.unwrap(), object("Namespace", &json!({}))];
-        let planned = PendingObjects::of(all.iter());
+        let planned = PlannedCrdsAndNamespaces::of(all.iter());
         let of = |version: &str| {
             let metadata = json!({"name": "w"});
             let value = json!({"apiVersion": version, "kind": "Widget", "metadata": metadata});

@@ -11,7 +11,7 @@ use release::{OperationKind as Operation, ReleaseRecord};
 use serde_json::json;
 
 use super::change::{
-    ComparisonResult, DiffAction, DiffChange, DiffReport, PendingObjects, taken_over,
+    ComparisonResult, DiffAction, DiffChange, DiffReport, PlannedCrdsAndNamespaces, taken_over,
 };
 use crate::render::helm_release::RenderedHelmRelease;
 use helm_controller::release_runner::MANAGER;
@@ -50,7 +50,7 @@ pub(super) async fn diff(
         is_server_side: options.is_server_side(operation, base.as_deref()),
         was_merged: base.as_deref().is_some_and(|base| !base.is_server_side()),
         overrides: overrides(&settings),
-        planned: PendingObjects::of(definitions.iter()),
+        planned: PlannedCrdsAndNamespaces::of(definitions.iter()),
         secrets,
     };
     let width = usize::from(settings.concurrent_ssa);
@@ -73,7 +73,7 @@ struct HelmReleaseComparison<'c> {
     is_server_side: bool,
     was_merged: bool,
     overrides: Vec<String>,
-    planned: PendingObjects,
+    planned: PlannedCrdsAndNamespaces,
     secrets: SecretMasking,
 }
 

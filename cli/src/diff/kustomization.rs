@@ -13,7 +13,7 @@ use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 
 use super::change::{
-    ComparisonResult, DiffAction, DiffChange, DiffReport, PendingObjects, taken_over,
+    ComparisonResult, DiffAction, DiffChange, DiffReport, PlannedCrdsAndNamespaces, taken_over,
 };
 use crate::render::kustomization::KustomizationBuild;
 use kustomize_controller::kustomization::MANAGER;
@@ -46,7 +46,7 @@ pub(super) async fn diff(
         "the build has no objects, and windlass does not delete the {} in the inventory for that",
         recorded.len()
     );
-    let planned = PendingObjects::of(manifests.iter().map(|manifest| &manifest.object));
+    let planned = PlannedCrdsAndNamespaces::of(manifests.iter().map(|manifest| &manifest.object));
     let comparison =
         KustomizationComparison { cluster, object, desired_kustomization, settings, planned };
     let width = usize::from(settings.concurrent_ssa);
@@ -86,7 +86,7 @@ struct KustomizationComparison<'c> {
     object: &'c Kustomization,
     desired_kustomization: &'c DesiredKustomization,
     settings: &'c OperatorSettings,
-    planned: PendingObjects,
+    planned: PlannedCrdsAndNamespaces,
 }
 
 impl KustomizationComparison<'_> {

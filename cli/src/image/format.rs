@@ -2,7 +2,7 @@
 
 use objects::clean_line;
 
-use super::update_plan::UpdatePlan;
+use super::update_plan::ImageUpdatePlan;
 use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, clean};
 
 /// Spaces before the lines of a message.
@@ -10,7 +10,7 @@ const MESSAGE_INDENT: &str = "  ";
 
 /// Who reads a diff.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DiffReader {
+pub(super) enum DiffAudience {
     /// A program, such as `git apply`, that needs each byte.
     Program,
     /// A terminal, whether its size is known or not, which the content of a file must not steer.
@@ -18,7 +18,7 @@ pub(super) enum DiffReader {
 }
 
 /// The text of a plan.
-pub(super) fn text(plan: &UpdatePlan, on: TerminalScreen, reader: DiffReader) -> String {
+pub(super) fn text(plan: &ImageUpdatePlan, on: TerminalScreen, reader: DiffAudience) -> String {
     let mut out = on.paint(&clean(&headline(plan)), colour(plan));
     out.push('\n');
     let rows: Vec<Vec<TableCell>> = plan
@@ -40,15 +40,15 @@ pub(super) fn text(plan: &UpdatePlan, on: TerminalScreen, reader: DiffReader) ->
     }
     if let Some(diff) = &plan.diff {
         match reader {
-            DiffReader::Program => out.push_str(diff),
-            DiffReader::Terminal => out.push_str(&shown(diff, on)),
+            DiffAudience::Program => out.push_str(diff),
+            DiffAudience::Terminal => out.push_str(&shown(diff, on)),
         }
     }
     out
 }
 
-fn headline(plan: &UpdatePlan) -> String {
-    let UpdatePlan { automation, changes, error, .. } = plan;
+fn headline(plan: &ImageUpdatePlan) -> String {
+    let ImageUpdatePlan { automation, changes, error, .. } = plan;
     if error.is_some() && changes.is_empty() {
         return format!("{automation}: it is not known what would be committed");
     }
@@ -64,7 +64,7 @@ fn headline(plan: &UpdatePlan) -> String {
     }
 }
 
-fn colour(plan: &UpdatePlan) -> Option<TextColour> {
+fn colour(plan: &ImageUpdatePlan) -> Option<TextColour> {
     Some(match (&plan.error, plan.changes.is_empty()) {
         (Some(_), _) => TextColour::Bad,
         (None, true) => TextColour::Good,
@@ -97,17 +97,17 @@ fn shown(diff: &str, on: TerminalScreen) -> String {
 mod tests {
     use expect_test::expect;
 
-    use super::super::update_plan::PlannedChange;
+    use super::super::update_plan::PlannedImageChange;
     use super::*;
 
-    fn change(file: &str, object: &str, to: &str) -> PlannedChange {
+    fn change(file: &str, object: &str, to: &str) -> PlannedImageChange {
         let [file, object, setter, from, to] =
             [file, object, "apps:web", "ghcr.io/acme/web:1.4.2", to].map(str::to_owned);
-        PlannedChange { file, object, setter, from, to }
+        PlannedImageChange { file, object, setter, from, to }
     }
 
-    fn plan() -> UpdatePlan {
-        UpdatePlan {
+    fn plan() -> ImageUpdatePlan {
+        ImageUpdatePlan {
             automation: "ImageUpdateAutomation/apps/web".to_owned(),
             changes: vec![
                 change("deploy/web.yaml", "Deployment/apps/web", "ghcr.io/acme/web:1.5.0"),
@@ -115,7 +115,7 @@ mod tests {
             ],
             message: Some("Update images\n\n  * web".to_owned()),
             diff: Some("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a: 1\r\n+a: 2\r\n".to_owned()),
-            ..UpdatePlan::default()
+            ..ImageUpdatePlan::default()
         }
     }
 
@@ -137,25 +137,25 @@ mod tests {
             -a: 1
             +a: 2
         "#]]
-        .assert_eq(&text(&plan(), on, DiffReader::Terminal));
+        .assert_eq(&text(&plan(), on, DiffAudience::Terminal));
         let narrow = TerminalScreen { width: Some(30), is_coloured: false };
-        let text = text(&plan(), narrow, DiffReader::Terminal);
+        let text = text(&plan(), narrow, DiffAudience::Terminal);
         assert!(text.contains("ghcr.io/acme/web:1.5.0"), "it has a line below");
     }
 
     #[test]
     fn programs_get_the_diff_byte_for_byte() {
         let elsewhere = TerminalScreen { width: None, is_coloured: false };
-        let text = text(&plan(), elsewhere, DiffReader::Program);
+        let text = text(&plan(), elsewhere, DiffAudience::Program);
         assert!(text.ends_with(&plan().diff.unwrap()), "{text:?}");
     }
 
     #[test]
     fn a_terminal_of_unknown_size_is_not_steered_by_a_diff() {
         let diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a: 1\n+a: \u{1b}]0;title\u{7}\u{202e}2\n";
-        let plan = UpdatePlan { diff: Some(diff.to_owned()), ..plan() };
+        let plan = ImageUpdatePlan { diff: Some(diff.to_owned()), ..plan() };
         let unsized_terminal = TerminalScreen { width: None, is_coloured: false };
-        let text = text(&plan, unsized_terminal, DiffReader::Terminal);
+        let text = text(&plan, unsized_terminal, DiffAudience::Terminal);
         assert!(text.ends_with("+a: \\u{1b}]0;title\\u{7}\\u{202e}2\n"), "{text:?}");
     }
 
@@ -163,11 +163,11 @@ mod tests {
     fn nothing_and_a_failure_are_not_the_same() {
         let on = TerminalScreen { width: None, is_coloured: false };
         let automation = "ImageUpdateAutomation/apps/web".to_owned();
-        let settled = UpdatePlan { automation, ..UpdatePlan::default() };
+        let settled = ImageUpdatePlan { automation, ..ImageUpdatePlan::default() };
         let name = "ImageUpdateAutomation/apps/web";
-        let text = |plan: &UpdatePlan| text(plan, on, DiffReader::Program);
+        let text = |plan: &ImageUpdatePlan| text(plan, on, DiffAudience::Program);
         assert_eq!(text(&settled), format!("{name}: nothing would be committed\n"));
-        let failed = UpdatePlan { error: Some("no".to_owned()), ..settled };
+        let failed = ImageUpdatePlan { error: Some("no".to_owned()), ..settled };
         let expected = format!("{name}: it is not known what would be committed\n");
         assert_eq!(text(&failed), expected);
     }

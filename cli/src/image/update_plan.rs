@@ -30,14 +30,14 @@ pub(super) struct AutomationInputs {
 /// What an automation would commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct UpdatePlan {
+pub(super) struct ImageUpdatePlan {
     /// The automation.
     pub(super) automation: String,
     pub(super) suspended: bool,
     /// Why it is not known what it would commit, or not of all policies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
-    pub(super) changes: Vec<PlannedChange>,
+    pub(super) changes: Vec<PlannedImageChange>,
     /// The message of the commit, if there would be one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<String>,
@@ -50,7 +50,7 @@ pub(super) struct UpdatePlan {
 
 /// A value that would change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct PlannedChange {
+pub(super) struct PlannedImageChange {
     /// From the root of the repository.
     pub(super) file: String,
     /// `Kind/namespace/name`; empty if the document is not an object.
@@ -76,15 +76,15 @@ impl AutomationInputs {
     }
 
     /// What the automation would commit if its branch were as the work tree is.
-    pub(super) fn plan(&self, tree: &WorkTree, with_diff: bool) -> UpdatePlan {
-        let begun = UpdatePlan {
+    pub(super) fn plan(&self, tree: &WorkTree, with_diff: bool) -> ImageUpdatePlan {
+        let begun = ImageUpdatePlan {
             automation: self.subject(),
             suspended: self.automation.spec.suspend,
-            ..UpdatePlan::default()
+            ..ImageUpdatePlan::default()
         };
-        let PlannedUpdate { update, mut error } = match self.update(tree) {
+        let PlannedAutomationUpdate { update, mut error } = match self.update(tree) {
             Ok(planned) => planned,
-            Err(error) => return UpdatePlan { error: Some(error), ..begun },
+            Err(error) => return ImageUpdatePlan { error: Some(error), ..begun },
         };
         let changes = changes(&update);
         let mut noted = |result: Result<String, String>| match result {
@@ -97,12 +97,12 @@ impl AutomationInputs {
         let message =
             (!changes.is_empty()).then(|| self.message(&update.result)).and_then(&mut noted);
         let diff = with_diff.then(|| diff(&update, tree)).and_then(&mut noted);
-        UpdatePlan { error, changes, message, diff, findings: update.findings, ..begun }
+        ImageUpdatePlan { error, changes, message, diff, findings: update.findings, ..begun }
     }
 
     /// # Errors
     /// Says why the automation would update nothing.
-    fn update(&self, tree: &WorkTree) -> Result<PlannedUpdate, String> {
+    fn update(&self, tree: &WorkTree) -> Result<PlannedAutomationUpdate, String> {
         let spec = &self.automation.spec;
         let strategy = spec.update.as_ref().map(|it| it.strategy.as_deref().unwrap_or_default());
         check_strategy(strategy).map_err(|error| error.to_string())?;
@@ -114,7 +114,7 @@ impl AutomationInputs {
             FileUpdateRequest { path, setters: &setters, others: &others, unverified: &unverified };
         let update = request.run(&tree.files, |path| tree.read(path))?;
         match update.without_digest.is_empty() {
-            true => Ok(PlannedUpdate { update, error }),
+            true => Ok(PlannedAutomationUpdate { update, error }),
             false => Err(format!(
                 "the tag of a verified image has to stand beside its digest: {}",
                 update.without_digest.join(", ")
@@ -255,19 +255,19 @@ struct SelectedPolicies {
 
 /// The update of an automation.
 #[derive(Debug)]
-struct PlannedUpdate {
+struct PlannedAutomationUpdate {
     update: FileUpdate,
     /// Why some of it is not known.
     error: Option<String>,
 }
 
 /// The values that change, by file and object.
-fn changes(update: &FileUpdate) -> Vec<PlannedChange> {
+fn changes(update: &FileUpdate) -> Vec<PlannedImageChange> {
     let mut changes = Vec::new();
     for (name, objects) in update.result.files() {
         let file = update.paths.get(name).map_or(name, String::as_str);
         for (object, values) in objects {
-            changes.extend(values.into_iter().map(|value| PlannedChange {
+            changes.extend(values.into_iter().map(|value| PlannedImageChange {
                 file: file.to_owned(),
                 object: subject(object),
                 setter: value.setter.clone(),
@@ -402,7 +402,7 @@ mod tests {
         let [file, object, setter, from, to] =
             ["deploy/web.yaml", "Deployment/apps/web", "apps:web", "r.io/web:1", "r.io/web:2"]
                 .map(str::to_owned);
-        assert_eq!(plan.changes, [PlannedChange { file, object, setter, from, to }]);
+        assert_eq!(plan.changes, [PlannedImageChange { file, object, setter, from, to }]);
         assert_eq!(plan.message.as_deref(), Some("r.io/web:2 by apps:web"));
         let diff = plan.diff.unwrap();
         assert!(diff.starts_with("--- a/deploy/web.yaml\n+++ b/deploy/web.yaml\n@@ "), "{diff}");

@@ -24,7 +24,7 @@ const READY_DEPENDENCY_LIMIT: Duration = Duration::from_secs(40);
 
 /// How far a dependency is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DependencyStage {
+enum DependencyReadiness {
     /// It is ready, or a run is about to begin that may make it so.
     Ready,
     /// It is being reconciled.
@@ -51,21 +51,21 @@ impl DependencyWait {
         });
         let stage = match is_blocked {
             true => of_dependencies(site, object).await,
-            false => DependencyStage::NotReady,
+            false => DependencyReadiness::NotReady,
         };
-        if stage != DependencyStage::Ready {
+        if stage != DependencyReadiness::Ready {
             self.ready_since = None;
-            return stage == DependencyStage::InProgress;
+            return stage == DependencyReadiness::InProgress;
         }
         self.ready_since.get_or_insert_with(Instant::now).elapsed() <= READY_DEPENDENCY_LIMIT
     }
 }
 
 /// How far the dependencies of an object are: as far as the last of them.
-async fn of_dependencies(site: &CommandScope, object: &Object) -> DependencyStage {
+async fn of_dependencies(site: &CommandScope, object: &Object) -> DependencyReadiness {
     let mut pending = object_references::dependencies(object);
     let mut known: BTreeSet<ObjectId> = BTreeSet::new();
-    let mut sum = DependencyStage::Ready;
+    let mut sum = DependencyReadiness::Ready;
     while let Some(required) = pending.pop() {
         if !known.insert(required.object.clone()) {
             continue;
@@ -75,12 +75,12 @@ async fn of_dependencies(site: &CommandScope, object: &Object) -> DependencyStag
             false => None,
         };
         // Nothing is known to be in progress where it cannot be read.
-        let Some(found) = found else { return DependencyStage::NotReady };
+        let Some(found) = found else { return DependencyReadiness::NotReady };
         match stage(&found, artifact(site, &found).await.as_deref()) {
-            DependencyStage::Ready => {}
-            DependencyStage::InProgress => sum = DependencyStage::InProgress,
-            DependencyStage::Blocked => pending.extend(object_references::dependencies(&found)),
-            DependencyStage::NotReady => return DependencyStage::NotReady,
+            DependencyReadiness::Ready => {}
+            DependencyReadiness::InProgress => sum = DependencyReadiness::InProgress,
+            DependencyReadiness::Blocked => pending.extend(object_references::dependencies(&found)),
+            DependencyReadiness::NotReady => return DependencyReadiness::NotReady,
         }
     }
     sum
@@ -105,7 +105,7 @@ async fn artifact(site: &CommandScope, object: &Object) -> Option<String> {
 /// How far an object is, whose source has an artifact of this revision.
 ///
 /// A failure does not raise `status.observedGeneration`, so the generation is that of the condition.
-fn stage(object: &Object, artifact: Option<&str>) -> DependencyStage {
+fn stage(object: &Object, artifact: Option<&str>) -> DependencyReadiness {
     let status = object.get("status");
     let attempted = status.and_then(|it| it["lastAttemptedRevision"].as_str());
     let observed = status.and_then(|it| it["observedGeneration"].as_i64());
@@ -124,15 +124,15 @@ fn stage(object: &Object, artifact: Option<&str>) -> DependencyStage {
     let is_blocked = ready
         .is_some_and(|said| said.status == "False" && said.reason == DEPENDENCY_NOT_READY.as_str());
     match () {
-        () if is_held && is_ready && !is_behind => DependencyStage::Ready,
-        () if is_held || is_true(STALLED).is_some() => DependencyStage::NotReady,
-        () if is_running => DependencyStage::InProgress,
-        () if is_blocked && !is_outdated => DependencyStage::Blocked,
+        () if is_held && is_ready && !is_behind => DependencyReadiness::Ready,
+        () if is_held || is_true(STALLED).is_some() => DependencyReadiness::NotReady,
+        () if is_running => DependencyReadiness::InProgress,
+        () if is_blocked && !is_outdated => DependencyReadiness::Blocked,
         // A run is about to begin. If none does, something keeps it from that.
-        () if is_behind || is_ready => DependencyStage::Ready,
+        () if is_behind || is_ready => DependencyReadiness::Ready,
         () => match ready.map(|said| said.status) {
-            Some("False") => DependencyStage::NotReady,
-            _ => DependencyStage::InProgress,
+            Some("False") => DependencyReadiness::NotReady,
+            _ => DependencyReadiness::InProgress,
         },
     }
 }

@@ -9,7 +9,7 @@ use crds::kustomize::Kustomization;
 use objects::Object;
 use tree::{FileTree, RelPath};
 
-use super::checkout::Checkout;
+use super::local_source_checkout::LocalSourceCheckout;
 use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
 use kustomize_controller::kustomization::build_inputs::KustomizationInputs;
 use kustomize_controller::kustomization::cluster_scope::scoped;
@@ -99,7 +99,7 @@ async fn tree(
 ) -> anyhow::Result<(BoxedFileTree, Option<RelPath>, String)> {
     match given {
         ArtifactOrigin::Local(folder) => {
-            let (checkout, path) = Checkout::of(folder, path)?;
+            let (checkout, path) = LocalSourceCheckout::of(folder, path)?;
             Ok((Box::new(checkout), Some(path), String::new()))
         }
         ArtifactOrigin::Source(source) => {

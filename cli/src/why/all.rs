@@ -1,6 +1,6 @@
 //! `windlass why all`: everything that is not ready, grouped by its cause; and what is ready, if what it applied is not.
 //!
-//! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`), what was applied (`live_objects.rs`).
+//! Elsewhere: one object (`why.rs`), the walk to the cause (engine `cause`), what was applied (`applied_object_health.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,11 +14,11 @@ use objects::{Object, ObjectId};
 use reconcile::Time;
 use serde::{Serialize, Serializer};
 
-use super::Args;
-use crate::cluster_facts::ClusterFactSource;
+use super::WhyArgs;
+use crate::applied_object_health::{AlreadyReportedObjects, AppliedObjects};
+use crate::cluster_facts::ClusterFactReader;
 use crate::command_scope::{CommandScope, say_left_out};
 use crate::kind_argument::{self, ResourceArgument};
-use crate::live_objects::{AppliedObjects, ReportedObjects};
 use crate::output::report;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::print;
@@ -89,15 +89,15 @@ struct UnreadyObjectsOverview {
 /// The API server did not respond.
 pub(super) async fn run(
     site: CommandScope,
-    args: &Args,
+    args: &WhyArgs,
     targets: &[ResourceArgument],
 ) -> anyhow::Result<ExitCode> {
     let now = jiff::Timestamp::now();
     let site = site.everywhere(args.scope.all_namespaces);
     let labels = &args.scope.labels;
-    let mut facts = ClusterFactSource::new(&site.cluster);
+    let mut facts = ClusterFactReader::new(&site.cluster);
     let mut overview = UnreadyObjectsOverview::default();
-    let mut listed = ListedObjects::default();
+    let mut listed = UnreadyObjectCandidates::default();
     for target in targets {
         let refused = site.list(target, labels, |objects| {
             for object in objects {
@@ -113,9 +113,15 @@ pub(super) async fn run(
         overview.left_out.extend(refused);
     }
     overview.remarks.extend(listed.behind_suspended_sources());
-    let ListedObjects { mut suspects, suspended, unfinished_rollbacks, applied, warnings, .. } =
-        listed;
-    let reported = ReportedObjects::of(&site, targets, labels);
+    let UnreadyObjectCandidates {
+        mut suspects,
+        suspended,
+        unfinished_rollbacks,
+        applied,
+        warnings,
+        ..
+    } = listed;
+    let reported = AlreadyReportedObjects::of(&site, targets, labels);
     let live = applied.examine(&mut facts, &site, &reported).await?;
     // What is suspected already is explained in any case.
     let known: BTreeSet<ObjectId> = suspects.iter().cloned().collect();
@@ -166,7 +172,7 @@ pub(super) async fn run(
 
 /// What was listed, as far as it is examined.
 #[derive(Default)]
-struct ListedObjects {
+struct UnreadyObjectCandidates {
     /// Objects that may not be what their specs ask for.
     suspects: Vec<ObjectId>,
     suspended: Vec<ObjectId>,
@@ -181,7 +187,7 @@ struct ListedObjects {
     has_reports: bool,
 }
 
-impl ListedObjects {
+impl UnreadyObjectCandidates {
     /// Adds an object; whether it is a suspect.
     fn add(&mut self, object: &Object, now: Time) -> bool {
         let id = object.id();
@@ -805,7 +811,7 @@ mod tests {
 
     #[test]
     fn what_names_a_suspended_source_is_named_unless_it_is_suspended_itself() {
-        let mut listed = ListedObjects::default();
+        let mut listed = UnreadyObjectCandidates::default();
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         for (version, kind, name, suspend) in [
             ("kustomize.toolkit.fluxcd.io/v1", "Kustomization", "a", false),

@@ -1,6 +1,6 @@
 //! HelmRelease: a chart with values, kept released.
 //!
-//! Here: the spec. Elsewhere: the chart (`chart`), install, upgrade and so on (`action`).
+//! Here: the spec. Elsewhere: the chart (`chart_template`), install, upgrade and so on (`action`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::{
     Uninstall, Upgrade,
 };
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
-use crate::object::{applier, reconciled};
+use crate::reconciled_object::{applier, reconciled};
 use crate::schema;
 use crate::string_enum::choice;
 use crate::{

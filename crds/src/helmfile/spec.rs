@@ -10,7 +10,7 @@ use super::HelmfileStatus;
 use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::helm::{DriftDetection, ValuesReference};
 use crate::kustomize::{CrossNamespaceSourceReference, Decryption, DeletionPolicy};
-use crate::object::reconciled;
+use crate::reconciled_object::reconciled;
 use crate::string_enum::choice;
 use crate::{
     Applier, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference,

@@ -43,7 +43,7 @@ pub struct HelmfileStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     // Atomic, since one writes all of it: hundreds of rows would each have their fields noted in `managedFields`.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub releases: Vec<ReleaseRow>,
+    pub releases: Vec<HelmfileReleaseStatus>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
     #[serde(
@@ -57,7 +57,7 @@ pub struct HelmfileStatus {
 /// How one release is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct ReleaseRow {
+pub struct HelmfileReleaseStatus {
     /// The name of the release.
     pub name: String,
 

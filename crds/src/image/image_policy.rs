@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
-use crate::object::reconciled;
+use crate::reconciled_object::reconciled;
 use crate::string_enum::choice;
 use crate::{GoDuration, omit_empty};
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::duration::FETCH_PATTERN;
-use crate::object::reconciled;
+use crate::reconciled_object::reconciled;
 use crate::source::{AccessFrom, RegistryProvider};
 use crate::{GoDuration, LocalObjectReference, Time, omit_empty, schema};
 

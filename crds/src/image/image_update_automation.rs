@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::ImageRef;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
-use crate::object::reconciled;
+use crate::reconciled_object::reconciled;
 use crate::source::GitRepositoryRef;
 use crate::{GoDuration, LocalObjectReference, Time, omit_empty};
 

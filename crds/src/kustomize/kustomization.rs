@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::KustomizationStatus;
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
-use crate::object::{applier, reconciled};
+use crate::reconciled_object::{applier, reconciled};
 use crate::string_enum::choice;
 use crate::{
     CommonMetadata, ConfigKind, CustomHealthCheck, DependencyReference, GoDuration, IgnoreRule,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::KINDS;
 use crate::custom_resource::{AGE, custom_resource};
-use crate::object::without_status;
+use crate::reconciled_object::without_status;
 use crate::string_enum::choice;
 use crate::{LocalObjectReference, omit_empty};
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::{AGE, custom_resource};
 use crate::duration::FETCH_PATTERN;
-use crate::object::without_status;
+use crate::reconciled_object::without_status;
 use crate::{GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::KINDS;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
-use crate::object::reconciled;
+use crate::reconciled_object::reconciled;
 use crate::{GoDuration, LocalObjectReference, omit_empty};
 
 custom_resource! {

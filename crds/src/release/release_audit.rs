@@ -58,11 +58,11 @@ pub struct ReleaseAuditSpec {
 
     /// What was there before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<AuditState>,
+    pub from: Option<AuditRevision>,
 
     /// What was to be there afterwards.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<AuditState>,
+    pub to: Option<AuditRevision>,
 
     /// The objects that changed.
     pub changes: AuditChanges,
@@ -270,7 +270,7 @@ choice! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct AuditState {
+pub struct AuditRevision {
     /// The number of the release's revision, or the revision of the source that was applied.
     #[serde(
         default,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
 use crate::duration::FETCH_PATTERN;
-use crate::object::{reconciled, source};
+use crate::reconciled_object::{reconciled, source};
 use crate::string_enum::choice;
 use crate::{Artifact, GoDuration, LocalObjectReference, omit_empty};
 

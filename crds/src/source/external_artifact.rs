@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
-use crate::object::source;
+use crate::reconciled_object::source;
 use crate::{Artifact, NamespacedObjectKindReference, ObjectStatus, ReconciledObject};
 
 custom_resource! {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::HelmChartVerification;
 use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, PrinterColumn, READY, STATUS, custom_resource};
-use crate::object::{reconciled, source};
+use crate::reconciled_object::{reconciled, source};
 use crate::string_enum::choice;
 use crate::{Artifact, GoDuration, omit_empty};
 

@@ -152,7 +152,7 @@ pub struct IncidentStatus {
 
     /// The other objects that fail for this cause, or get no newer revisions because of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub affected: Option<IncidentAffected>,
+    pub affected: Option<IncidentAffectedObjects>,
 
     /// What was sent about it, by Alert and Provider.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -164,7 +164,7 @@ pub struct IncidentStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct IncidentAffected {
+pub struct IncidentAffectedObjects {
     /// How many there are.
     #[schemars(transform = schema::without_format)]
     pub count: i64,

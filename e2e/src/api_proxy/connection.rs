@@ -24,7 +24,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::http_request::{ApiRequestGate, exchange};
+use super::api_request_gate::{ApiRequestGate, exchange};
 use crate::certificate_authority::TestCertificateAuthority;
 
 /// Headers that are about one connection and mean nothing, or harm, on the next.

@@ -12,14 +12,14 @@ use anyhow::{Context, Result, ensure};
 /// A repository that a story writes to directly and others read over the network.
 ///
 /// Author and times are fixed, so the same commits have the same hashes in every run.
-pub struct StoryRepository {
+pub struct StoryGitRepository {
     name: String,
     bare: PathBuf,
     work: PathBuf,
     commits: Cell<u32>,
 }
 
-impl StoryRepository {
+impl StoryGitRepository {
     pub(crate) fn create(root: &Path, work: &Path, name: &str) -> Result<Self> {
         let bare = root.join(format!("{name}.git"));
         let work = work.join(name);
@@ -138,8 +138,8 @@ pub(super) fn isolate(program: &str) -> Command {
 mod tests {
     use super::*;
 
-    fn repository(folder: &Path) -> StoryRepository {
-        StoryRepository::create(&folder.join("served"), &folder.join("work"), "team/app")
+    fn repository(folder: &Path) -> StoryGitRepository {
+        StoryGitRepository::create(&folder.join("served"), &folder.join("work"), "team/app")
             .expect("a repository")
     }
 

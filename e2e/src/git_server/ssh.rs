@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::repository::StoryRepository;
+use super::repository::StoryGitRepository;
 use crate::control_plane::{free_ports, tail, write_private};
 use crate::process_reaper::ProcessReaper;
 
@@ -78,7 +78,7 @@ impl SshServer {
     }
 
     /// The URL to clone from, `ssh://user@127.0.0.1:PORT/…`.
-    pub fn url(&self, repository: &StoryRepository) -> String {
+    pub fn url(&self, repository: &StoryGitRepository) -> String {
         let path = self.root.join(format!("{}.git", repository.name()));
         format!("ssh://{}@127.0.0.1:{}{}", self.user, self.port, path.display())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::{Story, StoryTarget};
+use super::{Story, StoryObject};
 
 /// How long the API server may take to log a request.
 const LOG_LIMIT: Duration = Duration::from_secs(120);
@@ -139,7 +139,7 @@ impl Story {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
         let mark = format!("{}-mark-{}", self.namespace, COUNT.fetch_add(1, Ordering::Relaxed));
-        self.read(&StoryTarget::config_map(&mark)).await?;
+        self.read(&StoryObject::config_map(&mark)).await?;
         self.await_until("the audit log to have a request", LOG_LIMIT, async || {
             Ok(std::fs::read_to_string(path)?.contains(&mark).then_some(()))
         })

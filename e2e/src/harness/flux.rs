@@ -20,8 +20,8 @@ use kube::api::{Api, DynamicObject, ListParams, WatchEvent, WatchParams};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Story, StoryTarget};
-use crate::git_server::{GitReadAccess, GitServer, StoryRepository};
+use super::{Story, StoryObject};
+use crate::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use testbed::oracle::OracleProgram;
 
 /// Within what time everything happens that is not waited for on purpose. Long, because it is
@@ -34,7 +34,7 @@ pub const NEVER: &str = "10m";
 /// Asks for a reconciliation of an object (`flux reconcile`).
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
-impl StoryTarget {
+impl StoryObject {
     /// A Kustomization of Flux.
     pub fn kustomization(name: &str) -> Self {
         Self::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization", name)
@@ -106,7 +106,7 @@ pub struct FollowedGitRepository<'a> {
     /// The server of the repository.
     pub server: GitServer,
     /// The repository.
-    pub repository: StoryRepository,
+    pub repository: StoryGitRepository,
 }
 
 impl FollowedGitRepository<'_> {
@@ -114,14 +114,14 @@ impl FollowedGitRepository<'_> {
     pub async fn push(&self, files: &CommitFiles<'_>) -> Result<String> {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, it)| (*path, &**it)).collect();
         let sha = self.repository.commit(&files, "a change")?;
-        self.story.request(&StoryTarget::git_repository(&self.name)).await?;
+        self.story.request(&StoryObject::git_repository(&self.name)).await?;
         Ok(revision(&sha))
     }
 
     /// Deletes files or folders and requests a reconciliation of the source; returns the revision.
     pub async fn remove(&self, paths: &[&str]) -> Result<String> {
         let sha = self.repository.delete(paths, "a removal")?;
-        self.story.request(&StoryTarget::git_repository(&self.name)).await?;
+        self.story.request(&StoryObject::git_repository(&self.name)).await?;
         Ok(revision(&sha))
     }
 }
@@ -184,7 +184,7 @@ impl Story {
     }
 
     /// Asks windlass to reconcile an object now; returns the token it will have handled.
-    pub async fn request(&self, target: &StoryTarget) -> Result<String> {
+    pub async fn request(&self, target: &StoryObject) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let token = format!("request {}", COUNT.fetch_add(1, Ordering::Relaxed));
         let patch = json!({"metadata": {"annotations": {REQUESTED_AT: token}}});
@@ -193,7 +193,7 @@ impl Story {
     }
 
     /// Waits until an object is Ready for its newest generation.
-    pub async fn await_ready(&self, target: &StoryTarget) -> Result<DynamicObject> {
+    pub async fn await_ready(&self, target: &StoryObject) -> Result<DynamicObject> {
         self.await_condition(target, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await
     }
 
@@ -209,7 +209,7 @@ impl Story {
         revision: &str,
         limit: Duration,
     ) -> Result<DynamicObject> {
-        let target = StoryTarget::kustomization(name);
+        let target = StoryObject::kustomization(name);
         let is_applied = |object: &DynamicObject| {
             let status = &object.data["status"];
             condition(object, "Ready")["status"] == "True"
@@ -222,7 +222,7 @@ impl Story {
 
     /// Waits until an object is not Ready for this reason, at its newest generation; returns the
     /// condition's message.
-    pub async fn await_failure(&self, target: &StoryTarget, reason: &str) -> Result<String> {
+    pub async fn await_failure(&self, target: &StoryObject, reason: &str) -> Result<String> {
         let object = self
             .await_object(target, DEFAULT_WAIT_TIMEOUT, |object| {
                 let ready = condition(object, "Ready");
@@ -239,7 +239,7 @@ impl Story {
     /// Waits until a Kustomization waits for the health of a revision, and its objects are there: that it waits is
     /// announced with the inventory.
     pub async fn await_waiting(&self, name: &str, revision: &str) -> Result<DynamicObject> {
-        let target = StoryTarget::kustomization(name);
+        let target = StoryObject::kustomization(name);
         let outcome = self
             .await_object(&target, DEFAULT_WAIT_TIMEOUT, |object| {
                 let ready = condition(object, "Ready");
@@ -261,7 +261,7 @@ impl Story {
             };
             let api =
                 if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-            let applied = StoryTarget::new(&api, kind, name).in_namespace(namespace);
+            let applied = StoryObject::new(&api, kind, name).in_namespace(namespace);
             self.await_until(
                 &format!("{applied} to be applied"),
                 DEFAULT_WAIT_TIMEOUT,
@@ -276,12 +276,12 @@ impl Story {
     pub async fn await_value(&self, name: &str, value: &str) -> Result<DynamicObject> {
         let holds = |object: &DynamicObject| object.data["data"]["value"] == value;
         let outcome =
-            self.await_object(&StoryTarget::config_map(name), DEFAULT_WAIT_TIMEOUT, holds).await;
+            self.await_object(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT, holds).await;
         outcome.with_context(|| format!("ConfigMap {name} did not come to hold {value}"))
     }
 
     /// Reads an object that must be there.
-    pub async fn expect(&self, target: &StoryTarget) -> Result<DynamicObject> {
+    pub async fn expect(&self, target: &StoryObject) -> Result<DynamicObject> {
         self.read(target).await?.with_context(|| format!("there is no {target}"))
     }
 

@@ -9,12 +9,12 @@ use kube::api::{Api, ListParams};
 use serde_json::Value;
 
 use super::flux::DEFAULT_WAIT_TIMEOUT;
-use super::{Story, StoryTarget, WindlassProcess};
+use super::{Story, StoryObject, WindlassProcess};
 use crate::operator_process;
 
 /// The Deployment of an installation.
-pub fn deployment(namespace: &str) -> StoryTarget {
-    StoryTarget::new("apps/v1", "Deployment", "windlass-controller").in_namespace(namespace)
+pub fn deployment(namespace: &str) -> StoryObject {
+    StoryObject::new("apps/v1", "Deployment", "windlass-controller").in_namespace(namespace)
 }
 
 impl Story {
@@ -42,7 +42,7 @@ impl Story {
     pub async fn windlass_installs(
         &self,
         arguments: &[&str],
-        workload: &StoryTarget,
+        workload: &StoryObject,
     ) -> Result<(String, WindlassProcess)> {
         let mut command = tokio::process::Command::new(operator_process::binary()?);
         command.args(arguments).arg(format!("--kubeconfig={}", self.kubeconfig().display()));
@@ -66,7 +66,7 @@ impl Story {
 
     /// A process with the token of an installation's ServiceAccount, the arguments of its workload, and the identity of one of
     /// its Pods.
-    async fn in_place_of(&self, workload: &StoryTarget) -> Result<WindlassProcess> {
+    async fn in_place_of(&self, workload: &StoryObject) -> Result<WindlassProcess> {
         let installed = self.await_object(workload, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         let namespace = installed.metadata.namespace.clone().unwrap_or_default();
         let kubeconfig = self.bed.account_kubeconfig(&namespace, "windlass-controller").await?;

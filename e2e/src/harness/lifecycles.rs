@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use super::flux::DEFAULT_WAIT_TIMEOUT;
-use super::{Story, StoryTarget};
+use super::{Story, StoryObject};
 
 /// The API of lifecycles.
 pub const API: &str = "lifecycle.windlass.dev/v1alpha1";
@@ -33,7 +33,7 @@ impl Story {
     ///
     /// # Errors
     /// The API server's refusal.
-    pub async fn bind(&self, lifecycle: &str, more: Value) -> Result<StoryTarget> {
+    pub async fn bind(&self, lifecycle: &str, more: Value) -> Result<StoryObject> {
         let mut spec = json!({"lifecycle": lifecycle, "subjects": [{"kind": "HelmRelease"}]});
         for (key, value) in more.as_object().into_iter().flatten() {
             spec[key] = value.clone();
@@ -41,7 +41,7 @@ impl Story {
         let object = json!({"apiVersion": API, "kind": "LifecycleBinding",
             "metadata": {"name": lifecycle}, "spec": spec});
         self.apply_value(object).await?;
-        Ok(StoryTarget::of::<LifecycleBinding>(lifecycle))
+        Ok(StoryObject::of::<LifecycleBinding>(lifecycle))
     }
 
     /// The events of the story.
@@ -104,7 +104,7 @@ impl Story {
     pub async fn answer(&self, event: &LifecycleEvent, phase: &str, message: &str) -> Result<()> {
         let name = event.metadata.name.clone().context("an event has a name")?;
         let status = json!({"phase": phase, "answeredBy": "checker", "message": message});
-        let target = StoryTarget::of::<LifecycleEvent>(&name);
+        let target = StoryObject::of::<LifecycleEvent>(&name);
         self.merge_status(&target, json!({"status": status})).await.map(drop)
     }
 

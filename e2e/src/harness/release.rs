@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT, condition};
 use super::manifests::{PodBehavior, deployment, job};
-use super::{Story, StoryTarget};
+use super::{Story, StoryObject};
 use crate::servers::charts::ChartServer;
 use testbed::oracle::OracleProgram;
 
@@ -43,7 +43,7 @@ pub fn by_value() -> String {
     deployment("web", PodBehavior::Ready).replace("windlass.dev/testbed: ready", says)
 }
 
-impl StoryTarget {
+impl StoryObject {
     /// A HelmRelease of Flux.
     pub fn helm_release(name: &str) -> Self {
         Self::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", name)
@@ -86,7 +86,7 @@ impl<'s> StoryChartRepository<'s> {
     /// `helm` fails; the error has its output.
     pub async fn publish_files(&self, files: &ChartFileTexts<'_>) -> Result<()> {
         self.server.publish(files)?;
-        self.story.request(&StoryTarget::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
+        self.story.request(&StoryObject::new(SOURCES, "HelmRepository", "charts")).await.map(drop)
     }
 
     /// Waits until everything that was published is known, for stories in which a release must not begin with less.
@@ -94,7 +94,7 @@ impl<'s> StoryChartRepository<'s> {
     /// # Errors
     /// The repository is not reconciled.
     pub async fn seen(&self) -> Result<()> {
-        let repository = StoryTarget::new(SOURCES, "HelmRepository", "charts");
+        let repository = StoryObject::new(SOURCES, "HelmRepository", "charts");
         let is_seen = |object: &DynamicObject| {
             let asked = object.metadata.annotations.as_ref().and_then(|it| it.get(REQUESTED_AT));
             let handled = object.data["status"]["lastHandledReconcileAt"].as_str();
@@ -107,7 +107,7 @@ impl<'s> StoryChartRepository<'s> {
     ///
     /// # Errors
     /// The API server's refusal.
-    pub async fn release(&self, name: &str, more: Value) -> Result<StoryTarget> {
+    pub async fn release(&self, name: &str, more: Value) -> Result<StoryObject> {
         let chart = json!({"spec": {"chart": "app", "version": "*",
             "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
         let mut spec = json!({"interval": NEVER, "chart": chart});
@@ -117,7 +117,7 @@ impl<'s> StoryChartRepository<'s> {
         let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": name}, "spec": spec});
         self.story.apply_value(object).await?;
-        Ok(StoryTarget::helm_release(name))
+        Ok(StoryObject::helm_release(name))
     }
 }
 
@@ -133,7 +133,7 @@ impl Story {
     /// It does not become so.
     pub async fn await_revision(
         &self,
-        target: &StoryTarget,
+        target: &StoryObject,
         version: i64,
     ) -> Result<DynamicObject> {
         let is_there = |object: &DynamicObject| {
@@ -150,7 +150,7 @@ impl Story {
     ///
     /// # Errors
     /// It does not become so.
-    pub async fn await_message(&self, target: &StoryTarget, part: &str) -> Result<String> {
+    pub async fn await_message(&self, target: &StoryObject, part: &str) -> Result<String> {
         let ready_message = |object: &DynamicObject| {
             let ready = condition(object, "Ready");
             let word = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
@@ -263,7 +263,7 @@ impl Story {
     ///
     /// # Errors
     /// It is not there, or the API server refuses.
-    pub async fn all_messages(&self, target: &StoryTarget, name: &str) -> Result<String> {
+    pub async fn all_messages(&self, target: &StoryObject, name: &str) -> Result<String> {
         let object = self.expect(target).await?;
         let events = self.events("HelmRelease", name).await?;
         Ok(format!("{}\n{}", object.data["status"], events.join("\n")))

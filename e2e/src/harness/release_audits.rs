@@ -1,7 +1,7 @@
 //! The ReleaseAudits of a story.
 
 use anyhow::{Result, ensure};
-use crds::release::{AuditState, ReleaseAudit};
+use crds::release::{AuditRevision, ReleaseAudit};
 use kube::api::{Api, ListParams};
 
 use super::Story;
@@ -38,7 +38,7 @@ pub async fn await_audits(story: &Story, count: usize) -> Result<Vec<ReleaseAudi
 
 fn shown(audit: &ReleaseAudit) -> String {
     let spec = &audit.spec;
-    let revision = |of: &Option<AuditState>| {
+    let revision = |of: &Option<AuditRevision>| {
         of.as_ref().and_then(|it| it.revision.clone()).unwrap_or_default()
     };
     let from = revision(&spec.from);

@@ -28,14 +28,14 @@ const OURS: [&str; 3] = [".toolkit.fluxcd.io", "windlass.dev", "apps.mumoshu.git
 
 /// An object by kind and name, in the story's namespace unless it says otherwise.
 #[derive(Debug, Clone)]
-pub struct StoryTarget {
+pub struct StoryObject {
     kind: GroupVersionKind,
     name: String,
     namespace: Option<String>,
 }
 
-impl StoryTarget {
-    /// For example `StoryTarget::new("apps/v1", "Deployment", "web")`.
+impl StoryObject {
+    /// For example `StoryObject::new("apps/v1", "Deployment", "web")`.
     pub fn new(api_version: &str, kind: &str, name: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = GroupVersionKind::gvk(group, version, kind);
@@ -54,7 +54,7 @@ impl StoryTarget {
     }
 }
 
-impl std::fmt::Display for StoryTarget {
+impl std::fmt::Display for StoryObject {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} {}", self.kind.kind, self.name)
     }
@@ -92,7 +92,7 @@ impl Story {
             .with_context(|| format!("cannot create the namespace {namespace}"))?;
         let story = Self { client, namespace, bed, kinds: Mutex::default() };
         // Pods are refused until the controller manager has made the account they run as.
-        let account = StoryTarget::new("v1", "ServiceAccount", "default");
+        let account = StoryObject::new("v1", "ServiceAccount", "default");
         story.await_object(&account, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
         Ok(story)
     }
@@ -121,7 +121,7 @@ impl Story {
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let name = word(&object["metadata"]["name"]);
         let mut target =
-            StoryTarget::new(&word(&object["apiVersion"]), &word(&object["kind"]), &name);
+            StoryObject::new(&word(&object["apiVersion"]), &word(&object["kind"]), &name);
         target.namespace = object["metadata"]["namespace"].as_str().map(ToOwned::to_owned);
         let api = self.api(&target).await?;
         let params = PatchParams::apply("story").force();
@@ -130,14 +130,14 @@ impl Story {
     }
 
     /// Changes an object by a JSON merge patch.
-    pub async fn merge(&self, target: &StoryTarget, patch: Value) -> Result<DynamicObject> {
+    pub async fn merge(&self, target: &StoryObject, patch: Value) -> Result<DynamicObject> {
         let api = self.api(target).await?;
         let answer = api.patch(&target.name, &PatchParams::default(), &Patch::Merge(&patch)).await;
         answer.with_context(|| format!("cannot change {target}"))
     }
 
     /// Changes an object's status by a JSON merge patch.
-    pub async fn merge_status(&self, target: &StoryTarget, patch: Value) -> Result<DynamicObject> {
+    pub async fn merge_status(&self, target: &StoryObject, patch: Value) -> Result<DynamicObject> {
         let api = self.api(target).await?;
         let params = PatchParams::default();
         let answer = api.patch_status(&target.name, &params, &Patch::Merge(&patch)).await;
@@ -145,7 +145,7 @@ impl Story {
     }
 
     /// Asks for an object's deletion; it may linger until its finalizers are gone.
-    pub async fn delete(&self, target: &StoryTarget) -> Result<()> {
+    pub async fn delete(&self, target: &StoryObject) -> Result<()> {
         let api = self.api(target).await?;
         let answer = api.delete(&target.name, &DeleteParams::background()).await;
         answer.with_context(|| format!("cannot delete {target}"))?;
@@ -164,7 +164,7 @@ impl Story {
     }
 
     /// Reads an object of any kind; none if it does not exist.
-    pub async fn read(&self, target: &StoryTarget) -> Result<Option<DynamicObject>> {
+    pub async fn read(&self, target: &StoryObject) -> Result<Option<DynamicObject>> {
         Ok(self.api(target).await?.get_opt(&target.name).await?)
     }
 
@@ -172,7 +172,7 @@ impl Story {
     /// says which one it is about.
     pub async fn await_condition(
         &self,
-        target: &StoryTarget,
+        target: &StoryObject,
         condition: &str,
         status: &str,
         timeout: Duration,
@@ -196,7 +196,7 @@ impl Story {
     /// namespace's events, and the operator's log.
     pub async fn await_object(
         &self,
-        target: &StoryTarget,
+        target: &StoryObject,
         timeout: Duration,
         is_desired: impl Fn(&DynamicObject) -> bool,
     ) -> Result<DynamicObject> {
@@ -217,7 +217,7 @@ impl Story {
     }
 
     /// Waits until an object is gone.
-    pub async fn await_gone(&self, target: &StoryTarget, timeout: Duration) -> Result<()> {
+    pub async fn await_gone(&self, target: &StoryObject, timeout: Duration) -> Result<()> {
         self.await_until(&format!("{target} to be gone"), timeout, async || {
             Ok(self.read(target).await?.is_none().then_some(()))
         })
@@ -302,7 +302,7 @@ impl Story {
         Ok(())
     }
 
-    async fn api(&self, target: &StoryTarget) -> Result<Api<DynamicObject>> {
+    async fn api(&self, target: &StoryObject) -> Result<Api<DynamicObject>> {
         let (resource, scope) = self.resource(&target.kind).await?;
         let namespace = target.namespace.as_ref().unwrap_or(&self.namespace);
         Ok(match scope {

@@ -1,14 +1,14 @@
 //! Widgets, whose definition is `manifests::widget_crd`, as what stories read, write and wait for.
 
-use super::StoryTarget;
+use super::StoryObject;
 
 /// The definition of the Widgets of a group.
-pub fn crd(group: &str) -> StoryTarget {
+pub fn crd(group: &str) -> StoryObject {
     let name = format!("widgets.{group}");
-    StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
+    StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
 }
 
 /// A Widget of a group.
-pub fn widget(group: &str, name: &str) -> StoryTarget {
-    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
+pub fn widget(group: &str, name: &str) -> StoryObject {
+    StoryObject::new(&format!("{group}/v1"), "Widget", name)
 }

@@ -12,8 +12,8 @@ use jiff::{Timestamp, ToSpan as _};
 use reqwest::Method;
 use tempfile::TempDir;
 
-use super::log::ServerRequestLog;
 use super::s3::{encoded, hmac, path_encoded};
+use super::server_request_log::ServerRequestLog;
 use crate::control_plane::{free_ports, tail};
 use crate::process_reaper::ProcessReaper;
 use testbed::binaries::packages;

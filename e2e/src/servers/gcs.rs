@@ -12,8 +12,8 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::log::ServerRequestLog;
 use super::s3::encoded;
+use super::server_request_log::ServerRequestLog;
 use crate::control_plane::{free_ports, tail};
 use crate::process_reaper::ProcessReaper;
 use testbed::binaries::{GO, GoBuildRecipe, ProgramSet};

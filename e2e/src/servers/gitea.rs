@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::control_plane::{free_ports, tail, write_private};
-use crate::git_server::StoryRepository;
+use crate::git_server::StoryGitRepository;
 use crate::harness::await_until;
 use crate::process_reaper::ProcessReaper;
 use testbed::binaries::{GO, GoBuildRecipe, MissingSourcePart, ProgramSet, module};
@@ -54,7 +54,7 @@ pub struct GiteaServer {
 /// A repository of [`USER`], and the local one that is pushed to it.
 pub struct GiteaRepository {
     /// What is committed to.
-    pub local: StoryRepository,
+    pub local: StoryGitRepository,
     /// Where it is read, without `.git`, as Providers name it.
     pub url: String,
     /// Where it is in the API: `repos/<owner>/<name>`.
@@ -156,7 +156,7 @@ impl GiteaServer {
         let body = json!({"name": name, "private": false, "default_branch": "main"});
         self.ask(Method::POST, "user/repos", body).await?;
         let folder = self.local.path();
-        let local = StoryRepository::create(&folder.join("bare"), &folder.join("work"), name)?;
+        let local = StoryGitRepository::create(&folder.join("bare"), &folder.join("work"), name)?;
         let address = self.address();
         Ok(GiteaRepository {
             local,

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use sources::bucket::{
     BucketArtifactNote, BucketClientCache, BucketEndpoint, BucketIdentity, Error, PreviousArtifact,
-    RemoteBucket, azure, bundle, fetch, google, list,
+    RemoteBucket, azure, bucket_archive, fetch, google, list,
 };
 use tokio::net::TcpListener;
 
@@ -264,18 +264,19 @@ async fn a_bundle_is_the_artifact_and_costs_one_request_while_it_stays() -> Resu
         store.put("v/bundle.zip", zip("1")?).await?;
         let remote = store.remote()?;
         let known = BucketClientCache::default();
-        let revision = bundle::ask(&remote, "v/bundle.zip", &known).await?;
-        let fetched = bundle::fetch(&remote, "v/bundle.zip", None, &known).await?;
+        let revision = bucket_archive::ask(&remote, "v/bundle.zip", &known).await?;
+        let fetched = bucket_archive::fetch(&remote, "v/bundle.zip", None, &known).await?;
         ensure!(fetched.revision == revision && fetched.count == 1);
 
         let before = store.requests().await?.len();
-        ensure!(bundle::ask(&remote, "v/bundle.zip", &known).await? == revision);
+        ensure!(bucket_archive::ask(&remote, "v/bundle.zip", &known).await? == revision);
         ensure!(store.asked(before).await? == (0, 1), "{:?}", store.requests().await?);
         store.put("v/bundle.zip", zip("2")?).await?;
-        ensure!(bundle::ask(&remote, "v/bundle.zip", &known).await? != revision);
+        ensure!(bucket_archive::ask(&remote, "v/bundle.zip", &known).await? != revision);
 
         for key in ["gone.zip", "../gone.zip"] {
-            let error = bundle::ask(&remote, key, &BucketClientCache::default()).await.err();
+            let error =
+                bucket_archive::ask(&remote, key, &BucketClientCache::default()).await.err();
             let error = error.context("it is there")?;
             ensure!(
                 error.to_string() == format!("object '{key}' not found in bucket 'app'"),

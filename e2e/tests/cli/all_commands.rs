@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
@@ -228,7 +228,7 @@ async fn no_command_takes_what_it_may_not_read_for_absent() -> Result<()> {
     for (group, version, kind) in foreign {
         let object = story.apply_value(definition(group, version, kind)).await?;
         let name = object.metadata.name.context("a name")?;
-        let target = StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
+        let target = StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
         story.await_condition(&target, "Established", "True", LIMIT).await?;
         definitions.push(target);
     }
@@ -251,7 +251,7 @@ async fn a_partial_answer_names_what_it_leaves_out() -> Result<()> {
         [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", PodBehavior::Ready))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let rules = json!([{"apiGroups": ["kustomize.toolkit.fluxcd.io"],
         "resources": ["kustomizations"], "verbs": ["get", "list", "watch"]}]);
     let clerk = account(&story, "clerk", rules).await?;

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget, await_until};
+use e2e::harness::{Story, StoryObject, await_until};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::cli::windlass;
 
 const SECRET: &str = "{apiVersion: v1, kind: Secret, metadata: {name: hidden}, stringData: {password: hunter2-and-more}}\n";
 
-async fn await_artifact(story: &Story, source: &StoryTarget, revision: &str) -> Result<()> {
+async fn await_artifact(story: &Story, source: &StoryObject, revision: &str) -> Result<()> {
     let is_new = |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == revision;
     story.await_object(source, DEFAULT_WAIT_TIMEOUT, is_new).await.map(drop)
 }
@@ -27,7 +27,7 @@ async fn a_kustomization_is_built_and_resumed_with_a_plan() -> Result<()> {
     let upstream = story.follow("app", &files).await?;
     let from = json!({"substituteFrom": [{"kind": "ConfigMap", "name": "variables"}]});
     story.kustomization("app", "app", json!({"postBuild": from})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
 
     let built = windlass(&story, &["build", "ks/app"])?.ended(0)?;
     ensure!(built.contains("value: one") && built.contains("password: '****'"), "{built}");
@@ -39,12 +39,12 @@ async fn a_kustomization_is_built_and_resumed_with_a_plan() -> Result<()> {
 
     windlass(&story, &["suspend", "ks/app"])?.ended(0)?;
     let second = upstream.push(&[("a.yaml", config_map("a", "${which} and two"))]).await?;
-    await_artifact(&story, &StoryTarget::git_repository("app"), &second).await?;
+    await_artifact(&story, &StoryObject::git_repository("app"), &second).await?;
     let field = "/data/value: \"one\" -> \"one and two\"";
     let plan = windlass(&story, &["resume", "ks/app", "--plan"])?;
     ensure!(plan.code == Some(1) && plan.out.contains(field), "{plan:?}");
     ensure!(plan.err.contains("nothing was resumed"), "{plan:?}");
-    let object = story.expect(&StoryTarget::kustomization("app")).await?;
+    let object = story.expect(&StoryObject::kustomization("app")).await?;
     ensure!(object.data["spec"]["suspend"] == true, "{object:?}");
     story.await_value("a", "one").await?;
     let said = windlass(&story, &["resume", "ks/app", "--plan", "--silent", "--wait"])?;
@@ -82,7 +82,7 @@ metadata: {name: before, annotations: {helm.sh/hook: pre-upgrade}}
     windlass(&story, &["suspend", "hr/app"])?.ended(0)?;
     let next = [&files[..], &[("templates/b.yaml", hidden.as_str())]].concat();
     charts.publish("1.1.0", &next).await?;
-    let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
+    let chart = StoryObject::helm_chart(&format!("{}-app", story.namespace));
     await_artifact(&story, &chart, "1.1.0").await?;
     let plan = windlass(&story, &["resume", "hr/app", "--plan"])?;
     ensure!(plan.code == Some(1) && plan.out.contains("created ConfigMap"), "{plan:?}");

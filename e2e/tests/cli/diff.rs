@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{annotated, config_map};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -65,7 +65,7 @@ fn lines(changes: &Value) -> Vec<String> {
 }
 
 async fn version(story: &Story, name: &str) -> Result<Option<String>> {
-    Ok(story.expect(&StoryTarget::config_map(name)).await?.metadata.resource_version)
+    Ok(story.expect(&StoryObject::config_map(name)).await?.metadata.resource_version)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -87,7 +87,7 @@ async fn a_push_changes_what_the_diff_of_its_folder_said() -> Result<()> {
     let upstream = story.follow("app", &before).await?;
     let from = json!({"substituteFrom": [{"kind": "ConfigMap", "name": "variables"}]});
     story.kustomization("app", "app", json!({"postBuild": from})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let diff = |path: &Path, more: &[&str]| {
         let path = path.display().to_string();
         windlass(&story, &[&["diff", "ks/app", "--path", &path], more].concat())
@@ -138,7 +138,7 @@ async fn a_push_changes_what_the_diff_of_its_folder_said() -> Result<()> {
     story.await_applied("app", &revision).await?;
     story.await_value("a", "one and two").await?;
     story.await_value("new", "1").await?;
-    ensure!(story.read(&StoryTarget::config_map("gone")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("gone")).await?.is_none());
     ensure!(version(&story, "same").await? == untouched);
     let said = diff(next.path(), &[])?.ended(0)?;
     ensure!(said == "4 unchanged, 1 skipped\n", "{said}");
@@ -176,7 +176,7 @@ async fn an_upgrade_changes_what_the_diff_of_its_chart_said() -> Result<()> {
         let path = chart.path().display().to_string();
         windlass(&story, &["diff", &format!("hr/{name}"), "--chart", &path, "-o", "json"])
     };
-    let read = async |name: String| story.read(&StoryTarget::config_map(&name)).await;
+    let read = async |name: String| story.read(&StoryObject::config_map(&name)).await;
     for (name, _) in &releases {
         let said = diff(name, &before, "1.0.0")?.json(0)?;
         ensure!(said == json!([]), "{name}: {said:#}");
@@ -188,13 +188,13 @@ async fn an_upgrade_changes_what_the_diff_of_its_chart_said() -> Result<()> {
         ];
         ensure!(lines(&changes) == expected, "{name}: {changes:#}");
         ensure!(read(format!("{name}-new")).await?.is_none(), "{name}: it was written");
-        let config = story.expect(&StoryTarget::config_map(&format!("{name}-config"))).await?;
+        let config = story.expect(&StoryObject::config_map(&format!("{name}-config"))).await?;
         ensure!(config.data["data"]["chart"] == "1.0.0", "{name}: {config:?}");
     }
     charts.publish("1.1.0", &after).await?;
     for (name, _) in &releases {
-        story.await_revision(&StoryTarget::helm_release(name), 2).await?;
-        let config = story.expect(&StoryTarget::config_map(&format!("{name}-config"))).await?;
+        story.await_revision(&StoryObject::helm_release(name), 2).await?;
+        let config = story.expect(&StoryObject::config_map(&format!("{name}-config"))).await?;
         ensure!(config.data["data"] == json!({"value": "one", "chart": "1.1.0"}), "{config:?}");
         ensure!(read(format!("{name}-new")).await?.is_some(), "{name}");
         ensure!(read(format!("{name}-gone")).await?.is_none(), "{name}");

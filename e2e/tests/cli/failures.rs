@@ -7,8 +7,8 @@ use e2e::harness::Story;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, test_pod};
+use e2e::servers::admission_webhook::{AdmissionWebhookServer, WebhookVerdict};
 use e2e::servers::web::WebServer;
-use e2e::servers::webhook::{AdmissionWebhookServer, WebhookVerdict};
 use serde_json::json;
 
 use crate::cli::incidents::await_cause;
@@ -73,7 +73,7 @@ async fn why_names_webhooks_and_images() -> Result<()> {
     let parts = ["ConfigMap/{ns}/refused", "no ConfigMaps on Sundays"];
     await_cause(&story, "ks/webhook", "Apply", &parts).await?;
     webhook.set(WebhookVerdict::Admit);
-    let configuration = e2e::harness::StoryTarget::new(
+    let configuration = e2e::harness::StoryObject::new(
         "admissionregistration.k8s.io/v1",
         "ValidatingWebhookConfiguration",
         &story.namespace,

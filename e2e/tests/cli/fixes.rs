@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, by_value};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
 use serde_json::{Value, json};
 use testbed::binaries::TestbedBinaries;
@@ -56,14 +56,14 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
     let parts = ["ServiceAccount/{ns}/deployer does not exist"];
     await_cause(&story, "ks/account", "Missing", &parts).await?;
     mend(&story, "ks/account", &[])?;
-    story.await_ready(&StoryTarget::kustomization("account")).await?;
+    story.await_ready(&StoryObject::kustomization("account")).await?;
 
     let _rights = story.follow("rights", &[("b.yaml", config_map("b", "1"))]).await?;
     story.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: tenant}}").await?;
     story.kustomization("rights", "rights", json!({"serviceAccountName": "tenant"})).await?;
     await_cause(&story, "ks/rights", "Apply", &["configmaps", "is forbidden"]).await?;
     mend(&story, "ks/rights", &[])?;
-    story.await_ready(&StoryTarget::kustomization("rights")).await?;
+    story.await_ready(&StoryObject::kustomization("rights")).await?;
 
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", by_value().as_str())]).await?;
@@ -97,7 +97,7 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
     std::fs::remove_file(&file)?;
     windlass(&story, &["suspend", "ks/account"])?.ended(0)?;
     mend(&story, "ks/account", &[])?;
-    story.await_ready(&StoryTarget::kustomization("account")).await?;
+    story.await_ready(&StoryObject::kustomization("account")).await?;
     story.end().await
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 use crate::cli::{CommandOutput, anywhere, windlass};
@@ -12,7 +12,7 @@ async fn a_kind_is_named_by_kind_plural_short_name_and_subject() -> Result<()> {
     let story = Story::with_windlass("grammar").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let subject = format!("Kustomization/{}/app", story.namespace);
     let words: [&[&str]; 6] = [
         &["ks/app"],
@@ -97,7 +97,7 @@ subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: reader-{0}}}
     );
     story.apply(&rights).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let user = format!("--as=reader-{}", story.namespace);
     let names = windlass(&story, &["get", "ks", "-o", "name", &user])?.ended(0)?;
     ensure!(names.lines().count() == 1, "{names}");

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment, job};
 use e2e::harness::release::{StoryChartRepository, by_value, hook};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 use crate::cli::windlass;
@@ -64,7 +64,7 @@ async fn why_names_what_is_wrong_with_sources() -> Result<()> {
 
     // A source that fails later leaves what it applied ready, and stale.
     story.kustomization("stale", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("stale")).await?;
+    story.await_ready(&StoryObject::kustomization("stale")).await?;
     story.git_repository("app", "http://127.0.0.1:1/app.git", json!({})).await?;
     let parts = ["is ready, but newer revisions do not reach it", "GitRepository/{ns}/app"];
     await_cause(&story, "ks/stale", "Fetch", &parts).await?;
@@ -132,7 +132,7 @@ async fn why_names_holds_and_windows() -> Result<()> {
     }
     let annotate = async |name: &str, suspend: bool, annotations: Value| {
         let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": suspend}});
-        story.merge(&StoryTarget::kustomization(name), patch).await.map(drop)
+        story.merge(&StoryObject::kustomization(name), patch).await.map(drop)
     };
     let hold =
         json!({"windlass.dev/suspended-by": "alice", "windlass.dev/suspended-reason": "migration"});

@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 use crate::cli::{CommandOutput, anywhere, windlass};
@@ -70,7 +70,7 @@ async fn lines_of_what_was_applied_have_pod_and_container() -> Result<()> {
     let files = [("a.yaml", config_map("a", "1")), ("web.yaml", noisy), ("nowhere.yaml", nowhere)];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let logs =
         |more: &[&str]| windlass(&story, &[&["logs", "--workload", "ks/app"], more].concat());
     let printed = async || {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, annotated, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ type FileEdits = (&'static str, Vec<(&'static str, Option<String>)>);
 /// What is predicted: the objects as the audit log calls them, and the fields of those that change.
 struct PredictedChanges {
     objects: BTreeSet<String>,
-    changed: Vec<(StoryTarget, Vec<Value>)>,
+    changed: Vec<(StoryObject, Vec<Value>)>,
 }
 
 impl PredictedChanges {
@@ -46,7 +46,7 @@ impl PredictedChanges {
             let action = text(&change["action"]);
             predicted.objects.insert(format!("{action} {}s/{name}", kind.to_lowercase()));
             if action == "changed" {
-                let target = StoryTarget::new(&text(&object["apiVersion"]), &kind, &name);
+                let target = StoryObject::new(&text(&object["apiVersion"]), &kind, &name);
                 let fields = change["fields"].as_array().cloned().unwrap_or_default();
                 predicted.changed.push((target, fields));
             }
@@ -55,7 +55,7 @@ impl PredictedChanges {
     }
 
     /// The changed objects as they should be afterwards, without Secrets, whose values are not shown.
-    async fn expected(&self, story: &Story) -> Result<Vec<(StoryTarget, Value)>> {
+    async fn expected(&self, story: &Story) -> Result<Vec<(StoryObject, Value)>> {
         let mut all = Vec::new();
         for (target, fields) in &self.changed {
             let mut value = serde_json::to_value(story.expect(target).await?)?;
@@ -123,7 +123,7 @@ async fn check(
     story: &Story,
     title: &str,
     predicted: &PredictedChanges,
-    expected: Vec<(StoryTarget, Value)>,
+    expected: Vec<(StoryObject, Value)>,
     before: usize,
 ) -> Result<()> {
     let done = done(story, before)?;
@@ -198,7 +198,7 @@ async fn a_kustomization_changes_what_was_predicted() -> Result<()> {
     let first: Vec<_> = files.iter().map(|(path, text)| (*path, text.clone())).collect();
     let upstream = story.follow("app", &first).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     for (title, changes) in steps() {
         let is_written = changes.iter().any(|it| it.1.is_some());
         let gone: Vec<&str> = changes.iter().filter(|it| it.1.is_none()).map(|it| it.0).collect();
@@ -254,7 +254,7 @@ async fn what_kubectl_had_set_is_predicted() -> Result<()> {
     };
     maps.create(&by, &object).await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("taken", "1"))]).await?;
-    story.await_ready(&StoryTarget::git_repository("app")).await?;
+    story.await_ready(&StoryObject::git_repository("app")).await?;
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let changes = windlass(&story, &["diff", "ks/app", "-o", "json"])?.json(1)?;
     let fields = changes[0]["fields"].as_array().cloned().unwrap_or_default();
@@ -298,7 +298,7 @@ async fn a_release_changes_what_was_predicted() -> Result<()> {
             story.merge(&app, patch).await?;
         }
         charts.publish(version, files).await?;
-        let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
+        let chart = StoryObject::helm_chart(&format!("{}-app", story.namespace));
         let is_new =
             |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == version;
         story.await_object(&chart, DEFAULT_WAIT_TIMEOUT, is_new).await?;

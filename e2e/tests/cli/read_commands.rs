@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 use crate::cli::windlass;
@@ -14,7 +14,7 @@ async fn what_was_applied_is_read_from_both_ends() -> Result<()> {
         [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", PodBehavior::Ready))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let ns = story.namespace.clone();
     let said = |arguments: &[&str]| windlass(&story, arguments)?.ended(0);
 
@@ -58,7 +58,7 @@ async fn what_was_applied_is_read_from_both_ends() -> Result<()> {
         "{events}"
     );
     let labels = json!({"metadata": {"labels": {"team": "web"}}});
-    story.merge(&StoryTarget::kustomization("app"), labels).await?;
+    story.merge(&StoryObject::kustomization("app"), labels).await?;
     let events = said(&["events", "-l", "team=web"])?;
     ensure!(
         events.contains(&format!("Kustomization/{ns}/app")) && !events.contains("NewArtifact"),

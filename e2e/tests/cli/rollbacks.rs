@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ async fn what_is_printed_for_a_chart_of_a_git_repository_keeps_the_release_after
         "metadata": {"name": "app"}, "spec": {"interval": NEVER, "chart": {"spec": {
             "chart": "./charts/app", "sourceRef": {"kind": "GitRepository", "name": "shop"}}}}});
     story.apply_value(object).await?;
-    let app = StoryTarget::helm_release("app");
+    let app = StoryObject::helm_release("app");
     story.await_revision(&app, 1).await?;
     upstream.push(&chart("2.0.0")).await?;
     story.await_revision(&app, 2).await?;
@@ -117,12 +117,12 @@ async fn what_is_printed_for_a_chart_of_a_git_repository_keeps_the_release_after
     let is_reverted = |object: &kube::api::DynamicObject| {
         object.data["status"]["artifact"]["revision"] == "1.0.0"
     };
-    let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
+    let chart = StoryObject::helm_chart(&format!("{}-app", story.namespace));
     story.await_object(&chart, DEFAULT_WAIT_TIMEOUT, is_reverted).await?;
     windlass(&story, &["resume", "hr/app", "--wait"])?.ended(0)?;
     let object = story.await_ready(&app).await?;
     ensure!(newest(&object)["chartVersion"] == "1.0.0", "{:?}", object.data["status"]);
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "of-1.0.0", "{:?}", config.data);
     story.end().await
 }
@@ -143,7 +143,7 @@ async fn one_release_of_a_helmfile_is_suspended_rolled_back_and_resumed() -> Res
         ("helmfile.yaml", file("1")),
     ];
     let upstream = story.follow("shop", &files).await?;
-    let shop = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let shop = StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
         "metadata": {"name": "shop"}, "spec": {"interval": NEVER,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}}});

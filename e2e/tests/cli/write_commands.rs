@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{StoryChartRepository, by_value};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::cli::{is_asked_for, windlass};
 async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result<()> {
     let story = Story::with_windlass("acting").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
 
@@ -29,7 +29,7 @@ async fn a_suspension_has_an_owner_and_a_reason_and_ends_with_resume() -> Result
     ensure!(said.code == Some(2) && said.err.contains("`windlass resume`"), "{said:?}");
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let is_new = |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == second;
-    story.await_object(&StoryTarget::git_repository("app"), DEFAULT_WAIT_TIMEOUT, is_new).await?;
+    story.await_object(&StoryObject::git_repository("app"), DEFAULT_WAIT_TIMEOUT, is_new).await?;
     story.await_value("a", "1").await?;
 
     let said = windlass(&story, &["resume", "ks/app", "--wait"])?;
@@ -59,12 +59,12 @@ async fn objects_that_depend_on_each_other_are_resumed_together() -> Result<()> 
     story.kustomization("base", "app", json!({"path": "base"})).await?;
     let depends = json!({"path": "app", "dependsOn": [{"name": "base"}]});
     story.kustomization("app", "app", depends).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     windlass(&story, &["suspend", "ks", "--all"])?.ended(0)?;
     // `app` comes first, and is not ready before `base` is.
     windlass(&story, &["resume", "ks", "--all", "--wait", "--timeout", "1m"])?.ended(0)?;
     for name in ["app", "base"] {
-        let object = story.expect(&StoryTarget::kustomization(name)).await?;
+        let object = story.expect(&StoryObject::kustomization(name)).await?;
         ensure!(object.data["spec"]["suspend"] != true, "{object:?}");
     }
     story.end().await
@@ -74,7 +74,7 @@ async fn objects_that_depend_on_each_other_are_resumed_together() -> Result<()> 
 async fn a_reconciliation_begins_with_the_source_and_is_followed_to_its_end() -> Result<()> {
     let story = Story::with_windlass("acting-reconcile").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     upstream.repository.commit(&[("a.yaml", config_map("a", "2").as_str())], "a change")?;

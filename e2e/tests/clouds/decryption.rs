@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::server_names::ServerHostNames;
 use e2e::servers::kms::{
     AZURE_SECRET, AZURE_TENANT, KeyServer, MACHINE_TOKEN, NAMES, OTHER_TOKEN, ROLE, VAULT_TOKEN,
@@ -108,7 +108,7 @@ async fn what_each_service_encrypted_is_plain_and_a_build_asks_for_it_once() -> 
     let _upstream = story.follow("app", &files).await?;
     put_keys(&story, "keys", &credentials()?).await?;
     story.kustomization("all", "app", spec("all", Some("keys"))).await?;
-    story.await_ready(&StoryTarget::kustomization("all")).await?;
+    story.await_ready(&StoryObject::kustomization("all")).await?;
     for secret in ["vault", "again", "aws", "aws-2", "google", "google-2", "azure", "azure-2"] {
         ensure_plain(&story, secret).await?;
     }
@@ -156,12 +156,12 @@ async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()
         put_keys(&story, "keys", &json!({"sops.vault-token": token})).await?;
         let text = await_message(&story, "right", wanted).await?;
         ensure!(text.starts_with("decryption failed for 'Secret.v1.[noGrp]/right'"), "{text}");
-        let read = story.read(&StoryTarget::new("v1", "Secret", "right")).await?;
+        let read = story.read(&StoryObject::new("v1", "Secret", "right")).await?;
         ensure!(read.is_none(), "a Secret was applied that is still encrypted");
         ensure_silent(&story, &windlass, &[CANARY, OTHER_TOKEN, "hvs.wr0ng"]).await?;
     }
     put_keys(&story, "keys", &json!({"sops.vault-token": VAULT_TOKEN})).await?;
-    story.await_ready(&StoryTarget::kustomization("right")).await?;
+    story.await_ready(&StoryObject::kustomization("right")).await?;
     ensure_plain(&story, "right").await?;
 
     clouds.server.hold("/stalled");
@@ -174,8 +174,8 @@ async fn a_rejection_of_vault_is_reported_and_a_right_token_heals() -> Result<()
         await_message(&story, path, wanted).await?;
     }
     // Meanwhile nothing else waits.
-    story.request(&StoryTarget::kustomization("right")).await?;
-    story.await_ready(&StoryTarget::kustomization("right")).await?;
+    story.request(&StoryObject::kustomization("right")).await?;
+    story.await_ready(&StoryObject::kustomization("right")).await?;
     ensure_silent(&story, &windlass, &SECRETS).await?;
     story.end().await
 }
@@ -267,7 +267,7 @@ async fn without_a_secret_the_machine_decrypts_unless_tenants_are_separated() ->
     let _upstream = story.follow("app", &files).await?;
     for (name, _) in of_clouds() {
         story.kustomization(name, "app", spec(name, None)).await?;
-        story.await_ready(&StoryTarget::kustomization(name)).await?;
+        story.await_ready(&StoryObject::kustomization(name)).await?;
         ensure_plain(&story, name).await?;
     }
     ensure_silent(&story, &windlass, &SECRETS).await?;

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use crds::release::ReleaseAudit;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryTarget, Testbed, WindlassProcess};
+use e2e::harness::{Story, StoryObject, Testbed, WindlassProcess};
 use e2e::servers::kms::{ARN, RESOURCE, ROLE, VAULT_URL, VERSION};
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ pub(crate) fn flat(text: &str) -> String {
 
 /// Waits until a Kustomization says that something failed.
 pub(crate) async fn await_message(story: &Story, name: &str, part: &str) -> Result<String> {
-    let target = StoryTarget::kustomization(name);
+    let target = StoryObject::kustomization(name);
     let failure_message = async || {
         let object = story.expect(&target).await?;
         let ready = condition(&object, "Ready");
@@ -159,7 +159,7 @@ pub(crate) async fn await_message(story: &Story, name: &str, part: &str) -> Resu
 
 /// Checks that a Secret in the cluster is plain.
 pub(crate) async fn ensure_plain(story: &Story, secret: &str) -> Result<()> {
-    let found = story.expect(&StoryTarget::new("v1", "Secret", secret)).await?;
+    let found = story.expect(&StoryObject::new("v1", "Secret", secret)).await?;
     let password = found.data["data"]["password"].as_str().unwrap_or_default();
     ensure!(BASE64_STANDARD.decode(password)? == CANARY.as_bytes(), "{secret} is not plain");
     Ok(())

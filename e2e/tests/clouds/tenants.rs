@@ -2,7 +2,7 @@
 //! text that is nowhere but in the cluster, whatever fails after it was decrypted.
 
 use anyhow::{Result, ensure};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::kms::{OTHER_TOKEN, VAULT_TOKEN};
 use serde_json::{Value, json};
 
@@ -52,9 +52,9 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
     for (name, spec, wanted) in cases {
         story.kustomization(name, "app", spec).await?;
         await_message(&story, name, &wanted).await?;
-        let read = story.read(&StoryTarget::new("v1", "Secret", "theirs")).await?;
+        let read = story.read(&StoryObject::new("v1", "Secret", "theirs")).await?;
         ensure!(read.is_none(), "{name}: the Secret of another tenant was decrypted");
-        story.delete(&StoryTarget::kustomization(name)).await?;
+        story.delete(&StoryObject::kustomization(name)).await?;
     }
     // No other namespace can be named.
     let mut across = spec("app", None);
@@ -65,7 +65,7 @@ async fn a_tenant_does_not_decrypt_with_the_key_of_another() -> Result<()> {
     story.kustomization("app", "app", spec("app", Some("keys"))).await?;
     await_message(&story, "app", &not_found("keys")).await?;
     put_keys(&story, "keys", &json!({"sops.vault-token": VAULT_TOKEN})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     ensure_plain(&story, "theirs").await?;
     ensure_silent(&story, &windlass, &[CANARY, VAULT_TOKEN, OTHER_TOKEN]).await?;
     other.end().await?;
@@ -122,7 +122,7 @@ async fn a_plain_text_is_in_no_output_whatever_fails_after_decryption() -> Resul
     put_keys(&story, "keys", &json!({"sops.vault-token": VAULT_TOKEN})).await?;
 
     story.kustomization("fine", "app", spec("fine", Some("keys"))).await?;
-    story.await_ready(&StoryTarget::kustomization("fine")).await?;
+    story.await_ready(&StoryObject::kustomization("fine")).await?;
     ensure_plain(&story, "canary").await?;
     ensure_silent(&story, &windlass, &[CANARY, VAULT_TOKEN]).await?;
     for (name, wanted) in [

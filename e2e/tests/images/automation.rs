@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, revision};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::gitea::{GiteaServer, USER};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
@@ -25,8 +25,8 @@ const FILE: &str = "deploy/web.yaml";
 
 const PULL_REQUEST: &str = "windlass.dev/pull-request";
 
-fn target() -> StoryTarget {
-    StoryTarget::new(GROUP_VERSION, "ImageUpdateAutomation", "app")
+fn target() -> StoryObject {
+    StoryObject::new(GROUP_VERSION, "ImageUpdateAutomation", "app")
 }
 
 /// An image whose tags a policy chooses from, and a repository with a file that is marked by the policy.
@@ -106,7 +106,7 @@ async fn await_pushed(story: &Story, before: Option<&str>) -> Result<String> {
 /// The commit that an automation pushes after another one.
 async fn await_pushed_by(
     story: &Story,
-    automation: &StoryTarget,
+    automation: &StoryObject,
     before: Option<&str>,
 ) -> Result<String> {
     let commit = |object: &DynamicObject| {
@@ -239,7 +239,7 @@ async fn a_push_that_loses_against_another_writer_is_repeated_on_top_of_it() -> 
 }
 
 /// Has the server run a script before it takes a push.
-fn hook(repository: &StoryRepository, script: &str) -> Result<()> {
+fn hook(repository: &StoryGitRepository, script: &str) -> Result<()> {
     let hooks = repository.path().join("hooks");
     std::fs::create_dir_all(&hooks)?;
     let hook = hooks.join("pre-receive");
@@ -249,7 +249,7 @@ fn hook(repository: &StoryRepository, script: &str) -> Result<()> {
 }
 
 /// An automation of a folder of its own.
-async fn folder_automation(story: &Story, name: &str, message: &str) -> Result<StoryTarget> {
+async fn folder_automation(story: &Story, name: &str, message: &str) -> Result<StoryObject> {
     automation_of(story, name, &format!("./{name}"), message).await
 }
 
@@ -258,7 +258,7 @@ async fn automation_of(
     name: &str,
     folder: &str,
     message: &str,
-) -> Result<StoryTarget> {
+) -> Result<StoryObject> {
     let author = json!({"name": "Bot", "email": "bot@example.com"});
     let object = json!({"apiVersion": GROUP_VERSION, "kind": "ImageUpdateAutomation",
         "metadata": {"name": name},
@@ -266,13 +266,13 @@ async fn automation_of(
             "update": {"path": folder, "strategy": "Setters"},
             "git": {"commit": {"author": author, "messageTemplate": message}}}});
     story.apply_value(object).await?;
-    Ok(StoryTarget::new(GROUP_VERSION, "ImageUpdateAutomation", name))
+    Ok(StoryObject::new(GROUP_VERSION, "ImageUpdateAutomation", name))
 }
 
 /// Three automations of one repository, which is up to date: each has a folder of its own, and two have the same message.
 struct SharedRepository<'s> {
     images: Images<'s>,
-    automations: [StoryTarget; 3],
+    automations: [StoryObject; 3],
     base: String,
 }
 

@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -41,14 +41,14 @@ fn marked(story: &Story, part: &str, value: &str) -> String {
     format!("{value} # {policy}\n")
 }
 
-async fn automation(story: &Story) -> Result<StoryTarget> {
+async fn automation(story: &Story) -> Result<StoryObject> {
     let author = json!({"name": "Bot", "email": "bot@example.com"});
     let object = json!({"apiVersion": GROUP_VERSION, "kind": "ImageUpdateAutomation",
         "metadata": {"name": "app"},
         "spec": {"interval": "1h", "sourceRef": {"kind": "GitRepository", "name": "app"},
             "update": {"strategy": "Setters"}, "git": {"commit": {"author": author}}}});
     story.apply_value(object).await?;
-    Ok(StoryTarget::new(GROUP_VERSION, "ImageUpdateAutomation", "app"))
+    Ok(StoryObject::new(GROUP_VERSION, "ImageUpdateAutomation", "app"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +111,7 @@ async fn a_tag_counts_once_its_image_is_signed_and_the_digest_that_was_verified_
     ensure!(found == expected.trim(), "{found}");
 
     // The key is revoked: what was verified with it is not written any more, whatever the status says.
-    story.delete(&StoryTarget::new("v1", "Secret", "owner")).await?;
+    story.delete(&StoryObject::new("v1", "Secret", "owner")).await?;
     story.await_failure(&policy_target("app"), "VerificationError").await?;
     let object = story.expect(&policy_target("app")).await?;
     ensure!(condition(&object, "ImageVerified")["status"] == "False", "{:?}", object.data);

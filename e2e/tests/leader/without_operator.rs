@@ -4,7 +4,7 @@
 //! Elsewhere: what the same commands say in an empty namespace and to users who may not read (`cli/all_commands.rs`).
 
 use anyhow::Result;
-use e2e::harness::{Story, StoryTarget, create_crds};
+use e2e::harness::{Story, StoryObject, create_crds};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
@@ -145,7 +145,7 @@ async fn acting_outside(story: &Story, sweep: &CommandLineRunner<'_>) -> Result<
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata,
         "type": "helm.sh/release.v1", "stringData": {"release": "none"}});
     story.apply_value(secret).await?;
-    let lease = StoryTarget::new("coordination.k8s.io/v1", "Lease", "windlass-leader-election");
+    let lease = StoryObject::new("coordination.k8s.io/v1", "Lease", "windlass-leader-election");
     let now = jiff::Timestamp::now();
     let held = json!({"holderIdentity": "laptop", "renewTime": format!("{now:.6}")});
     story.merge(&lease, json!({"spec": held})).await?;
@@ -179,7 +179,7 @@ fn ready(more: Value) -> Value {
 /// Kustomizations that were reconciled once, and one that never was.
 async fn kustomizations(story: &Story) -> Result<()> {
     story.git_repository("app", "https://127.0.0.1:1/app.git", json!({})).await?;
-    story.merge_status(&StoryTarget::git_repository("app"), ready(json!({}))).await?;
+    story.merge_status(&StoryObject::git_repository("app"), ready(json!({}))).await?;
     let run = json!({"lastReconciledStatus": "ReconciliationSucceeded", "digest": "sha256:1",
         "firstReconciled": "2020-01-01T00:00:00Z", "lastReconciled": "2020-01-01T00:00:00Z",
         "lastReconciledDuration": "1s", "totalReconciliations": 1});
@@ -188,10 +188,10 @@ async fn kustomizations(story: &Story) -> Result<()> {
         [("app", false), ("asked", false), ("requested", false), ("held", true), ("kept", true)]
     {
         story.kustomization(name, "app", json!({"suspend": is_suspended})).await?;
-        story.merge_status(&StoryTarget::kustomization(name), applied.clone()).await?;
+        story.merge_status(&StoryObject::kustomization(name), applied.clone()).await?;
     }
     let labels = json!({"metadata": {"labels": {"team": "web"}}});
-    story.merge(&StoryTarget::kustomization("app"), labels).await?;
+    story.merge(&StoryObject::kustomization("app"), labels).await?;
     story.kustomization("new", "app", json!({})).await
 }
 
@@ -209,7 +209,7 @@ async fn release(story: &Story) -> Result<()> {
     let history = [revision(2, "deployed"), revision(1, "superseded")];
     let status = ready(json!({"storageNamespace": story.namespace, "history": history}));
     story
-        .merge_status(&StoryTarget::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "web"), status)
+        .merge_status(&StoryObject::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "web"), status)
         .await?;
     for version in ["1", "2"] {
         let metadata = json!({"name": format!("sh.helm.release.v1.web.v{version}"),
@@ -254,7 +254,7 @@ async fn no_command_takes_what_a_vanished_windlass_left_for_what_is() -> Result<
     sweep.check(&zero, ALL_WELL).await?;
     acting_outside(&story, &sweep).await?;
     story.apply_value(workload(1)).await?;
-    let deployment = StoryTarget::new("apps/v1", "Deployment", "windlass-controller");
+    let deployment = StoryObject::new("apps/v1", "Deployment", "windlass-controller");
     story
         .await_condition(&deployment, "Available", "True", e2e::harness::flux::DEFAULT_WAIT_TIMEOUT)
         .await?;

@@ -9,7 +9,7 @@ use crds::kustomize::Kustomization;
 use crds::windlass_notification::{Incident, IncidentState, IncidentStatus, IncidentStep};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ fn about(service: &FakeNotificationService, state: &str) -> Vec<Value> {
 }
 
 /// Has an object reconciled, and waits until that is done.
-async fn reconciled(story: &Story, target: &StoryTarget) -> Result<()> {
+async fn reconciled(story: &Story, target: &StoryObject) -> Result<()> {
     let token = story.request(target).await?;
     let is_handled =
         |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == *token;
@@ -94,7 +94,7 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     alert(&story, json!({})).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     // An event that is not a failure is sent as before.
     service.awaits(&story, "Kustomization", "ReconciliationSucceeded").await?;
@@ -174,7 +174,7 @@ async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_fiel
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     // The pause of corrections is as long, so that both are over at the same time.
     story.kustomization("app", "app", json!({"interval": "10s"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     let corrections = Arc::new(AtomicUsize::new(0));
     let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
@@ -235,7 +235,7 @@ async fn a_source_under_two_hundred_kustomizations_is_one_incident() -> Result<(
     let service = FakeNotificationService::start().await?;
     let _windlass = WindlassProcess::start_for(&story, &["--incident-retention-records=0"]).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
-    let source = StoryTarget::git_repository("app");
+    let source = StoryObject::git_repository("app");
     story.await_ready(&source).await?;
     let good = story.expect(&source).await?.data["spec"]["url"].clone();
     let url = |url: &Value| json!({"spec": {"url": url}});
@@ -307,11 +307,11 @@ async fn after_a_kill_nothing_is_sent_again_and_the_end_is() -> Result<()> {
     windlass.operator.kill()?;
     // The failure ends while no windlass observes it.
     for name in ["other", "third"] {
-        story.delete(&StoryTarget::kustomization(name)).await?;
+        story.delete(&StoryObject::kustomization(name)).await?;
     }
     upstream.repository.commit(&[("map.yaml", &config_map("map", "1"))], "mended")?;
     windlass.resume().await?;
-    story.request(&StoryTarget::git_repository("app")).await?;
+    story.request(&StoryObject::git_repository("app")).await?;
     let is_over = |status: &IncidentStatus| is_sent(status, IncidentStep::Resolved);
     for name in ["app", "other", "third"] {
         await_incident(&story, ("Kustomization", name), is_over).await?;
@@ -376,9 +376,9 @@ async fn what_is_suspended_opens_nothing_until_it_is_resumed() -> Result<()> {
     let _upstream = story.follow("app", &[("map.yaml", BROKEN.to_owned())]).await?;
     for name in ["held", "other"] {
         story.kustomization(name, "app", json!({})).await?;
-        story.await_failure(&StoryTarget::kustomization(name), "BuildFailed").await?;
+        story.await_failure(&StoryObject::kustomization(name), "BuildFailed").await?;
     }
-    let held = StoryTarget::kustomization("held");
+    let held = StoryObject::kustomization("held");
     story.merge(&held, json!({"spec": {"suspend": true}})).await?;
     provider(&story, &service.url, json!({})).await?;
     alert(&story, json!({})).await?;
@@ -436,7 +436,7 @@ async fn the_end_is_sent_to_who_was_sent_the_beginning_also_without_its_alert() 
         }
     };
     await_incident(&story, app, has_opened(1)).await?;
-    let target = StoryTarget::new(BETA, "Alert", "alert");
+    let target = StoryObject::new(BETA, "Alert", "alert");
     story.merge(&target, json!({"spec": {"providerRef": {"name": "second"}}})).await?;
     second.awaits(&story, "Kustomization", "BuildFailed").await?;
     await_incident(&story, app, has_opened(2)).await?;
@@ -458,9 +458,9 @@ async fn an_error_is_sent_after_all_where_its_alert_declines_the_incident() -> R
     story.kustomization("app", "app", json!({"retryInterval": "1s"})).await?;
     let after = json!({"dependsOn": [{"name": "app"}]});
     story.kustomization("after", "app", after).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_failure(&app, "BuildFailed").await?;
-    story.await_failure(&StoryTarget::kustomization("after"), "DependencyNotReady").await?;
+    story.await_failure(&StoryObject::kustomization("after"), "DependencyNotReady").await?;
     provider(&story, &service.url, json!({})).await?;
     let sources = json!([{"kind": "Kustomization", "name": "app"}]);
     let alert = json!({"apiVersion": BETA, "kind": "Alert",

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::hmac::{self, HMAC_SHA1_FOR_LEGACY_USE_ONLY, HMAC_SHA256, HMAC_SHA512};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use crds::notification::Receiver;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::server_names::ServerHostNames;
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
@@ -259,7 +259,7 @@ fn types() -> Result<BTreeSet<String>> {
 
 /// What requests have annotated, so that the object is reconciled.
 async fn requested(story: &Story, name: &str) -> Result<Option<String>> {
-    let object = story.expect(&StoryTarget::kustomization(name)).await?;
+    let object = story.expect(&StoryObject::kustomization(name)).await?;
     let annotations = object.metadata.annotations.unwrap_or_default();
     Ok(annotations.get("reconcile.fluxcd.io/requestedAt").cloned())
 }
@@ -275,7 +275,7 @@ async fn judge(story: &Story, windlass: &WindlassProcess, kind: &ReceiverTypeCas
     let object =
         json!({"apiVersion": API, "kind": "Receiver", "metadata": {"name": name}, "spec": spec});
     story.apply_value(object).await?;
-    let ready = story.await_ready(&StoryTarget::new(API, "Receiver", name)).await?;
+    let ready = story.await_ready(&StoryObject::new(API, "Receiver", name)).await?;
     let path = ready.data["status"]["webhookPath"].as_str().context("no path")?.to_owned();
     let url = format!("{}{path}", windlass.webhooks());
     // The request to another path of the type before had the paths listed, which is not done again at once.

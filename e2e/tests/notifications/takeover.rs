@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ async fn what_a_leader_did_not_send_before_it_was_killed_its_successor_sends() -
     alert(&story, &service, "incidents", json!({"windlass.dev/incidents": "true"})).await?;
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     upstream.push(&[("map.yaml", "kind: [".to_owned())]).await?;
     for name in ["events", "incidents"] {
         story.await_event("Provider", name, "DeliveryFailed").await?;

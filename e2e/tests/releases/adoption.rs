@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
-fn record(revision: i64) -> StoryTarget {
-    StoryTarget::new("v1", "Secret", &format!("sh.helm.release.v1.app.v{revision}"))
+fn record(revision: i64) -> StoryObject {
+    StoryObject::new("v1", "Secret", &format!("sh.helm.release.v1.app.v{revision}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<(
     // Nor does its deletion.
     story.delete(&other).await?;
     story.await_gone(&other, DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(story.history("app")?.len() == 1);
     // Once the first one is gone the next is alone.
     let other =
@@ -35,7 +35,7 @@ async fn of_two_that_claim_one_release_the_second_says_whose_it_is() -> Result<(
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_revision(&other, 1).await?;
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "x", "{:?}", config.data);
     story.end().await
 }
@@ -62,7 +62,7 @@ async fn of_two_that_one_commit_creates_one_installs_the_release_and_the_other_s
     let refused = story
         .await_until("one of both to be refused", DEFAULT_WAIT_TIMEOUT, async || {
             for name in ["one", "two"] {
-                let object = story.read(&StoryTarget::helm_release(name)).await?;
+                let object = story.read(&StoryObject::helm_release(name)).await?;
                 if object.is_some_and(|it| condition(&it, "Ready")["reason"] == "StateError") {
                     return Ok(Some(name));
                 }
@@ -71,11 +71,11 @@ async fn of_two_that_one_commit_creates_one_installs_the_release_and_the_other_s
         })
         .await?;
     let owner = if refused == "one" { "two" } else { "one" };
-    let job = StoryTarget::new("batch/v1", "Job", "slow");
+    let job = StoryObject::new("batch/v1", "Job", "slow");
     story.let_complete("slow").await?;
     let begun = story.expect(&job).await?.metadata.uid;
-    story.await_revision(&StoryTarget::helm_release(owner), 1).await?;
-    let refused = StoryTarget::helm_release(refused);
+    story.await_revision(&StoryObject::helm_release(owner), 1).await?;
+    let refused = StoryObject::helm_release(refused);
     story.request(&refused).await?;
     let text = story.await_failure(&refused, "StateError").await?;
     let belongs = format!("belongs to HelmRelease {}/{owner}", story.namespace);
@@ -101,7 +101,7 @@ async fn objects_of_others_are_taken_over_unless_the_spec_forbids_it() -> Result
         story.namespace
     );
     ensure!(text.contains(&refusal), "{text}");
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "theirs");
     ensure!(story.read(&record(1)).await?.is_none(), "there is a record of what was not begun");
     story.merge(&app, json!({"spec": {"install": null}})).await?;
@@ -119,7 +119,7 @@ async fn a_release_of_the_stock_helm_is_adopted_and_what_helm_does_by_hand_is_pu
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
     story.helm_says(&["install", "app", &chart, "--set", "value=theirs"])?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     let before = story.expect(&config).await?.metadata.uid;
     let app = charts.release("app", json!({"values": {"value": "ours"}})).await?;
     story.await_revision(&app, 2).await?;
@@ -154,7 +154,7 @@ async fn a_release_that_another_client_left_pending_is_unlocked() -> Result<()> 
     let slow = hook("slow", "pre-install", 0, "", PodBehavior::Unready);
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
     let chart = format!("{}/app-1.0.0.tgz", charts.server.url());
-    let job = StoryTarget::new("batch/v1", "Job", "slow");
+    let job = StoryObject::new("batch/v1", "Job", "slow");
     story
         .helm_killed(&["install", "app", &chart], async || Ok(story.read(&job).await?.is_some()))
         .await?;
@@ -189,7 +189,7 @@ async fn a_record_that_cannot_be_read_is_named_and_nothing_is_done_until_it_can(
         story.merge(&app, json!({"spec": {"values": {"value": format!("x{broken}")}}})).await?;
         story.await_failure(&app, "StateError").await?;
         story.expect(&record(1)).await?;
-        let live = story.expect(&StoryTarget::config_map("app-config")).await?;
+        let live = story.expect(&StoryObject::config_map("app-config")).await?;
         ensure!(live.data["data"]["value"] == "none", "{:?}", live.data);
     }
     story.merge(&record(1), json!({"data": {"release": data}})).await?;
@@ -209,7 +209,7 @@ async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() ->
     let first = charts.release("b-app", json!({})).await?;
     story.await_revision(&first, 1).await?;
     let other = format!("{}-b", story.namespace);
-    let namespace = StoryTarget::new("v1", "Namespace", &other);
+    let namespace = StoryObject::new("v1", "Namespace", &other);
     story
         .apply_value(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}))
         .await?;
@@ -219,13 +219,13 @@ async fn of_two_whose_names_make_one_helm_chart_the_second_says_whose_it_is() ->
         .apply_value(json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
             "metadata": {"name": "app", "namespace": other}, "spec": spec}))
         .await?;
-    let second = StoryTarget::helm_release("app").in_namespace(&other);
+    let second = StoryObject::helm_release("app").in_namespace(&other);
     let text = story.await_failure(&second, "ArtifactFailed").await?;
     ensure!(
         text.contains(&format!("belongs to HelmRelease '{}/b-app'", story.namespace)),
         "{text}"
     );
-    let chart = StoryTarget::helm_chart(&format!("{}-b-app", story.namespace));
+    let chart = StoryObject::helm_chart(&format!("{}-b-app", story.namespace));
     let labels = story.expect(&chart).await?.metadata.labels.unwrap_or_default();
     ensure!(
         labels.get("helm.toolkit.fluxcd.io/name").is_some_and(|it| it == "b-app"),

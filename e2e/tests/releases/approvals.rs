@@ -9,7 +9,7 @@ use crds::release::ReleaseAudit;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// The policy that comes with windlass, for the namespace of a story only.
-async fn enforce(story: &Story) -> Result<Vec<StoryTarget>> {
+async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
     let text = include_str!("../../../deploy/policies/lifecycles.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let name = format!("windlass-lifecycle-events-{}", story.namespace);
@@ -32,7 +32,7 @@ async fn enforce(story: &Story) -> Result<Vec<StoryTarget>> {
                 json!({"namespaceSelector": {"matchLabels": labels}});
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        made.push(StoryTarget::new(
+        made.push(StoryObject::new(
             &text(&document["apiVersion"]),
             &text(&document["kind"]),
             &name,
@@ -78,14 +78,14 @@ fn says(story: &Story, kubeconfig: &Path, arguments: &[&str]) -> Result<(bool, S
     Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
 }
 
-async fn clean_up(story: &Story, made: Vec<StoryTarget>, users: &[&str]) -> Result<()> {
+async fn clean_up(story: &Story, made: Vec<StoryObject>, users: &[&str]) -> Result<()> {
     for target in made {
         story.delete(&target).await?;
     }
     for name in users {
         let full = format!("{}-{name}", story.namespace);
         for kind in ["ClusterRoleBinding", "ClusterRole"] {
-            story.delete(&StoryTarget::new(RBAC, kind, &full)).await?;
+            story.delete(&StoryObject::new(RBAC, kind, &full)).await?;
         }
     }
     Ok(())

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use crds::release::{
-    AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, AuditState, ReleaseAudit,
+    AuditCauseKind, AuditChangeKind, AuditOperation, AuditOutcome, AuditRevision, ReleaseAudit,
 };
 use e2e::harness::flux::{self, DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::release_audits::{audits, await_audits};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
@@ -78,14 +78,14 @@ async fn each_operation_on_a_release_has_one_audit() -> Result<()> {
     ensure!(upgrade.causes[0].type_ == AuditCauseKind::Source, "{:?}", upgrade.causes);
     ensure!(upgrade.changes.objects[0].kind == "ConfigMap", "{:?}", upgrade.changes);
     ensure!(upgrade.changes.objects[0].fields == ["/data/chart"], "{:?}", upgrade.changes);
-    let versions = |of: &Option<AuditState>| of.as_ref().and_then(|it| it.chart_version.clone());
+    let versions = |of: &Option<AuditRevision>| of.as_ref().and_then(|it| it.chart_version.clone());
     let from = versions(&upgrade.from);
     let to = versions(&upgrade.to);
     ensure!(from.as_deref() == Some("1.0.0") && to.as_deref() == Some("1.1.0"), "{from:?} {to:?}");
 
     // Nothing changes an audit, and the removal of what it is about leaves it.
     let name = audits(&story).await?[0].metadata.name.clone().context("it has a name")?;
-    let target = StoryTarget::of::<ReleaseAudit>(&name);
+    let target = StoryObject::of::<ReleaseAudit>(&name);
     let refused = story.merge(&target, json!({"spec": {"message": "forged"}})).await;
     let refused = format!("{:#}", refused.err().context("an audit was changed")?);
     ensure!(refused.contains("written once"), "{refused}");
@@ -146,7 +146,7 @@ async fn corrections_of_drift_are_one_audit() -> Result<()> {
     story.await_revision(&app, 1).await?;
     for edited in ["one", "two"] {
         story
-            .merge(&StoryTarget::config_map("app-config"), json!({"data": {"value": edited}}))
+            .merge(&StoryObject::config_map("app-config"), json!({"data": {"value": edited}}))
             .await?;
         story.await_value("app-config", "v").await?;
     }
@@ -174,7 +174,7 @@ async fn revisions_of_a_kustomization_are_audited_where_they_change_something() 
     let story = Story::with_windlass("audit-kustomization").await?;
     let upstream = story.follow("apps", &[("apps/a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({"path": "./apps"})).await?;
-    let apps = StoryTarget::kustomization("apps");
+    let apps = StoryObject::kustomization("apps");
     story.await_ready(&apps).await?;
     let applied = await_audits(&story, 1).await?.remove(0).spec;
     ensure!(
@@ -187,7 +187,7 @@ async fn revisions_of_a_kustomization_are_audited_where_they_change_something() 
     ensure!(applied.changes.objects[0].change == AuditChangeKind::Changed, "{applied:?}");
     ensure!(applied.to.and_then(|it| it.revision).as_deref() == Some(&*revision));
     ensure!(applied.causes[0].type_ == AuditCauseKind::Source, "{:?}", applied.causes);
-    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("a", "two").await?;
     let corrected = await_audits(&story, 3).await?.remove(2).spec;
     ensure!(corrected.operation == AuditOperation::CorrectDrift, "{corrected:?}");
@@ -210,7 +210,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     let upstream = story.follow("apps", &[("a.yaml", config_map("a", "one")), web]).await?;
     let spec = json!({"wait": true, "timeout": "10m"});
     story.kustomization("apps", "apps", spec).await?;
-    let apps = StoryTarget::kustomization("apps");
+    let apps = StoryObject::kustomization("apps");
     let first = flux::revision(&upstream.repository.hash("main")?);
     story.await_waiting("apps", &first).await?;
     ensure!(audits(&story).await?.is_empty(), "it waits");
@@ -222,7 +222,7 @@ async fn a_revision_that_another_one_a_suspension_or_the_deletion_stops_has_an_a
     ensure!(audit.operation == AuditOperation::Apply, "{audit:?}");
     ensure!(audit.outcome == AuditOutcome::Stopped && audit.changes.partial, "{audit:?}");
     ensure!(audit.changes.added == 2, "{:?}", audit.changes);
-    let revision = |of: &Option<AuditState>| of.as_ref().and_then(|it| it.revision.clone());
+    let revision = |of: &Option<AuditRevision>| of.as_ref().and_then(|it| it.revision.clone());
     ensure!(revision(&audit.to).as_deref() == Some(&*first), "{:?}", audit.to);
     let text = audit.message.unwrap_or_default();
     ensure!(text.contains("superseded by") && text.contains(&second), "{text}");
@@ -259,7 +259,7 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
     let story = Story::with_windlass("audit-forged").await?;
     let _upstream = story.follow("apps", &[("a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({})).await?;
-    let apps = StoryTarget::kustomization("apps");
+    let apps = StoryObject::kustomization("apps");
     story.await_ready(&apps).await?;
     await_audits(&story, 1).await?;
     // The name of the audit of its removal is derived from its status.
@@ -289,7 +289,7 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
 }
 
 /// The policy that comes with windlass, for the namespace of a story only.
-async fn enforce(story: &Story) -> Result<Vec<StoryTarget>> {
+async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
     let text = include_str!("../../../deploy/policies/release-audits.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
     let name = format!("windlass-release-audits-{}", story.namespace);
@@ -305,7 +305,7 @@ async fn enforce(story: &Story) -> Result<Vec<StoryTarget>> {
         let version = document["apiVersion"].clone();
         let kind = document["kind"].clone();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        made.push(StoryTarget::new(&text(&version), &text(&kind), &name));
+        made.push(StoryObject::new(&text(&version), &text(&kind), &name));
         story.apply_value(document).await?;
     }
     Ok(made)

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment, job};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -51,7 +51,7 @@ async fn a_field_that_is_not_declared_fails_the_release_and_a_corrected_chart_me
     story.await_failure(&app, "UpgradeFailed").await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none(), "it was kept");
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none(), "it was kept");
     story.end().await
 }
 
@@ -75,7 +75,7 @@ async fn a_template_that_fails_is_named_without_the_secrets_that_it_quotes() -> 
     let refused = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  \
                    type: {{ .Values.password }}\n  ports: [{port: 80}]\n";
     let odd = json!({"stringData": {"values.yaml": "password: Hunter2_S3cret"}});
-    story.merge(&StoryTarget::new("v1", "Secret", "own"), odd).await?;
+    story.merge(&StoryObject::new("v1", "Secret", "own"), odd).await?;
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/f.yaml", refused)]).await?;
     story.await_message(&app, "InstallFailed: Helm install failed for release").await?;
     let is_refused = |it: &kube::api::DynamicObject| {
@@ -121,9 +121,9 @@ async fn a_hook_that_never_ends_ends_its_operation_when_the_time_is_over() -> Re
         story.namespace
     );
     ensure!(text.contains(&named), "{text}");
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     // Its deletion policy removes the hook.
-    story.await_gone(&StoryTarget::new("batch/v1", "Job", "endless"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::new("batch/v1", "Job", "endless"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -135,7 +135,7 @@ async fn a_field_that_may_not_change_is_reported_with_its_object() -> Result<()>
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/j.yaml", &once)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
-    let before = story.expect(&StoryTarget::new("batch/v1", "Job", "once")).await?.metadata.uid;
+    let before = story.expect(&StoryObject::new("batch/v1", "Job", "once")).await?.metadata.uid;
     let other = once.replace("app:1", "app:2");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/j.yaml", &other)]).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
@@ -143,7 +143,7 @@ async fn a_field_that_may_not_change_is_reported_with_its_object() -> Result<()>
         text.contains("/once batch/v1, Kind=Job") && text.contains("field is immutable"),
         "{text}"
     );
-    let live = story.expect(&StoryTarget::new("batch/v1", "Job", "once")).await?;
+    let live = story.expect(&StoryObject::new("batch/v1", "Job", "once")).await?;
     ensure!(live.metadata.uid == before, "a Job was deleted without a request");
     story.end().await
 }
@@ -154,7 +154,7 @@ async fn a_namespace_that_is_being_deleted_is_reported_and_a_new_one_is_enough()
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let name = format!("{}-leaving", story.namespace);
-    let namespace = StoryTarget::new("v1", "Namespace", &name);
+    let namespace = StoryObject::new("v1", "Namespace", &name);
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     story.apply_value(object.clone()).await?;
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held",
@@ -165,13 +165,13 @@ async fn a_namespace_that_is_being_deleted_is_reported_and_a_new_one_is_enough()
     let app = charts.release("app", more).await?;
     let text = story.await_failure(&app, "InstallFailed").await?;
     ensure!(text.contains("app-config") && text.contains("is being terminated"), "{text}");
-    let held = StoryTarget::config_map("held").in_namespace(&name);
+    let held = StoryObject::config_map("held").in_namespace(&name);
     story.merge(&held, json!({"metadata": {"finalizers": null}})).await?;
     story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;
     story.apply_value(object).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("app-config").in_namespace(&name)).await?;
+    story.expect(&StoryObject::config_map("app-config").in_namespace(&name)).await?;
     // When it goes with all that was in it, the release goes easily.
     story.delete(&namespace).await?;
     story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;

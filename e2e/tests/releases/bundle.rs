@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::web::WebServer;
@@ -52,7 +52,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
     drop(charts);
     let server = WebServer::start().await?;
     let url = server.put("shop.tar.gz", std::fs::read(&bundle)?);
-    let archive = StoryTarget::new("source.windlass.dev/v1alpha1", "HTTPArchive", "shop");
+    let archive = StoryObject::new("source.windlass.dev/v1alpha1", "HTTPArchive", "shop");
     story
         .apply_value(json!({"apiVersion": "source.windlass.dev/v1alpha1", "kind": "HTTPArchive",
             "metadata": {"name": "shop"}, "spec": {"interval": "1h", "url": url}}))
@@ -62,7 +62,7 @@ async fn a_bundle_is_reconciled_while_every_other_server_is_gone() -> Result<()>
             "metadata": {"name": "shop"}, "spec": {"interval": "1h", "prune": true,
                 "sourceRef": {"kind": "ExternalArtifact", "name": "shop"}}}))
         .await?;
-    let shop = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let shop = StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     let object = story.await_ready(&shop).await?;
     let rows = object.data["status"]["releases"].as_array().cloned().unwrap_or_default();
     let made: Vec<_> = rows.iter().map(|row| row["chart"].as_str().unwrap_or_default()).collect();

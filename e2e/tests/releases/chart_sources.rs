@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::{PushedLayer, RegistryServer};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 const CHART: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
-async fn release(story: &Story, name: &str, kind: &str) -> Result<StoryTarget> {
+async fn release(story: &Story, name: &str, kind: &str) -> Result<StoryObject> {
     let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
         "metadata": {"name": name},
         "spec": {"interval": NEVER, "chartRef": {"kind": kind, "name": name}}});
     story.apply_value(object).await?;
-    Ok(StoryTarget::helm_release(name))
+    Ok(StoryObject::helm_release(name))
 }
 
 /// The packed chart `app` of a version.
@@ -48,7 +48,7 @@ async fn a_helm_chart_of_its_own_is_released_and_outlives_the_release() -> Resul
     story.await_revision(&app, 2).await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::helm_chart("app")).await?;
+    story.expect(&StoryObject::helm_chart("app")).await?;
     story.end().await
 }
 
@@ -87,10 +87,10 @@ async fn a_chart_of_a_registry_has_the_digest_of_its_artifact_in_its_version() -
     ensure!(history[0].contains(&format!("app-{}", version(&first))), "{history:?}");
 
     let second = push("two").await?;
-    story.request(&StoryTarget::new(SOURCES, "OCIRepository", "app")).await?;
+    story.request(&StoryObject::new(SOURCES, "OCIRepository", "app")).await?;
     let object = story.await_revision(&app, 2).await?;
     ensure!(newest(&object)["chartVersion"] == version(&second), "{}", newest(&object));
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["label"] == "two", "{:?}", config.data);
     story.end().await
 }
@@ -111,6 +111,6 @@ async fn a_chart_that_others_offer_is_released() -> Result<()> {
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_released).await?;
     story.await_revision(&app, 1).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     story.end().await
 }

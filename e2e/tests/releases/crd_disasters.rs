@@ -7,7 +7,7 @@ use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, deployment, widget, widget_crd};
 use e2e::harness::release::CONFIG;
 use e2e::harness::widgets::{crd, widget as own};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -88,7 +88,7 @@ async fn helm_fails_in_the_middle_when_a_stored_version_is_dropped() -> Result<(
     let message = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success() && message.contains("storedVersions"), "{message}");
     // The objects of kinds that come before are written already.
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.1.0", "{:?}", config.data);
     story.helm_says(&["uninstall", "app"])?;
     story.end().await

@@ -5,7 +5,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment, widget, widget_crd};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::widgets::{crd, widget as own};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn sized(group: &str, name: &str, size: u8) -> String {
 }
 
 async fn value_of_chart(story: &Story) -> Result<String> {
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     Ok(config.data["data"]["chart"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -148,7 +148,7 @@ async fn a_definition_that_others_use_outlives_its_release() -> Result<()> {
     let export = said["export"].as_str().unwrap_or_default();
     ensure!(export.starts_with(&uid), "{said}");
     story.expect(&own(&group, "theirs")).await?;
-    let secret = StoryTarget::new("v1", "Secret", &format!("crd-export-{export}-0"));
+    let secret = StoryObject::new("v1", "Secret", &format!("crd-export-{export}-0"));
     story.delete(&secret.in_namespace("flux-system")).await?;
 
     // Without objects the definition is deleted with its release, which has all of its fields. It had no owner.
@@ -217,7 +217,7 @@ async fn a_rollback_leaves_a_definition_that_objects_need_and_says_so() -> Resul
     story.merge(&app, old).await?;
     story.await_revision(&app, 3).await?;
     story
-        .merge(&StoryTarget::config_map("app-config"), json!({"data": {"chart": "edited"}}))
+        .merge(&StoryObject::config_map("app-config"), json!({"data": {"chart": "edited"}}))
         .await?;
     story
         .await_until("the correction", DEFAULT_WAIT_TIMEOUT, async || {
@@ -305,7 +305,7 @@ async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<
     story.await_ready(&app).await?;
     // The rest of the release is corrected, twice: what is compared after the definition, and all of it on request.
     let edited = json!({"data": {"chart": "edited"}});
-    story.merge(&StoryTarget::config_map("app-config"), edited).await?;
+    story.merge(&StoryObject::config_map("app-config"), edited).await?;
     story.await_until("the correction", DEFAULT_WAIT_TIMEOUT, is_upgraded).await?;
     let token = story.request(&app).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
@@ -356,7 +356,7 @@ async fn a_rollback_to_before_the_definition_loses_no_object() -> Result<()> {
     story.await_object(&again, DEFAULT_WAIT_TIMEOUT, is_removed).await?;
     story.expect(&own(&group, "mine")).await?;
     ensure!(
-        story.read(&StoryTarget::config_map("app-config")).await?.is_none(),
+        story.read(&StoryObject::config_map("app-config")).await?.is_none(),
         "it was not removed"
     );
     story.delete(&own(&group, "mine")).await?;

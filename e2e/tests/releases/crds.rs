@@ -4,11 +4,11 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, inventory};
 use e2e::harness::manifests::{widget, widget_crd};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
-fn crd(group: &str) -> StoryTarget {
-    StoryTarget::new(
+fn crd(group: &str) -> StoryObject {
+    StoryObject::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
@@ -59,9 +59,9 @@ async fn a_chart_defines_kinds_as_the_policy_says() -> Result<()> {
     ensure!(label.is_some_and(|it| it == "app"), "{:?}", live.metadata.labels);
     let id = format!("_widgets.{group}_apiextensions.k8s.io_CustomResourceDefinition");
     ensure!(inventory(&object).contains(&id.as_str()), "{:?}", inventory(&object));
-    story.expect(&StoryTarget::new(&format!("{group}/v1"), "Widget", "w")).await?;
+    story.expect(&StoryObject::new(&format!("{group}/v1"), "Widget", "w")).await?;
     // An object that is not a CRD is left out.
-    ensure!(story.read(&StoryTarget::config_map("no-crd")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("no-crd")).await?.is_none());
 
     // By default an existing CRD stays as it is; then it is replaced; then not changed.
     publish("1.1.0", "wb").await?;
@@ -108,7 +108,7 @@ async fn a_kind_that_went_is_no_obstacle_to_a_chart_without_it() -> Result<()> {
         text.contains("no matches for kind \"Widget\"") || text.contains("could not find"),
         "{text}"
     );
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "none");
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;

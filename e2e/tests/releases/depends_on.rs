@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn says(object: &DynamicObject) -> String {
     condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned()
 }
 
-async fn depend(story: &Story, target: &StoryTarget, on: Value) -> Result<()> {
+async fn depend(story: &Story, target: &StoryObject, on: Value) -> Result<()> {
     story.merge(target, json!({"metadata": {"annotations": {DEPENDS_ON: on}}})).await.map(drop)
 }
 
@@ -52,10 +52,10 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
         )
         .await?;
     story.kustomization("all", "shop", json!({"path": "all", "suspend": true})).await?;
-    let all = StoryTarget::kustomization("all");
+    let all = StoryObject::kustomization("all");
     depend(&story, &all, json!("Helmfile/shop, HelmRelease/front")).await?;
     story.merge(&all, json!({"spec": {"suspend": false}})).await?;
-    let shop = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
+    let shop = StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
     story
         .apply_value(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
             "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
@@ -66,7 +66,7 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
     story.await_value("front-config", "f").await?;
     let waits = format!("dependency 'Helmfile/{place}/shop' is not ready");
     story.await_object(&all, DEFAULT_WAIT_TIMEOUT, |object| says(object).contains(&waits)).await?;
-    ensure!(story.read(&StoryTarget::config_map("all")).await?.is_none(), "it was applied");
+    ensure!(story.read(&StoryObject::config_map("all")).await?.is_none(), "it was applied");
     upstream.push(&[("helmfile.yaml", helmfile.replace("./broken", "./app"))]).await?;
     story.await_ready(&shop).await?;
     story.await_value("all", "1").await?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use crds::helm::HelmRelease;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, ready_until};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -18,7 +18,7 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
     let drift = json!({"mode": "enabled", "ignore": ignore});
     let app = charts.release("app", json!({"driftDetection": drift})).await?;
     story.await_revision(&app, 1).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     story.merge(&config, json!({"data": {"value": "drifted"}})).await?;
     story
         .await_object(&config, DEFAULT_WAIT_TIMEOUT, |object| {
@@ -59,7 +59,7 @@ async fn a_correction_that_a_namespace_rejects_is_reported_with_the_namespace() 
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let name = format!("{}-leaving", story.namespace);
-    let namespace = StoryTarget::new("v1", "Namespace", &name);
+    let namespace = StoryObject::new("v1", "Namespace", &name);
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     story.apply_value(object).await?;
     let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held",
@@ -74,7 +74,7 @@ async fn a_correction_that_a_namespace_rejects_is_reported_with_the_namespace() 
     let refused = format!("in namespace {name} because it is being terminated");
     ensure!(text.contains("app-config") && text.contains(&refused), "{text}");
     story.await_event("HelmRelease", "app", "Failed to correct cluster state of release").await?;
-    let held = StoryTarget::config_map("held").in_namespace(&name);
+    let held = StoryObject::config_map("held").in_namespace(&name);
     story.merge(&held, json!({"metadata": {"finalizers": null}})).await?;
     story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&app).await?;
@@ -89,7 +89,7 @@ async fn drift_is_only_reported_where_that_is_asked_for() -> Result<()> {
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({"driftDetection": {"mode": "warn"}})).await?;
     story.await_revision(&app, 1).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     story.merge(&config, json!({"data": {"value": "drifted"}})).await?;
     let object = story
         .await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| {
@@ -114,7 +114,7 @@ async fn a_rival_of_a_release_is_named_and_left_alone_for_a_while() -> Result<()
     let drift = json!({"driftDetection": {"mode": "enabled"}});
     let app = charts.release("app", drift).await?;
     story.await_revision(&app, 1).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
     let rival = PatchParams { field_manager: Some("rival".to_owned()), ..PatchParams::default() };
     let mut edits = 0;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -71,7 +71,7 @@ async fn the_stock_flux_shows_releases_and_tells_them_what_to_do() -> Result<()>
 
     flux(&story, &["delete", "helmrelease", "app", "--silent"]).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     story.end().await
 }
 
@@ -81,7 +81,7 @@ async fn a_hold_that_the_stock_flux_ends_does_not_end_its_next_suspension() -> R
     let story = Story::with_windlass("flux-hold").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     windlass(&story, &["suspend", "ks/app", "--until", "25s", "--owner", "alice"])?.ended(0)?;
     flux(&story, &["resume", "kustomization", "app"]).await?;
@@ -92,7 +92,7 @@ async fn a_hold_that_the_stock_flux_ends_does_not_end_its_next_suspension() -> R
     // When a hold has ended that began later and is longer, the first would have ended, too.
     windlass(&story, &["suspend", "gitrepo/app", "--until", "26s"])?.ended(0)?;
     let has_ended = |object: &DynamicObject| object.data["spec"]["suspend"] != true;
-    let source = StoryTarget::git_repository("app");
+    let source = StoryObject::git_repository("app");
     story.await_object(&source, DEFAULT_WAIT_TIMEOUT, has_ended).await?;
     let object = story.expect(&app).await?;
     ensure!(object.data["spec"]["suspend"] == true, "{:?}", object.data);
@@ -118,7 +118,7 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
     let files = [("own.yaml", config_map("own", "1")), ("app.yaml", COMMITTED.to_owned())];
     let upstream = story.follow("all", &files).await?;
     story.kustomization("all", "all", json!({"wait": true})).await?;
-    let all = StoryTarget::kustomization("all");
+    let all = StoryObject::kustomization("all");
     story.await_ready(&all).await?;
     let space = story.namespace.as_str();
     let sha = upstream.repository.hash("main")?;
@@ -186,7 +186,7 @@ async fn the_stock_flux_follows_a_commit_down_to_the_objects_of_its_releases() -
     flux(&story, &["delete", "kustomization", "all", "--silent"]).await?;
     flux(&story, &["delete", "source", "git", "all", "--silent"]).await?;
     story.await_gone(&all, DEFAULT_WAIT_TIMEOUT).await?;
-    for target in [StoryTarget::config_map("own"), StoryTarget::config_map("app-config")] {
+    for target in [StoryObject::config_map("own"), StoryObject::config_map("app-config")] {
         story.await_gone(&target, DEFAULT_WAIT_TIMEOUT).await?;
     }
     story.end().await

@@ -5,7 +5,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release::{CONFIG, by_value};
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::{DynamicObject, ResourceExt as _};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ async fn manifests_of_hooks_are_applied_before_and_after_their_release() -> Resu
     ensure!(states(&object) == ["app Ready"], "{:?}", states(&object));
     let mut versions = Vec::new();
     for name in ["before", "app-config", "after-all"] {
-        let object = story.expect(&StoryTarget::config_map(name)).await?;
+        let object = story.expect(&StoryObject::config_map(name)).await?;
         versions.push(version(&object)?);
         let managers: Vec<_> =
             object.managed_fields().iter().filter_map(|it| it.manager.clone()).collect();
@@ -104,19 +104,19 @@ async fn a_hook_is_applied_in_the_name_of_the_account_of_its_helmfile() -> Resul
     let text = story.await_failure(&shop, "ReleaseFailed").await?;
     let user = format!("system:serviceaccount:{}:tenant", story.namespace);
     ensure!(text.contains("hook `kubectlApply`") && text.contains(&user), "{text}");
-    let is_there = story.read(&StoryTarget::config_map("app-config")).await?.is_some();
+    let is_there = story.read(&StoryObject::config_map("app-config")).await?.is_some();
     ensure!(!is_there, "the release was installed without its hook");
     story.apply(&role("[secrets, configmaps, services]")).await?;
     let revision = upstream.push(&[("note.txt", "rights were given".to_owned())]).await?;
     story.request(&shop).await?;
     applied(&story, &shop, &revision).await?;
-    story.expect(&StoryTarget::new("v1", "Service", "door")).await?;
-    story.expect(&StoryTarget::config_map("after-all")).await?;
+    story.expect(&StoryObject::new("v1", "Service", "door")).await?;
+    story.expect(&StoryObject::config_map("after-all")).await?;
     story.end().await
 }
 
-fn crd(group: &str) -> StoryTarget {
-    StoryTarget::new(
+fn crd(group: &str) -> StoryObject {
+    StoryObject::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
@@ -146,7 +146,7 @@ async fn what_is_of_a_definition_of_a_hook_comes_when_its_kind_is_served() -> Re
     let shop = keep(&story, "shop", json!({"retryInterval": "10m"})).await?;
     story.await_ready(&shop).await?;
     for name in ["first", "second", "third"] {
-        story.expect(&StoryTarget::new(&format!("{group}/v1"), "Widget", name)).await?;
+        story.expect(&StoryObject::new(&format!("{group}/v1"), "Widget", name)).await?;
     }
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     let events = story.events("Helmfile", "shop").await?;
@@ -194,7 +194,7 @@ async fn hooks_have_limits_of_time_and_objects_and_wait_for_windows() -> Result<
     };
     story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_late).await?;
     ensure!(
-        story.read(&StoryTarget::config_map("app-config")).await?.is_none(),
+        story.read(&StoryObject::config_map("app-config")).await?.is_none(),
         "it was installed"
     );
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::harness::flux::NEVER;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -60,7 +60,7 @@ async fn came_in_order(story: &Story, prefix: &str) -> Result<()> {
     for level in 0..LEVELS {
         let mut versions = Vec::new();
         for name in names(prefix, level) {
-            let config = story.expect(&StoryTarget::config_map(&format!("{name}-config"))).await?;
+            let config = story.expect(&StoryObject::config_map(&format!("{name}-config"))).await?;
             versions.push(config.resource_version().context("it has a version")?.parse::<u64>()?);
         }
         let first = versions.iter().min().copied().unwrap_or_default();
@@ -151,7 +151,7 @@ async fn twenty_releases_in_five_levels_come_from_s3_in_order() -> Result<()> {
     ensure!(states(&object).len() == LEVELS * WIDTH, "{:?}", states(&object));
     came_in_order(&story, "s").await?;
     server.put("shop", "helmfile.yaml", file("s", LEVELS, "other")).await?;
-    story.request(&StoryTarget::new(source, "Bucket", "shop")).await?;
+    story.request(&StoryObject::new(source, "Bucket", "shop")).await?;
     story.await_value("s00-config", "other").await?;
     ensure!(story.history("s00")?.len() == 2 && story.history("s40")?.len() == 1);
     story.end().await

@@ -8,7 +8,7 @@ use crds::release::AuditOutcome;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::CONFIG;
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -79,7 +79,7 @@ async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
     let failed = failed.iter().filter(|it| it.spec.outcome == AuditOutcome::Failed);
     ensure!(failed.count() >= 1);
     // Without the binding it is released by the next attempt.
-    story.delete(&StoryTarget::of::<LifecycleBinding>(&check)).await?;
+    story.delete(&StoryObject::of::<LifecycleBinding>(&check)).await?;
     story.request(&shop).await?;
     applied(&story, &shop, &second).await?;
     story.await_value("web-config", "w2").await?;

@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use testbed::binaries::TestbedBinaries;
@@ -78,7 +78,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     let url = server.url(&repository);
     let source = format!("git::{url}//pkg/examplecontroller@assets?ref=master");
     let spec = json!({"source": source, "values": {"foo": "FOO"}, "envvars": {"bar": "BAR"}});
-    let target = StoryTarget::new(API, "Helmfile", "myapp");
+    let target = StoryObject::new(API, "Helmfile", "myapp");
     let apply = async |spec: &Value| {
         let object = json!({"apiVersion": API, "kind": "Helmfile", "metadata": {"name": "myapp"}, "spec": spec});
         story.apply_value(object).await
@@ -86,7 +86,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     apply(&spec).await?;
     let object = story.await_ready(&target).await?;
     await_value(&story, "FOO-BAR-low").await?;
-    let live = story.expect(&StoryTarget::config_map("myapp-config")).await?;
+    let live = story.expect(&StoryObject::config_map("myapp-config")).await?;
     let labels = live.metadata.labels.clone().unwrap_or_default();
     let name = labels.get("apps.mumoshu.github.io/helmfile-name");
     ensure!(name.is_some_and(|it| it == "myapp"), "{labels:?}");
@@ -94,7 +94,7 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
     ensure!(revision.starts_with("master@sha1:"), "{revision}");
     // Drift is put back, which helmfile-operator does not do.
     story
-        .merge(&StoryTarget::config_map("myapp-config"), json!({"data": {"value": "edited"}}))
+        .merge(&StoryObject::config_map("myapp-config"), json!({"data": {"value": "edited"}}))
         .await?;
     await_value(&story, "FOO-BAR-low").await?;
     // Without a change there is no revision; what the branch has by then is taken.
@@ -139,16 +139,16 @@ async fn the_example_of_helmfile_operator_is_kept_as_it_stands() -> Result<()> {
 }
 
 /// Its releases stay when it goes, and windlass's own kind takes them over without a revision.
-async fn goes_over_to_windlass(story: &Story, target: &StoryTarget, source: &str) -> Result<()> {
+async fn goes_over_to_windlass(story: &Story, target: &StoryObject, source: &str) -> Result<()> {
     let revisions = story.history("myapp")?.len();
     story.delete(target).await?;
     story.await_gone(target, DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("myapp-config")).await?;
+    story.expect(&StoryObject::config_map("myapp-config")).await?;
     let own = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
         "metadata": {"name": "own"}, "spec": {"source": source, "dialect": "v0", "interval": NEVER,
             "values": {"foo": "FOO"}, "env": [{"name": "bar", "value": "BAR"}], "prune": true}});
     story.apply_value(own.clone()).await?;
-    let own_target = StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "own");
+    let own_target = StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "own");
     story.await_ready(&own_target).await?;
     ensure!(story.history("myapp")?.len() == revisions, "the release was upgraded");
 
@@ -162,5 +162,5 @@ async fn goes_over_to_windlass(story: &Story, target: &StoryTarget, source: &str
     story.await_ready(&own_target).await?;
     story.delete(&own_target).await?;
     story.await_gone(&own_target, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_gone(&StoryTarget::config_map("myapp-config"), Duration::ZERO).await.map(drop)
+    story.await_gone(&StoryObject::config_map("myapp-config"), Duration::ZERO).await.map(drop)
 }

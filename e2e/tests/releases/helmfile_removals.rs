@@ -5,7 +5,7 @@ use crds::lifecycle::LifecyclePhase;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ async fn releases_that_selectors_leave_out_stay_until_another_helmfile_selects_t
     let is_narrowed = |object: &DynamicObject| states(object) == ["web Ready", "db LeftOut"];
     story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_narrowed).await?;
     story.await_event("Helmfile", "shop", "selectors or its condition leave it out").await?;
-    story.expect(&StoryTarget::config_map("db-config")).await?;
+    story.expect(&StoryObject::config_map("db-config")).await?;
     // The other one takes it over as it is.
     let back = keep(&story, "back", json!({"selectors": ["tier=back"]})).await?;
     let object = story.await_ready(&back).await?;
@@ -45,8 +45,8 @@ async fn releases_that_selectors_leave_out_stay_until_another_helmfile_selects_t
     // With the first one goes only what is its own.
     story.delete(&shop).await?;
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_gone(&StoryTarget::config_map("web-config"), DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("db-config")).await?;
+    story.await_gone(&StoryObject::config_map("web-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryObject::config_map("db-config")).await?;
     story.end().await
 }
 
@@ -72,12 +72,12 @@ async fn a_suspended_release_is_uninstalled_by_nothing() -> Result<()> {
         let revision = upstream.push(&[("helmfile.yaml", files)]).await?;
         let object = applied(&story, &shop, &revision).await?;
         ensure!(is_suspended(&object), "{:?}", states(&object));
-        story.expect(&StoryTarget::config_map("db-config")).await?;
+        story.expect(&StoryObject::config_map("db-config")).await?;
     }
     story.delete(&shop).await?;
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_gone(&StoryTarget::config_map("web-config"), DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("db-config")).await?;
+    story.await_gone(&StoryObject::config_map("web-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryObject::config_map("db-config")).await?;
     ensure!(story.history("db")?.len() == 1, "{:?}", story.history("db")?);
     story.end().await
 }
@@ -109,7 +109,7 @@ async fn hooks_on_which_no_operation_begins_wait_for_lifecycles() -> Result<()> 
             && object.data["status"]["releases"].to_string().contains("waiting for lifecycle")
     };
     story.await_object(&shop, DEFAULT_WAIT_TIMEOUT, is_waiting).await?;
-    let before = story.expect(&StoryTarget::config_map("before")).await?;
+    let before = story.expect(&StoryObject::config_map("before")).await?;
     ensure!(before.data["data"]["value"] == "1", "{:?}", before.data);
     story.answer(&event, "Succeeded", "").await?;
     applied(&story, &shop, &revision).await?;

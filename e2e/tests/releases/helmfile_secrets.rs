@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 use crate::releases::helmfiles::{applied, keep, row};
@@ -63,12 +63,12 @@ fn decryption() -> Value {
 
 /// The values of the release, which its chart writes down.
 async fn values(story: &Story) -> Result<String> {
-    let map = story.expect(&StoryTarget::config_map("a")).await?;
+    let map = story.expect(&StoryObject::config_map("a")).await?;
     map.data["data"]["values"].as_str().map(str::to_owned).context("no values")
 }
 
 /// Nothing that was encrypted is in the status, in events or in the log.
-async fn is_hidden(story: &Story, target: &StoryTarget, keys: &[String]) -> Result<()> {
+async fn is_hidden(story: &Story, target: &StoryObject, keys: &[String]) -> Result<()> {
     let status = story.expect(target).await?.data["status"].to_string();
     let events = story.events("Helmfile", "shop").await?.join("\n");
     for text in [status, events, story.windlass().await?.operator.log()?] {
@@ -97,7 +97,7 @@ async fn what_sops_encrypted_is_plain_in_releases_and_nowhere_else() -> Result<(
     put_key(&story, second).await?;
     let refusal = story.await_message(&shop, "add a key that decrypts it to the Secret").await?;
     ensure!(refusal.contains("secrets/environment.yaml"), "{refusal}");
-    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "a release was installed");
+    ensure!(story.read(&StoryObject::config_map("a")).await?.is_none(), "a release was installed");
     put_key(&story, first).await?;
     let object = story.await_ready(&shop).await?;
     ensure!(row(&object, "a")?["revision"] == 1, "{}", object.data["status"]);

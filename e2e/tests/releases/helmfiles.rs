@@ -6,15 +6,15 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 pub(super) const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\nappVersion: a1.0.0\n";
 
-fn helmfile(name: &str) -> StoryTarget {
-    StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", name)
+fn helmfile(name: &str) -> StoryObject {
+    StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", name)
 }
 
 /// A release of the chart in the repository, with a value, that needs others.
@@ -46,7 +46,7 @@ pub(super) fn states(object: &DynamicObject) -> Vec<String> {
 }
 
 /// Creates or replaces a Helmfile of a GitRepository. `more` goes over its spec.
-pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<StoryTarget> {
+pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<StoryObject> {
     let mut spec = json!({"interval": NEVER, "prune": true,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -61,7 +61,7 @@ pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<Story
 /// Waits until a Helmfile has applied a revision.
 pub(super) async fn applied(
     story: &Story,
-    target: &StoryTarget,
+    target: &StoryObject,
     revision: &str,
 ) -> Result<DynamicObject> {
     let is_there = |object: &DynamicObject| {
@@ -73,7 +73,7 @@ pub(super) async fn applied(
 }
 
 async fn value_of(story: &Story, name: &str) -> Result<Value> {
-    let config = story.expect(&StoryTarget::config_map(&format!("{name}-config"))).await?;
+    let config = story.expect(&StoryObject::config_map(&format!("{name}-config"))).await?;
     Ok(config.data["data"]["value"].clone())
 }
 
@@ -96,13 +96,13 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     let object = story.await_ready(&shop).await?;
     ensure!(states(&object) == ["db Ready", "web Ready", "cache Ready"], "{:?}", states(&object));
     ensure!(row(&object, "web")?["revision"] == 1 && row(&object, "web")?["chart"] == "app-1.0.0");
-    let live = story.expect(&StoryTarget::config_map("db-config")).await?;
+    let live = story.expect(&StoryObject::config_map("db-config")).await?;
     let labels = live.metadata.labels.clone().unwrap_or_default();
     ensure!(labels.get("helmfile.windlass.dev/name").is_some_and(|it| it == "shop"), "{labels:?}");
     // What it needs was there first.
     let mut begun = Vec::new();
     for name in ["db", "web", "cache"] {
-        let config = story.expect(&StoryTarget::config_map(&format!("{name}-config"))).await?;
+        let config = story.expect(&StoryObject::config_map(&format!("{name}-config"))).await?;
         begun.push(config.metadata.resource_version.context("it has a version")?.parse::<u64>()?);
     }
     ensure!(begun.is_sorted(), "{begun:?}");
@@ -127,21 +127,21 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     }
     // Drift is put back.
     story
-        .merge(&StoryTarget::config_map("db-config"), json!({"data": {"value": "edited"}}))
+        .merge(&StoryObject::config_map("db-config"), json!({"data": {"value": "edited"}}))
         .await?;
     story.await_value("db-config", "d1").await?;
-    story.delete(&StoryTarget::config_map("web-config")).await?;
+    story.delete(&StoryObject::config_map("web-config")).await?;
     story.await_value("web-config", "w2").await?;
     // What left the file is uninstalled.
     let revision = upstream.push(&[("helmfile.yaml", releases(&second[..2]))]).await?;
     let object = applied(&story, &shop, &revision).await?;
     ensure!(states(&object) == ["db Ready", "web Ready"], "{:?}", states(&object));
-    story.await_gone(&StoryTarget::config_map("cache-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("cache-config"), DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(!story.helm_says(&["list", "--short"])?.contains("cache"));
     // So are all others with the Helmfile.
     story.delete(&shop).await?;
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_gone(&StoryTarget::config_map("db-config"), Duration::ZERO).await?;
+    story.await_gone(&StoryObject::config_map("db-config"), Duration::ZERO).await?;
     ensure!(story.helm_says(&["list", "--short"])?.trim().is_empty());
     story.end().await
 }
@@ -149,7 +149,7 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
 /// Waits until the row of a release is in a state, and gives its message.
 async fn await_state(
     story: &Story,
-    target: &StoryTarget,
+    target: &StoryObject,
     name: &str,
     state: &str,
 ) -> Result<String> {
@@ -184,18 +184,18 @@ async fn a_release_that_fails_holds_up_those_that_need_it_and_no_other() -> Resu
     ensure!(waits == format!("waiting for {place}/db"), "{waits}");
     story.await_value("other-config", "o").await?;
     ensure!(
-        story.read(&StoryTarget::config_map("web-config")).await?.is_none(),
+        story.read(&StoryObject::config_map("web-config")).await?.is_none(),
         "web was installed"
     );
     // Nothing leaves while something fails.
     let fewer = releases(&all[..2]).replacen("./app", "./broken", 1);
     upstream.push(&[("helmfile.yaml", fewer)]).await?;
     story.await_failure(&shop, "ReleaseFailed").await?;
-    story.expect(&StoryTarget::config_map("other-config")).await?;
+    story.expect(&StoryObject::config_map("other-config")).await?;
     let revision = upstream.push(&[("helmfile.yaml", releases(&all[..2]))]).await?;
     let object = applied(&story, &shop, &revision).await?;
     ensure!(states(&object) == ["db Ready", "web Ready"], "{:?}", states(&object));
-    story.await_gone(&StoryTarget::config_map("other-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("other-config"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -230,14 +230,14 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
             Ok(history.last().is_some_and(is_stopped).then_some(()))
         })
         .await?;
-    ensure!(story.read(&StoryTarget::config_map("front-config")).await?.is_none(), "it went on");
+    ensure!(story.read(&StoryObject::config_map("front-config")).await?.is_none(), "it went on");
     story.merge(&shop, json!({"spec": {"suspend": false}})).await?;
     story
         .await_until("the second revision", DEFAULT_WAIT_TIMEOUT, async || {
             Ok((story.history("back")?.len() == 2).then_some(()))
         })
         .await?;
-    let web = StoryTarget::new("apps/v1", "Deployment", "web");
+    let web = StoryObject::new("apps/v1", "Deployment", "web");
     story
         .await_until("the releases to be there", DEFAULT_WAIT_TIMEOUT, async || {
             let ready = json!({"spec": {"template": {"metadata": {"annotations":
@@ -247,7 +247,7 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
         })
         .await?;
     ensure!(story.history("back")?.len() == 2, "{:?}", story.history("back")?);
-    story.expect(&StoryTarget::config_map("front-config")).await?;
+    story.expect(&StoryObject::config_map("front-config")).await?;
     story.end().await
 }
 
@@ -317,7 +317,7 @@ async fn what_the_stock_helm_installed_is_adopted_and_releases_of_others_stay_th
     ensure!(value_of(&story, "theirs").await? == "theirs");
     // What was adopted is put right, too.
     story
-        .merge(&StoryTarget::config_map("db-config"), json!({"data": {"value": "edited"}}))
+        .merge(&StoryObject::config_map("db-config"), json!({"data": {"value": "edited"}}))
         .await?;
     story.await_value("db-config", "d").await?;
     ensure!(story.history("db")?.len() == 1);

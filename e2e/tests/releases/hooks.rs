@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 /// The hooks in the newest record of a release: name and phase, in the order of their starts.
@@ -48,7 +48,7 @@ async fn hooks_run_in_their_order_and_leave_by_their_policies() -> Result<()> {
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
     ensure!(ran(&story, "app")? == succeeded(&["before", "before-late", "after"]));
-    let job = |name: &str| StoryTarget::new("batch/v1", "Job", name);
+    let job = |name: &str| StoryObject::new("batch/v1", "Job", name);
     ensure!(story.read(&job("before")).await?.is_none(), "its policy deletes it");
     let first = story.expect(&job("after")).await?.metadata.uid;
 
@@ -91,7 +91,7 @@ async fn a_hook_that_is_gone_as_soon_as_it_has_ended_was_seen_to_end() -> Result
     story.await_revision(&app, 1).await?;
     ensure!(ran(&story, "app")? == succeeded(&["before", "after"]));
     for name in ["before", "after"] {
-        story.await_gone(&StoryTarget::new("batch/v1", "Job", name), DEFAULT_WAIT_TIMEOUT).await?;
+        story.await_gone(&StoryObject::new("batch/v1", "Job", name), DEFAULT_WAIT_TIMEOUT).await?;
     }
     let broken = vanishing("broken", "pre-upgrade", PodBehavior::Fail);
     files.push(("templates/d.yaml", &broken));
@@ -115,7 +115,7 @@ async fn a_hook_that_fails_fails_the_installation_and_is_named() -> Result<()> {
     ensure!(text.contains("exit code"), "the deepest cause is not named: {text}");
     let printed = "last log line: this container exists on the test bed only";
     ensure!(text.contains(printed), "{text}");
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     let object = story
         .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {
             condition(it, "Stalled")["reason"] == "RetriesExceeded"

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, inventory};
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,7 +31,7 @@ async fn a_release_follows_its_chart_and_its_values() -> Result<()> {
     ensure!(snapshot["status"] == "deployed" && snapshot["appVersion"] == "a1.0.0", "{snapshot}");
     ensure!(inventory(&object) == [format!("{}_app-config__ConfigMap", story.namespace)]);
     story.await_event("HelmRelease", "app", &text).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     let live = story.expect(&config).await?;
     ensure!(live.data["data"]["value"] == "one", "{:?}", live.data);
     let label = |key: &str| live.metadata.labels.as_ref().and_then(|it| it.get(key)).cloned();
@@ -61,7 +61,7 @@ async fn a_release_follows_its_chart_and_its_values() -> Result<()> {
     story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     story
         .await_gone(
-            &StoryTarget::helm_chart(&format!("{}-app", story.namespace)),
+            &StoryObject::helm_chart(&format!("{}-app", story.namespace)),
             DEFAULT_WAIT_TIMEOUT,
         )
         .await?;
@@ -84,7 +84,7 @@ async fn values_wait_for_the_version_that_they_came_with() -> Result<()> {
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_revision(&app, 2).await?;
-    let live = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let live = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(live.data["data"] == json!({"value": "two", "chart": "1.1.0"}), "{:?}", live.data);
     let history = story.history("app")?;
     ensure!(

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest, test_pod};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 /// A chart that was packed, as a file that `helm` reads.
@@ -53,7 +53,7 @@ async fn both_helms_read_and_act_on_a_release_of_windlass() -> Result<()> {
     let tested = story.helm_says(&["test", "app", "--timeout", "30s"])?;
     ensure!(tested.contains("Succeeded"), "{tested}");
     story.helm_says(&["rollback", "app", "1", "--force-conflicts"])?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     ensure!(story.expect(&config).await?.data["data"]["value"] == "one");
     // The next run undoes what a user did with `helm`.
     story.request(&app).await?;
@@ -91,7 +91,7 @@ async fn releases_of_both_helms_are_taken_over_as_they_are() -> Result<()> {
         // From here on it is a release like any other; one of Helm 3 stays merged by the client.
         story.merge(&release, json!({"spec": {"values": {"value": "by-windlass"}}})).await?;
         story.await_revision(&release, 2).await?;
-        let config = StoryTarget::config_map(&format!("{name}-config"));
+        let config = StoryObject::config_map(&format!("{name}-config"));
         ensure!(story.expect(&config).await?.data["data"]["value"] == "by-windlass");
         story.delete(&release).await?;
         story.await_gone(&release, DEFAULT_WAIT_TIMEOUT).await?;

@@ -9,7 +9,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::web::WebServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ async fn await_said(story: &Story, event: &LifecycleEvent, text: &str) -> Result
         object.data["status"]["message"].as_str().is_some_and(|message| message.contains(text))
     };
     story
-        .await_object(&StoryTarget::of::<LifecycleEvent>(&name), DEFAULT_WAIT_TIMEOUT, is_said)
+        .await_object(&StoryObject::of::<LifecycleEvent>(&name), DEFAULT_WAIT_TIMEOUT, is_said)
         .await
         .map(drop)
 }
@@ -77,7 +77,7 @@ async fn a_canary_whose_figures_turn_bad_is_rolled_back() -> Result<()> {
     let released = condition(&object, "Released");
     let why = "failed at Promote (answered by windlass): 0.2 is above 0.05";
     ensure!(released["message"].as_str().is_some_and(|it| it.contains(why)), "{released}");
-    let map = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let map = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(map.data["data"]["chart"] == "1.0.0", "{:?}", map.data);
     story.await_no_events().await?;
     let audits = await_audits(&story, 3).await?;

@@ -8,13 +8,13 @@ use crds::release::{AuditLifecycle, AuditOperation, AuditOutcome};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::json;
 
 /// Waits until the object says that it waits for a lifecycle.
-async fn await_pending(story: &Story, app: &StoryTarget, event: &LifecycleEvent) -> Result<()> {
+async fn await_pending(story: &Story, app: &StoryObject, event: &LifecycleEvent) -> Result<()> {
     let name = event.name_any();
     let is_pending = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
@@ -43,7 +43,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     await_pending(&story, &app, &event).await?;
     ensure!(story.history("app").is_err(), "there is a record");
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     let spec = &event.spec;
     ensure!(spec.lifecycle == check && spec.parameters["rate"] == "200", "{spec:?}");
     ensure!(event.labels()["lifecycle.windlass.dev/key"] == "check", "{:?}", event.labels());
@@ -59,7 +59,7 @@ async fn each_phase_waits_for_its_answer_and_the_audit_has_them() -> Result<()> 
     // After it the objects are there, and it is not ready.
     let event = story.await_asked(LifecyclePhase::PostInstall).await?;
     await_pending(&story, &app, &event).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     // Progress is not an answer.
     story.answer(&event, "Running", "half way").await?;
     story.answer(&event, "Succeeded", "").await?;
@@ -145,13 +145,13 @@ async fn a_bad_answer_at_the_promotion_rolls_back() -> Result<()> {
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
     let event = story.await_asked(LifecyclePhase::Promote).await?;
     await_pending(&story, &app, &event).await?;
-    let map = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let map = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(map.data["data"]["chart"] == "1.1.0", "{:?}", map.data);
     story.answer(&event, "Failed", "error rate 12%").await?;
     let is_undone =
         |object: &DynamicObject| condition(object, "Remediated")["reason"] == "RollbackSucceeded";
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
-    let map = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let map = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(map.data["data"]["chart"] == "1.0.0", "{:?}", map.data);
     let object = story.expect(&app).await?;
     let released = condition(&object, "Released");
@@ -286,10 +286,10 @@ async fn a_removal_waits_before_and_after_it() -> Result<()> {
     story.bind(&check, json!({})).await?;
     story.delete(&app).await?;
     let event = story.await_asked(LifecyclePhase::PreDelete).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     story.answer(&event, "Succeeded", "").await?;
     let event = story.await_asked(LifecyclePhase::PostDelete).await?;
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     story.expect(&app).await?;
     story.answer(&event, "Succeeded", "").await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;

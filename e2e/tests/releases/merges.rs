@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::StoryChartRepository;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 /// The API server asks these webhooks about nothing that exists.
@@ -76,16 +76,16 @@ const CHART_FILES: [(&str, &str); 3] = [
 ];
 
 /// The objects of a release.
-fn objects(story: &Story, release: &str) -> [StoryTarget; 3] {
+fn objects(story: &Story, release: &str) -> [StoryObject; 3] {
     let webhooks = format!("{}-{release}", story.namespace);
     [
-        StoryTarget::new(
+        StoryObject::new(
             "admissionregistration.k8s.io/v1",
             "ValidatingWebhookConfiguration",
             &webhooks,
         ),
-        StoryTarget::new("v1", "ServiceAccount", release),
-        StoryTarget::new("apps/v1", "Deployment", release),
+        StoryObject::new("v1", "ServiceAccount", release),
+        StoryObject::new("apps/v1", "Deployment", release),
     ]
 }
 
@@ -194,6 +194,6 @@ async fn what_others_changed_is_merged_as_both_helms_merge_it() -> Result<()> {
     }
     story.delete(&ours).await?;
     story.await_gone(&ours, DEFAULT_WAIT_TIMEOUT).await?;
-    story.delete(&StoryTarget::new(RBAC, "ClusterRoleBinding", &story.namespace)).await?;
+    story.delete(&StoryObject::new(RBAC, "ClusterRoleBinding", &story.namespace)).await?;
     story.end().await
 }

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -42,14 +42,14 @@ async fn patches_and_images_reach_what_the_strategy_says() -> Result<()> {
             "commonMetadata": metadata});
         let app = charts.release(strategy, more).await?;
         story.await_revision(&app, 1).await?;
-        let config = story.expect(&StoryTarget::config_map(&format!("{strategy}-config"))).await?;
+        let config = story.expect(&StoryObject::config_map(&format!("{strategy}-config"))).await?;
         ensure!(config.data["data"]["value"] == "patched", "{strategy}: {:?}", config.data);
         ensure!(label(&config, "team").as_deref() == Some("blue"), "{strategy}");
         ensure!(config.metadata.annotations.as_ref().is_some_and(|it| it.contains_key("note")));
-        let web = story.expect(&StoryTarget::new("apps/v1", "Deployment", strategy)).await?;
+        let web = story.expect(&StoryObject::new("apps/v1", "Deployment", strategy)).await?;
         ensure!(image(&web) == changed, "{strategy}: {}", image(&web));
         let hook =
-            story.expect(&StoryTarget::new("batch/v1", "Job", &format!("{strategy}-hook"))).await?;
+            story.expect(&StoryObject::new("batch/v1", "Job", &format!("{strategy}-hook"))).await?;
         ensure!(image(&hook) == of_hook, "{strategy}: {}", image(&hook));
         let is_dressed = of_hook == changed;
         for key in ["team", "helm.toolkit.fluxcd.io/name"] {
@@ -69,7 +69,7 @@ async fn other_post_renderers_or_metadata_are_another_revision() -> Result<()> {
     story.await_revision(&app, 1).await?;
     story.merge(&app, json!({"spec": {"postRenderers": renderers("7")}})).await?;
     story.await_revision(&app, 2).await?;
-    let web = StoryTarget::new("apps/v1", "Deployment", "web");
+    let web = StoryObject::new("apps/v1", "Deployment", "web");
     ensure!(image(&story.expect(&web).await?) == "example.com/mirror:7");
     story.merge(&app, json!({"spec": {"postRenderers": renderers("8")}})).await?;
     story.await_revision(&app, 3).await?;

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, job, widget, widget_crd};
 use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,14 +23,14 @@ async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> 
     let checks = json!([{"apiVersion": format!("{group}/v1"), "kind": "Widget",
         "current": "status.phase == 'Up'", "failed": "status.phase == 'Broken'"}]);
     let app = charts.release("app", json!({"healthCheckExprs": checks, "timeout": "10m"})).await?;
-    let widget = StoryTarget::new(&format!("{group}/v1"), "Widget", "w");
+    let widget = StoryObject::new(&format!("{group}/v1"), "Widget", "w");
     story.await_object(&widget, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.await_condition(&app, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge_status(&widget, json!({"status": {"phase": "Up"}})).await?;
     story.await_revision(&app, 1).await?;
     story.merge_status(&widget, json!({"status": {"phase": "Starting"}})).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |it| it.data["data"]["value"] == "x").await?;
     story.merge_status(&widget, json!({"status": {"phase": "Broken"}})).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
@@ -46,7 +46,7 @@ async fn an_expression_says_when_an_object_is_ready_and_when_it_has_failed() -> 
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let name = format!("widgets.{group}");
     story
-        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .delete(&StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
         .await?;
     story.end().await
 }
@@ -69,7 +69,7 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     let timeouts =
         json!({"healthCheckExprs": checks, "timeout": "10m", "upgrade": {"timeout": "15s"}});
     let app = charts.release("app", timeouts).await?;
-    let widget = |name: &str| StoryTarget::new(&format!("{group}/v1"), "Widget", name);
+    let widget = |name: &str| StoryObject::new(&format!("{group}/v1"), "Widget", name);
     let is = async |name: &str, phase: &str| {
         story.merge_status(&widget(name), json!({"status": {"phase": phase}})).await.map(drop)
     };
@@ -80,7 +80,7 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     story.await_revision(&app, 1).await?;
     is("b", "Starting").await?;
     story.merge(&app, json!({"spec": {"values": {"value": "x"}}})).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |it| it.data["data"]["value"] == "x").await?;
     // Meanwhile the wait observes its objects for the first time, and finds `a` ready.
     story.history("app")?;
@@ -92,7 +92,7 @@ async fn what_was_ready_while_others_were_awaited_has_to_be_ready_at_the_end() -
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     let name = format!("widgets.{group}");
     story
-        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .delete(&StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
         .await?;
     story.end().await
 }
@@ -107,7 +107,7 @@ async fn jobs_are_awaited_unless_the_spec_says_otherwise() -> Result<()> {
     let runs = charts.release("runs", json!({"install": {"disableWaitForJobs": true}})).await?;
     story.await_revision(&runs, 1).await?;
     story
-        .await_object(&StoryTarget::new("batch/v1", "Job", "waits"), DEFAULT_WAIT_TIMEOUT, |_| true)
+        .await_object(&StoryObject::new("batch/v1", "Job", "waits"), DEFAULT_WAIT_TIMEOUT, |_| true)
         .await?;
     story.await_condition(&waits, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     story.let_complete("waits").await?;
@@ -130,7 +130,7 @@ async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_el
     let legacy = charts.release("legacy", spec("legacy")).await?;
     let poller = charts.release("poller", spec("poller")).await?;
     story.await_revision(&legacy, 1).await?;
-    let widget = StoryTarget::new(&format!("{group}/v1"), "Widget", "poller");
+    let widget = StoryObject::new(&format!("{group}/v1"), "Widget", "poller");
     story.await_object(&widget, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.await_condition(&poller, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge_status(&widget, json!({"status": {"phase": "Up"}})).await?;
@@ -150,7 +150,7 @@ async fn the_legacy_way_waits_for_the_kinds_that_helm_3_knows_and_for_nothing_el
     }
     let name = format!("widgets.{group}");
     story
-        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
+        .delete(&StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name))
         .await?;
     story.end().await
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
@@ -40,7 +40,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG), ("noise.txt", &noise)]).await?;
     let app = charts.release("app", json!({"maxHistory": 2})).await?;
     let object = story.await_revision(&app, 1).await?;
-    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v1");
+    let record = StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v1");
     let first = story.expect(&record).await?;
     let count = first.annotations().get("windlass.dev/release-parts").cloned();
     ensure!(count.as_deref() == Some("2"), "{count:?}");
@@ -89,16 +89,16 @@ async fn a_record_that_cannot_be_read_keeps_the_helm_release() -> Result<()> {
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
     let app = charts.release("app", json!({})).await?;
     story.await_revision(&app, 1).await?;
-    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v1");
+    let record = StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v1");
     let whole = story.expect(&record).await?.data["data"].clone();
     story.merge(&record, json!({"data": {"release": "b2Rk"}})).await?;
     story.delete(&app).await?;
     let name = format!("Secret {}/sh.helm.release.v1.app.v1 cannot be decoded", story.namespace);
     story.await_message(&app, &name).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     story.merge(&record, json!({"data": whole})).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     ensure!(story.read(&record).await?.is_none());
     story.end().await
 }

@@ -3,16 +3,16 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-fn namespace(name: &str) -> StoryTarget {
-    StoryTarget::new("v1", "Namespace", name)
+fn namespace(name: &str) -> StoryObject {
+    StoryObject::new("v1", "Namespace", name)
 }
 
 /// The Secret of a revision.
-fn record(release: &str, revision: i64) -> StoryTarget {
-    StoryTarget::new("v1", "Secret", &format!("sh.helm.release.v1.{release}.v{revision}"))
+fn record(release: &str, revision: i64) -> StoryObject {
+    StoryObject::new("v1", "Secret", &format!("sh.helm.release.v1.{release}.v{revision}"))
 }
 
 /// Installs a chart with the ConfigMap `RELEASE-config`.
@@ -37,7 +37,7 @@ async fn a_release_goes_where_its_target_namespace_says() -> Result<()> {
     let object = story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     ensure!(newest(&object)["name"] == format!("{one}-app"), "{}", newest(&object));
     ensure!(newest(&object)["namespace"] == one.as_str(), "{}", newest(&object));
-    let config = |of: &str| StoryTarget::config_map(&format!("{of}-app-config")).in_namespace(of);
+    let config = |of: &str| StoryObject::config_map(&format!("{of}-app-config")).in_namespace(of);
     story.expect(&config(&one)).await?;
     let made = story.expect(&namespace(&one)).await?;
     ensure!(made.metadata.labels.is_some_and(|it| it.get("name") == Some(&one)));
@@ -82,7 +82,7 @@ async fn records_go_where_the_storage_namespace_says_and_a_new_name_is_a_new_rel
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.expect(&record("app", 1).in_namespace(&elsewhere)).await?;
     ensure!(story.read(&record("app", 1)).await?.is_none(), "the former record is still there");
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "x", "{:?}", config.data);
 
     story.merge(&app, json!({"spec": {"releaseName": "web"}})).await?;
@@ -90,8 +90,8 @@ async fn records_go_where_the_storage_namespace_says_and_a_new_name_is_a_new_rel
     ensure!(newest(&object)["name"] == "web", "{}", newest(&object));
     story.expect(&record("web", 1).in_namespace(&elsewhere)).await?;
     ensure!(story.read(&record("app", 1).in_namespace(&elsewhere)).await?.is_none());
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
-    story.expect(&StoryTarget::config_map("web-config")).await?;
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
+    story.expect(&StoryObject::config_map("web-config")).await?;
     story.await_event("HelmRelease", "app", "Helm uninstall succeeded").await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
@@ -106,7 +106,7 @@ async fn a_chart_of_another_name_is_installed_anew_unless_the_spec_says_otherwis
     let charts = charts_of(&story).await?;
     let renamed = "apiVersion: v2\nname: renamed\nversion: 1.0.0\n";
     charts.publish_files(&[("Chart.yaml", renamed), ("templates/a.yaml", CONFIG)]).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     let named = |name: &str, more: Value| {
         let mut patch = json!({"spec": {"chart": {"spec": {"chart": name}}}});
         patch["spec"]["upgrade"] = more;
@@ -142,9 +142,9 @@ async fn a_chart_of_another_name_leaves_nothing_of_the_former_one_behind() -> Re
     let is_renamed = |it: &kube::api::DynamicObject| newest(it)["chartName"] == "renamed";
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_renamed).await?;
     story.await_revision(&app, 1).await?;
-    story.expect(&StoryTarget::config_map("app-renamed")).await?;
+    story.expect(&StoryObject::config_map("app-renamed")).await?;
     ensure!(
-        story.read(&StoryTarget::config_map("app-config")).await?.is_none(),
+        story.read(&StoryObject::config_map("app-config")).await?.is_none(),
         "it was left behind"
     );
     story.end().await

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +35,7 @@ async fn a_failed_upgrade_is_rolled_back() -> Result<()> {
     let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, stalled).await?;
     ensure!(condition(&object, "Stalled")["reason"] == "RetriesExceeded", "{:?}", object.data);
     ensure!(newest(&object)["chartVersion"] == "1.0.0", "{}", newest(&object));
-    let live = story.expect(&StoryTarget::new("apps/v1", "Deployment", "web")).await?;
+    let live = story.expect(&StoryObject::new("apps/v1", "Deployment", "web")).await?;
     let image = &live.data["spec"]["template"]["spec"]["containers"][0]["image"];
     ensure!(*image == "example.com/app:1", "{image}");
     let history = story.history("app")?;
@@ -72,7 +72,7 @@ async fn a_failed_installation_is_removed_and_tried_again() -> Result<()> {
         "{:?}",
         object.data
     );
-    ensure!(story.read(&StoryTarget::new("apps/v1", "Deployment", "web")).await?.is_none());
+    ensure!(story.read(&StoryObject::new("apps/v1", "Deployment", "web")).await?.is_none());
     story.end().await
 }
 
@@ -92,7 +92,7 @@ async fn a_failed_upgrade_is_removed_where_that_is_the_remedy() -> Result<()> {
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_undone).await?;
     story
-        .await_gone(&StoryTarget::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
+        .await_gone(&StoryObject::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
         .await?;
     story.end().await
 }
@@ -148,14 +148,14 @@ async fn retries_without_end_go_on_until_it_works() -> Result<()> {
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
     story.await_revision(&app, 1).await?;
 
-    story.delete(&StoryTarget::config_map("go")).await?;
+    story.delete(&StoryObject::config_map("go")).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "two"}}})).await?;
     story
         .await_object(&app, DEFAULT_WAIT_TIMEOUT, undone(2, "upgradeFailures", "RollbackSucceeded"))
         .await?;
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "two", "{:?}", config.data);
     story.end().await
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ async fn a_rollback_runs_the_hooks_of_the_revision_to_which_it_goes() -> Result<
     charts.publish("1.0.0", &files).await?;
     let app = charts.release("app", json!({"upgrade": undone()})).await?;
     story.await_revision(&app, 1).await?;
-    let job = |name: &str| StoryTarget::new("batch/v1", "Job", name);
+    let job = |name: &str| StoryObject::new("batch/v1", "Job", name);
     ensure!(story.read(&job("before-back")).await?.is_none(), "it ran without a rollback");
     let broken = hook("migrate", "post-upgrade", 0, "hook-failed", PodBehavior::Fail);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &broken)]).await?;
@@ -38,7 +38,7 @@ async fn a_rollback_runs_the_hooks_of_the_revision_to_which_it_goes() -> Result<
     for name in ["after-back", "migrate"] {
         ensure!(story.read(&job(name)).await?.is_none(), "{name} stayed in spite of its policy");
     }
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
     let history = story.history("app")?;
     ensure!(history[2] == "3 | deployed | app-1.0.0 | Rollback to 1", "{history:?}");
@@ -57,7 +57,7 @@ async fn without_a_revision_of_ours_nothing_is_rolled_back_and_that_is_reported(
     charts.seen().await?;
     let app = charts.release("app", json!({"upgrade": undone()})).await?;
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_stalled("MissingRollbackTarget")).await?;
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
     ensure!(story.history("app")?.len() == 2, "{:?}", story.history("app")?);
     // A better version is another try.
@@ -84,7 +84,7 @@ async fn a_failed_installation_is_retried_as_an_upgrade_until_it_works() -> Resu
     ensure!(story.history("app")?[0].starts_with("1 | failed"), "{:?}", story.history("app")?);
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     story.end().await
 }
 
@@ -97,16 +97,16 @@ async fn a_revision_that_was_deleted_by_hand_is_no_target_and_no_end() -> Result
     story.await_revision(&app, 1).await?;
     let slow = hook("slow", "pre-upgrade", 0, "", PodBehavior::Unready);
     charts.publish("1.1.0", &[("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow)]).await?;
-    let job = StoryTarget::new("batch/v1", "Job", "slow");
+    let job = StoryObject::new("batch/v1", "Job", "slow");
     story.await_object(&job, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
-    story.delete(&StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v1")).await?;
+    story.delete(&StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v1")).await?;
     // The hook is gone without an outcome, so its upgrade failed.
     story.delete(&job).await?;
     let again = |it: &DynamicObject| newest(it)["version"] == 3;
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, again).await?;
     charts.publish("1.2.0", &[("templates/a.yaml", CONFIG)]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.2.0", "{:?}", config.data);
     story.end().await
 }

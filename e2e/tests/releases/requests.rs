@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, REQUESTED_AT, condition};
 use e2e::harness::manifests::PodBehavior;
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 const FORCE_AT: &str = "reconcile.fluxcd.io/forceAt";
@@ -91,7 +91,7 @@ async fn a_release_waits_for_those_it_depends_on() -> Result<()> {
     story.merge(&base, json!({"spec": {"suspend": false}})).await?;
     story
         .await_object(
-            &StoryTarget::new("batch/v1", "Job", "base-slow"),
+            &StoryObject::new("batch/v1", "Job", "base-slow"),
             DEFAULT_WAIT_TIMEOUT,
             |_| true,
         )
@@ -120,7 +120,7 @@ async fn a_chain_of_ten_is_ready_within_a_minute_whatever_the_intervals() -> Res
         };
         charts.release(&format!("link-{at}"), json!({"dependsOn": depends})).await?;
     }
-    let last = StoryTarget::helm_release("link-9");
+    let last = StoryObject::helm_release("link-9");
     story.await_condition(&last, "Ready", "True", Duration::from_secs(60)).await?;
     for at in 0..10 {
         ensure!(story.history(&format!("link-{at}"))?.len() == 1, "link {at} was released twice");

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -29,7 +29,7 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     };
     let text = format!("no records of release db in storage namespace {}", story.namespace);
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, has_message(&text)).await?;
-    ensure!(other.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(other.read(&StoryObject::config_map("app-config")).await?.is_none());
     ensure!(story.history("app").is_err(), "nothing is stored");
     // The helm program installs it.
     let chart = tempfile::tempdir()?;
@@ -44,7 +44,7 @@ async fn what_is_required_and_missing_is_named_and_awaited() -> Result<()> {
     story.helm_says(&["upgrade", "db", &folder])?;
     story.request(&app).await?;
     story.await_revision(&app, 1).await?;
-    other.expect(&StoryTarget::config_map("app-config")).await?;
+    other.expect(&StoryObject::config_map("app-config")).await?;
     other.end().await?;
     story.end().await
 }

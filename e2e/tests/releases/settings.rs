@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, VALUES, hook};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ async fn where_the_server_does_not_merge_we_do() -> Result<()> {
     story.await_revision(&app, 1).await?;
     let metadata = story.helm_says(&["get", "metadata", "app"])?;
     ensure!(metadata.contains("client-side apply"), "{metadata}");
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     let live = story.expect(&config).await?;
     ensure!(live.data["data"]["extra"] == "x", "{:?}", live.data);
     let is_update = |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry| {
@@ -65,11 +65,11 @@ async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() ->
         [("templates/a.yaml", CONFIG), ("templates/b.yaml", &new), ("templates/d.yaml", &web)];
     charts.publish("1.1.0", &files).await?;
     story.await_failure(&app, "UpgradeFailed").await?;
-    story.await_gone(&StoryTarget::config_map("app-new"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("app-new"), DEFAULT_WAIT_TIMEOUT).await?;
     story
-        .await_gone(&StoryTarget::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
+        .await_gone(&StoryObject::new("apps/v1", "Deployment", "web"), DEFAULT_WAIT_TIMEOUT)
         .await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     // Without that setting they stay.
     story
         .merge(&app, json!({"spec": {"upgrade": {"timeout": "2s", "cleanupOnFail": false}}}))
@@ -80,7 +80,7 @@ async fn a_failed_upgrade_cleans_up_what_it_created_where_that_is_asked_for() ->
         })
         .await?;
     story.await_failure(&app, "UpgradeFailed").await?;
-    story.expect(&StoryTarget::config_map("app-new")).await?;
+    story.expect(&StoryObject::config_map("app-new")).await?;
     story.end().await
 }
 
@@ -107,7 +107,7 @@ async fn nothing_is_waited_for_and_no_more_is_kept_than_the_spec_says() -> Resul
     );
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_gone(&StoryTarget::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
     let history = story.history("app")?;
     ensure!(history.last().is_some_and(|it| it.starts_with("4 | uninstalled")), "{history:?}");
 
@@ -145,12 +145,12 @@ async fn values_are_kept_hooks_left_out_and_schemas_passed_over_where_the_spec_s
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.merge(&app, json!({"spec": {"values": {"a": null, "b": 2}}})).await?;
     let both = |it: &kube::api::DynamicObject| it.data["data"]["all"] == r#"{"a":1,"b":2}"#;
-    story.await_object(&StoryTarget::config_map("app-values"), DEFAULT_WAIT_TIMEOUT, both).await?;
+    story.await_object(&StoryObject::config_map("app-values"), DEFAULT_WAIT_TIMEOUT, both).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    ensure!(story.read(&StoryTarget::new("batch/v1", "Job", "migrate")).await?.is_none());
+    ensure!(story.read(&StoryObject::new("batch/v1", "Job", "migrate")).await?.is_none());
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    ensure!(story.read(&StoryTarget::config_map("app-values")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-values")).await?.is_none());
     story.end().await
 }
 
@@ -179,10 +179,10 @@ async fn a_removal_leaves_what_is_to_stay_and_orphans_where_that_is_asked_for() 
     ensure!(sets().await? == 1);
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    ensure!(story.read(&StoryTarget::new("apps/v1", "Deployment", "web")).await?.is_none());
+    ensure!(story.read(&StoryObject::new("apps/v1", "Deployment", "web")).await?.is_none());
     ensure!(sets().await? == 1, "what the Deployment owned went with it");
-    story.expect(&StoryTarget::config_map("kept")).await?;
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    story.expect(&StoryObject::config_map("kept")).await?;
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     story.end().await
 }
 
@@ -194,7 +194,7 @@ async fn where_the_server_does_not_merge_objects_are_replaced_if_the_spec_says_s
     let spec = json!({"install": {"serverSideApply": false}, "upgrade": {"force": true}});
     let app = charts.release("app", spec).await?;
     story.await_revision(&app, 1).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     let first = story.merge(&config, json!({"data": {"theirs": "y"}})).await?;
     story.merge(&app, json!({"spec": {"values": {"value": "z"}}})).await?;
     story.await_revision(&app, 2).await?;
@@ -240,10 +240,10 @@ async fn a_removal_waits_for_what_its_objects_own_where_that_is_asked_for() -> R
     );
     let set = sets.list(&kube::api::ListParams::default()).await?.items.pop();
     let set = set.and_then(|it| it.metadata.name).context("the Deployment has no ReplicaSet")?;
-    let set = StoryTarget::new("apps/v1", "ReplicaSet", &set);
+    let set = StoryObject::new("apps/v1", "ReplicaSet", &set);
     story.merge(&set, json!({"metadata": {"finalizers": ["example.com/hold"]}})).await?;
     story.delete(&app).await?;
-    let deployment = StoryTarget::new("apps/v1", "Deployment", "web");
+    let deployment = StoryObject::new("apps/v1", "Deployment", "web");
     story
         .await_object(&deployment, DEFAULT_WAIT_TIMEOUT, |it| {
             let finalizers = it.metadata.finalizers.as_deref().unwrap_or_default();
@@ -270,7 +270,7 @@ async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
     charts.publish("1.0.0", &templates).await?;
     let app = charts.release("app", json!({"driftDetection": {"mode": "enabled"}})).await?;
     story.await_revision(&app, 1).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     let owners =
         |it: &kube::api::DynamicObject| it.metadata.owner_references.clone().unwrap_or_default();
     ensure!(owners(&story.expect(&config).await?).is_empty());
@@ -284,7 +284,7 @@ async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
         "{owned:?}"
     );
     ensure!(owned[0].kind == "HelmRelease" && owned[0].controller.is_none(), "{owned:?}");
-    let role = StoryTarget::of::<ClusterRole>(&story.namespace);
+    let role = StoryObject::of::<ClusterRole>(&story.namespace);
     ensure!(owners(&story.expect(&role).await?).is_empty(), "owner references cross no namespaces");
     // They are not drift, and the garbage collector follows them.
     let token = story.request(&app).await?;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, by_value, hook, newest};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -40,8 +40,8 @@ async fn a_suspended_helm_release_leaves_its_release_behind() -> Result<()> {
     story.merge(&app, suspend(true)).await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
-    story.expect(&StoryTarget::helm_chart(&format!("{}-app", story.namespace))).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
+    story.expect(&StoryObject::helm_chart(&format!("{}-app", story.namespace))).await?;
     ensure!(story.history("app")? == ["1 | deployed | app-1.0.0 | Install complete"]);
     story.end().await
 }
@@ -58,14 +58,14 @@ async fn an_upgrade_stops_behind_the_hook_during_which_it_is_suspended() -> Resu
     let files =
         [("templates/a.yaml", CONFIG), ("templates/h.yaml", &slow), ("templates/i.yaml", &next)];
     charts.publish("1.1.0", &files).await?;
-    let job = |name: &str| StoryTarget::new("batch/v1", "Job", name);
+    let job = |name: &str| StoryObject::new("batch/v1", "Job", name);
     story.await_object(&job("slow"), DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
     // What was begun comes to its end, and nothing new begins.
     story.let_complete("slow").await?;
     await_stopped(&story, 2).await?;
     ensure!(story.read(&job("next")).await?.is_none(), "a hook began while it was suspended");
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["chart"] == "1.0.0", "{:?}", config.data);
 
     story.merge(&app, suspend(false)).await?;
@@ -94,7 +94,7 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     charts.publish("1.1.0", &[("templates/d.yaml", &web(PodBehavior::Unready))]).await?;
     story.await_condition(&app, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     // Before there is a record nothing has begun that could stop.
-    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v2");
+    let record = StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v2");
     story.await_object(&record, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     story.merge(&app, suspend(true)).await?;
     await_stopped(&story, 2).await?;
@@ -108,7 +108,7 @@ async fn a_wait_stops_when_it_is_suspended_and_the_upgrade_is_done_later() -> Re
     ensure!(text.contains("suspended during the upgrade"), "{text}");
     // A new version is not observed while it is suspended.
     charts.publish("1.2.0", &[("templates/d.yaml", &web(PodBehavior::Ready))]).await?;
-    let chart = StoryTarget::helm_chart(&format!("{}-app", story.namespace));
+    let chart = StoryObject::helm_chart(&format!("{}-app", story.namespace));
     story
         .await_object(&chart, DEFAULT_WAIT_TIMEOUT, |it| {
             it.data["status"]["artifact"]["revision"] == "1.2.0"
@@ -129,7 +129,7 @@ async fn a_wait_ends_when_there_is_something_newer() -> Result<()> {
     charts.publish("1.0.0", &[("templates/d.yaml", &web)]).await?;
     let more = json!({"timeout": "10m", "values": {"pods": "unready"}});
     let app = charts.release("app", more).await?;
-    let deployment = StoryTarget::new("apps/v1", "Deployment", "web");
+    let deployment = StoryObject::new("apps/v1", "Deployment", "web");
     let waits = async |generation: i64| {
         story
             .await_object(&deployment, DEFAULT_WAIT_TIMEOUT, |it| {
@@ -172,7 +172,7 @@ async fn a_release_that_is_suspended_and_moved_in_one_edit_stays_where_it_is() -
     let app = charts.release("app", json!({"timeout": "10m"})).await?;
     story.await_revision(&app, 1).await?;
     story.merge(&app, json!({"spec": {"values": {"pods": "unready"}}})).await?;
-    let record = StoryTarget::new("v1", "Secret", "sh.helm.release.v1.app.v2");
+    let record = StoryObject::new("v1", "Secret", "sh.helm.release.v1.app.v2");
     story.await_object(&record, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     let edit = json!({"suspend": true, "releaseName": "other", "storageNamespace": "default"});
     story.merge(&app, json!({"spec": edit})).await?;
@@ -180,7 +180,7 @@ async fn a_release_that_is_suspended_and_moved_in_one_edit_stays_where_it_is() -
         condition(it, "Ready")["status"] == "False" && condition(it, "Reconciling").is_null()
     };
     story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_settled).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     let history = story.history("app")?;
     let stopped = "2 | failed | app-1.0.0 | Upgrade \"app\" failed: suspended during the upgrade";
     ensure!(history.len() == 2 && history[1] == stopped, "{history:?}");
@@ -209,7 +209,7 @@ async fn what_another_controller_said_of_its_work_opens_no_window() -> Result<()
     story.merge(&app, suspend(false)).await?;
     let text = story.await_message(&app, "outside the window").await?;
     ensure!(text.starts_with("WindowClosed: "), "{text}");
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     ensure!(config.data["data"]["value"] == "none", "{:?}", config.data);
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     story.end().await

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -56,20 +56,20 @@ async fn a_missing_right_of_the_account_is_reported_and_a_new_right_is_enough() 
     allow(&story, &["secrets"]).await?;
     let text = story.await_message(&app, "app-config").await?;
     ensure!(text.contains(&user) && text.contains("forbidden"), "{text}");
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     allow(&story, &["secrets", "configmaps"]).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     // The account that installed the release removes it; without the account the removal is not allowed.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    ensure!(story.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("app-config")).await?.is_none());
     let app = charts.release("app", as_tenant(json!({}))).await?;
     story.await_condition(&app, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await?;
-    story.delete(&StoryTarget::new("v1", "ServiceAccount", "tenant")).await?;
+    story.delete(&StoryObject::new("v1", "ServiceAccount", "tenant")).await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     story.await_event("HelmRelease", "app", "ServiceAccount 'tenant' not found").await?;
     story.end().await
 }
@@ -86,7 +86,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
     let app = charts.release("app", as_tenant(more)).await?;
     let text = story.await_message(&app, "app-config").await?;
     ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
-    ensure!(other.read(&StoryTarget::config_map("app-config")).await?.is_none());
+    ensure!(other.read(&StoryObject::config_map("app-config")).await?.is_none());
     // Nor may a template read there.
     let peeks = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: peeked}\ndata:\n  \
                  found: {{ (lookup \"v1\" \"ConfigMap\" .Values.there \"kube-root-ca.crt\") | toJson | quote }}\n";
@@ -95,7 +95,7 @@ async fn an_account_cannot_release_into_the_namespace_of_another() -> Result<()>
     let peek = charts.release("peek", as_tenant(more)).await?;
     let text = story.await_message(&peek, "kube-root-ca.crt").await?;
     ensure!(text.contains("forbidden") && text.contains(":tenant"), "{text}");
-    ensure!(story.read(&StoryTarget::config_map("peeked")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("peeked")).await?.is_none());
     other.end().await?;
     story.end().await
 }
@@ -123,7 +123,7 @@ async fn a_kubeconfig_is_used_and_one_that_runs_programs_is_refused() -> Result<
     ensure!(text.contains("exec"), "{text}");
     secret(&std::fs::read_to_string(story.bed.operator_kubeconfig())?).await?;
     story.await_revision(&app, 1).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     story.end().await
 }
 
@@ -148,7 +148,7 @@ async fn an_upgrade_fails_that_may_not_delete_what_left_the_chart() -> Result<()
     let text = story.await_message(&app, "failed to delete resource").await?;
     ensure!(text.starts_with("UpgradeFailed: ") && text.contains("app-other"), "{text}");
     story.await_event("HelmRelease", "app", "failed to delete resource").await?;
-    let left = StoryTarget::config_map("app-other");
+    let left = StoryObject::config_map("app-other");
     story.expect(&left).await?;
     let object = story.expect(&app).await?;
     let id = format!("{}_app-other__ConfigMap", story.namespace);

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::PodBehavior;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest, test_pod};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -106,9 +106,9 @@ async fn a_failed_test_of_an_installation_is_removed_unless_the_remediation_igno
         "{:?}",
         object.data
     );
-    ensure!(story.read(&StoryTarget::config_map("strict-config")).await?.is_none());
+    ensure!(story.read(&StoryObject::config_map("strict-config")).await?.is_none());
     story.await_failure(&lenient, "TestFailed").await?;
-    story.expect(&StoryTarget::config_map("lenient-config")).await?;
+    story.expect(&StoryObject::config_map("lenient-config")).await?;
     let history = story.history("lenient")?;
     ensure!(history == ["1 | deployed | app-1.0.0 | Install complete"], "{history:?}");
     story.end().await

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{StoryChartRepository, VALUES};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 async fn config(story: &Story, name: &str, data: Value) -> Result<()> {
@@ -19,7 +19,7 @@ async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
 
 /// Waits until the release has these values.
 async fn await_values(story: &Story, wanted: Value) -> Result<()> {
-    let target = StoryTarget::config_map("app-values");
+    let target = StoryObject::config_map("app-values");
     let has = |object: &kube::api::DynamicObject| {
         let text = object.data["data"]["all"].as_str().unwrap_or_default();
         serde_json::from_str::<Value>(text).is_ok_and(|it| it == wanted)

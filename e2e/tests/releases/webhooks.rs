@@ -5,14 +5,14 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget};
-use e2e::servers::webhook::{AdmissionWebhookServer, WebhookVerdict};
+use e2e::harness::{Story, StoryObject};
+use e2e::servers::admission_webhook::{AdmissionWebhookServer, WebhookVerdict};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-fn configuration(story: &Story) -> StoryTarget {
+fn configuration(story: &Story) -> StoryObject {
     let kind = "ValidatingWebhookConfiguration";
-    StoryTarget::new("admissionregistration.k8s.io/v1", kind, &story.namespace)
+    StoryObject::new("admissionregistration.k8s.io/v1", kind, &story.namespace)
 }
 
 /// Has the API server ask a webhook about ConfigMaps, and waits until it does.

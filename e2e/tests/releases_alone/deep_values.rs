@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use http::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn values_nested_too_deeply_are_reported_on_their_release_and_affect_no_ot
     };
     story.await_until("the HelmRelease to be gone", DEFAULT_WAIT_TIMEOUT, is_gone).await?;
     ensure!(
-        story.read(&StoryTarget::config_map("deep-config")).await?.is_none(),
+        story.read(&StoryObject::config_map("deep-config")).await?.is_none(),
         "it was left behind"
     );
     story.end().await

@@ -13,7 +13,7 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use serde_json::json;
 
 /// How long the API server is silent: until a request that was under way was repeated in vain.
@@ -133,7 +133,7 @@ async fn a_correction_of_drift_whose_answer_is_lost_is_audited_once() -> Result<
     story.await_revision(&app, 1).await?;
     // All of it has drifted when the first of it is corrected.
     for at in 0..COUNT {
-        let map = StoryTarget::config_map(&map_name(at));
+        let map = StoryObject::config_map(&map_name(at));
         story.merge(&map, json!({"data": {"value": "edited"}})).await?;
     }
     let begin = async {
@@ -168,7 +168,7 @@ async fn a_write_of_a_hook_whose_answer_is_lost_is_audited_once() -> Result<()> 
     let object = json!({"apiVersion": version, "kind": "Helmfile", "metadata": {"name": "shop"},
         "spec": spec});
     story.apply_value(object).await?;
-    story.await_ready(&StoryTarget::new(version, "Helmfile", "shop")).await?;
+    story.await_ready(&StoryObject::new(version, "Helmfile", "shop")).await?;
     let begin = async { upstream.push(&[("hooks/maps.yaml", config_maps("2"))]).await.map(drop) };
     silenced(&proxy, begin).await?;
     await_audited_once(&story, "2", AuditOperation::Apply).await?;

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::PodBehavior;
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest, test_pod};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::operator_process::OperatorProcess;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ async fn helm_controller(story: &Story) -> Result<OperatorProcess> {
 }
 
 /// Labels a HelmRelease for one of the two, requests a reconciliation, and waits until it is done.
-async fn give(story: &Story, app: &StoryTarget, to: Option<&str>) -> Result<DynamicObject> {
+async fn give(story: &Story, app: &StoryObject, to: Option<&str>) -> Result<DynamicObject> {
     story.merge(app, json!({"metadata": {"labels": {LABEL: to}}})).await?;
     let token = story.request(app).await?;
     let is_handled = |it: &DynamicObject| {
@@ -69,8 +69,8 @@ async fn stand(story: &Story, object: &DynamicObject, name: &str) -> Result<Valu
     let record = format!("sh.helm.release.v1.{name}.v{version}");
     let mut versions = Vec::new();
     for target in [
-        StoryTarget::new("v1", "Secret", &record),
-        StoryTarget::config_map(&format!("{name}-config")),
+        StoryObject::new("v1", "Secret", &record),
+        StoryObject::config_map(&format!("{name}-config")),
     ] {
         versions.push(story.expect(&target).await?.metadata.resource_version);
     }
@@ -82,7 +82,7 @@ async fn begin(
     story: &Story,
     charts: &StoryChartRepository<'_>,
     of: Option<&str>,
-) -> Result<[StoryTarget; 2]> {
+) -> Result<[StoryObject; 2]> {
     let name = "{{ .Release.Name }}";
     let migrate =
         hook(&format!("{name}-migrate"), "pre-install,pre-upgrade", 0, "", PodBehavior::Ready);
@@ -116,7 +116,7 @@ async fn begin(
             "metadata": {"name": name, "labels": labels}, "spec": spec});
         story.apply_value(object).await?;
     }
-    Ok([StoryTarget::helm_release("plain"), StoryTarget::helm_release("dressed")])
+    Ok([StoryObject::helm_release("plain"), StoryObject::helm_release("dressed")])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,7 +152,7 @@ async fn what_flux_released_is_taken_over_as_it_is_and_can_be_given_back() -> Re
         story.delete(app).await?;
         story.await_gone(app, DEFAULT_WAIT_TIMEOUT).await?;
         story
-            .await_gone(&StoryTarget::config_map(&format!("{name}-config")), DEFAULT_WAIT_TIMEOUT)
+            .await_gone(&StoryObject::config_map(&format!("{name}-config")), DEFAULT_WAIT_TIMEOUT)
             .await?;
     }
     ensure!(flux.is_running()?, "helm-controller ended:\n{}", flux.tail(30));
@@ -183,7 +183,7 @@ async fn what_windlass_released_is_taken_over_by_flux_as_it_is() -> Result<()> {
         story.delete(app).await?;
         story.await_gone(app, DEFAULT_WAIT_TIMEOUT).await?;
         story
-            .await_gone(&StoryTarget::config_map(&format!("{name}-config")), DEFAULT_WAIT_TIMEOUT)
+            .await_gone(&StoryObject::config_map(&format!("{name}-config")), DEFAULT_WAIT_TIMEOUT)
             .await?;
     }
     ensure!(flux.is_running()?, "helm-controller ended:\n{}", flux.tail(30));

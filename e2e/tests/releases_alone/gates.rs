@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::registry::{PushedLayer, RegistryServer};
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -32,7 +32,7 @@ async fn names_are_looked_up_and_digests_are_no_part_of_versions_where_gates_say
     let selector = json!({"mediaType": CHART, "operation": "copy"});
     let spec = json!({"interval": NEVER, "url": registry.url("charts/app"), "insecure": true,
         "ref": {"tag": "1.0.0"}, "layerSelector": selector});
-    let source = StoryTarget::new(SOURCES, "OCIRepository", "app");
+    let source = StoryObject::new(SOURCES, "OCIRepository", "app");
     story
         .apply_value(json!({"apiVersion": SOURCES, "kind": "OCIRepository",
             "metadata": {"name": "app"}, "spec": spec}))
@@ -42,11 +42,11 @@ async fn names_are_looked_up_and_digests_are_no_part_of_versions_where_gates_say
             "metadata": {"name": "app"},
             "spec": {"interval": NEVER, "chartRef": {"kind": "OCIRepository", "name": "app"}}}))
         .await?;
-    let app = StoryTarget::helm_release("app");
+    let app = StoryObject::helm_release("app");
     let object = story.await_revision(&app, 1).await?;
     let known = newest(&object);
     ensure!(known["chartVersion"] == "1.0.0" && known["ociDigest"] == first.as_str(), "{known}");
-    let config = story.expect(&StoryTarget::config_map("app-config")).await?;
+    let config = story.expect(&StoryObject::config_map("app-config")).await?;
     let found = config.data["data"]["found"].as_str().unwrap_or_default();
     ensure!(["127.0.0.1", "::1"].contains(&found), "{:?}", config.data);
 

@@ -10,7 +10,7 @@ use crds::lifecycle::{LifecycleBinding, LifecycleEvent};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::CONFIG;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -95,14 +95,14 @@ impl HeldPhaseCase {
         }
     }
 
-    fn target(&self) -> StoryTarget {
+    fn target(&self) -> StoryObject {
         let name = self.name();
         match self.kind {
-            ReleaseKind::HelmRelease => StoryTarget::helm_release(&name),
+            ReleaseKind::HelmRelease => StoryObject::helm_release(&name),
             ReleaseKind::Helmfile => {
-                StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", &name)
+                StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", &name)
             }
-            ReleaseKind::Kustomization => StoryTarget::kustomization(&name),
+            ReleaseKind::Kustomization => StoryObject::kustomization(&name),
         }
     }
 
@@ -244,7 +244,7 @@ impl HeldPhaseCase {
         };
         story.await_object(&self.target(), DEFAULT_WAIT_TIMEOUT * 2, is_there).await?;
         let config =
-            story.expect(&StoryTarget::config_map(&format!("{}-config", self.name()))).await?;
+            story.expect(&StoryObject::config_map(&format!("{}-config", self.name()))).await?;
         ensure!(config.data["data"]["value"] == value, "{:?}", config.data["data"]);
         Ok(())
     }
@@ -276,7 +276,7 @@ impl HeldPhaseCase {
         match DELETE.contains(&self.phase) {
             true => {
                 story.await_gone(&self.target(), DEFAULT_WAIT_TIMEOUT * 2).await?;
-                let config = StoryTarget::config_map(&format!("{}-config", self.name()));
+                let config = StoryObject::config_map(&format!("{}-config", self.name()));
                 ensure!(story.read(&config).await?.is_none(), "its objects are there");
             }
             false if wanted == "bad" => self.await_rollback(story).await?,
@@ -298,7 +298,7 @@ impl HeldPhaseCase {
 
     /// After a failure nothing goes on by itself; without the binding a removal does.
     async fn let_go(&self, story: &Story, lifecycle: &str) -> Result<()> {
-        story.delete(&StoryTarget::of::<LifecycleBinding>(lifecycle)).await?;
+        story.delete(&StoryObject::of::<LifecycleBinding>(lifecycle)).await?;
         if DELETE.contains(&self.phase) {
             story.request(&self.target()).await.map(drop).or_else(|error| {
                 // It may be gone by now.

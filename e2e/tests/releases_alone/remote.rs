@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::control_plane::{self, ControlPlane};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, NEVER, condition};
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget, WindlassProcess, await_until, release_audits};
+use e2e::harness::{Story, StoryObject, WindlassProcess, await_until, release_audits};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -42,7 +42,7 @@ async fn a_release_in_another_cluster_is_complete_and_its_end_delays_no_other() 
     story.await_revision(&far, 1).await?;
     ensure!(maps.get_opt("far-config").await?.is_some(), "it does not exist");
     ensure!(secrets.get_opt("sh.helm.release.v1.far.v1").await?.is_some(), "no record is there");
-    let here = StoryTarget::config_map("far-config").in_namespace("default");
+    let here = StoryObject::config_map("far-config").in_namespace("default");
     ensure!(story.read(&here).await?.is_none(), "it is here");
 
     // An object that a user deletes there comes back.
@@ -102,14 +102,14 @@ async fn a_release_made_as_an_account_of_another_cluster_is_removed_by_it() -> R
 }
 
 /// A Helmfile whose context `east` is another cluster.
-async fn helmfile(story: &Story, there: &Value) -> Result<StoryTarget> {
+async fn helmfile(story: &Story, there: &Value) -> Result<StoryObject> {
     let api = "helmfile.windlass.dev/v1alpha1";
     story
         .apply_value(json!({"apiVersion": api, "kind": "Helmfile", "metadata": {"name": "shop"},
             "spec": {"interval": NEVER, "prune": true, "kubeContexts": {"east": there},
                 "sourceRef": {"kind": "GitRepository", "name": "shop"}}}))
         .await?;
-    Ok(StoryTarget::new(api, "Helmfile", "shop"))
+    Ok(StoryObject::new(api, "Helmfile", "shop"))
 }
 
 /// `CONTEXT REVISION STATE` of each release, in order.
@@ -132,7 +132,7 @@ fn rows(object: &DynamicObject) -> Vec<String> {
 /// instead or besides.
 async fn moves(
     story: &Story,
-    (shop, there): (&StoryTarget, &Value),
+    (shop, there): (&StoryObject, &Value),
     maps: &Api<ConfigMap>,
     upstream: &FollowedGitRepository<'_>,
     [moved, both]: [String; 2],
@@ -157,7 +157,7 @@ async fn moves(
 /// Of two contexts of one cluster, the one that has a release keeps it, and the other changes nothing, at every run.
 async fn two_kubeconfigs(
     story: &Story,
-    (shop, plane): (&StoryTarget, &ControlPlane),
+    (shop, plane): (&StoryObject, &ControlPlane),
     upstream: &FollowedGitRepository<'_>,
     [both, one]: [String; 2],
 ) -> Result<()> {
@@ -201,11 +201,11 @@ async fn two_kubeconfigs(
 /// Releases of clusters that cannot be used fail, and no others: these are upgraded, uninstalled and deleted.
 async fn dead_clusters(
     story: &Story,
-    (shop, plane): (&StoryTarget, &ControlPlane),
+    (shop, plane): (&StoryObject, &ControlPlane),
     upstream: &FollowedGitRepository<'_>,
     [more, fewer]: [String; 2],
 ) -> Result<()> {
-    let spare = StoryTarget::config_map("spare-config");
+    let spare = StoryObject::config_map("spare-config");
     upstream.push(&[("helmfile.yaml", more)]).await?;
     story
         .await_until("the spare release", DEFAULT_WAIT_TIMEOUT, async || {
@@ -253,11 +253,11 @@ async fn far(story: &Story, there: &Value, maps: &Api<ConfigMap>) -> Result<()> 
             "spec": {"interval": NEVER, "prune": true, "kubeConfig": there, "path": "far",
                 "sourceRef": {"kind": "GitRepository", "name": "shop"}}}))
         .await?;
-    let far = StoryTarget::new(api, "Helmfile", "far");
+    let far = StoryObject::new(api, "Helmfile", "far");
     let object = story.await_ready(&far).await?;
     ensure!(rows(&object) == ["/far 1 Ready"], "{:?}", rows(&object));
     ensure!(maps.get_opt("far-config").await?.is_some(), "it is not there");
-    ensure!(story.read(&StoryTarget::config_map("far-config")).await?.is_none(), "it is here");
+    ensure!(story.read(&StoryObject::config_map("far-config")).await?.is_none(), "it is here");
     maps.delete("far-config", &Default::default()).await?;
     await_until("the ConfigMap in the other cluster", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("far-config").await?.map(drop))
@@ -270,21 +270,21 @@ async fn far(story: &Story, there: &Value, maps: &Api<ConfigMap>) -> Result<()> 
 }
 
 /// A deleted Helmfile uninstalls its releases wherever it can, and is gone once the others cannot be uninstalled any more.
-async fn ends(story: &Story, shop: &StoryTarget, maps: &Api<ConfigMap>) -> Result<()> {
+async fn ends(story: &Story, shop: &StoryObject, maps: &Api<ConfigMap>) -> Result<()> {
     let own = &story.namespace;
     story.delete(shop).await?;
     await_until("the releases to be gone there", DEFAULT_WAIT_TIMEOUT, async || {
         Ok(maps.get_opt("app-config").await?.is_none().then_some(()))
     })
     .await?;
-    story.await_gone(&StoryTarget::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
     let lost = format!(
         "unable to uninstall release broken/{own}/lost: Secret 'missing' not found; it is left"
     );
     story.await_event("Helmfile", "shop", &lost).await?;
     let is_left = |object: &DynamicObject| rows(object) == ["dead/other null Uninstalling"];
     story.await_object(shop, DEFAULT_WAIT_TIMEOUT, is_left).await?;
-    story.delete(&StoryTarget::new("v1", "Secret", "dead")).await?;
+    story.delete(&StoryObject::new("v1", "Secret", "dead")).await?;
     story.await_gone(shop, DEFAULT_WAIT_TIMEOUT).await?;
     // The event is recorded beside the run, and so perhaps after it.
     let lost = format!("unable to uninstall release dead/{own}/other");
@@ -302,7 +302,7 @@ async fn ends(story: &Story, shop: &StoryTarget, maps: &Api<ConfigMap>) -> Resul
 /// Drift in the other cluster is corrected, a change there is not a revision here, and what left the helmfile goes there.
 async fn changed_there(
     story: &Story,
-    shop: &StoryTarget,
+    shop: &StoryObject,
     maps: &Api<ConfigMap>,
     push: impl AsyncFnOnce() -> Result<()>,
 ) -> Result<()> {
@@ -367,7 +367,7 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
         "{text}"
     );
     ensure!(
-        story.read(&StoryTarget::config_map("app-config")).await?.is_none(),
+        story.read(&StoryObject::config_map("app-config")).await?.is_none(),
         "it was installed"
     );
 
@@ -384,7 +384,7 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     };
     ensure!(value("app-config").await?.as_deref() == Some("there"), "it is not there");
     story.await_value("app-config", "here").await?;
-    ensure!(story.read(&StoryTarget::config_map("extra-config")).await?.is_none(), "it is here");
+    ensure!(story.read(&StoryObject::config_map("extra-config")).await?.is_none(), "it is here");
 
     changed_there(&story, &shop, &maps, async || {
         upstream.push(&[("helmfile.yaml", file("east", "new", ""))]).await.map(drop)

@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn file(names: &[String]) -> String {
     format!("releases:\n{}", names.iter().map(release).collect::<String>())
 }
 
-async fn create(story: &Story, more: Value) -> Result<StoryTarget> {
+async fn create(story: &Story, more: Value) -> Result<StoryObject> {
     let mut spec = json!({"interval": NEVER, "prune": true,
         "sourceRef": {"kind": "GitRepository", "name": "shop"}});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -42,7 +42,7 @@ async fn create(story: &Story, more: Value) -> Result<StoryTarget> {
     let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
         "metadata": {"name": "shop"}, "spec": spec});
     story.apply_value(object).await?;
-    Ok(StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop"))
+    Ok(StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop"))
 }
 
 /// How many rows have a state.
@@ -141,7 +141,7 @@ async fn the_status_of_many_refused_and_waiting_releases_is_taken_by_the_api_ser
 
 /// The largest object of a kind.
 struct LargestObject {
-    target: StoryTarget,
+    target: StoryObject,
     object: Value,
     /// A part of the message of its condition `Ready` at last; none for a kind without a status.
     message: Option<&'static str>,
@@ -152,7 +152,7 @@ impl LargestObject {
     fn new([api, kind, name]: [&str; 3], spec: Value, message: Option<&'static str>) -> Self {
         let metadata = json!({"name": name});
         let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
-        Self { target: StoryTarget::new(api, kind, name), object, message }
+        Self { target: StoryObject::new(api, kind, name), object, message }
     }
 
     /// Applies it, and waits until it is reconciled.
@@ -288,7 +288,7 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
     let files: Vec<(&str, String)> = files.iter().map(|(path, it)| (&**path, it.clone())).collect();
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("first", "app", json!({"path": "./first"})).await?;
-    story.await_ready(&StoryTarget::kustomization("first")).await?;
+    story.await_ready(&StoryObject::kustomization("first")).await?;
     let token = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
         "stringData": {"token": "token-of-the-hook"}});
     story.apply_value(token).await?;
@@ -316,7 +316,7 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
     reconcile_each(&story, &windlass, all.into()).await?;
 
     let [api, kind, name] = HOOK_RECEIVER;
-    let object = story.expect(&StoryTarget::new(api, kind, name)).await?;
+    let object = story.expect(&StoryObject::new(api, kind, name)).await?;
     let path = object.data["status"]["webhookPath"].as_str().unwrap_or_default();
     let url = format!("{}{path}", windlass.webhooks());
     let body = json!({"pushed": texts("field", 20_000)}).to_string();
@@ -330,7 +330,7 @@ async fn probes_are_answered_while_the_largest_objects_of_other_kinds_are_reconc
         latest < LATEST,
         "windlass delayed an answer to a probe by {latest:?} because of a webhook"
     );
-    let many = StoryTarget::kustomization("many");
+    let many = StoryObject::kustomization("many");
     story.delete(&many).await?;
     let latest = latest_until(&windlass, story.await_gone(&many, 8 * DEFAULT_WAIT_TIMEOUT)).await?;
     ensure!(

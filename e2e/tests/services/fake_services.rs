@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use axum::http::{Method, StatusCode};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use serde_json::{Value, json};
 
 use crate::services::{BETA, FakeService, FakeServiceRequest, FakeServiceResponse};
@@ -194,7 +194,7 @@ async fn services_accept_what_their_documents_demand() -> Result<()> {
     }
     let upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     upstream.push(&[("map.yaml", "kind: [".to_owned())]).await?;
     for (name, double) in doubles {
         // What is applied, or finished, and what fails.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, REQUESTED_AT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::gitea::{GiteaRepository, GiteaServer, USER};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn list(gitea: &GiteaServer, path: &str) -> Result<Vec<Value>> {
 
 /// Has windlass fetch what was pushed.
 async fn fetched(story: &Story) -> Result<()> {
-    story.request(&StoryTarget::git_repository("app")).await.map(drop)
+    story.request(&StoryObject::git_repository("app")).await.map(drop)
 }
 
 /// Follows the branch `main`.
@@ -72,7 +72,7 @@ async fn gitea_has_the_status_of_each_commit_and_a_revoked_token_is_reported() -
     await_status(&story, &gitea, (&hosted, &good), success).await?;
 
     // The same once more: there is no second status.
-    story.request(&StoryTarget::kustomization("app")).await?;
+    story.request(&StoryObject::kustomization("app")).await?;
     let bad = hosted.push(&[("map.yaml", "kind: [".to_owned())])?;
     fetched(&story).await?;
     await_status(&story, &gitea, (&hosted, &bad), ("failure", "build failed")).await?;
@@ -117,7 +117,7 @@ async fn a_pull_request_at_gitea_has_one_comment_which_later_events_edit() -> Re
     // What a ResourceSet says about the pull request of which it makes a preview.
     let annotations = json!({"event.toolkit.fluxcd.io/change_request": number});
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
-    story.merge(&StoryTarget::kustomization("app"), patch).await?;
+    story.merge(&StoryObject::kustomization("app"), patch).await?;
 
     let path = format!("{}/issues/{number}/comments", hosted.path);
     let comment = async |commit: &str, change: &str| {
@@ -161,7 +161,7 @@ async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_
         "spec": {"type": "github", "events": ["push"], "secretRef": {"name": "token"},
             "resources": [{"kind": "GitRepository", "name": "app"}]}});
     story.apply_value(receiver).await?;
-    let ready = story.await_ready(&StoryTarget::new(RECEIVER, "Receiver", "hook")).await?;
+    let ready = story.await_ready(&StoryObject::new(RECEIVER, "Receiver", "hook")).await?;
     let path = ready.data["status"]["webhookPath"].as_str().context("no path")?;
     let url = format!("{}{path}", windlass.webhooks());
     let hooks = format!("{}/hooks", hosted.path);
@@ -182,7 +182,7 @@ async fn a_webhook_of_gitea_has_a_push_applied_and_one_with_another_secret_does_
     gitea.ask(Method::DELETE, &format!("{hooks}/{}", hook["id"]), Value::Null).await?;
     create("another-token").await?;
     let asked = async || {
-        let object = story.expect(&StoryTarget::git_repository("app")).await?;
+        let object = story.expect(&StoryObject::git_repository("app")).await?;
         let asked = object.metadata.annotations.unwrap_or_default().remove(REQUESTED_AT);
         asked.context("the webhook did not request a reconciliation")
     };

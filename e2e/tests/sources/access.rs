@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 use anyhow::{Result, ensure};
 use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::{aws_identity, registry, s3};
 use e2e::tcp_relay::TcpRelay;
 use e2e::tls_proxy::TlsProxyListener;
@@ -257,7 +257,7 @@ fn objects(subject: &AccessSubject, cell: &AccessTableCell) -> Vec<Value> {
 /// An object may be created before the one that it waits for, so only its last condition counts.
 async fn wrong(
     story: &Story,
-    target: &StoryTarget,
+    target: &StoryObject,
     cell: &AccessTableCell,
 ) -> Result<Option<String>> {
     let mut last = String::new();
@@ -300,7 +300,7 @@ async fn tell_within(
     let mut all_wrong = Vec::new();
     let mut answers = String::new();
     for cell in cells {
-        let target = StoryTarget::new(api, kind, &cell.name);
+        let target = StoryObject::new(api, kind, &cell.name);
         all_wrong.extend(wrong(story, &target, cell).await?);
         answers += &story.expect(&target).await?.data["status"].to_string();
         answers += &story.events(kind, &cell.name).await?.join("\n");

@@ -3,19 +3,19 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 const GROUP: &str = "source.extensions.fluxcd.io/v1beta1";
 
-fn generator() -> StoryTarget {
-    StoryTarget::new(GROUP, "ArtifactGenerator", "split")
+fn generator() -> StoryObject {
+    StoryObject::new(GROUP, "ArtifactGenerator", "split")
 }
 
-fn external(name: &str) -> StoryTarget {
-    StoryTarget::new("source.toolkit.fluxcd.io/v1", "ExternalArtifact", name)
+fn external(name: &str) -> StoryObject {
+    StoryObject::new("source.toolkit.fluxcd.io/v1", "ExternalArtifact", name)
 }
 
 fn artifact(object: &DynamicObject) -> &Value {
@@ -54,7 +54,7 @@ async fn a_git_source_is_split_and_a_commit_makes_only_what_it_changes() -> Resu
     let source = json!({"sourceRef": {"kind": "ExternalArtifact", "name": "web"}});
     story.kustomization("web", "app", source).await?;
     let untouched = story.await_value("web", "1").await?.resource_version();
-    let is_applied = story.read(&StoryTarget::config_map("api")).await?.is_some();
+    let is_applied = story.read(&StoryObject::config_map("api")).await?.is_some();
     ensure!(!is_applied, "the artifact has the files of the other one");
     let web = story.await_ready(&external("web")).await?;
     let api = story.await_ready(&external("api")).await?;
@@ -74,7 +74,7 @@ async fn a_git_source_is_split_and_a_commit_makes_only_what_it_changes() -> Resu
     story.await_object(&generator(), DEFAULT_WAIT_TIMEOUT, is_settled).await?;
     let same = story.expect(&external("web")).await?;
     ensure!(artifact(&same)["digest"] == artifact(&web)["digest"], "{:?}", same.data);
-    let other = story.expect(&StoryTarget::config_map("web")).await?;
+    let other = story.expect(&StoryObject::config_map("web")).await?;
     ensure!(other.resource_version() == untouched, "the ConfigMap was written");
 
     // What is deleted comes back, without a request.

@@ -10,7 +10,7 @@ mod indexes;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ const API: &str = "source.toolkit.fluxcd.io/v1";
 const OURS: &str = "source.windlass.dev/v1alpha1";
 
 /// Applies an object of a source, which is then reconciled once.
-async fn create(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryTarget> {
+async fn create(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryObject> {
     create_with(story, kind, name, json!({}), spec).await
 }
 
@@ -29,17 +29,17 @@ async fn create_with(
     name: &str,
     annotations: Value,
     mut spec: Value,
-) -> Result<StoryTarget> {
+) -> Result<StoryObject> {
     let api = if kind == "HTTPArchive" { OURS } else { API };
     spec["interval"] = json!(NEVER);
     let metadata = json!({"name": name, "annotations": annotations});
     let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec});
     story.apply_value(object).await?;
-    Ok(StoryTarget::new(api, kind, name))
+    Ok(StoryObject::new(api, kind, name))
 }
 
 /// Waits until it is known what becomes of an object, and not only that it waits for another.
-async fn outcome(story: &Story, target: &StoryTarget) -> Result<DynamicObject> {
+async fn outcome(story: &Story, target: &StoryObject) -> Result<DynamicObject> {
     let is_over = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
         let waits =
@@ -50,7 +50,7 @@ async fn outcome(story: &Story, target: &StoryTarget) -> Result<DynamicObject> {
 }
 
 /// Waits until an object has failed; gives what it says.
-async fn refusal(story: &Story, target: &StoryTarget) -> Result<String> {
+async fn refusal(story: &Story, target: &StoryObject) -> Result<String> {
     let object = outcome(story, target).await?;
     let ready = condition(&object, "Ready");
     let text = ready["message"].as_str().unwrap_or_default().to_owned();

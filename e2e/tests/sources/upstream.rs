@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use artifacts::archive::{ExtractOptions, extract};
-use e2e::git_server::{GitReadAccess, GitServer, SshServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, SshServer, StoryGitRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::random_sequence::RandomSequence;
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
@@ -43,7 +43,7 @@ pub(crate) enum SourceFetchMethod {
 }
 
 enum UpstreamServer {
-    Git { server: Box<GitServer>, repository: StoryRepository, ssh: Option<SshServer> },
+    Git { server: Box<GitServer>, repository: StoryGitRepository, ssh: Option<SshServer> },
     S3(S3Server),
     Registry(RegistryServer),
     Charts(ChartServer),
@@ -165,25 +165,25 @@ impl RelayedUpstream {
     }
 
     /// The object whose artifact is observed.
-    pub(crate) fn target(&self) -> StoryTarget {
+    pub(crate) fn target(&self) -> StoryObject {
         match self.way {
             SourceFetchMethod::HttpArchive => {
-                StoryTarget::new("source.windlass.dev/v1alpha1", "HTTPArchive", NAME)
+                StoryObject::new("source.windlass.dev/v1alpha1", "HTTPArchive", NAME)
             }
             SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh => {
-                StoryTarget::git_repository(NAME)
+                StoryObject::git_repository(NAME)
             }
-            SourceFetchMethod::Bucket => StoryTarget::new(API, "Bucket", NAME),
-            SourceFetchMethod::OciRepository => StoryTarget::new(API, "OCIRepository", NAME),
-            SourceFetchMethod::HelmRepository => StoryTarget::new(API, "HelmRepository", NAME),
-            SourceFetchMethod::HelmChart => StoryTarget::new(API, "HelmChart", NAME),
+            SourceFetchMethod::Bucket => StoryObject::new(API, "Bucket", NAME),
+            SourceFetchMethod::OciRepository => StoryObject::new(API, "OCIRepository", NAME),
+            SourceFetchMethod::HelmRepository => StoryObject::new(API, "HelmRepository", NAME),
+            SourceFetchMethod::HelmChart => StoryObject::new(API, "HelmChart", NAME),
         }
     }
 
     /// The object by which others use the artifact, if that is another one.
-    pub(crate) fn offered(&self) -> Option<StoryTarget> {
+    pub(crate) fn offered(&self) -> Option<StoryObject> {
         (self.way == SourceFetchMethod::HttpArchive)
-            .then(|| StoryTarget::new(API, "ExternalArtifact", NAME))
+            .then(|| StoryObject::new(API, "ExternalArtifact", NAME))
     }
 
     /// Creates the objects. They reach the server by way of the relay.
@@ -252,7 +252,7 @@ impl RelayedUpstream {
         }
         // The index is not what is observed, so all of it comes before.
         let chart = self.target();
-        let repository = StoryTarget::new(API, "HelmRepository", NAME);
+        let repository = StoryObject::new(API, "HelmRepository", NAME);
         story.merge(&chart, json!({"spec": {"suspend": true}})).await?;
         let token = story.request(&repository).await?;
         let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;

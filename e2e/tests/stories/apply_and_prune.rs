@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{inventory, revision};
 use e2e::harness::manifests::{annotated, config_map};
-use e2e::harness::{Story, StoryTarget, flux::DEFAULT_WAIT_TIMEOUT};
+use e2e::harness::{Story, StoryObject, flux::DEFAULT_WAIT_TIMEOUT};
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -31,14 +31,14 @@ async fn a_commit_becomes_objects_with_owner_labels_and_an_inventory() -> Result
     ensure!(applied.data["status"]["inventory"]["entries"][0]["v"] == "v1", "{:?}", applied.data);
     ensure!(applied.data["status"]["lastAttemptedRevision"] == first, "{:?}", applied.data);
     for name in ["one", "two"] {
-        let object = story.expect(&StoryTarget::config_map(name)).await?;
+        let object = story.expect(&StoryObject::config_map(name)).await?;
         let label = |key: &str| object.labels().get(&format!("kustomize.toolkit.fluxcd.io/{key}"));
         ensure!(label("name").is_some_and(|it| it == "app"), "{:?}", object.labels());
         ensure!(label("namespace") == Some(namespace), "{:?}", object.labels());
         let managers = object.managed_fields().iter().filter_map(|it| it.manager.as_deref());
         ensure!(managers.eq(["kustomize-controller"]), "{:?}", object.managed_fields());
     }
-    ensure!(story.read(&StoryTarget::config_map("three")).await?.is_none(), "beyond spec.path");
+    ensure!(story.read(&StoryObject::config_map("three")).await?.is_none(), "beyond spec.path");
     let created = format!("ConfigMap/{namespace}/one created");
     story.await_event("Kustomization", "app", &created).await?;
     story.end().await
@@ -54,8 +54,8 @@ async fn a_new_commit_configures_what_changed_and_prunes_what_is_gone() -> Resul
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
     story.await_value("same", "1").await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
-    let before = story.expect(&StoryTarget::config_map("same")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    let before = story.expect(&StoryObject::config_map("same")).await?;
 
     // The file of `lasting` goes too, but the object says that it stays.
     let lasting = annotated("lasting", "1", PRUNE, "disabled");
@@ -68,10 +68,10 @@ async fn a_new_commit_configures_what_changed_and_prunes_what_is_gone() -> Resul
     let namespace = &story.namespace;
     let expected = ["changing", "same"].map(|name| format!("{namespace}_{name}__ConfigMap"));
     ensure!(inventory(&applied) == expected, "{:?}", inventory(&applied));
-    story.await_gone(&StoryTarget::config_map("leaving"), DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("lasting")).await?;
+    story.await_gone(&StoryObject::config_map("leaving"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryObject::config_map("lasting")).await?;
     story.await_value("changing", "2").await?;
-    let after = story.expect(&StoryTarget::config_map("same")).await?;
+    let after = story.expect(&StoryObject::config_map("same")).await?;
     ensure!(before.resource_version() == after.resource_version(), "an equal object was written");
     for line in ["changing configured", "leaving deleted"] {
         let line = format!("ConfigMap/{namespace}/{line}");
@@ -91,13 +91,13 @@ async fn without_prune_what_is_gone_is_forgotten_and_stays() -> Result<()> {
         )
         .await?;
     story.kustomization("app", "app", json!({"prune": false})).await?;
-    let both = story.await_ready(&StoryTarget::kustomization("app")).await?;
+    let both = story.await_ready(&StoryObject::kustomization("app")).await?;
     ensure!(inventory(&both).len() == 2, "{:?}", inventory(&both));
     let last = upstream.remove(&["b.yaml"]).await?;
     let applied = story.await_applied("app", &last).await?;
     let expected = [format!("{}_kept__ConfigMap", story.namespace)];
     ensure!(inventory(&applied) == expected, "{:?}", inventory(&applied));
-    story.expect(&StoryTarget::config_map("dropped")).await?;
+    story.expect(&StoryObject::config_map("dropped")).await?;
     story.end().await
 }
 
@@ -115,13 +115,13 @@ async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
     };
     let upstream = story.follow("app", &all("1")).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     for name in ["ignored", "disabled"] {
-        ensure!(story.read(&StoryTarget::config_map(name)).await?.is_none(), "{name} was created");
+        ensure!(story.read(&StoryObject::config_map(name)).await?.is_none(), "{name} was created");
     }
     // A user excludes an object in the cluster from reconciliation.
     let hands_off = json!({"metadata": {"annotations": {RECONCILE: "disabled"}}});
-    story.merge(&StoryTarget::config_map("claimed"), hands_off).await?;
+    story.merge(&StoryObject::config_map("claimed"), hands_off).await?;
 
     let last = upstream.push(&all("2")).await?;
     story.await_applied("app", &last).await?;
@@ -129,13 +129,13 @@ async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
     story.await_value("once", "1").await?;
     story.await_value("claimed", "1").await?;
     for name in ["ignored", "disabled"] {
-        ensure!(story.read(&StoryTarget::config_map(name)).await?.is_none(), "{name} was created");
+        ensure!(story.read(&StoryObject::config_map(name)).await?.is_none(), "{name} was created");
     }
     // Leaving the manifests, only what is excluded by annotation stays.
     let empty = upstream.remove(&["once.yaml", "claimed.yaml"]).await?;
     story.await_applied("app", &empty).await?;
-    story.await_gone(&StoryTarget::config_map("once"), DEFAULT_WAIT_TIMEOUT).await?;
-    story.expect(&StoryTarget::config_map("claimed")).await?;
+    story.await_gone(&StoryObject::config_map("once"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&StoryObject::config_map("claimed")).await?;
     story.end().await
 }
 
@@ -145,17 +145,17 @@ async fn an_emptied_folder_deletes_nothing_where_an_annotation_forbids_it() -> R
     let files = [("app/a.yaml", config_map("kept", "1")), ("app/readme.txt", "folder".to_owned())];
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"path": "./app"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let guard = |says: Option<&str>| json!({"metadata": {"annotations": {"windlass.dev/allow-empty": says}}});
     story.merge(&app, guard(Some("false"))).await?;
     story.await_ready(&app).await?;
     let empty = upstream.remove(&["app/a.yaml"]).await?;
     let message = story.await_failure(&app, "BuildFailed").await?;
     ensure!(message.contains("restore the manifests or correct spec.path"), "{message}");
-    story.expect(&StoryTarget::config_map("kept")).await?;
+    story.expect(&StoryObject::config_map("kept")).await?;
     // Flux's meaning is back as soon as the annotation is gone.
     story.merge(&app, guard(None)).await?;
-    story.await_gone(&StoryTarget::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_applied("app", &empty).await?;
     story.end().await
 }

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -105,7 +105,7 @@ async fn a_wrong_manifest_or_path_is_reported_where_it_is_and_stalls_only_itself
     }
     story.kustomization("good", "app", json!({"path": "./good"})).await?;
     for (name, _, reason, strings) in &cases {
-        let message = story.await_failure(&StoryTarget::kustomization(name), reason).await?;
+        let message = story.await_failure(&StoryObject::kustomization(name), reason).await?;
         for text in strings {
             ensure!(message.contains(text), "{name}: `{text}` is not in: {message}");
         }
@@ -171,7 +171,7 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
     }
     story.kustomization("good", "good", json!({})).await?;
     for (name, _, _, reason, text) in &cases {
-        let message = story.await_failure(&StoryTarget::git_repository(name), reason).await?;
+        let message = story.await_failure(&StoryObject::git_repository(name), reason).await?;
         ensure!(message.contains(text), "{name}: `{text}` is not in: {message}");
         story.await_event("GitRepository", name, reason).await?;
     }
@@ -184,7 +184,7 @@ async fn a_remote_that_does_not_give_says_why_and_tells_no_secret() -> Result<()
 
     // The Secret that was missing comes, and that is enough.
     secret(&story, "absent", json!({"username": "bob", "password": right})).await?;
-    story.await_ready(&StoryTarget::git_repository("lacks")).await?;
+    story.await_ready(&StoryObject::git_repository("lacks")).await?;
     ensure_not_leaked(&story, &[&right]).await?;
     story.end().await
 }

@@ -5,14 +5,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::aws_identity::{AwsIdentityServer, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-fn target(name: &str) -> StoryTarget {
-    StoryTarget::new("source.toolkit.fluxcd.io/v1", "Bucket", name)
+fn target(name: &str) -> StoryObject {
+    StoryObject::new("source.toolkit.fluxcd.io/v1", "Bucket", name)
 }
 
 /// Applies a Bucket of the same name, and a Kustomization that applies what it becomes.
@@ -63,7 +63,7 @@ async fn one_changed_key_is_one_download_and_one_changed_object() -> Result<()> 
     story
         .await_event("Bucket", "keys", "NewArtifact: stored artifact with 3 fetched files")
         .await?;
-    let untouched = story.expect(&StoryTarget::config_map("one")).await?.metadata.resource_version;
+    let untouched = story.expect(&StoryObject::config_map("one")).await?.metadata.resource_version;
 
     // Nothing changed: one listing.
     let before = server.requests("keys")?.len();
@@ -79,7 +79,7 @@ async fn one_changed_key_is_one_download_and_one_changed_object() -> Result<()> 
     story.await_value("two", "2").await?;
     let asked = server.requests("keys")?.split_off(before);
     ensure!(asked.len() == 2 && asked[1].starts_with("GET /keys/two.yaml"), "{asked:?}");
-    let one = story.expect(&StoryTarget::config_map("one")).await?.metadata.resource_version;
+    let one = story.expect(&StoryObject::config_map("one")).await?.metadata.resource_version;
     ensure!(one == untouched, "an object that did not change was written");
     story.end().await
 }

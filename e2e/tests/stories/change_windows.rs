@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -22,12 +22,12 @@ fn closed() -> String {
     format!("{} 1h", opened.strftime("%M %H * * *"))
 }
 
-async fn annotate(story: &Story, target: &StoryTarget, annotations: Value) -> Result<()> {
+async fn annotate(story: &Story, target: &StoryObject, annotations: Value) -> Result<()> {
     story.merge(target, json!({"metadata": {"annotations": annotations}})).await.map(drop)
 }
 
 /// Waits until the condition about windows has a status; returns its message.
-async fn await_window(story: &Story, target: &StoryTarget, status: &str) -> Result<String> {
+async fn await_window(story: &Story, target: &StoryObject, status: &str) -> Result<String> {
     let object = story.await_condition(target, WINDOW, status, DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&object, WINDOW)["message"].as_str().context("no message")?;
     Ok(message.to_owned())
@@ -46,16 +46,16 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     let upstream = story.follow("app", &files("1")).await?;
     story.kustomization("guarded", "app", json!({"path": "a"})).await?;
     story.kustomization("free", "app", json!({"path": "b"})).await?;
-    let guarded = StoryTarget::kustomization("guarded");
+    let guarded = StoryObject::kustomization("guarded");
     let ready = story.await_ready(&guarded).await?;
     let first = ready.data["status"]["lastAppliedRevision"].clone();
-    story.await_ready(&StoryTarget::kustomization("free")).await?;
+    story.await_ready(&StoryObject::kustomization("free")).await?;
 
     // With nothing new it stays Ready, and says when it opens.
     annotate(&story, &guarded, json!({"windlass.dev/window": closed()})).await?;
     let opening = await_window(&story, &guarded, "False").await?;
     ensure!(opening.starts_with("the next opening is 20"), "{opening}");
-    story.merge(&StoryTarget::config_map("guarded"), json!({"data": {"value": "drifted"}})).await?;
+    story.merge(&StoryObject::config_map("guarded"), json!({"data": {"value": "drifted"}})).await?;
     let token = story.request(&guarded).await?;
     let is_answered =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
@@ -89,7 +89,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     annotate(&story, &guarded, json!({"windlass.dev/break-glass": until.to_string()})).await?;
     story.await_applied("guarded", &third).await?;
     story.await_value("guarded", "2").await?;
-    story.await_gone(&StoryTarget::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
     let message = await_window(&story, &guarded, "True").await?;
     ensure!(message.contains("opened by windlass.dev/break-glass until"), "{message}");
 
@@ -104,7 +104,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
 async fn at_the_opening_what_waited_is_applied_by_itself() -> Result<()> {
     let story = Story::with_windlass("opening").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     // Twenty seconds are enough to see that it is closed.
@@ -127,9 +127,9 @@ async fn at_the_opening_what_waited_is_applied_by_itself() -> Result<()> {
 async fn a_schedule_has_a_source_reconciled_between_its_intervals() -> Result<()> {
     let story = Story::with_windlass("schedule").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let source = StoryTarget::git_repository("app");
+    let source = StoryObject::git_repository("app");
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     annotate(&story, &source, json!({"windlass.dev/schedule": "nonsense"})).await?;
     let wrong = "windlass.dev/Schedule";
     let object = story.await_condition(&source, wrong, "False", DEFAULT_WAIT_TIMEOUT).await?;
@@ -142,7 +142,7 @@ async fn a_schedule_has_a_source_reconciled_between_its_intervals() -> Result<()
     // No webhook and no request announces this commit.
     upstream.repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     let has_second = |object: &DynamicObject| object.data["data"]["value"] == "2";
-    story.await_object(&StoryTarget::config_map("a"), MINUTES, has_second).await?;
+    story.await_object(&StoryObject::config_map("a"), MINUTES, has_second).await?;
     story.end().await
 }
 
@@ -150,7 +150,7 @@ async fn a_schedule_has_a_source_reconciled_between_its_intervals() -> Result<()
 async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Result<()> {
     let story = Story::with_windlass("malformed").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
     annotate(&story, &app, json!({"windlass.dev/window": "0 22 * * MON-XYZ 4h"})).await?;
@@ -162,7 +162,7 @@ async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Res
     let object = story.expect(&app).await?;
     ensure!(condition(&object, "Stalled")["status"] == "True", "{:?}", object.data["status"]);
     upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
-    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
 
     // Corrected, it waits for what came meanwhile, and still lets deletion through.
     annotate(&story, &app, json!({"windlass.dev/window": closed()})).await?;
@@ -170,7 +170,7 @@ async fn a_window_that_cannot_be_read_lets_nothing_through_but_deletion() -> Res
     story.await_value("a", "drifted").await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_gone(&StoryTarget::config_map("a"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("a"), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
 
@@ -187,13 +187,13 @@ async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Resul
         let spec = json!({"path": path, "wait": true, "timeout": "10m"});
         story.kustomization(name, "app", spec).await?;
         story.await_waiting(name, &first).await?;
-        let target = StoryTarget::kustomization(name);
+        let target = StoryObject::kustomization(name);
         annotate(&story, &target, json!({"windlass.dev/window": closed()})).await?;
     }
     // What drifts meanwhile stops at the step that would correct it.
-    let job = StoryTarget::new("apps/v1", "Deployment", "job");
+    let job = StoryObject::new("apps/v1", "Deployment", "job");
     story.merge(&job, json!({"spec": {"replicas": 3}})).await?;
-    let message = story.await_failure(&StoryTarget::kustomization("job"), "WindowClosed").await?;
+    let message = story.await_failure(&StoryObject::kustomization("job"), "WindowClosed").await?;
     ensure!(message.contains(&first), "{message}");
     ensure!(story.expect(&job).await?.data["spec"]["replicas"] == 3, "it was corrected");
 
@@ -206,7 +206,7 @@ async fn a_rollout_under_way_is_followed_to_its_end_but_not_corrected() -> Resul
         pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(&status)).await?;
     }
     story.await_applied("web", &first).await?;
-    let object = story.expect(&StoryTarget::kustomization("web")).await?;
+    let object = story.expect(&StoryObject::kustomization("web")).await?;
     ensure!(condition(&object, WINDOW)["status"] == "False", "{:?}", object.data["status"]);
     story.end().await
 }

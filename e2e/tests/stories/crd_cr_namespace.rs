@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +28,7 @@ async fn a_crd_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()>
     ];
     let _upstream = story.follow("all", &files).await?;
     story.kustomization("all", "all", json!({"targetNamespace": null, "wait": true})).await?;
-    let all = StoryTarget::kustomization("all");
+    let all = StoryObject::kustomization("all");
     let applied = story.await_ready(&all).await?;
 
     let history = &applied.data["status"]["history"];
@@ -37,7 +37,7 @@ async fn a_crd_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()>
     ensure!(statuses == ["ReconciliationSucceeded"], "{history}");
     let events = story.events("Kustomization", "all").await?;
     ensure!(events.iter().all(|it| it.starts_with("Normal")), "{events:#?}");
-    let wheel = StoryTarget::new(&format!("{group}/v1"), "Widget", "wheel").in_namespace(&inner);
+    let wheel = StoryObject::new(&format!("{group}/v1"), "Widget", "wheel").in_namespace(&inner);
     story.expect(&wheel).await?;
 
     // And all of it goes, although the namespace takes a while to empty.
@@ -48,7 +48,7 @@ async fn a_crd_its_object_and_a_namespace_become_ready_in_one_go() -> Result<()>
         ("rbac.authorization.k8s.io/v1", "ClusterRole", inner.clone()),
         ("v1", "Namespace", inner.clone()),
     ] {
-        story.await_gone(&StoryTarget::new(api_version, kind, &name), DEFAULT_WAIT_TIMEOUT).await?;
+        story.await_gone(&StoryObject::new(api_version, kind, &name), DEFAULT_WAIT_TIMEOUT).await?;
     }
     story.end().await
 }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::widgets::{crd, widget as own};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 /// The definition with another schema of `spec`.
@@ -32,7 +32,7 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
     let upstream =
         story.follow("app", &[("crd.yaml", wide), ("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"retryInterval": "5m"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "a").replace("size: 1", "size: 1, old: x")).await?;
@@ -80,8 +80,8 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     let in_cluster = |path: &str| json!({"path": path, "retryInterval": "2s"});
     story.kustomization("one", "app", in_cluster("./one")).await?;
     story.kustomization("two", "app", in_cluster("./two")).await?;
-    story.await_ready(&StoryTarget::kustomization("one")).await?;
-    story.await_ready(&StoryTarget::kustomization("two")).await?;
+    story.await_ready(&StoryObject::kustomization("one")).await?;
+    story.await_ready(&StoryObject::kustomization("two")).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "mine")).await?;
     let before = story.expect(&crd(&group)).await?.metadata.uid;
@@ -103,7 +103,7 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     let uid = before.unwrap_or_default();
     let confirmed = json!({"metadata": {"annotations": {"windlass.dev/crd-removal": uid}}});
     story.merge(&crd(&group), confirmed).await?;
-    story.delete(&StoryTarget::kustomization("two")).await?;
+    story.delete(&StoryObject::kustomization("two")).await?;
     story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await
 }
@@ -121,7 +121,7 @@ async fn a_stored_version_is_dropped_after_its_objects_were_moved() -> Result<()
     }
     let upstream = story.follow("app", &[("crd.yaml", both.to_string())]).await?;
     story.kustomization("app", "app", json!({"force": true, "retryInterval": "5m"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     story.await_condition(&crd(&group), "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     story.apply(&widget(&group, "mine")).await?;

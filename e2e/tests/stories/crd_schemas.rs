@@ -11,7 +11,7 @@ use crdguard::{
 };
 use e2e::harness::definitions::contains;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::random_sequence::RandomSequence;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use golang::work_meter::StopSignal;
@@ -56,9 +56,9 @@ fn thing(group: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": "probe"}, "spec": spec})
 }
 
-fn target(group: &str) -> StoryTarget {
+fn target(group: &str) -> StoryObject {
     let name = format!("things.{group}");
-    StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
+    StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name)
 }
 
 /// Creates a definition, and waits until its objects can be created.

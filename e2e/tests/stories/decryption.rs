@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub(crate) fn decryption(path: &str, secret: &str) -> Value {
 
 /// An entry of a Secret of the story, as it is read by a Pod.
 pub(crate) async fn bytes(story: &Story, secret: &str, key: &str) -> Result<Vec<u8>> {
-    let target = StoryTarget::new("v1", "Secret", secret);
+    let target = StoryObject::new("v1", "Secret", secret);
     let data = &story.expect(&target).await?.data["data"][key];
     let text = data.as_str().with_context(|| format!("{target} has no {key}"))?;
     Ok(BASE64_STANDARD.decode(text)?)
@@ -96,21 +96,21 @@ async fn what_sops_encrypted_is_plain_in_the_cluster() -> Result<()> {
     let _upstream = story.follow("app", &borrowed(&files)).await?;
     for (path, secret) in [("secret", "age"), ("env", "age"), ("patch", "age")] {
         story.kustomization(path, "app", decryption(path, secret)).await?;
-        story.await_ready(&StoryTarget::kustomization(path)).await?;
+        story.await_ready(&StoryObject::kustomization(path)).await?;
     }
-    let db = StoryTarget::new("v1", "Secret", "db");
+    let db = StoryObject::new("v1", "Secret", "db");
     ensure!(entry(&story, "db", "user").await? == "admin", "age");
     ensure!(entry(&story, "db", "k").await? == "v1", "age");
     // The suffix is that of the plain content.
     ensure!(entry(&story, "s-m4kt5fh6g4", "B").await? == "two", "env");
-    let patched = story.expect(&StoryTarget::config_map("c")).await?;
+    let patched = story.expect(&StoryObject::config_map("c")).await?;
     ensure!(patched.data["data"]["a"] == "patched", "patch");
 
     // The same Secret, encrypted for OpenPGP, is the same.
-    story.delete(&StoryTarget::kustomization("secret")).await?;
+    story.delete(&StoryObject::kustomization("secret")).await?;
     story.await_gone(&db, DEFAULT_WAIT_TIMEOUT).await?;
     story.kustomization("pgp", "app", decryption("pgp", "pgp")).await?;
-    story.await_ready(&StoryTarget::kustomization("pgp")).await?;
+    story.await_ready(&StoryObject::kustomization("pgp")).await?;
     ensure!(entry(&story, "db", "pass").await? == "123", "OpenPGP");
     story.end().await
 }
@@ -121,7 +121,7 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     let right = recorded("build-resource-secret", "app")?;
     let wrong = recorded("build-resource-wrongkey", "app")?;
     let _upstream = story.follow("app", &borrowed(&right.files)).await?;
-    let target = StoryTarget::kustomization("app");
+    let target = StoryObject::kustomization("app");
 
     // Without keys nothing is applied, encrypted or not.
     story.kustomization("app", "app", json!({"path": "app"})).await?;
@@ -136,7 +136,7 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
     put_keys(&story, "sops-keys", &wrong.keys).await?;
     let text = await_build_failure(&story, "cannot get sops data key").await?;
     ensure!(text.starts_with("decryption failed for 'Secret.v1.[noGrp]/db'"), "{text}");
-    let db = StoryTarget::new("v1", "Secret", "db");
+    let db = StoryObject::new("v1", "Secret", "db");
     ensure!(story.read(&db).await?.is_none(), "a Secret was applied that is still encrypted");
 
     put_keys(&story, "sops-keys", &right.keys).await?;
@@ -151,13 +151,13 @@ async fn keys_that_are_missing_or_wrong_are_named_and_right_ones_heal_at_once() 
 }
 
 async fn await_build_failure(story: &Story, part: &str) -> Result<String> {
-    await_message(story, &StoryTarget::kustomization("app"), part).await
+    await_message(story, &StoryObject::kustomization("app"), part).await
 }
 
 /// Waits until an object is not Ready for a reason that contains a text; the whole message.
 pub(crate) async fn await_message(
     story: &Story,
-    target: &StoryTarget,
+    target: &StoryObject,
     part: &str,
 ) -> Result<String> {
     let message_with_part = async || {
@@ -176,7 +176,7 @@ async fn a_mac_counts_where_it_is_required() -> Result<()> {
     put_keys(&story, "sops-keys", &keys).await?;
     let upstream = story.follow("app", &borrowed(&files)).await?;
     story.kustomization("app", "app", decryption("app", "sops-keys")).await?;
-    let target = StoryTarget::kustomization("app");
+    let target = StoryObject::kustomization("app");
     let mac = |says: &str| json!({"metadata": {"annotations": {"windlass.dev/sops-mac": says}}});
     story.merge(&target, mac("Require")).await?;
     story.await_ready(&target).await?;
@@ -190,7 +190,7 @@ async fn a_mac_counts_where_it_is_required() -> Result<()> {
     upstream.push(&borrowed(&files)).await?;
     let message = await_build_failure(&story, "failed to verify sops data integrity").await?;
     ensure!(message.starts_with("app/s.yaml: "), "{message}");
-    let db = StoryTarget::new("v1", "Secret", "db");
+    let db = StoryObject::new("v1", "Secret", "db");
     ensure!(story.expect(&db).await?.data["type"] == "Opaque", "the forged file was applied");
     story.merge(&target, mac("Sometimes")).await?;
     await_build_failure(&story, "set it to Require or Ignore").await?;
@@ -262,7 +262,7 @@ async fn what_the_tests_of_flux_encrypted_is_plain_in_the_cluster() -> Result<()
         spec
     };
     story.kustomization("all", "app", with(decryption("./", "sops"))).await?;
-    story.await_ready(&StoryTarget::kustomization("all")).await?;
+    story.await_ready(&StoryObject::kustomization("all")).await?;
     for name in [
         "algo-age",
         "algo-age-pq",
@@ -277,14 +277,14 @@ async fn what_the_tests_of_flux_encrypted_is_plain_in_the_cluster() -> Result<()
         ensure!(entry(&story, &format!("sops-{name}"), "key").await? == "value", "{name}");
     }
     for name in ["envs-configmap", "files-configmap", "remote-configmap"] {
-        let map = story.expect(&StoryTarget::config_map(&format!("sops-{name}"))).await?;
+        let map = story.expect(&StoryObject::config_map(&format!("sops-{name}"))).await?;
         ensure!(map.data["data"]["key"] == "value", "{name}");
     }
     ensure!(entry(&story, "sops-patches-secret", "key").await? == "merge1");
     ensure!(entry(&story, "sops-patches-secret", "merge2").await? == "merge2");
 
     story.kustomization("global", "app", with(decryption("./global", "global"))).await?;
-    story.await_ready(&StoryTarget::kustomization("global")).await?;
+    story.await_ready(&StoryObject::kustomization("global")).await?;
     ensure!(entry(&story, "global-age-secret", "key").await? == "global-value");
     story.end().await
 }

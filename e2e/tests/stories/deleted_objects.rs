@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::widget_crd;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 /// The CRD of Widgets in two versions, of which `v1` is stored.
@@ -24,7 +24,7 @@ fn crd(group: &str, served: [bool; 2]) -> Result<Value> {
 async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_along() -> Result<()> {
     let story = Story::with_windlass("gone").await?;
     let group = format!("{}.test", story.namespace);
-    let of = StoryTarget::new(
+    let of = StoryObject::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
@@ -35,9 +35,9 @@ async fn what_was_applied_in_a_version_that_is_served_no_more_is_still_taken_alo
         format!("{{apiVersion: {group}/v1alpha1, kind: Widget, metadata: {{name: wheel}}}}\n");
     let _upstream = story.follow("app", &[("a.yaml", text)]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
-    let wheel = StoryTarget::new(&format!("{group}/v1"), "Widget", "wheel");
+    let wheel = StoryObject::new(&format!("{group}/v1"), "Widget", "wheel");
     story.expect(&wheel).await?;
 
     // No version of the CRD is served for a while, and the object lives on.

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 /// A ConfigMap whose deletion waits for the finalizer of another controller.
@@ -14,8 +14,8 @@ fn held(name: &str) -> String {
 }
 
 async fn let_go(story: &Story, name: &str) -> Result<()> {
-    story.merge(&StoryTarget::config_map(name), json!({"metadata": {"finalizers": null}})).await?;
-    story.await_gone(&StoryTarget::config_map(name), DEFAULT_WAIT_TIMEOUT).await
+    story.merge(&StoryObject::config_map(name), json!({"metadata": {"finalizers": null}})).await?;
+    story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,12 +42,12 @@ async fn the_policy_says_whether_objects_go_with_their_kustomization() -> Result
         story.kustomization(name, "all", more).await?;
     }
     for (name, ..) in &cases {
-        story.await_ready(&StoryTarget::kustomization(name)).await?;
-        story.delete(&StoryTarget::kustomization(name)).await?;
+        story.await_ready(&StoryObject::kustomization(name)).await?;
+        story.delete(&StoryObject::kustomization(name)).await?;
     }
     for (name, _, goes) in &cases {
-        story.await_gone(&StoryTarget::kustomization(name), DEFAULT_WAIT_TIMEOUT).await?;
-        let is_there = story.read(&StoryTarget::config_map(name)).await?.is_some();
+        story.await_gone(&StoryObject::kustomization(name), DEFAULT_WAIT_TIMEOUT).await?;
+        let is_there = story.read(&StoryObject::config_map(name)).await?.is_some();
         ensure!(is_there != *goes, "{name}: the object is there: {is_there}");
     }
     story.end().await
@@ -61,18 +61,18 @@ async fn only_wait_for_termination_outlasts_its_objects() -> Result<()> {
     for (name, policy) in [("waits", "WaitForTermination"), ("leaves", "Delete")] {
         let more = json!({"path": name, "deletionPolicy": policy, "timeout": "10m"});
         story.kustomization(name, "all", more).await?;
-        story.await_ready(&StoryTarget::kustomization(name)).await?;
-        story.delete(&StoryTarget::kustomization(name)).await?;
+        story.await_ready(&StoryObject::kustomization(name)).await?;
+        story.delete(&StoryObject::kustomization(name)).await?;
     }
-    let waits = StoryTarget::kustomization("waits");
+    let waits = StoryObject::kustomization("waits");
     let says = |object: &kube::api::DynamicObject| {
         let message = condition(object, "Ready")["message"].as_str().unwrap_or_default();
         message.contains("termination")
     };
     story.await_object(&waits, DEFAULT_WAIT_TIMEOUT, says).await?;
-    story.await_gone(&StoryTarget::kustomization("leaves"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::kustomization("leaves"), DEFAULT_WAIT_TIMEOUT).await?;
     for name in ["waits", "leaves"] {
-        let object = story.expect(&StoryTarget::config_map(name)).await?;
+        let object = story.expect(&StoryObject::config_map(name)).await?;
         ensure!(object.metadata.deletion_timestamp.is_some(), "{name} was not deleted");
     }
     story.expect(&waits).await?;
@@ -87,7 +87,7 @@ async fn only_wait_for_termination_outlasts_its_objects() -> Result<()> {
 async fn a_suspended_kustomization_leaves_its_objects_behind() -> Result<()> {
     let story = Story::with_windlass("objects-left").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({"deletionPolicy": "Delete"})).await?;
     story.await_ready(&app).await?;
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;

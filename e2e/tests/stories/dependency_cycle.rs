@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 fn depends_on(name: &str, on: &[&str]) -> Value {
@@ -24,7 +24,7 @@ async fn a_cycle_is_named_and_opening_it_lets_everyone_go_on() -> Result<()> {
     story.kustomization("two", "app", depends_on("two", &["one"])).await?;
     story.kustomization("after", "app", depends_on("after", &["two"])).await?;
     for name in ["one", "two"] {
-        let target = StoryTarget::kustomization(name);
+        let target = StoryObject::kustomization(name);
         let object =
             story.await_condition(&target, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
         let stalled = condition(&object, "Stalled");
@@ -32,7 +32,7 @@ async fn a_cycle_is_named_and_opening_it_lets_everyone_go_on() -> Result<()> {
         ensure!(stalled["reason"] == "DependencyCycle", "{stalled}");
         ensure!(message.contains("one") && message.contains("two"), "{message}");
     }
-    let after = StoryTarget::kustomization("after");
+    let after = StoryObject::kustomization("after");
     let message = story.await_failure(&after, "DependencyNotReady").await?;
     ensure!(message.contains("two"), "{message}");
     let object = story.expect(&after).await?;
@@ -40,7 +40,7 @@ async fn a_cycle_is_named_and_opening_it_lets_everyone_go_on() -> Result<()> {
 
     story.kustomization("one", "app", depends_on("one", &[])).await?;
     for name in ["one", "two", "after"] {
-        let object = story.await_ready(&StoryTarget::kustomization(name)).await?;
+        let object = story.await_ready(&StoryObject::kustomization(name)).await?;
         ensure!(condition(&object, "Stalled")["status"] != "True", "{:?}", object.data["status"]);
     }
     story.end().await

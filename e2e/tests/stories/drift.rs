@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
-use e2e::servers::webhook::{AdmissionWebhookServer, WebhookVerdict};
+use e2e::harness::{Story, StoryObject};
+use e2e::servers::admission_webhook::{AdmissionWebhookServer, WebhookVerdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Value, json};
 
@@ -35,11 +35,11 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
     let files = [("role.yaml", yaml), ("map.yaml", config_map("map", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
 
-    let role = StoryTarget::new("rbac.authorization.k8s.io/v1", "ClusterRole", &name);
-    let map = StoryTarget::config_map("map");
+    let role = StoryObject::new("rbac.authorization.k8s.io/v1", "ClusterRole", &name);
+    let map = StoryObject::config_map("map");
     let webhook = AdmissionWebhookServer::start(WebhookVerdict::RefuseWrites(
         "frozen by a webhook".to_owned(),
     ))
@@ -65,7 +65,7 @@ async fn a_write_that_is_refused_does_not_keep_later_stages_from_being_corrected
     story.request(&app).await?;
     story.await_ready(&app).await?;
     let kind = "ValidatingWebhookConfiguration";
-    let configuration = StoryTarget::new("admissionregistration.k8s.io/v1", kind, &story.namespace);
+    let configuration = StoryObject::new("admissionregistration.k8s.io/v1", kind, &story.namespace);
     story.delete(&configuration).await?;
     story.end().await
 }
@@ -82,8 +82,8 @@ async fn a_kustomization_that_applies_another_leaves_its_finalizer() -> Result<(
     let files = [("apps/child.yaml", child), ("child/map.yaml", config_map("map", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"path": "./apps"})).await?;
-    let parent = StoryTarget::kustomization("app");
-    let child = StoryTarget::kustomization("child");
+    let parent = StoryObject::kustomization("app");
+    let child = StoryObject::kustomization("child");
     story.await_ready(&parent).await?;
     story.await_value("map", "1").await?;
     story.await_ready(&child).await?;

@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -24,16 +24,16 @@ async fn a_kind_of_its_own_is_healthy_when_its_expression_says_so() -> Result<()
     story.kustomization("app", "app", json!({"wait": true, "healthCheckExprs": checks})).await?;
     let first = revision(&upstream.repository.hash("main")?);
     story.await_waiting("app", &first).await?;
-    let wheel = StoryTarget::new(&format!("{group}/v1"), "Widget", "wheel");
+    let wheel = StoryObject::new(&format!("{group}/v1"), "Widget", "wheel");
     story.merge_status(&wheel, json!({"status": {"phase": "Broken"}})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let message = story.await_failure(&app, "HealthCheckFailed").await?;
     ensure!(message.contains("Widget/"), "{message}");
     story.merge_status(&wheel, json!({"status": {"phase": "Done"}})).await?;
     story.await_ready(&app).await?;
     let crd = format!("widgets.{group}");
     story
-        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd))
+        .delete(&StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd))
         .await?;
     story.end().await
 }
@@ -44,16 +44,16 @@ async fn a_dependency_is_ready_when_its_expression_says_so() -> Result<()> {
     let files = [("base/a.yaml", config_map("base", "1")), ("app/b.yaml", config_map("app", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("base", "app", json!({"path": "base"})).await?;
-    story.await_ready(&StoryTarget::kustomization("base")).await?;
+    story.await_ready(&StoryObject::kustomization("base")).await?;
     let depends = |expression: &str| json!({"path": "app", "dependsOn": [{"name": "base", "readyExpr": expression}]});
     let open = "has(dep.metadata.labels) && dep.metadata.labels['open'] == self.metadata.name";
     story.kustomization("app", "app", depends(open)).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let message = story.await_failure(&app, "DependencyNotReady").await?;
     ensure!(message.contains("base"), "{message}");
-    ensure!(story.read(&StoryTarget::config_map("app")).await?.is_none(), "it did not wait");
+    ensure!(story.read(&StoryObject::config_map("app")).await?.is_none(), "it did not wait");
     let labelled = json!({"metadata": {"labels": {"open": "app"}}});
-    story.merge(&StoryTarget::kustomization("base"), labelled).await?;
+    story.merge(&StoryObject::kustomization("base"), labelled).await?;
     story.request(&app).await?;
     story.await_ready(&app).await?;
 

@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
@@ -15,7 +15,7 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
     let files = [("a.yaml", config_map("fought", "1")), ("b.yaml", config_map("other", "1"))];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
 
     let api = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
@@ -28,7 +28,7 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
                 return Ok(Some(object));
             }
             let value =
-                story.expect(&StoryTarget::config_map("fought")).await?.data["data"]["value"]
+                story.expect(&StoryObject::config_map("fought")).await?.data["data"]["value"]
                     .clone();
             if value == "1" {
                 let patch = json!({"data": {"value": "mine"}});
@@ -49,7 +49,7 @@ async fn a_rival_is_named_and_left_alone_for_a_while_and_nothing_else_is() -> Re
     story.await_event("Kustomization", "app", "'rival'").await?;
 
     // An object without a conflict is corrected as ever, and a request is followed by a correction at once.
-    story.merge(&StoryTarget::config_map("other"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("other"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("other", "1").await?;
     story.await_value("fought", "mine").await?;
     story.request(&app).await?;

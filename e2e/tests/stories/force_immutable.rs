@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, job};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -23,7 +23,7 @@ data:
     )
 }
 
-async fn uid(story: &Story, target: &StoryTarget) -> Result<String> {
+async fn uid(story: &Story, target: &StoryObject) -> Result<String> {
     story.expect(target).await?.uid().context("an object without uid")
 }
 
@@ -37,10 +37,10 @@ async fn an_immutable_field_is_refused_by_name_until_force_is_allowed() -> Resul
         )
         .await?;
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
-    let sealed_map = StoryTarget::config_map("sealed");
-    let work = StoryTarget::new("batch/v1", "Job", "work");
+    let sealed_map = StoryObject::config_map("sealed");
+    let work = StoryObject::new("batch/v1", "Job", "work");
     let before = [uid(&story, &sealed_map).await?, uid(&story, &work).await?];
 
     let changed = job("work", PodBehavior::Ready).replace("app:1", "app:2");
@@ -86,9 +86,9 @@ async fn force_deletes_nothing_for_a_manifest_that_is_plainly_wrong() -> Result<
     };
     let upstream = story.follow("app", &[("a.yaml", service(80))]).await?;
     story.kustomization("app", "app", json!({"force": true})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
-    let web = StoryTarget::new("v1", "Service", "web");
+    let web = StoryObject::new("v1", "Service", "web");
     let before = uid(&story, &web).await?;
 
     upstream.push(&[("a.yaml", service(99_999))]).await?;
@@ -112,10 +112,10 @@ async fn a_suspension_keeps_what_is_still_to_be_recreated() -> Result<()> {
     };
     let upstream = story.follow("app", &files("1")).await?;
     story.kustomization("app", "app", json!({"path": "app", "force": true})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     // Each deletion takes until the story ends it.
-    let all: Vec<StoryTarget> = names.iter().map(|name| StoryTarget::config_map(name)).collect();
+    let all: Vec<StoryObject> = names.iter().map(|name| StoryObject::config_map(name)).collect();
     let mut before = Vec::new();
     for target in &all {
         let held = json!({"metadata": {"finalizers": ["example.com/hold"]}});
@@ -135,7 +135,7 @@ async fn a_suspension_keeps_what_is_still_to_be_recreated() -> Result<()> {
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     // What is reconciled after that shows that windlass has seen it.
     story.kustomization("other", "app", json!({"path": "other"})).await?;
-    story.await_ready(&StoryTarget::kustomization("other")).await?;
+    story.await_ready(&StoryObject::kustomization("other")).await?;
     for target in &all {
         story.merge(target, json!({"metadata": {"finalizers": null}})).await?;
     }

@@ -1,10 +1,10 @@
 //! How a Git server is reached: through a proxy, with a certificate of one's own.
 
 use anyhow::{Context, Result, ensure};
-use e2e::forward_proxy::TestProxy;
+use e2e::forward_proxy::TestForwardProxy;
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
@@ -14,7 +14,7 @@ async fn secret(story: &Story, name: &str, data: Value) -> Result<()> {
 
 /// Nothing that is a secret may be read in what windlass says.
 async fn ensure_hidden(story: &Story, name: &str, secrets: &[&str]) -> Result<()> {
-    let object = story.expect(&StoryTarget::git_repository(name)).await?;
+    let object = story.expect(&StoryObject::git_repository(name)).await?;
     let status = serde_json::to_string(&object.data["status"])?;
     let events = story.events("GitRepository", name).await?.join("\n");
     let log = story.windlass().await?.operator.log()?;
@@ -29,7 +29,7 @@ async fn ensure_hidden(story: &Story, name: &str, secrets: &[&str]) -> Result<()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_is_fetched_through_the_proxy_of_its_secret() -> Result<()> {
     let story = Story::with_windlass("proxy").await?;
-    let proxy = TestProxy::start("walker", "pr0xy-passw0rd").await?;
+    let proxy = TestForwardProxy::start("walker", "pr0xy-passw0rd").await?;
     for (name, server) in [
         ("plain", GitServer::start(GitReadAccess::Open)?),
         ("tls", GitServer::start_tls(GitReadAccess::Open)?),
@@ -43,7 +43,7 @@ async fn a_repository_is_fetched_through_the_proxy_of_its_secret() -> Result<()>
         secret(&story, &way, data("wr0ng-passw0rd")).await?;
         let more = json!({"secretRef": {"name": name}, "proxySecretRef": {"name": way}});
         story.git_repository(name, &server.url(&repository), more).await?;
-        let target = StoryTarget::git_repository(name);
+        let target = StoryObject::git_repository(name);
         let message = story.await_failure(&target, "AuthenticationFailed").await?;
         ensure!(message.contains("proxy") && message.contains(&proxy.url()), "{message}");
         let before = proxy.passed().len();
@@ -61,7 +61,7 @@ async fn a_repository_is_fetched_through_the_proxy_of_its_secret() -> Result<()>
     secret(&story, "key", json!({"identity": "x", "known_hosts": "x"})).await?;
     story.git_repository("ssh", "ssh://git@127.0.0.1/app.git", more).await?;
     let message =
-        story.await_failure(&StoryTarget::git_repository("ssh"), "UnsupportedField").await?;
+        story.await_failure(&StoryObject::git_repository("ssh"), "UnsupportedField").await?;
     ensure!(message.contains("spec.proxySecretRef"), "{message}");
     story.end().await
 }
@@ -81,11 +81,11 @@ async fn a_server_that_wants_a_certificate_gets_that_of_the_secret() -> Result<(
 
     secret(&story, "none", json!({"ca.crt": ca})).await?;
     story.git_repository("none", &url, json!({"secretRef": {"name": "none"}})).await?;
-    story.await_failure(&StoryTarget::git_repository("none"), "GitOperationFailed").await?;
+    story.await_failure(&StoryObject::git_repository("none"), "GitOperationFailed").await?;
 
     secret(&story, "half", json!({"ca.crt": ca, "tls.key": issued.key})).await?;
     story.git_repository("half", &url, json!({"secretRef": {"name": "half"}})).await?;
-    let half = StoryTarget::git_repository("half");
+    let half = StoryObject::git_repository("half");
     let message = story.await_failure(&half, "AuthenticationFailed").await?;
     ensure!(message.contains("`tls.key` requires `tls.crt`"), "{message}");
 
@@ -97,7 +97,7 @@ async fn a_server_that_wants_a_certificate_gets_that_of_the_secret() -> Result<(
     let older = json!({"caFile": ca, "certFile": issued.certificate, "keyFile": issued.key});
     secret(&story, "older", older).await?;
     story.git_repository("older", &url, json!({"secretRef": {"name": "older"}})).await?;
-    story.await_ready(&StoryTarget::git_repository("older")).await?;
+    story.await_ready(&StoryObject::git_repository("older")).await?;
     for name in ["none", "half", "older"] {
         ensure_hidden(&story, name, &secrets).await?;
     }

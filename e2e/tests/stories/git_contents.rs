@@ -3,16 +3,16 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 /// The files of the artifact that a GitRepository's status names.
 async fn packed(story: &Story, name: &str) -> Result<Vec<String>> {
-    let object = story.await_ready(&StoryTarget::git_repository(name)).await?;
+    let object = story.await_ready(&StoryObject::git_repository(name)).await?;
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
     let answer = reqwest::get(url).await?.error_for_status()?;
     let folder = tempfile::tempdir()?;
@@ -28,7 +28,7 @@ fn digest(object: &DynamicObject) -> &Value {
 }
 
 /// Commits a link to a commit of another repository.
-fn link(repository: &StoryRepository, path: &str, sha: &str) -> Result<String> {
+fn link(repository: &StoryGitRepository, path: &str, sha: &str) -> Result<String> {
     let entry = format!("160000,{sha},{path}");
     repository.git(&["update-index", "--add", "--cacheinfo", &entry])?;
     repository.git(&["commit", "-q", "-m", "a link"])?;
@@ -68,7 +68,7 @@ async fn submodules_are_applied_with_the_repository() -> Result<()> {
     for name in ["app", "lib", "other"] {
         story.await_value(name, "1").await?;
     }
-    let object = story.expect(&StoryTarget::git_repository("app")).await?;
+    let object = story.expect(&StoryObject::git_repository("app")).await?;
     ensure!(object.data["status"]["observedRecurseSubmodules"] == true);
     let log = story.windlass().await?.operator.log()?;
     ensure!(!log.contains("s3cret-s3cret") && !log.contains("czNjcmV0"), "the log shows a secret");
@@ -76,7 +76,7 @@ async fn submodules_are_applied_with_the_repository() -> Result<()> {
     // What is new in the submodule counts when the repository says so.
     let second = lib.commit(&[("b.yaml", &config_map("lib", "2"))], "second")?;
     link(&app, "vendor/lib", &second)?;
-    story.request(&StoryTarget::git_repository("app")).await?;
+    story.request(&StoryObject::git_repository("app")).await?;
     story.await_value("lib", "2").await?;
     story.end().await
 }
@@ -92,7 +92,7 @@ async fn a_sparse_checkout_holds_its_folders_and_changes_with_them() -> Result<(
     ];
     let upstream = story.follow("app", &files).await?;
     let url = upstream.server.url(&upstream.repository);
-    let app = StoryTarget::git_repository("app");
+    let app = StoryObject::git_repository("app");
     let whole = story.await_ready(&app).await?;
 
     story.git_repository("app", &url, json!({"sparseCheckout": ["./apps/a", "infra/"]})).await?;
@@ -108,7 +108,7 @@ async fn a_sparse_checkout_holds_its_folders_and_changes_with_them() -> Result<(
     ensure!(digest(&part) != digest(&whole), "the artifact is the same");
     story.kustomization("app", "app", json!({})).await?;
     story.await_value("a", "1").await?;
-    ensure!(story.read(&StoryTarget::config_map("root")).await?.is_none(), "root.yaml was applied");
+    ensure!(story.read(&StoryObject::config_map("root")).await?.is_none(), "root.yaml was applied");
 
     story.git_repository("app", &url, json!({"sparseCheckout": ["infra", "none"]})).await?;
     let message = story.await_failure(&app, "GitOperationFailed").await?;
@@ -136,7 +136,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
         {"repository": {"name": "lib"}, "fromPath": "deploy", "toPath": "vendor/lib"},
         {"repository": {"name": "lib"}, "fromPath": "/other.yaml", "toPath": "docs/other.txt"},
     ]);
-    let app = StoryTarget::git_repository("app");
+    let app = StoryObject::git_repository("app");
     story.git_repository("app", &server.url(&main), json!({"include": include})).await?;
     let message = story.await_failure(&app, "NotFound").await?;
     ensure!(message.contains("include 'lib'"), "{message}");
@@ -155,7 +155,7 @@ async fn an_included_artifact_is_waited_for_copied_and_followed() -> Result<()> 
     story.kustomization("app", "app", json!({})).await?;
     story.await_value("b", "1").await?;
     let second = lib.commit(&[("deploy/b.yaml", &config_map("b", "2"))], "second")?;
-    story.request(&StoryTarget::git_repository("lib")).await?;
+    story.request(&StoryObject::git_repository("lib")).await?;
     story.await_value("b", "2").await?;
     let object = story.await_ready(&app).await?;
     let included = &object.data["status"]["includedArtifacts"];
@@ -194,7 +194,7 @@ async fn a_cycle_of_includes_is_reported_and_ends_with_one_of_them() -> Result<(
     story.git_repository("self", &url, including("self")).await?;
     let object = story
         .await_condition(
-            &StoryTarget::git_repository("self"),
+            &StoryObject::git_repository("self"),
             "Stalled",
             "True",
             DEFAULT_WAIT_TIMEOUT,
@@ -204,8 +204,8 @@ async fn a_cycle_of_includes_is_reported_and_ends_with_one_of_them() -> Result<(
 
     story.git_repository("one", &url, including("two")).await?;
     story.git_repository("two", &url, including("one")).await?;
-    let one = StoryTarget::git_repository("one");
-    let two = StoryTarget::git_repository("two");
+    let one = StoryObject::git_repository("one");
+    let two = StoryObject::git_repository("two");
     let message = story.await_failure(&two, "IncludeCycle").await?;
     ensure!(message.contains("two → one → two"), "{message}");
 

@@ -3,13 +3,13 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
 /// Requests a reconciliation and waits until it is handled.
 async fn reconcile(story: &Story, name: &str) -> Result<DynamicObject> {
-    let target = StoryTarget::git_repository(name);
+    let target = StoryObject::git_repository(name);
     let token = story.request(&target).await?;
     let is_handled =
         |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
@@ -55,7 +55,7 @@ async fn a_range_without_a_tag_waits_for_one_and_no_range_at_all_stalls() -> Res
     upstream.repository.tag("v1.0.0")?;
     let url = upstream.server.url(&upstream.repository);
     story.git_repository("none", &url, json!({"ref": {"semver": "9.x"}})).await?;
-    let none = StoryTarget::git_repository("none");
+    let none = StoryObject::git_repository("none");
     let message = story.await_failure(&none, "GitOperationFailed").await?;
     ensure!(message.contains("no match found for semver: 9.x"), "{message}");
     upstream.repository.tag("v9.1.0")?;
@@ -66,7 +66,7 @@ async fn a_range_without_a_tag_waits_for_one_and_no_range_at_all_stalls() -> Res
     story.git_repository("wrong", &url, json!({"ref": {"semver": "latest"}})).await?;
     let object = story
         .await_condition(
-            &StoryTarget::git_repository("wrong"),
+            &StoryObject::git_repository("wrong"),
             "Stalled",
             "True",
             DEFAULT_WAIT_TIMEOUT,

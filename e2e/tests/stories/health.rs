@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, job, widget, widget_crd, workload};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -39,17 +39,17 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
     ensure!(condition(&waiting, "Healthy")["status"] == "Unknown", "{:?}", waiting.data);
     story
         .await_condition(
-            &StoryTarget::new("batch/v1", "Job", "work"),
+            &StoryObject::new("batch/v1", "Job", "work"),
             "Complete",
             "True",
             DEFAULT_WAIT_TIMEOUT,
         )
         .await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let waiting = story.expect(&app).await?;
     ensure!(condition(&waiting, "Ready")["status"] == "Unknown", "nothing has bound the claim yet");
 
-    let volume = StoryTarget::new("v1", "PersistentVolume", &story.namespace);
+    let volume = StoryObject::new("v1", "PersistentVolume", &story.namespace);
     let claim = json!({"namespace": story.namespace, "name": "claim"});
     let spec = json!({
         "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "storageClassName": "",
@@ -73,7 +73,7 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
 async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Result<()> {
     let story = Story::with_windlass("wait-named").await?;
     let group = format!("{}.test", story.namespace);
-    let crd = StoryTarget::new(
+    let crd = StoryObject::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
@@ -83,7 +83,7 @@ async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Resu
     let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
     story.apply(&widget(&group, "wheel")).await?;
     let api_version = format!("{group}/v1");
-    let wheel = StoryTarget::new(&api_version, "Widget", "wheel");
+    let wheel = StoryObject::new(&api_version, "Widget", "wheel");
     story.merge_status(&wheel, ready("False")).await?;
 
     let files = [("web.yaml", workload("Deployment", "web", PodBehavior::Unready))];
@@ -107,7 +107,7 @@ async fn what_does_not_become_healthy_in_time_is_named() -> Result<()> {
         .await?;
     // Shorter is not possible: Flux takes anything below for half a minute.
     story.kustomization("app", "app", json!({"wait": true, "timeout": "30s"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_waiting("app", "main@sha1:").await?;
     let gives_up = |object: &DynamicObject| condition(object, "Healthy")["status"] == "False";
     let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT * 2, gives_up).await?;
@@ -126,7 +126,7 @@ async fn a_crash_loop_ends_the_wait_early_and_is_named() -> Result<()> {
     let _upstream = story.follow("app", &[("a.yaml", text)]).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
     let message =
-        story.await_failure(&StoryTarget::kustomization("app"), "HealthCheckFailed").await?;
+        story.await_failure(&StoryObject::kustomization("app"), "HealthCheckFailed").await?;
     ensure!(message.contains(&format!("StatefulSet/{}/store", story.namespace)), "{message}");
     story.end().await
 }
@@ -138,7 +138,7 @@ async fn a_failed_job_ends_the_wait_early_and_a_fixed_one_recovers() -> Result<(
     let more = json!({"wait": true, "timeout": "10m", "force": true});
     story.kustomization("app", "app", more).await?;
     let message =
-        story.await_failure(&StoryTarget::kustomization("app"), "HealthCheckFailed").await?;
+        story.await_failure(&StoryObject::kustomization("app"), "HealthCheckFailed").await?;
     ensure!(message.contains(&format!("Job/{}/work", story.namespace)), "{message}");
 
     let fixed = upstream.push(&[("job.yaml", job("work", PodBehavior::Ready))]).await?;
@@ -171,17 +171,17 @@ async fn seen(story: &Story, operation: impl Future<Output = Result<DynamicObjec
 }
 
 /// A story with a CRD of Widgets, and Widgets that windlass did not apply and that are not ready.
-async fn widgets(name: &str, names: &[&str]) -> Result<(Story, StoryTarget, Vec<StoryTarget>)> {
+async fn widgets(name: &str, names: &[&str]) -> Result<(Story, StoryObject, Vec<StoryObject>)> {
     let story = Story::with_windlass(name).await?;
     let group = format!("{}.test", story.namespace);
     let crd = format!("widgets.{group}");
-    let crd = StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd);
+    let crd = StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd);
     story.apply(&widget_crd(&group)).await?;
     story.await_condition(&crd, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let mut targets = Vec::new();
     for name in names {
         story.apply(&widget(&group, name)).await?;
-        let target = StoryTarget::new(&format!("{group}/v1"), "Widget", name);
+        let target = StoryObject::new(&format!("{group}/v1"), "Widget", name);
         story.merge_status(&target, ready("False")).await?;
         targets.push(target);
     }
@@ -202,7 +202,7 @@ async fn what_falls_ill_while_others_are_awaited_is_waited_for_again() -> Result
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
     let first = revision(&upstream.repository.hash("main")?);
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_waiting("app", &first).await?;
     seen(&story, story.merge_status(early, ready("True"))).await?;
     // A run that began before may have been counted, so another one is asked for.
@@ -228,7 +228,7 @@ async fn a_wait_that_failed_stays_failed_while_its_objects_move() -> Result<()> 
     story.await_waiting("app", &first).await?;
     let stalled = json!({"type": "Stalled", "status": "True", "reason": "R", "message": "broken", "lastTransitionTime": "2026-01-01T00:00:00Z"});
     story.merge_status(&all[0], json!({"status": {"conditions": [stalled]}})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_failure(&app, "HealthCheckFailed").await?;
     let failed = story.expect(&app).await?;
     for round in 0..3 {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::{PASSWORD, PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
@@ -26,10 +26,10 @@ const LIB: [(&str, &str); 2] = [
 pub(crate) const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
                         data: {value: {{ .Values.value | quote }}}\n";
 
-async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryTarget> {
+async fn apply(story: &Story, kind: &str, name: &str, spec: Value) -> Result<StoryObject> {
     let object = json!({"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec});
     story.apply_value(object).await?;
-    Ok(StoryTarget::new(API, kind, name))
+    Ok(StoryObject::new(API, kind, name))
 }
 
 pub(crate) async fn repository(
@@ -37,7 +37,7 @@ pub(crate) async fn repository(
     name: &str,
     url: &str,
     more: Value,
-) -> Result<StoryTarget> {
+) -> Result<StoryObject> {
     let mut spec = json!({"interval": NEVER, "url": url});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -67,7 +67,7 @@ pub(crate) async fn chart_of(
     (kind, source): (&str, &str),
     chart: &str,
     more: Value,
-) -> Result<StoryTarget> {
+) -> Result<StoryObject> {
     let source = json!({"kind": kind, "name": source});
     let mut spec = json!({"chart": chart, "interval": NEVER, "sourceRef": source});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -79,7 +79,7 @@ pub(crate) async fn chart_of(
 /// Waits until a chart is there that a repository or a registry has.
 pub(crate) async fn pulled(
     story: &Story,
-    app: &StoryTarget,
+    app: &StoryObject,
     version: &str,
 ) -> Result<DynamicObject> {
     let object = story.await_ready(app).await?;
@@ -91,7 +91,7 @@ pub(crate) async fn pulled(
 }
 
 /// Waits until a chart has a version.
-pub(crate) async fn await_version(story: &Story, app: &StoryTarget, version: &str) -> Result<()> {
+pub(crate) async fn await_version(story: &Story, app: &StoryObject, version: &str) -> Result<()> {
     let has_it = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == version;
     story.await_object(app, DEFAULT_WAIT_TIMEOUT, has_it).await.map(drop)
 }
@@ -119,7 +119,7 @@ pub(crate) async fn registry_of(
     story: &Story,
     registry: &RegistryServer,
     url: &str,
-) -> Result<StoryTarget> {
+) -> Result<StoryObject> {
     let config = registry.docker_config(PASSWORD);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
         "type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": config}});

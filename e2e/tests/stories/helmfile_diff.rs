@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n\
@@ -36,7 +36,7 @@ async fn a_diff_shows_changes_of_the_helmfile_and_of_the_cluster() -> Result<()>
     ensure!(text.contains("settings, ConfigMap (v1) has been added:\n"), "{text}");
     ensure!(text.contains("shop (app) UPDATED") && !text.contains("correct-horse"), "{text}");
     ensure!(
-        story.read(&StoryTarget::new("v1", "ConfigMap", "settings")).await?.is_none(),
+        story.read(&StoryObject::new("v1", "ConfigMap", "settings")).await?.is_none(),
         "written"
     );
 
@@ -45,7 +45,7 @@ async fn a_diff_shows_changes_of_the_helmfile_and_of_the_cluster() -> Result<()>
     ensure!(text == "No affected releases\n", "{text}");
 
     story
-        .merge(&StoryTarget::new("v1", "ConfigMap", "settings"), json!({"data": {"color": "red"}}))
+        .merge(&StoryObject::new("v1", "ConfigMap", "settings"), json!({"data": {"color": "red"}}))
         .await?;
     let text = diff(&["--detailed-exitcode"], false)?;
     ensure!(text.contains("-   color: red\n+   color: blue\n"), "{text}");

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -25,13 +25,13 @@ fn until(seconds: i64) -> (Value, String) {
     (annotations, at)
 }
 
-async fn suspend(story: &Story, target: &StoryTarget, annotations: &Value) -> Result<()> {
+async fn suspend(story: &Story, target: &StoryObject, annotations: &Value) -> Result<()> {
     let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
     story.merge(target, patch).await.map(drop)
 }
 
 /// Waits until the condition about holds has a status; returns its message.
-async fn await_hold(story: &Story, target: &StoryTarget, status: &str) -> Result<String> {
+async fn await_hold(story: &Story, target: &StoryObject, status: &str) -> Result<String> {
     let object = story.await_condition(target, HOLD, status, DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&object, HOLD)["message"].as_str().context("no message")?;
     Ok(message.to_owned())
@@ -41,7 +41,7 @@ async fn await_hold(story: &Story, target: &StoryTarget, status: &str) -> Result
 async fn a_hold_says_who_and_why_and_ends_by_itself() -> Result<()> {
     let story = Story::with_windlass("hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     story.await_ready(&app).await?;
 
@@ -51,7 +51,7 @@ async fn a_hold_says_who_and_why_and_ends_by_itself() -> Result<()> {
     let expected = format!("suspended by alice until {at}: the database is migrated");
     ensure!(message == expected, "{message}");
     let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
-    let source = StoryTarget::git_repository("app");
+    let source = StoryObject::git_repository("app");
     let has_second =
         |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == second;
     story.await_object(&source, DEFAULT_WAIT_TIMEOUT, has_second).await?;
@@ -74,7 +74,7 @@ async fn holds_on_alerts_and_providers_end_by_themselves() -> Result<()> {
     let source = json!({"kind": "Kustomization", "name": "*"});
     let alert = json!({"providerRef": {"name": "held"}, "eventSources": [source]});
     for (kind, spec) in [("Provider", provider), ("Alert", alert)] {
-        let target = StoryTarget::new(version, kind, "held");
+        let target = StoryObject::new(version, kind, "held");
         let metadata = json!({"name": "held"});
         let object =
             json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
@@ -93,7 +93,7 @@ async fn holds_on_alerts_and_providers_end_by_themselves() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_on_a_receiver_ends_by_itself() -> Result<()> {
     let story = Story::with_windlass("hold-receiver").await?;
-    let target = StoryTarget::new("notification.toolkit.fluxcd.io/v1", "Receiver", "held");
+    let target = StoryObject::new("notification.toolkit.fluxcd.io/v1", "Receiver", "held");
     let token = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"},
         "stringData": {"token": "token-of-the-hook"}});
     story.apply_value(token).await?;
@@ -121,7 +121,7 @@ async fn a_hold_on_a_receiver_ends_by_itself() -> Result<()> {
 async fn a_hold_that_a_manifest_declares_expires_without_a_fight() -> Result<()> {
     let story = Story::with_windlass("applied-hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     // The story applies all of it server-side, as a GitOps operator above would.
     let (annotations, at) = until(10);
     let spec = json!({"interval": NEVER, "prune": true, "targetNamespace": story.namespace, "suspend": true,
@@ -150,7 +150,7 @@ async fn a_hold_that_a_manifest_declares_expires_without_a_fight() -> Result<()>
 async fn a_hold_does_not_end_a_suspension_that_a_manifest_declares_without_an_end() -> Result<()> {
     let story = Story::with_windlass("declared-hold").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let said = windlass(&story, &["suspend", "ks/app", "--until", "1h"])?;
     ensure!(said.code == Some(2) && said.err.contains("leave out --until"), "{said:?}");
@@ -163,7 +163,7 @@ async fn a_hold_does_not_end_a_suspension_that_a_manifest_declares_without_an_en
     ensure!(message.contains(&expected), "{message}");
     let table = windlass(&story, &["get", "ks"])?.ended(0)?;
     ensure!(table.contains("alice") && !table.contains("until"), "{table}");
-    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it was applied");
+    ensure!(story.read(&StoryObject::config_map("a")).await?.is_none(), "it was applied");
     story.end().await
 }
 
@@ -171,7 +171,7 @@ async fn a_hold_does_not_end_a_suspension_that_a_manifest_declares_without_an_en
 async fn a_source_is_held_too_and_a_time_that_cannot_be_read_holds_on() -> Result<()> {
     let story = Story::with_windlass("source-hold").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let source = StoryTarget::git_repository("app");
+    let source = StoryObject::git_repository("app");
     story.await_ready(&source).await?;
     let annotations = json!({"windlass.dev/suspended-until": "tomorrow"});
     suspend(&story, &source, &annotations).await?;
@@ -199,7 +199,7 @@ async fn a_suspension_without_a_word_leaves_the_status_alone_and_a_resumed_hold_
 -> Result<()> {
     let story = Story::with_windlass("plain").await?;
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({})).await?;
     let before = story.await_ready(&app).await?.data["status"].clone();
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;

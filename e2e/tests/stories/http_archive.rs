@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::web::WebServer;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ use tokio::net::TcpListener;
 
 const GROUP: &str = "source.windlass.dev/v1alpha1";
 
-fn archive(name: &str) -> StoryTarget {
-    StoryTarget::new(GROUP, "HTTPArchive", name)
+fn archive(name: &str) -> StoryObject {
+    StoryObject::new(GROUP, "HTTPArchive", name)
 }
 
-fn external(name: &str) -> StoryTarget {
-    StoryTarget::new("source.toolkit.fluxcd.io/v1", "ExternalArtifact", name)
+fn external(name: &str) -> StoryObject {
+    StoryObject::new("source.toolkit.fluxcd.io/v1", "ExternalArtifact", name)
 }
 
 async fn follow(story: &Story, name: &str, url: &str, more: Value) -> Result<()> {
@@ -73,7 +73,7 @@ async fn an_archive_becomes_objects_and_one_changed_file_one_changed_object() ->
     server.put("app.tar.gz", packed(&files("2"))?);
     story.request(&archive("app")).await?;
     story.await_value("a", "2").await?;
-    let other = story.expect(&StoryTarget::config_map("b")).await?;
+    let other = story.expect(&StoryObject::config_map("b")).await?;
     ensure!(other.resource_version() == untouched, "`b` was written");
     let second = story.await_ready(&archive("app")).await?;
     let revision =

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -19,8 +19,8 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
     let manifest = deployment("web", PodBehavior::Ready);
     let upstream = story.follow("app", &[("a.yaml", manifest.clone())]).await?;
     story.kustomization("app", "app", json!({"ignore": scaled()})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
-    let web = StoryTarget::new("apps/v1", "Deployment", "web");
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    let web = StoryObject::new("apps/v1", "Deployment", "web");
     let before = story.expect(&web).await?;
     ensure!(before.data["spec"]["replicas"] == 1, "{:?}", before.data["spec"]);
 
@@ -48,7 +48,7 @@ async fn replicas_that_an_autoscaler_set_outlive_drift_and_new_revisions() -> Re
     ensure!(annotated.data["spec"]["replicas"] == 0, "{:?}", annotated.data["spec"]);
 
     // Without the rule the field is the manifest's again, although the manifest is as it was.
-    story.merge(&StoryTarget::kustomization("app"), json!({"spec": {"ignore": null}})).await?;
+    story.merge(&StoryObject::kustomization("app"), json!({"spec": {"ignore": null}})).await?;
     let is_scaled = |object: &DynamicObject| object.data["spec"]["replicas"] == 1;
     story.await_object(&web, DEFAULT_WAIT_TIMEOUT, is_scaled).await?;
     story.end().await
@@ -60,7 +60,7 @@ async fn a_field_that_is_ignored_stays_with_kubectl() -> Result<()> {
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     let rule = json!([{"paths": ["/data/value"], "target": {"kind": "ConfigMap"}}]);
     story.kustomization("app", "app", json!({"ignore": rule})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
     let kubectl =
@@ -85,13 +85,13 @@ async fn a_rule_that_cannot_be_read_is_reported_and_nothing_is_applied() -> Resu
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     let rule = json!([{"paths": ["/data"], "target": {"kind": "("}}]);
     story.kustomization("app", "app", json!({"ignore": rule})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let stalled = story.await_condition(&app, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     let message = condition(&stalled, "Stalled")["message"].as_str().unwrap_or_default().to_owned();
     ensure!(
         message.contains("spec.ignore: target.kind is not a valid regular expression"),
         "{message}"
     );
-    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it was applied");
+    ensure!(story.read(&StoryObject::config_map("a")).await?.is_none(), "it was applied");
     story.end().await
 }

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
@@ -98,7 +98,7 @@ impl ImageSigner {
 }
 
 /// Has an object reconciled, and waits for what it says then.
-pub(crate) async fn after_request(story: &Story, target: &StoryTarget) -> Result<DynamicObject> {
+pub(crate) async fn after_request(story: &Story, target: &StoryObject) -> Result<DynamicObject> {
     let token = story.request(target).await?;
     let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
     story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_handled).await
@@ -125,7 +125,7 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
     };
     let image = push("latest", "1").await?;
     let older = push("older", "0").await?;
-    let target = StoryTarget::new("source.toolkit.fluxcd.io/v1", "OCIRepository", "app");
+    let target = StoryObject::new("source.toolkit.fluxcd.io/v1", "OCIRepository", "app");
     let verify = json!({"provider": "cosign", "secretRef": {"name": "owner"}});
     let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
         "metadata": {"name": "app"},
@@ -145,7 +145,7 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
     // Another image's good signature is pushed beside this one.
     owner.sign(&registry, "app", &older, &image).await?;
     ensure_refused(&after_request(&story, &target).await?, &none)?;
-    story.await_gone(&StoryTarget::config_map("app"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("app"), DEFAULT_WAIT_TIMEOUT).await?;
 
     owner.sign(&registry, "app", &image, &image).await?;
     // A bundle that another key signed does not hide it.
@@ -201,6 +201,6 @@ async fn a_chart_of_a_registry_needs_a_bundle_of_its_owner() -> Result<()> {
         "metadata": {"name": "app"},
         "spec": {"interval": "1h", "chartRef": {"kind": "HelmChart", "name": "app"}}});
     story.apply_value(release).await?;
-    story.await_ready(&StoryTarget::helm_release("app")).await?;
+    story.await_ready(&StoryObject::helm_release("app")).await?;
     story.end().await
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 use testbed::binaries::TestbedBinaries;
 
@@ -38,15 +38,15 @@ async fn kubectl_wait_returns_when_the_newest_spec_is_applied() -> Result<()> {
     story.kustomization("app", "app", json!({"path": "second", "wait": true})).await?;
     kubectl_wait(&story, "kustomization/app")?;
     // What kstatus (and so `flux`, Argo CD or Helm) reads: observed, ready, and nothing under way.
-    let object = story.expect(&StoryTarget::kustomization("app")).await?;
+    let object = story.expect(&StoryObject::kustomization("app")).await?;
     let status = &object.data["status"];
     ensure!(status["observedGeneration"].as_i64() == object.metadata.generation, "{status}");
     for kind in ["Reconciling", "Stalled"] {
         ensure!(condition(&object, kind)["status"] != "True", "{status}");
     }
-    let a = story.expect(&StoryTarget::config_map("a")).await?;
+    let a = story.expect(&StoryObject::config_map("a")).await?;
     ensure!(a.data["data"]["value"] == "2", "Ready came before the newest spec was applied");
-    let web = story.expect(&StoryTarget::new("apps/v1", "Deployment", "web")).await?;
+    let web = story.expect(&StoryObject::new("apps/v1", "Deployment", "web")).await?;
     ensure!(web.data["status"]["readyReplicas"] == 1, "Ready came before the pods: {:?}", web.data);
     story.end().await
 }

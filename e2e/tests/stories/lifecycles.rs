@@ -8,7 +8,7 @@ use crds::release::{AuditOperation, AuditOutcome};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::await_audits;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn subjects() -> Value {
     json!({"subjects": [{"kind": "Kustomization"}]})
 }
 
-async fn await_pending(story: &Story, apps: &StoryTarget) -> Result<()> {
+async fn await_pending(story: &Story, apps: &StoryObject) -> Result<()> {
     let is_pending = |object: &DynamicObject| {
         let ready = condition(object, "Ready");
         ready["status"] == "Unknown" && ready["reason"] == "LifecyclePending"
@@ -40,10 +40,10 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     story.bind(&check, subjects()).await?;
     let upstream = story.follow("apps", &[("a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({"wait": true})).await?;
-    let apps = StoryTarget::kustomization("apps");
+    let apps = StoryObject::kustomization("apps");
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     await_pending(&story, &apps).await?;
-    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it is applied");
+    ensure!(story.read(&StoryObject::config_map("a")).await?.is_none(), "it is applied");
     ensure!(event.spec.subject.kind == "Kustomization" && event.spec.from.is_none());
     story.answer(&event, "Succeeded", "").await?;
     for phase in [LifecyclePhase::PostInstall, LifecyclePhase::Promote] {
@@ -55,7 +55,7 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
             })
             .await?;
         await_pending(&story, &apps).await?;
-        story.expect(&StoryTarget::config_map("a")).await?;
+        story.expect(&StoryObject::config_map("a")).await?;
         story.answer(&event, "Succeeded", "").await?;
     }
     story.await_ready(&apps).await?;
@@ -66,7 +66,7 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
     ensure!(applied.changes.added == 1, "{:?}", applied.changes);
 
     // Drift is corrected without an answer.
-    story.merge(&StoryTarget::config_map("a"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "edited"}})).await?;
     story.await_value("a", "one").await?;
     ensure!(story.lifecycle_events().await?.is_empty());
 
@@ -100,7 +100,7 @@ async fn each_phase_of_a_kustomization_waits_for_its_answer() -> Result<()> {
             Ok(events.into_iter().find(|it| it.spec.phase == LifecyclePhase::PostDelete))
         })
         .await?;
-    ensure!(story.read(&StoryTarget::config_map("a")).await?.is_none(), "it is there");
+    ensure!(story.read(&StoryObject::config_map("a")).await?.is_none(), "it is there");
     story.expect(&apps).await?;
     story.answer(&event, "Succeeded", "").await?;
     story.await_gone(&apps, DEFAULT_WAIT_TIMEOUT).await?;
@@ -115,7 +115,7 @@ async fn a_suspended_kustomization_waits_and_a_request_asks_again() -> Result<()
     story.bind(&check, subjects()).await?;
     let _upstream = story.follow("apps", &[("a.yaml", config_map("a", "one"))]).await?;
     story.kustomization("apps", "apps", json!({})).await?;
-    let apps = StoryTarget::kustomization("apps");
+    let apps = StoryObject::kustomization("apps");
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     story.answer(&event, "Failed", "not now").await?;
     story.await_message(&apps, "not now").await?;

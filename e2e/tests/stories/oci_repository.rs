@@ -5,12 +5,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::{PASSWORD, RegistryServer};
 use serde_json::{Value, json};
 
-fn target(name: &str) -> StoryTarget {
-    StoryTarget::new("source.toolkit.fluxcd.io/v1", "OCIRepository", name)
+fn target(name: &str) -> StoryObject {
+    StoryObject::new("source.toolkit.fluxcd.io/v1", "OCIRepository", name)
 }
 
 async fn repository(story: &Story, name: &str, url: &str, more: Value) -> Result<()> {
@@ -75,7 +75,7 @@ async fn an_artifact_is_applied_and_a_new_tag_is_picked_up() -> Result<()> {
         registry.url("team/app")
     );
     story.await_event("OCIRepository", "app", &text).await?;
-    let applied = story.await_ready(&StoryTarget::kustomization("app")).await?;
+    let applied = story.await_ready(&StoryObject::kustomization("app")).await?;
     let status = &applied.data["status"];
     ensure!(status["lastAppliedOriginRevision"] == "main@sha1:1", "{status}");
     ensure!(status["history"][0]["metadata"]["originRevision"] == "main@sha1:1", "{status}");

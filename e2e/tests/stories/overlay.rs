@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -42,8 +42,8 @@ async fn an_overlay_with_components_and_a_secret_is_applied_as_it_is_built() -> 
         "postBuild": {"substituteFrom": [{"kind": "Secret", "name": "login"}]},
     });
     story.kustomization("app", "app", spec).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
-    let web = story.expect(&StoryTarget::new("apps/v1", "Deployment", "our-web-live")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    let web = story.expect(&StoryObject::new("apps/v1", "Deployment", "our-web-live")).await?;
     let container = &web.data["spec"]["template"]["spec"]["containers"][0];
     ensure!(container["image"] == "web:v2", "{container}");
     ensure!(container["env"][0]["value"] == "ada", "{container}");
@@ -60,13 +60,13 @@ async fn an_overlay_with_components_and_a_secret_is_applied_as_it_is_built() -> 
             .collect();
         ids
     };
-    let before = parts(&story.expect(&StoryTarget::kustomization("app")).await?);
+    let before = parts(&story.expect(&StoryObject::kustomization("app")).await?);
     ensure!(before.len() == 1, "{before:?}");
     let changed = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nconfigMapGenerator:\n- {name: part, \
                    literals: [from=elsewhere]}\n";
     let second = upstream.push(&[("parts/kustomization.yaml", changed.to_owned())]).await?;
     story.await_applied("app", &second).await?;
-    let after = parts(&story.expect(&StoryTarget::kustomization("app")).await?);
+    let after = parts(&story.expect(&StoryObject::kustomization("app")).await?);
     ensure!(after.len() == 1 && after != before, "{before:?} {after:?}");
     story.end().await
 }
@@ -80,7 +80,7 @@ async fn a_build_that_fails_says_where_in_kustomize_s_words_and_deletes_nothing(
     ];
     let upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     for (file, expected) in [
         ("resources: [a.yaml, gone.yaml]\n", "gone.yaml"),
         ("resources: [a.yaml, a.yaml]\n", "may not add resource with an already registered id"),
@@ -94,8 +94,8 @@ async fn a_build_that_fails_says_where_in_kustomize_s_words_and_deletes_nothing(
                 && message.starts_with("kustomize build failed: ")
                 && message.contains(expected)
         };
-        story.await_object(&StoryTarget::kustomization("app"), DEFAULT_WAIT_TIMEOUT, names).await?;
-        ensure!(story.read(&StoryTarget::config_map("a")).await?.is_some(), "it was deleted");
+        story.await_object(&StoryObject::kustomization("app"), DEFAULT_WAIT_TIMEOUT, names).await?;
+        ensure!(story.read(&StoryObject::config_map("a")).await?.is_some(), "it was deleted");
     }
     story.end().await
 }

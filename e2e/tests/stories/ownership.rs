@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use e2e::harness::flux::inventory;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt;
 use serde_json::json;
 use testbed::binaries::TestbedBinaries;
@@ -45,9 +45,9 @@ async fn fields_that_kubectl_set_and_the_manifest_lacks_go_away() -> Result<()> 
     ];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     for name in names {
-        let object = story.expect(&StoryTarget::config_map(name)).await?;
+        let object = story.expect(&StoryObject::config_map(name)).await?;
         ensure!(object.data["data"] == json!({"value": "1"}), "{name}: {}", object.data["data"]);
         ensure!(!object.labels().contains_key("by"), "{name}: {:?}", object.labels());
         let annotations = object.annotations();
@@ -70,10 +70,10 @@ metadata: {name: a, namespace: default, labels: {team: one, own: yes-it-is}}
     let _upstream = story.follow("app", &[("a.yaml", text.to_owned())]).await?;
     let common = json!({"labels": {"team": "two"}, "annotations": {"example.com/note": "hello"}});
     story.kustomization("app", "app", json!({"commonMetadata": common})).await?;
-    let applied = story.await_ready(&StoryTarget::kustomization("app")).await?;
+    let applied = story.await_ready(&StoryObject::kustomization("app")).await?;
     let expected = [format!("{}_a__ConfigMap", story.namespace)];
     ensure!(inventory(&applied) == expected, "{:?}", inventory(&applied));
-    let object = story.expect(&StoryTarget::config_map("a")).await?;
+    let object = story.expect(&StoryObject::config_map("a")).await?;
     let label = |key: &str| object.labels().get(key).map(String::as_str);
     ensure!(
         label("team") == Some("two") && label("own") == Some("yes-it-is"),

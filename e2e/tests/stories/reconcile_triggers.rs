@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
@@ -56,20 +56,20 @@ async fn whatever_drifts_is_put_back() -> Result<()> {
     ];
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let begun = Instant::now();
-    let deleted = StoryTarget::config_map("deleted");
+    let deleted = StoryObject::config_map("deleted");
     let uid = story.expect(&deleted).await?.uid();
-    let web = StoryTarget::new("apps/v1", "Deployment", "web");
+    let web = StoryObject::new("apps/v1", "Deployment", "web");
 
     let owner = "kustomize.toolkit.fluxcd.io/name";
-    story.merge(&StoryTarget::config_map("edited"), json!({"data": {"value": "edited"}})).await?;
+    story.merge(&StoryObject::config_map("edited"), json!({"data": {"value": "edited"}})).await?;
     story.delete(&deleted).await?;
     let without = json!({"metadata": {"labels": {owner: null}}, "data": {"value": "edited"}});
-    story.merge(&StoryTarget::config_map("stripped"), without).await?;
+    story.merge(&StoryObject::config_map("stripped"), without).await?;
     story
         .merge(
-            &StoryTarget::config_map("labelled"),
+            &StoryObject::config_map("labelled"),
             json!({"metadata": {"labels": {"kept": "not"}}}),
         )
         .await?;
@@ -85,14 +85,14 @@ async fn whatever_drifts_is_put_back() -> Result<()> {
     };
     story
         .await_object(
-            &StoryTarget::config_map("stripped"),
+            &StoryObject::config_map("stripped"),
             DEFAULT_WAIT_TIMEOUT,
             is_labelled(owner, "app"),
         )
         .await?;
     story
         .await_object(
-            &StoryTarget::config_map("labelled"),
+            &StoryObject::config_map("labelled"),
             DEFAULT_WAIT_TIMEOUT,
             is_labelled("kept", "as-is"),
         )
@@ -114,12 +114,12 @@ async fn a_dependency_that_recovers_or_appears_wakes_those_that_need_it() -> Res
     story
         .kustomization("app", "app", json!({"path": "app", "dependsOn": [{"name": "base"}]}))
         .await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let message = story.await_failure(&app, "DependencyNotReady").await?;
     ensure!(message.contains("not found"), "{message}");
     story.kustomization("base", "app", json!({"path": "base"})).await?;
-    story.await_failure(&StoryTarget::kustomization("base"), "ReconciliationFailed").await?;
-    ensure!(story.read(&StoryTarget::config_map("app")).await?.is_none(), "it did not wait");
+    story.await_failure(&StoryObject::kustomization("base"), "ReconciliationFailed").await?;
+    ensure!(story.read(&StoryObject::config_map("app")).await?.is_none(), "it did not wait");
 
     let mended = upstream.push(&[("base/a.yaml", config_map("base", "1"))]).await?;
     story.await_applied("app", &mended).await?;
@@ -133,7 +133,7 @@ async fn a_source_or_a_kind_that_appears_wakes_those_that_need_it() -> Result<()
     let story = Story::with_windlass("appears").await?;
     let group = format!("{}.test", story.namespace);
     story.kustomization("app", "app", json!({})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let message = story.await_failure(&app, "ArtifactFailed").await?;
     ensure!(message.contains("not found"), "{message}");
     let widget = e2e::harness::manifests::widget(&group, "wheel");
@@ -144,7 +144,7 @@ async fn a_source_or_a_kind_that_appears_wakes_those_that_need_it() -> Result<()
     story.await_ready(&app).await?;
     let crd = format!("widgets.{group}");
     story
-        .delete(&StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd))
+        .delete(&StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &crd))
         .await?;
     story.end().await
 }
@@ -154,9 +154,9 @@ async fn an_edit_in_our_own_name_is_put_back_at_the_interval() -> Result<()> {
     let story = Story::with_windlass("own-name").await?;
     let _upstream = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({"interval": "2s"})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     // The same fields by the same manager: no watch of metadata can tell that they are not what was applied.
-    let map = story.expect(&StoryTarget::config_map("map")).await?;
+    let map = story.expect(&StoryObject::config_map("map")).await?;
     let edit = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "map", "labels": map.labels()}, "data": {"value": "edited"}});
     let maps = Api::<ConfigMap>::namespaced(story.client.clone(), &story.namespace);
@@ -177,7 +177,7 @@ async fn a_commit_that_spells_a_value_differently_changes_nothing() -> Result<()
     };
     let upstream = story.follow("app", &[("q.yaml", quota("1000m"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     let revision = upstream.push(&[("q.yaml", quota("1"))]).await?;
     story.await_applied("app", &revision).await?;
     let events = story.events("Kustomization", "app").await?;

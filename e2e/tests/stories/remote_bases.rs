@@ -1,15 +1,15 @@
 //! Bases in other repositories: followed at the interval, reported when they are missing, and in no other object's way.
 
 use anyhow::{Result, ensure};
-use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
 /// A repository with a folder `base`, which has a ConfigMap.
-fn base(server: &GitServer, map: &str, value: &str) -> Result<StoryRepository> {
+fn base(server: &GitServer, map: &str, value: &str) -> Result<StoryGitRepository> {
     let repository = server.repository("bases")?;
     let files = [
         ("base/kustomization.yaml", "resources: [map.yaml]\n"),
@@ -31,7 +31,7 @@ async fn a_base_in_another_repository_is_followed_at_the_interval() -> Result<()
     let url = format!("{}//base?ref=main", far.url(&repository));
     let upstream = story.follow("app", &[overlay(&url)]).await?;
     story.kustomization("app", "app", json!({"interval": "3s"})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
     story.await_value("map", "1").await?;
 
@@ -84,14 +84,14 @@ async fn bases_on_a_server_that_does_not_answer_delay_no_other_object() -> Resul
     story.await_until("all ask", DEFAULT_WAIT_TIMEOUT, all).await?;
     let _own = story.follow("app", &[("map.yaml", config_map("map", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     for at in 0..SLOW {
-        let object = story.expect(&StoryTarget::kustomization(&format!("slow-{at}"))).await?;
+        let object = story.expect(&StoryObject::kustomization(&format!("slow-{at}"))).await?;
         ensure!(condition(&object, "Ready")["status"] != "True", "slow-{at} did not have to wait");
     }
     far.release();
     for at in 0..SLOW {
-        story.await_ready(&StoryTarget::kustomization(&format!("slow-{at}"))).await?;
+        story.await_ready(&StoryObject::kustomization(&format!("slow-{at}"))).await?;
         story.await_value(&format!("far-{at}"), "1").await?;
     }
     drop(slow);

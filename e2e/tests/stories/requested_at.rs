@@ -3,10 +3,10 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
-async fn await_handled(story: &Story, target: &StoryTarget, token: &str) -> Result<()> {
+async fn await_handled(story: &Story, target: &StoryObject, token: &str) -> Result<()> {
     let is_handled = |object: &kube::api::DynamicObject| {
         object.data["status"]["lastHandledReconcileAt"] == token
     };
@@ -18,8 +18,8 @@ async fn a_requested_run_starts_at_once_and_is_acknowledged() -> Result<()> {
     let story = Story::with_windlass("requested").await?;
     let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
     story.kustomization("app", "app", json!({})).await?;
-    let source = StoryTarget::git_repository("app");
-    let app = StoryTarget::kustomization("app");
+    let source = StoryObject::git_repository("app");
+    let app = StoryObject::kustomization("app");
     story.await_ready(&app).await?;
 
     // Nothing but the request announces this commit.

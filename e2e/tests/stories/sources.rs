@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ async fn https_is_reached_by_password_or_token_with_an_authority_of_ones_own() -
     secret(&story, "trusting", json!({"username": "bob", "password": "s3cret/:@"})).await?;
     story.git_repository("trusting", &url, json!({"secretRef": {"name": "trusting"}})).await?;
     let message =
-        story.await_failure(&StoryTarget::git_repository("trusting"), "GitOperationFailed").await?;
+        story.await_failure(&StoryObject::git_repository("trusting"), "GitOperationFailed").await?;
     ensure!(message.contains("certificate") && message.contains("ca.crt"), "{message}");
     story.end().await
 }
@@ -86,24 +86,24 @@ async fn a_tag_or_a_commit_is_followed_instead_of_a_branch() -> Result<()> {
         story.git_repository(name, &url, json!({"ref": reference})).await?;
     }
     for (name, _, revision) in &cases {
-        let object = story.await_ready(&StoryTarget::git_repository(name)).await?;
+        let object = story.await_ready(&StoryObject::git_repository(name)).await?;
         let found = &object.data["status"]["artifact"]["revision"];
         ensure!(found == revision, "{name}: {found} instead of {revision}");
     }
     // A tag that moves is another revision.
     repository.tag("v1")?;
-    story.request(&StoryTarget::git_repository("tag")).await?;
+    story.request(&StoryObject::git_repository("tag")).await?;
     let moved = format!("v1@sha1:{last}");
     let has_moved = |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == moved;
     story
-        .await_object(&StoryTarget::git_repository("tag"), DEFAULT_WAIT_TIMEOUT, has_moved)
+        .await_object(&StoryObject::git_repository("tag"), DEFAULT_WAIT_TIMEOUT, has_moved)
         .await?;
     story.end().await
 }
 
 /// The files of the artifact that a GitRepository's status names.
 async fn packed(story: &Story, name: &str) -> Result<Vec<String>> {
-    let object = story.await_ready(&StoryTarget::git_repository(name)).await?;
+    let object = story.await_ready(&StoryObject::git_repository(name)).await?;
     let url = object.data["status"]["artifact"]["url"].as_str().context("no artifact")?;
     let answer = reqwest::get(url).await?.error_for_status()?;
     let folder = tempfile::tempdir()?;
@@ -137,7 +137,7 @@ async fn an_artifact_leaves_out_what_is_ignored() -> Result<()> {
     // A file of one's own takes the place of the usual rules.
     let own = upstream.push(&[(".sourceignore", "drafts/\n/.github/\n".to_owned())]).await?;
     let has_own = |it: &DynamicObject| it.data["status"]["artifact"]["revision"] == own;
-    story.await_object(&StoryTarget::git_repository("app"), DEFAULT_WAIT_TIMEOUT, has_own).await?;
+    story.await_object(&StoryObject::git_repository("app"), DEFAULT_WAIT_TIMEOUT, has_own).await?;
     let ruled = packed(&story, "app").await?;
     let expected = [".sourceignore", "a.yaml", "deep/b.yaml", "deep/notes.md", "picture.png"];
     ensure!(ruled == expected, "{ruled:?}");
@@ -155,7 +155,7 @@ async fn a_remote_that_has_not_changed_is_asked_in_passing() -> Result<()> {
     let big = "x".repeat(200_000);
     let upstream =
         story.follow("app", &[("a.yaml", config_map("a", "1")), ("big.txt", big)]).await?;
-    let app = StoryTarget::git_repository("app");
+    let app = StoryObject::git_repository("app");
     let before = story.await_ready(&app).await?;
     let runs = 3;
     upstream.server.forget_requests();

@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
@@ -36,12 +36,12 @@ async fn a_changed_config_map_or_secret_is_applied_at_once() -> Result<()> {
     story.kustomization("app", "app", json!({"postBuild": post_build})).await?;
     story.await_value("from-map", "one-x").await?;
     story.await_value("from-secret", "ada-test").await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
 
-    let settings = StoryTarget::config_map("settings");
+    let settings = StoryObject::config_map("settings");
     story.merge(&settings, json!({"data": {"value": "two"}})).await?;
     story.await_value("from-map", "two-x").await?;
-    let login = StoryTarget::new("v1", "Secret", "login");
+    let login = StoryObject::new("v1", "Secret", "login");
     story.merge(&login, json!({"stringData": {"user": "grace"}})).await?;
     story.await_value("from-secret", "grace-test").await?;
     // One that was optional and missing counts from the moment that it is there.
@@ -58,7 +58,7 @@ async fn what_is_missing_is_named_and_awaited_and_no_secret_is_shown() -> Result
     let _upstream = story.follow("app", &[("a.yaml", config_map("a", "${user}-${gone}"))]).await?;
     let from = json!({"substituteFrom": [{"kind": "Secret", "name": "login"}]});
     story.kustomization("app", "app", json!({"postBuild": from})).await?;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     let message = story.await_failure(&app, "BuildFailed").await?;
     ensure!(message.contains("substitute from 'Secret/login' error"), "{message}");
 
@@ -74,7 +74,7 @@ async fn what_is_missing_is_named_and_awaited_and_no_secret_is_shown() -> Result
     ensure!(message.contains("post build failed for 'ConfigMap.v1.[noGrp]/a'"), "{message}");
     ensure!(!message.contains("unspeakable"), "{message}");
 
-    let login = StoryTarget::new("v1", "Secret", "login");
+    let login = StoryObject::new("v1", "Secret", "login");
     story.merge(&login, json!({"stringData": {"gone": "found"}})).await?;
     story.await_value("a", "unspeakable-found").await?;
     story.end().await

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, revision};
 use e2e::harness::manifests::{PodBehavior, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -19,7 +19,7 @@ async fn a_commit_that_mends_a_rollout_is_applied_while_the_broken_one_is_waited
 
     let mended = upstream.push(&[("web.yaml", deployment("web", PodBehavior::Ready))]).await?;
     story.await_applied_within("app", &mended, DEFAULT_WAIT_TIMEOUT).await?;
-    let web = StoryTarget::new("apps/v1", "Deployment", "web");
+    let web = StoryObject::new("apps/v1", "Deployment", "web");
     story.await_condition(&web, "Available", "True", Duration::from_secs(1)).await?;
     story.end().await
 }

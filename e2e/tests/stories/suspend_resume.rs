@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{condition, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,9 +18,9 @@ async fn suspended_it_applies_no_commit_and_resumed_it_applies_the_newest() -> R
     let upstream = story.follow("app", &both("1")).await?;
     story.kustomization("paused", "app", json!({"path": "a"})).await?;
     story.kustomization("other", "app", json!({"path": "b"})).await?;
-    let paused = StoryTarget::kustomization("paused");
+    let paused = StoryObject::kustomization("paused");
     story.await_ready(&paused).await?;
-    story.await_ready(&StoryTarget::kustomization("other")).await?;
+    story.await_ready(&StoryObject::kustomization("other")).await?;
 
     story.merge(&paused, json!({"spec": {"suspend": true}})).await?;
     upstream.push(&both("2")).await?;
@@ -48,7 +48,7 @@ async fn suspended_in_a_readiness_wait_it_stays_there_until_it_is_resumed() -> R
     story.kustomization("other", "app", json!({"path": "b"})).await?;
     story.await_waiting("web", &revision(&upstream.repository.hash("main")?)).await?;
 
-    let web = StoryTarget::kustomization("web");
+    let web = StoryObject::kustomization("web");
     story.merge(&web, json!({"spec": {"suspend": true}})).await?;
     let message = story.await_failure(&web, "Suspended").await?;
     ensure!(
@@ -62,7 +62,7 @@ async fn suspended_in_a_readiness_wait_it_stays_there_until_it_is_resumed() -> R
         ensure!(condition(&object, kind).is_null(), "{:?}", object.data["status"]);
     }
     ensure!(condition(&object, "Ready")["status"] == "False", "{:?}", object.data["status"]);
-    let rollout = story.expect(&StoryTarget::new("apps/v1", "Deployment", "web")).await?;
+    let rollout = story.expect(&StoryObject::new("apps/v1", "Deployment", "web")).await?;
     let annotations = &rollout.data["spec"]["template"]["metadata"]["annotations"];
     ensure!(annotations["windlass.dev/testbed"] == "unready", "{annotations}");
 

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
@@ -63,8 +63,8 @@ async fn push_image(registry: &RegistryServer, name: &str) -> Result<String> {
     registry.push_files("app", name, &[("a.yaml", &config_map(name, "1"))], json!({})).await
 }
 
-fn oci_repository(name: &str) -> StoryTarget {
-    StoryTarget::new("source.toolkit.fluxcd.io/v1", "OCIRepository", name)
+fn oci_repository(name: &str) -> StoryObject {
+    StoryObject::new("source.toolkit.fluxcd.io/v1", "OCIRepository", name)
 }
 
 /// An OCIRepository that follows the image of its name and verifies it.
@@ -73,7 +73,7 @@ async fn follow(
     registry: &RegistryServer,
     name: &str,
     verify: Value,
-) -> Result<StoryTarget> {
+) -> Result<StoryObject> {
     let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "OCIRepository",
         "metadata": {"name": name},
         "spec": {"interval": NEVER, "url": registry.url("app"), "ref": {"tag": name}, "verify": verify}});

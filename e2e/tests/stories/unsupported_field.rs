@@ -3,10 +3,10 @@
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
-async fn await_refusal(story: &Story, target: &StoryTarget, field: &str) -> Result<()> {
+async fn await_refusal(story: &Story, target: &StoryObject, field: &str) -> Result<()> {
     let object = story.await_condition(target, "Stalled", "True", DEFAULT_WAIT_TIMEOUT).await?;
     for kind in ["Stalled", "Ready"] {
         let it = condition(&object, kind);
@@ -44,14 +44,14 @@ async fn a_kustomization_with_an_unsupported_field_says_which_and_does_nothing()
     story.kustomization("plain", "app", json!({"path": "plain"})).await?;
     for (field, path, _) in &cases {
         let name = field.to_lowercase();
-        await_refusal(&story, &StoryTarget::kustomization(&name), path).await?;
-        ensure!(story.read(&StoryTarget::config_map(&name)).await?.is_none(), "{name} was applied");
+        await_refusal(&story, &StoryObject::kustomization(&name), path).await?;
+        ensure!(story.read(&StoryObject::config_map(&name)).await?.is_none(), "{name} was applied");
     }
-    story.await_ready(&StoryTarget::kustomization("plain")).await?;
+    story.await_ready(&StoryObject::kustomization("plain")).await?;
 
     // Without the field it goes on.
     story.kustomization("decryption", "app", json!({"path": "decryption"})).await?;
-    let object = story.await_ready(&StoryTarget::kustomization("decryption")).await?;
+    let object = story.await_ready(&StoryObject::kustomization("decryption")).await?;
     ensure!(condition(&object, "Stalled")["status"] != "True", "{:?}", object.data["status"]);
     story.end().await
 }
@@ -62,7 +62,7 @@ async fn a_field_that_a_built_in_kind_does_not_have_is_named_where_people_look()
     let misspelt = config_map("app", "1").replace("\"}}", "\"}, dat: {color: red}}");
     let _upstream = story.follow("app", &[("a.yaml", misspelt)]).await?;
     story.kustomization("app", "app", json!({"path": "."})).await?;
-    let object = story.await_ready(&StoryTarget::kustomization("app")).await?;
+    let object = story.await_ready(&StoryObject::kustomization("app")).await?;
     let ready = condition(&object, "Ready");
     let message = ready["message"].as_str().unwrap_or_default();
     ensure!(message.contains("warning: ConfigMap/"), "{message}");
@@ -70,7 +70,7 @@ async fn a_field_that_a_built_in_kind_does_not_have_is_named_where_people_look()
     ensure!(condition(&object, "windlass.dev/Warnings")["status"] == "True", "{:?}", object.data);
     let why = story.windlass_says(&["why", "ks/app", "-n", &story.namespace], true)?;
     ensure!(why.starts_with('⚠') && why.contains("its kind has no field dat"), "{why}");
-    let live = story.read(&StoryTarget::config_map("app")).await?;
+    let live = story.read(&StoryObject::config_map("app")).await?;
     ensure!(live.is_some_and(|it| it.data["data"]["value"] == "1"), "it was not applied");
     story.end().await
 }
@@ -90,8 +90,8 @@ async fn a_git_repository_with_an_unsupported_field_says_which() -> Result<()> {
     ];
     for (name, field, more) in cases {
         story.git_repository(name, &url, more).await?;
-        await_refusal(&story, &StoryTarget::git_repository(name), field).await?;
+        await_refusal(&story, &StoryObject::git_repository(name), field).await?;
     }
-    story.await_ready(&StoryTarget::git_repository("plain")).await?;
+    story.await_ready(&StoryObject::git_repository("plain")).await?;
     story.end().await
 }

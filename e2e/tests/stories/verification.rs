@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(crate) async fn verified(
     status: &str,
     says: &str,
 ) -> Result<DynamicObject> {
-    let target = StoryTarget::git_repository(name);
+    let target = StoryObject::git_repository(name);
     let object = story.await_object(&target, DEFAULT_WAIT_TIMEOUT, |object| {
         let verified = condition(object, "SourceVerified");
         let message = verified["message"].as_str().unwrap_or_default();
@@ -46,7 +46,7 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     ssh.sign(repository)?;
     let first = repository.commit(&[("a.yaml", &config_map("a", "2"))], "signed")?;
     let url = upstream.server.url(repository);
-    let app = StoryTarget::git_repository("app");
+    let app = StoryObject::git_repository("app");
     story.git_repository("app", &url, verify("HEAD", &json!({"branch": "main"}))).await?;
     let object =
         verified(&story, "app", "True", &format!("- commit '{first}' with key 'SHA256:")).await?;
@@ -77,7 +77,7 @@ async fn only_what_a_known_key_signed_becomes_an_artifact() -> Result<()> {
     story.await_value("a", "4").await?;
 
     // Keys are replaced: what none of the new ones signed is taken back.
-    story.delete(&StoryTarget::new("v1", "Secret", "keys")).await?;
+    story.delete(&StoryObject::new("v1", "Secret", "keys")).await?;
     put_keys(&story, &[&ssh]).await?;
     let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, |object| {
         condition(object, "SourceVerified")["status"] == "False" && revision(object).is_empty()
@@ -120,7 +120,7 @@ async fn a_tag_has_to_be_signed_itself_where_the_mode_says_so() -> Result<()> {
     repository.tag("v1.1.0")?;
     let tag = repository.git(&["rev-parse", "v1.1.0"])?;
     for name in ["tag", "both"] {
-        story.request(&StoryTarget::git_repository(name)).await?;
+        story.request(&StoryObject::git_repository(name)).await?;
     }
     let object =
         verified(&story, "tag", "True", &format!("- tag 'v1.1.0@{tag}' with key '")).await?;
@@ -130,7 +130,7 @@ async fn a_tag_has_to_be_signed_itself_where_the_mode_says_so() -> Result<()> {
 
     let second = repository.commit(&[("a.yaml", &config_map("a", "2"))], "signed")?;
     repository.tag("v1.2.0")?;
-    story.request(&StoryTarget::git_repository("both")).await?;
+    story.request(&StoryObject::git_repository("both")).await?;
     let object =
         verified(&story, "both", "True", &format!("- commit '{second}' with key '")).await?;
     ensure!(object.data["status"]["sourceVerificationMode"] == "TagAndHEAD", "{:?}", object.data);

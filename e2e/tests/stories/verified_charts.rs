@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -24,7 +24,7 @@ fn sign(server: &ChartServer, signer: &SigningKey, file: &str) -> Result<()> {
 /// Waits until a chart is refused for a reason that contains a text.
 pub(crate) async fn refused(
     story: &Story,
-    chart: &StoryTarget,
+    chart: &StoryObject,
     says: &str,
 ) -> Result<DynamicObject> {
     let object = story.await_object(chart, DEFAULT_WAIT_TIMEOUT, |object| {
@@ -46,7 +46,7 @@ async fn a_chart_counts_with_the_right_provenance_only() -> Result<()> {
     let wrong = SigningKey::gpg()?;
     put_keys(&story, &[&right]).await?;
     repository(&story, "charts", &server.url(), json!({})).await?;
-    let app = StoryTarget::new("source.toolkit.fluxcd.io/v1", "HelmChart", "app");
+    let app = StoryObject::new("source.toolkit.fluxcd.io/v1", "HelmChart", "app");
     let annotated = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmChart",
         "metadata": {"name": "app", "annotations": {"windlass.dev/verify-provenance": "keys"}},
         "spec": {"chart": "app", "interval": "1h", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -12,13 +12,13 @@ use super::signer::{SigningKey, put_keys};
 use super::verification::{verified, verify};
 
 async fn require(story: &Story, value: Value) -> Result<()> {
-    let namespace = StoryTarget::new("v1", "Namespace", &story.namespace);
+    let namespace = StoryObject::new("v1", "Namespace", &story.namespace);
     let patch = json!({"metadata": {"annotations": {"windlass.dev/require-verified": value}}});
     story.merge(&namespace, patch).await.map(drop)
 }
 
 /// Waits until an object is refused for this reason.
-async fn refused(story: &Story, target: &StoryTarget, reason: &str, says: &str) -> Result<()> {
+async fn refused(story: &Story, target: &StoryObject, reason: &str, says: &str) -> Result<()> {
     let object = story.await_object(target, DEFAULT_WAIT_TIMEOUT, |object: &DynamicObject| {
         let ready = condition(object, "Ready");
         let message = ready["message"].as_str().unwrap_or_default();
@@ -32,7 +32,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let story = Story::with_windlass("verified-only").await?;
     let upstream = story.follow("app", &[("k/a.yaml", config_map("a", "1"))]).await?;
     let repository = &upstream.repository;
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.kustomization("app", "app", json!({"path": "k"})).await?;
     story.await_value("a", "1").await?;
 
@@ -49,7 +49,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let chart = "apiVersion: v2\nname: chart\nversion: 1.0.0\n";
     upstream.push(&[("chart/Chart.yaml", chart.to_owned())]).await?;
     story.apply_value(release).await?;
-    let release = StoryTarget::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "chart");
+    let release = StoryObject::new("helm.toolkit.fluxcd.io/v2", "HelmRelease", "chart");
     refused(&story, &release, "SourceNotVerified", "requires verified sources").await?;
 
     // Asked for signatures, an unsigned commit is refused by its source, and a signed one is applied.
@@ -66,7 +66,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     story.await_ready(&app).await?;
 
     // Another generation that wants the same signatures needs no other artifact.
-    let source = StoryTarget::git_repository("app");
+    let source = StoryObject::git_repository("app");
     let changed = story.merge(&source, json!({"spec": {"interval": "2h"}})).await?;
     let generation = json!(changed.metadata.generation);
     let is_seen = |it: &DynamicObject| it.data["status"]["observedGeneration"] == generation;
@@ -81,7 +81,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     // A user who may write statuses cannot pass off an unsigned artifact as signed: while the source is suspended, windlass
     // does not correct its status.
     let _forged = story.follow("forged", &[("k/b.yaml", config_map("b", "1"))]).await?;
-    let source = StoryTarget::git_repository("forged");
+    let source = StoryObject::git_repository("forged");
     story.await_ready(&source).await?;
     let spec = json!({"suspend": true, "verify": {"mode": "HEAD", "secretRef": {"name": "keys"}}});
     let generation = story.merge(&source, json!({"spec": spec})).await?.metadata.generation;
@@ -93,10 +93,10 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let status = json!({"observedGeneration": generation, "conditions": conditions});
     story.merge_status(&source, json!({"status": status})).await?;
     story.kustomization("forged", "forged", json!({"path": "k"})).await?;
-    let forged = StoryTarget::kustomization("forged");
+    let forged = StoryObject::kustomization("forged");
     refused(&story, &forged, "SourceNotVerified", "windlass has not verified its artifact").await?;
     ensure!(
-        story.read(&StoryTarget::config_map("b")).await?.is_none(),
+        story.read(&StoryObject::config_map("b")).await?.is_none(),
         "an unsigned commit was applied"
     );
 
@@ -109,7 +109,7 @@ async fn what_is_not_verified_is_not_applied_in_a_namespace_that_requires_it() -
     let overlay = format!("resources: [a.yaml, \"{}?ref=main\"]\n", far.url(&base));
     upstream.push(&[("k/kustomization.yaml", overlay)]).await?;
     refused(&story, &app, "BuildFailed", "its namespace requires verified sources").await?;
-    ensure!(story.read(&StoryTarget::config_map("far")).await?.is_none(), "a base was applied");
+    ensure!(story.read(&StoryObject::config_map("far")).await?.is_none(), "a base was applied");
 
     // Without the policy it is a base like any other.
     require(&story, Value::Null).await?;

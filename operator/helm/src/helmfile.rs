@@ -197,7 +197,7 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     ) -> Result<bool, ClusterError> {
         let rows = object.status().map(|it| it.releases.as_slice()).unwrap_or_default();
         let memory = session.memory();
-        let known = |row: &crds::helmfile::ReleaseRow| {
+        let known = |row: &crds::helmfile::HelmfileReleaseStatus| {
             memory.releases.get(&ReleaseKey::of(row)).and_then(|it| it.drive.under_way())
         };
         // If this process does not know, the row says it.

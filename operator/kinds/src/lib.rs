@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crds::helmfile::{Helmfile, operator};
+use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
 use crds::release::ReleaseAudit;
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
@@ -154,8 +154,8 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::of::<HelmfileController<Helmfile>>()
         .applying::<HelmfileController<Helmfile>>(helmfile::OWNERSHIP)
         .optional(),
-    KindRegistration::of::<HelmfileController<operator::Helmfile>>()
-        .applying::<HelmfileController<operator::Helmfile>>(
+    KindRegistration::of::<HelmfileController<helmfile_operator::Helmfile>>()
+        .applying::<HelmfileController<helmfile_operator::Helmfile>>(
             helmfile::helmfile_operator_resource::OWNERSHIP,
         )
         .optional(),

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use artifacts::archive::ExtractOptions;
-use artifacts::remote_artifact::{FetchLimits, RemoteArtifact};
+use artifacts::remote_artifact::{ArtifactFetchLimits, RemoteArtifact};
 use artifacts::store;
 use crds::Artifact;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
@@ -95,7 +95,7 @@ pub async fn files(
     let loaded = tokio::task::spawn_blocking(move || {
         let options = ExtractOptions::default();
         if elsewhere {
-            let limits = FetchLimits { bytes: MAX_ARTIFACT_BYTES, time };
+            let limits = ArtifactFetchLimits { bytes: MAX_ARTIFACT_BYTES, time };
             let remote = RemoteArtifact { url, digest, egress };
             artifacts::remote_artifact::load(&store, &remote, &options, &limits, &runtime)
                 .map_err(|error| ArtifactError::of_remote(&error))
@@ -123,7 +123,7 @@ pub async fn bytes(
     if elsewhere {
         let egress = context.remotes.artifacts.clone();
         let remote = RemoteArtifact { url, digest, egress };
-        let limits = FetchLimits { bytes: limit, time };
+        let limits = ArtifactFetchLimits { bytes: limit, time };
         let file = artifacts::remote_artifact::fetch(&remote, &limits).await;
         return read(file.map_err(|error| ArtifactError::of_remote(&error))?, limit).await;
     }

@@ -18,7 +18,7 @@ use apply::object_changes::{ObjectChange, ObjectChangeKind, ObjectChangeList, li
 use crds::Time as When;
 use crds::release::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
-    AuditLifecycle, AuditOperation, AuditState, ReleaseAudit, ReleaseAuditSpec,
+    AuditLifecycle, AuditOperation, AuditRevision, ReleaseAudit, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube_core::Resource as _;
@@ -327,7 +327,7 @@ fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
         step.hook = step.hook.take().map(|it| cut(&it, MAX_TEXT_BYTES));
     }
     for state in [&mut spec.from, &mut spec.to].into_iter().flatten() {
-        let AuditState { revision, chart, chart_version, app_version, .. } = state;
+        let AuditRevision { revision, chart, chart_version, app_version, .. } = state;
         *revision = revision.take().map(|it| cut(&it, 2 * MAX_TEXT_BYTES));
         for text in [chart, chart_version, app_version] {
             *text = text.take().map(|it| cut(&it, MAX_TEXT_BYTES));

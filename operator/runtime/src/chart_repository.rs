@@ -13,7 +13,7 @@ use std::time::Duration;
 use crds::source::{HelmRepository, HelmRepositorySpec, HelmRepositoryType, RegistryProvider};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
-use sources::charts::repository::{RepositoryAccess, normalized};
+use sources::charts::repository::{ChartRepositoryClients, normalized};
 use sources::charts::{self, ChartRepository, ChartRepositoryCredentials};
 use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
 use windlass_cluster::error::chain;
@@ -138,10 +138,10 @@ impl HelmRepositorySecrets {
 }
 
 /// What all chart repositories share: HTTP clients, buckets, and how much is fetched at once.
-pub fn access(context: &RunContext) -> RepositoryAccess {
+pub fn access(context: &RunContext) -> ChartRepositoryClients {
     let budgets = context.remotes.budgets.clone();
     let buckets = context.remotes.buckets.clone();
-    RepositoryAccess { budgets, clients: context.remotes.http.clone(), buckets }
+    ChartRepositoryClients { budgets, clients: context.remotes.http.clone(), buckets }
 }
 
 /// The chart repository of an object that stands for no registry.
@@ -149,7 +149,7 @@ pub fn access(context: &RunContext) -> RepositoryAccess {
 /// # Errors
 /// The outcome of a run: an address, a time or a Secret that cannot be used.
 pub fn repository(
-    access: &RepositoryAccess,
+    access: &ChartRepositoryClients,
     object: &HelmRepository,
     secrets: &HelmRepositorySecrets,
 ) -> Result<ChartRepository, RunOutcome> {

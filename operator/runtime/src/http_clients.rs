@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use http_client::{EgressDenyList, EgressRules, HostBudgets, HttpClients};
-use sources::charts::repository::RepositoryAccess;
+use sources::charts::repository::ChartRepositoryClients;
 use sources::{bucket, oci};
 
 /// The clients of the servers that specs name, and what they learned about these servers, shared by all kinds.
@@ -23,7 +23,7 @@ pub struct RemoteClients {
     /// What was learned about OCI registries.
     pub oci: Arc<oci::RegistryCache>,
     /// Chart repositories and registries for those who may ask servers with public addresses only.
-    pub public_charts: RepositoryAccess,
+    pub public_charts: ChartRepositoryClients,
     /// Registries for them.
     pub public_oci: Arc<oci::RegistryCache>,
     /// Where artifacts of other processes may be.
@@ -39,7 +39,7 @@ impl RemoteClients {
         let public = EgressRules::Public(rules.clone());
         let public_git = git::GitServerCache::within(public.clone()).sharing(budgets.clone());
         let public_budgets = Arc::new(budgets.for_servers(public.clone()));
-        let public_charts = RepositoryAccess {
+        let public_charts = ChartRepositoryClients {
             budgets: public_budgets.clone(),
             clients: Arc::new(HttpClients::within(public)),
             buckets: Arc::new(bucket::BucketClientCache::default().sharing(public_budgets.clone())),

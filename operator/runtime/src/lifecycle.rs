@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use crds::Time as When;
 use crds::lifecycle::{
-    EventSubject, KEY_LABEL, Lifecycle, LifecycleBinding, LifecycleEvent, LifecycleEventSpec,
-    LifecyclePhase, LifecycleRelease, LifecycleRevision, LifecycleState, SUBJECT_UID_LABEL,
+    KEY_LABEL, Lifecycle, LifecycleBinding, LifecycleEvent, LifecycleEventSpec,
+    LifecycleEventSubject, LifecyclePhase, LifecycleRelease, LifecycleRevision, LifecycleState,
+    SUBJECT_UID_LABEL,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube_core::{Resource, ResourceExt as _};
@@ -102,7 +103,7 @@ fn wake(context: &RunContext, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
 
 /// The object that waits for an event.
 fn waiting(event: &LifecycleEvent) -> ObjectKey {
-    let EventSubject { group, kind, name, .. } = &event.spec.subject;
+    let LifecycleEventSubject { group, kind, name, .. } = &event.spec.subject;
     ObjectKey::new(group, kind, &event.namespace().unwrap_or_default(), name)
 }
 
@@ -371,7 +372,7 @@ fn asked(asking: &LifecycleSubject<'_>, ask: &LifecycleEventRequest) -> Lifecycl
     let spec = LifecycleEventSpec {
         key: ask.hold.key.clone(),
         lifecycle: ask.hold.lifecycle.clone(),
-        subject: EventSubject {
+        subject: LifecycleEventSubject {
             group: node.group.clone(),
             kind: node.kind.clone(),
             namespace: node.namespace.clone(),

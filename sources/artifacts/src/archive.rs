@@ -8,16 +8,16 @@ mod contents;
 mod digest;
 mod extract;
 mod extraction_sink;
-mod header;
-mod reader;
+mod tar_header;
+mod tar_reader;
+mod tarball_writer;
 mod unzip;
-mod writer;
 
 pub use contents::{ArchiveContents, write};
 pub use digest::{ArchiveDigest, DigestingWriter};
 pub use extract::{ExtractError, ExtractOptions, SymlinkPolicy, extract, extract_to_dir};
+pub use tarball_writer::TarballWriter;
 pub use unzip::unzip;
-pub use writer::TarballWriter;
 
 use std::{error::Error as StdError, io};
 

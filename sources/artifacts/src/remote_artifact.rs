@@ -31,7 +31,7 @@ pub struct RemoteArtifact {
 
 /// How much a fetch may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FetchLimits {
+pub struct ArtifactFetchLimits {
     /// Bytes as they are sent.
     pub bytes: u64,
     /// From the first byte asked to the last byte received.
@@ -115,7 +115,7 @@ pub fn load(
     store: &ArtifactStore,
     remote: &RemoteArtifact,
     options: &ExtractOptions,
-    limits: &FetchLimits,
+    limits: &ArtifactFetchLimits,
     runtime: &tokio::runtime::Handle,
 ) -> Result<Arc<MemoryTree>, Error> {
     store.share(&remote.digest, options, || {
@@ -129,7 +129,7 @@ pub fn load(
 ///
 /// # Errors
 /// It cannot be fetched within the limits, or is not what it should be.
-pub async fn fetch(remote: &RemoteArtifact, limits: &FetchLimits) -> Result<File, Error> {
+pub async fn fetch(remote: &RemoteArtifact, limits: &ArtifactFetchLimits) -> Result<File, Error> {
     let slow = || Error::TooSlow { url: remote.url.clone(), limit: limits.time };
     let fetching = fetch_all(remote, limits.bytes);
     tokio::time::timeout(limits.time, fetching).await.map_err(|_| slow())?

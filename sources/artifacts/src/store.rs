@@ -2,7 +2,7 @@
 //!
 //! Here: writing so that a crash leaves the old or the new, checking digests, serving, loading trees.
 //! Elsewhere: what may name a place ([`ObjectFolder`]), what is thrown away (`garbage_collection`), which trees stay in
-//! memory (`cache`), what an artifact was made of (`artifact_note`), where something may lie while it is fetched
+//! memory (`extracted_tree_cache`), what an artifact was made of (`artifact_note`), where something may lie while it is fetched
 //! (`scratch`), what is in an archive ([`crate::archive`]), HTTP itself (the program's `serve` room).
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //! ```
 
 mod artifact_note;
-mod cache;
 mod disk_usage;
+mod extracted_tree_cache;
 mod garbage_collection;
 mod object_folder;
 mod scratch;
@@ -34,8 +34,8 @@ use parking_lot::Mutex;
 use tree::MemoryTree;
 
 use crate::archive::{DigestingWriter, ExtractError, ExtractOptions, extract};
-use cache::ExtractedTreeCache;
 use disk_usage::{DiskUsageClaim, DiskUsageLedger};
+use extracted_tree_cache::ExtractedTreeCache;
 pub use object_folder::ObjectFolder;
 use object_folder::{check_file, split_path};
 

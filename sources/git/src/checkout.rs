@@ -1,7 +1,7 @@
 //! A commit with what belongs to it: its submodules, and the part of it that is wanted.
 //!
 //! Here: fetching submodules one after the other within one set of limits, and one list of all files.
-//! Elsewhere: one commit ([`fetch`](super::fetch)), where submodules are (`submodules`), which files are wanted
+//! Elsewhere: one commit ([`fetch`](super::fetch)), where submodules are (`gitmodules_file`), which files are wanted
 //! (`sparse_checkout`).
 
 use std::collections::VecDeque;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::commit_snapshot::{
     CommitMetadata, CommitTreeListing, GitSnapshot, TreeEntry, TreeEntryKind,
 };
+use super::gitmodules_file;
 use super::signed_objects::SignableObjects;
 use super::sparse_checkout::SparseCheckout;
-use super::submodules;
 use super::{Error, GitOperationContext, GitReference, GitRemote, GitRevision, RemoteUrl};
 
 /// Submodules within submodules. go-git goes as deep, and then leaves empty folders; here it is an error.
@@ -23,7 +23,7 @@ const MOST_SUBMODULES: usize = 256;
 
 /// The requested parts of a commit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequestedContent {
+pub struct RequestedCommitContent {
     /// Whether submodules are fetched.
     pub submodules: bool,
     /// The folders that are taken.
@@ -40,7 +40,7 @@ pub struct FetchedCheckout {
     /// The facts of the commit.
     pub commit: CommitMetadata,
     /// The repository first.
-    parts: Vec<CheckoutPart>,
+    parts: Vec<CheckedOutRepository>,
     items: Vec<CheckoutItem>,
     read: AtomicU64,
     limit: u64,
@@ -48,7 +48,7 @@ pub struct FetchedCheckout {
 }
 
 #[derive(Debug)]
-struct CheckoutPart {
+struct CheckedOutRepository {
     /// The path from the root of the checkout; empty for the repository itself.
     place: String,
     /// Where it came from.
@@ -80,14 +80,14 @@ pub struct CheckoutItem {
 pub fn checkout(
     remote: &GitRemote,
     reference: &GitReference,
-    content: &RequestedContent,
+    content: &RequestedCommitContent,
     context: &GitOperationContext,
 ) -> Result<FetchedCheckout, Error> {
     let begun = Instant::now();
     let fetched = super::fetch(remote, reference, context)?;
     let revision = fetched.revision.clone();
     let commit = fetched.commit.clone();
-    let mut parts = vec![CheckoutPart::new(String::new(), remote.url.clone(), 0, fetched)?];
+    let mut parts = vec![CheckedOutRepository::new(String::new(), remote.url.clone(), 0, fetched)?];
     if content.submodules {
         fetch_submodules(remote, content, context, begun, &mut parts)?;
     }
@@ -98,7 +98,7 @@ pub fn checkout(
     Ok(FetchedCheckout { revision, commit, parts, items, read, limit, remote })
 }
 
-impl CheckoutPart {
+impl CheckedOutRepository {
     fn new(
         place: String,
         url: RemoteUrl,
@@ -130,19 +130,19 @@ impl CheckoutPart {
             .peekable();
         // A link could be anything, and Git does not follow it either.
         let file = |entry: &&TreeEntry| {
-            entry.path == submodules::FILE && matches!(entry.kind, TreeEntryKind::File { .. })
+            entry.path == gitmodules_file::FILE && matches!(entry.kind, TreeEntryKind::File { .. })
         };
         let (Some(_), Some(file)) = (wanted.peek(), entries.iter().find(file)) else {
             return Ok(Vec::new());
         };
-        if self.fetched.size(file)? > submodules::LONGEST_FILE {
+        if self.fetched.size(file)? > gitmodules_file::LONGEST_FILE {
             return Err(Error::TooLarge {
                 remote: self.url.to_string(),
                 what: format!("file `{}`", self.path_of(file)),
-                limit: format!("{} bytes", submodules::LONGEST_FILE),
+                limit: format!("{} bytes", gitmodules_file::LONGEST_FILE),
             });
         }
-        let urls = submodules::urls(&self.fetched.read(file)?, &self.url.to_string())?;
+        let urls = gitmodules_file::urls(&self.fetched.read(file)?, &self.url.to_string())?;
         // Parity(flux): a submodule that `.gitmodules` does not list stays an empty folder.
         let named = wanted.filter_map(|entry| {
             let url = urls.get(&entry.path)?;
@@ -154,10 +154,10 @@ impl CheckoutPart {
 
 fn fetch_submodules(
     root: &GitRemote,
-    content: &RequestedContent,
+    content: &RequestedCommitContent,
     context: &GitOperationContext,
     begun: Instant,
-    parts: &mut Vec<CheckoutPart>,
+    parts: &mut Vec<CheckedOutRepository>,
 ) -> Result<(), Error> {
     let mut left = VecDeque::from([0]);
     while let Some(parent) = left.pop_front() {
@@ -182,7 +182,7 @@ fn fetch_submodules(
             };
             let sha = entry.submodule_commit();
             let (url, fetched) = fetch_one(root, &from, &path, &url, sha, budget, context)?;
-            parts.push(CheckoutPart::new(path, url, depth, fetched)?);
+            parts.push(CheckedOutRepository::new(path, url, depth, fetched)?);
             left.push_back(parts.len() - 1);
             if entries(parts) > root.limits.entries {
                 let limit = root.limits.entries;
@@ -216,15 +216,15 @@ fn fetch_one(
     if budget.timeout.is_zero() {
         return Err(Error::TimedOut { remote: root.url.to_string(), timeout: root.timeout });
     }
-    let url = submodules::resolve(from, url).map_err(bad)?;
-    let mut remote = submodules::remote(root, url).map_err(bad)?;
+    let url = gitmodules_file::resolve(from, url).map_err(bad)?;
+    let mut remote = gitmodules_file::remote(root, url).map_err(bad)?;
     remote.timeout = budget.timeout;
     remote.limits.received = budget.received;
     let reference = GitReference::Commit { sha, branch: None, name: None };
     match super::fetch(&remote, &reference, context) {
         Ok(fetched) => Ok((remote.url, fetched)),
         Err(Error::AuthenticationFailed { remote: asked, cause })
-            if !submodules::is_at_home(&root.url, &remote.url) =>
+            if !gitmodules_file::is_at_home(&root.url, &remote.url) =>
         {
             let home = root.url.authority();
             Err(bad(format!(
@@ -236,17 +236,17 @@ fn fetch_one(
     }
 }
 
-fn received(parts: &[CheckoutPart]) -> u64 {
+fn received(parts: &[CheckedOutRepository]) -> u64 {
     parts.iter().map(|part| part.fetched.received).sum()
 }
 
-fn entries(parts: &[CheckoutPart]) -> usize {
+fn entries(parts: &[CheckedOutRepository]) -> usize {
     parts.iter().map(|part| part.listing.entries.len() + part.listing.unreadable.len()).sum()
 }
 
 /// The requested entries of all parts.
 fn items(
-    parts: &[CheckoutPart],
+    parts: &[CheckedOutRepository],
     sparse: &SparseCheckout,
     remote: &GitRemote,
 ) -> Result<Vec<CheckoutItem>, Error> {

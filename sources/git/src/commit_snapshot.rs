@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::operation_limits::GitOperation;
-use super::signed_objects::{SignableObjects, SignedTag};
+use super::signed_objects::{ResolvedTag, SignableObjects};
 use super::{Error, GitLimits, GitRevision};
 
 /// The largest path that Linux takes.
@@ -116,7 +116,7 @@ pub struct CommitTreeListing {
 pub(super) struct ReceivedCommit {
     pub(super) id: ObjectId,
     /// The tag by which it was found.
-    pub(super) tag: Option<SignedTag>,
+    pub(super) tag: Option<ResolvedTag>,
     pub(super) objects: gix::odb::Handle,
     pub(super) scratch: TempDir,
 }
@@ -131,7 +131,7 @@ pub struct GitSnapshot {
     /// Bytes that were received for it.
     pub(super) received: u64,
     pub(super) id: ObjectId,
-    tag: Option<SignedTag>,
+    tag: Option<ResolvedTag>,
     pub(super) tree: ObjectId,
     pub(super) objects: gix::odb::Handle,
     pub(super) limits: GitLimits,

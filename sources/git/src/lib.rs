@@ -19,6 +19,7 @@ mod commit_snapshot;
 mod credentials;
 mod error;
 mod git_connection;
+mod gitmodules_file;
 mod known_hosts;
 mod local_repository;
 mod operation_limits;
@@ -34,7 +35,6 @@ mod signed_objects;
 mod smart_http;
 mod sparse_checkout;
 mod ssh;
-mod submodules;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-pub use checkout::{CheckoutItem, FetchedCheckout, RequestedContent, checkout};
+pub use checkout::{CheckoutItem, FetchedCheckout, RequestedCommitContent, checkout};
 pub use commit_snapshot::{
     CommitMetadata, CommitTreeListing, GitSnapshot, TreeEntry, TreeEntryKind,
 };
@@ -66,8 +66,8 @@ use commit_snapshot::ReceivedCommit;
 use git_connection::AdvertisedReference;
 use operation_limits::GitOperation;
 use reference::RemoteReferenceQuery;
-use reference_lookup::{FetchRequest, Operation};
-use signed_objects::SignedTag;
+use reference_lookup::{FetchRequest, GitFetchOperation};
+use signed_objects::ResolvedTag;
 
 /// A repository and everything that a connection to it needs.
 #[derive(Debug, Clone)]
@@ -140,7 +140,7 @@ pub fn tip(
         }
         query @ (RemoteReferenceQuery::Named(_) | RemoteReferenceQuery::Highest(_)) => {
             let wire = &GitOperation::new(remote, context);
-            let found = Operation { remote, reference, context, wire }.look(&query)?;
+            let found = GitFetchOperation { remote, reference, context, wire }.look(&query)?;
             Ok(ReferenceTip { sha: found.id.to_string(), refname: found.name })
         }
     }
@@ -161,7 +161,7 @@ pub fn fetch(
 ) -> Result<GitSnapshot, Error> {
     let mut query = reference.wanted()?;
     let wire = &GitOperation::new(remote, context);
-    let operation = Operation { remote, reference, context, wire };
+    let operation = GitFetchOperation { remote, reference, context, wire };
     let scratch = scratch_repository(context)?;
     let FetchRequest { wants, target, .. } = loop {
         let mut conversation = operation.open()?;
@@ -192,7 +192,7 @@ pub fn fetch(
     if objects.header(id).ok().map(|header| header.kind()) != Some(gix::objs::Kind::Commit) {
         return Err(no_such(reference, wire));
     }
-    let tag = SignedTag::of(&refname, tag, id, &objects, wire)?;
+    let tag = ResolvedTag::of(&refname, tag, id, &objects, wire)?;
     let revision = GitRevision::new(reference, &ReferenceTip { sha: id.to_string(), refname });
     let received = ReceivedCommit { id, tag, objects, scratch };
     GitSnapshot::load(revision, received, remote.limits, wire)

@@ -10,7 +10,7 @@
 //!
 //! # Races
 //! Nothing here waits for another writer or merges. Each reference is updated only if it is where it was when it was fetched
-//! ([`UpdateRule`]); the server compares once more when it stores it.
+//! ([`ReferenceUpdateRule`]); the server compares once more when it stores it.
 //!
 //! | what happens | what comes of it | what to do |
 //! |---|---|---|
@@ -35,5 +35,5 @@ pub use refspec::refspec_destination;
 pub use signer::{CommitSigner, SigningKeyError};
 pub use workspace::{
     CommitDetails, CommitIdentity, PushOutcome, PushRequest, PushWorkspace, ReferenceUpdate,
-    UpdateRule, is_ancestor,
+    ReferenceUpdateRule, is_ancestor,
 };

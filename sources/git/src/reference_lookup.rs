@@ -19,7 +19,7 @@ const MOST_TIED: usize = 64;
 const BRANCHES_AND_TAGS: [&str; 2] = ["refs/heads/", "refs/tags/"];
 
 /// One operation on a remote: [`tip`](super::tip) or [`fetch`](super::fetch).
-pub(super) struct Operation<'a> {
+pub(super) struct GitFetchOperation<'a> {
     pub(super) remote: &'a GitRemote,
     pub(super) reference: &'a GitReference,
     pub(super) context: &'a GitOperationContext,
@@ -61,7 +61,7 @@ impl RemoteReferenceQuery {
     }
 }
 
-impl Operation<'_> {
+impl GitFetchOperation<'_> {
     /// Finds the reference of a query: without a handshake if an earlier one is remembered, else with one.
     pub(super) fn look(&self, query: &RemoteReferenceQuery) -> Result<AdvertisedReference, Error> {
         let found = match self.look_again(query)? {

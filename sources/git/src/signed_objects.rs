@@ -13,12 +13,12 @@ const MAX_TAG_DEPTH: usize = 16;
 
 /// A tag by which a commit was found.
 #[derive(Debug, Clone)]
-pub(super) struct SignedTag {
+pub(super) struct ResolvedTag {
     name: String,
     id: Option<ObjectId>,
 }
 
-impl SignedTag {
+impl ResolvedTag {
     /// The tag of a full reference name, if that is one.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl SignableObjects {
     /// Reads the objects.
     pub(super) fn read(
         id: ObjectId,
-        tag: Option<&SignedTag>,
+        tag: Option<&ResolvedTag>,
         objects: &gix::odb::Handle,
     ) -> Result<Self, gix::Error> {
         let read = |id: ObjectId| {

@@ -60,7 +60,7 @@ pub(super) fn transport(
             }));
         }
     };
-    let end = PipeEnd(Arc::new(Mutex::new(link)));
+    let end = SshTransportStream(Arc::new(Mutex::new(link)));
     let path = url.path();
     Ok(Box::new(Connection::new(
         end.clone(),
@@ -147,7 +147,7 @@ async fn start(
     service: Service,
     remote: &GitRemote,
     wire: &GitOperation,
-) -> Result<SshChannelLink, Error> {
+) -> Result<SshGitChannel, Error> {
     let unreachable = |error: &(dyn std::error::Error + 'static)| no_connection(wire, error);
     let channel = session.channel_open_session().await.map_err(|e| unreachable(&e))?;
     // A server that does not let us set it answers in the old protocol, which is understood too.
@@ -155,7 +155,7 @@ async fn start(
     let command = format!("{} {}", service.as_str(), quoted(&remote.url.path()));
     channel.exec(true, command).await.map_err(|e| unreachable(&e))?;
     let (read, write) = channel.split();
-    Ok(SshChannelLink {
+    Ok(SshGitChannel {
         wire: wire.clone(),
         service,
         read,
@@ -173,7 +173,7 @@ fn quoted(path: &str) -> String {
 }
 
 /// The channel to the service at the server.
-struct SshChannelLink {
+struct SshGitChannel {
     wire: GitOperation,
     service: Service,
     read: ChannelReadHalf,
@@ -185,7 +185,7 @@ struct SshChannelLink {
     _session: Handle<HostKeyCheck>,
 }
 
-impl SshChannelLink {
+impl SshGitChannel {
     fn send(&mut self) -> io::Result<()> {
         if self.outgoing.is_empty() {
             return Ok(());
@@ -226,15 +226,15 @@ impl SshChannelLink {
 
 /// One of the two ends that gix holds: it reads from one and writes to the other.
 #[derive(Clone)]
-struct PipeEnd(Arc<Mutex<SshChannelLink>>);
+struct SshTransportStream(Arc<Mutex<SshGitChannel>>);
 
-impl PipeEnd {
-    fn link(&self) -> MutexGuard<'_, SshChannelLink> {
+impl SshTransportStream {
+    fn link(&self) -> MutexGuard<'_, SshGitChannel> {
         self.0.lock()
     }
 }
 
-impl Read for PipeEnd {
+impl Read for SshTransportStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut link = self.link();
         link.send()?;
@@ -248,7 +248,7 @@ impl Read for PipeEnd {
     }
 }
 
-impl Write for PipeEnd {
+impl Write for SshTransportStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.link().outgoing.extend_from_slice(bytes);
         Ok(bytes.len())

@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
 use super::EgressRules;
-use circuit_breaker::{CircuitBreaker, HostAvailability, RateLimit, RequestTicket};
+use circuit_breaker::{CircuitBreaker, HostAvailability, HostRateLimit, RequestTicket};
 
 /// The number of hosts from which on hosts without any state are forgotten.
 const MANY_HOSTS: usize = 1024;
@@ -103,7 +103,7 @@ struct HostState {
     name: String,
     per_second: Option<u32>,
     permits: Arc<Semaphore>,
-    state: Mutex<(CircuitBreaker, RateLimit)>,
+    state: Mutex<(CircuitBreaker, HostRateLimit)>,
 }
 
 impl HostBudgets {

@@ -18,7 +18,7 @@ use url::{Url, form_urlencoded};
 
 use super::cloud_login::{self, NoLoginError, TokenHttpClient, retries};
 use super::credential_requests::CredentialWait;
-use super::http_request::{BucketHttpExchange, is_relative, path, segment};
+use super::http_request::{BucketHttpClient, is_relative, path, segment};
 use super::request_context::{BucketRequestContext, printable};
 use super::{
     BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
@@ -74,7 +74,7 @@ pub enum AzureIdentity {
 /// One server and one user.
 #[derive(Debug)]
 pub(crate) struct AzureBlobClient {
-    exchange: BucketHttpExchange,
+    exchange: BucketHttpClient,
     credentials: AzureCredentials,
     waiting: CredentialWait,
 }
@@ -316,7 +316,7 @@ impl AzureBlobClient {
     ) -> Result<Self, Error> {
         let waiting = CredentialWait::default();
         let credentials = AzureCredentials::new(server, identity, budgets.egress(), &waiting)?;
-        Ok(Self { exchange: BucketHttpExchange::new(server, budgets)?, credentials, waiting })
+        Ok(Self { exchange: BucketHttpClient::new(server, budgets)?, credentials, waiting })
     }
 
     /// The service that was asked for a token and has not answered yet.
@@ -346,7 +346,7 @@ impl AzureBlobClient {
         let Some(answer) = answer else {
             return Err(asked.unreadable("unexpected HTTP status 304".to_owned()));
         };
-        let text = BucketHttpExchange::whole(&asked, answer).await?;
+        let text = BucketHttpClient::whole(&asked, answer).await?;
         page(&text).map_err(|why| asked.unreadable(printable(&why)))
     }
 
@@ -380,7 +380,7 @@ impl AzureBlobClient {
         let answer = self.ask(&asked, Method::GET, self.url(&asked)?, unless).await?;
         Ok(answer.map(|answer| ObjectDownload {
             etag: tag_of(&answer),
-            body: BucketHttpExchange::body(&asked, answer),
+            body: BucketHttpClient::body(&asked, answer),
         }))
     }
 
@@ -428,7 +428,7 @@ impl AzureBlobClient {
             }
             (_, 404) => asked.missing(),
             _ => {
-                let text = BucketHttpExchange::error(answer).await;
+                let text = BucketHttpClient::error(answer).await;
                 let text = quick_xml::de::from_reader::<_, AzureErrorBody>(text_of(&text));
                 let text = text.map(|failure| failure.message).unwrap_or_default();
                 // The lines below the first are other ones each time.

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use tree::{FileTree as _, MemoryTree, RelPath};
 
 use super::artifact_note::BucketArtifactNote;
+use super::bucket_listing::{BucketListing, ListedBucketObject, too_large};
 use super::download_spool::{DownloadSpool, DownloadSpoolRange};
-use super::object_index::{BucketListing, ListedBucketObject, too_large};
 use super::{BucketClient, BucketClientCache, Error, RemoteBucket};
 
 /// Objects that are downloaded at the same time.
@@ -24,10 +24,10 @@ const MEMORY_KIB: u32 = 96 << 10;
 
 /// Where the bytes of a file are.
 #[derive(Debug, Clone)]
-pub struct DownloadedBody(DownloadedBodyKind);
+pub struct BucketFileBody(BucketFileBodySource);
 
 #[derive(Debug, Clone)]
-enum DownloadedBodyKind {
+enum BucketFileBodySource {
     /// Just downloaded.
     New(DownloadSpoolRange),
     /// In the artifact that was made before.
@@ -49,7 +49,7 @@ pub struct PreviousArtifact {
 #[derive(Debug)]
 pub struct BucketFetchResult {
     /// The files.
-    pub contents: ArchiveContents<DownloadedBody>,
+    pub contents: ArchiveContents<BucketFileBody>,
     /// As fetched: an object may have changed or vanished since it was listed.
     pub revision: String,
     /// What to keep beside the artifact, whose digest is for the caller to put in.
@@ -67,11 +67,11 @@ impl BucketFetchResult {
     ///
     /// # Errors
     /// The disk refuses.
-    pub fn load(&self, body: &DownloadedBody) -> io::Result<Arc<[u8]>> {
+    pub fn load(&self, body: &BucketFileBody) -> io::Result<Arc<[u8]>> {
         match &body.0 {
-            DownloadedBodyKind::New(place) => self.spool.read(*place).map(Arc::from),
-            DownloadedBodyKind::Text(text) => Ok(text.clone()),
-            DownloadedBodyKind::Previous(path) => {
+            BucketFileBodySource::New(place) => self.spool.read(*place).map(Arc::from),
+            BucketFileBodySource::Text(text) => Ok(text.clone()),
+            BucketFileBodySource::Previous(path) => {
                 let files = self.previous.as_ref().ok_or(io::ErrorKind::NotFound)?;
                 files.read(path).map_err(io::Error::other)
             }
@@ -102,7 +102,7 @@ pub async fn fetch(
             contents.file(
                 path.clone(),
                 false,
-                DownloadedBody(DownloadedBodyKind::Previous(path.clone())),
+                BucketFileBody(BucketFileBodySource::Previous(path.clone())),
             )?;
             now.add(path, object)?;
         } else {
@@ -116,7 +116,7 @@ pub async fn fetch(
     let mut bytes: u64 = 0;
     for (path, object, place) in bodies {
         bytes = bytes.saturating_add(object.size);
-        contents.file(path.clone(), false, DownloadedBody(DownloadedBodyKind::New(place)))?;
+        contents.file(path.clone(), false, BucketFileBody(BucketFileBodySource::New(place)))?;
         now.add(path, object)?;
     }
     if bytes > remote.limits.total_bytes {
@@ -125,7 +125,7 @@ pub async fn fetch(
     }
     // Parity(flux): the patterns are in the artifact, and not in its revision.
     if let Some(file) = &now.ignore {
-        let body = DownloadedBody(DownloadedBodyKind::Text(Arc::from(file.text.as_bytes())));
+        let body = BucketFileBody(BucketFileBodySource::Text(Arc::from(file.text.as_bytes())));
         let path = RelPath::parse(IGNORE_FILE).map_err(io::Error::other).map_err(Error::Disk)?;
         contents.file(path, false, body)?;
     }

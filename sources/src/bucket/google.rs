@@ -15,7 +15,7 @@ use url::Url;
 
 use super::cloud_login::{self, NoLoginError, TokenHttpClient, retries};
 use super::credential_requests::CredentialWait;
-use super::http_request::{BucketHttpExchange, is_relative, segment};
+use super::http_request::{BucketHttpClient, is_relative, segment};
 use super::request_context::{BucketRequestContext, printable};
 use super::{
     BucketObjectPage, BucketServerAddress, Error, ListedBucketObject, ObjectDownload, RemoteBucket,
@@ -46,7 +46,7 @@ pub enum GoogleIdentity {
 /// One server and one user.
 #[derive(Debug)]
 pub(crate) struct GoogleStorageClient {
-    exchange: BucketHttpExchange,
+    exchange: BucketHttpClient,
     /// Without it requests are anonymous.
     tokens: Option<RedactedValue<GcpCredentialProvider>>,
     waiting: CredentialWait,
@@ -174,7 +174,7 @@ impl GoogleStorageClient {
     ) -> Result<Self, Error> {
         let waiting = CredentialWait::default();
         let tokens = tokens(server, identity, budgets.egress(), &waiting)?;
-        Ok(Self { exchange: BucketHttpExchange::new(server, budgets)?, tokens, waiting })
+        Ok(Self { exchange: BucketHttpClient::new(server, budgets)?, tokens, waiting })
     }
 
     /// The service that was asked for a token and has not answered yet.
@@ -261,7 +261,7 @@ impl GoogleStorageClient {
         let answer = self.ask(&asked, url).await?;
         Ok(ObjectDownload {
             etag: object.etag.clone(),
-            body: BucketHttpExchange::body(&asked, answer),
+            body: BucketHttpClient::body(&asked, answer),
         })
     }
 
@@ -287,7 +287,7 @@ impl GoogleStorageClient {
         url: Url,
     ) -> Result<T, Error> {
         let answer = self.ask(asked, url).await?;
-        let text = BucketHttpExchange::whole(asked, answer).await?;
+        let text = BucketHttpClient::whole(asked, answer).await?;
         let unread = |error: serde_json::Error| asked.unreadable(printable(&error.to_string()));
         serde_json::from_slice(&text).map_err(unread)
     }
@@ -316,7 +316,7 @@ impl GoogleStorageClient {
             404 => Err(asked.missing()),
             status => {
                 let text = serde_json::from_slice::<GoogleErrorBody>(
-                    &BucketHttpExchange::error(answer).await,
+                    &BucketHttpClient::error(answer).await,
                 );
                 let text = text.map(|failure| failure.error.message).unwrap_or_default();
                 Err(asked.answer(status, String::new(), &text))

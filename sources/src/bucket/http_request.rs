@@ -49,13 +49,13 @@ pub(crate) fn is_relative(name: &str) -> bool {
 
 /// The HTTP of one server.
 #[derive(Debug)]
-pub(super) struct BucketHttpExchange {
+pub(super) struct BucketHttpClient {
     client: reqwest::Client,
     budgets: Arc<HostBudgets>,
     base: String,
 }
 
-impl BucketHttpExchange {
+impl BucketHttpClient {
     pub(super) fn new(
         server: &BucketServerAddress,
         budgets: &Arc<HostBudgets>,

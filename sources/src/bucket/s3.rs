@@ -3,7 +3,7 @@
 //! Here: the requests. In the folder: HTTP (`sdk_transport`), the credentials (`credentials`, `ldap`), what its errors
 //! mean (`s3_failure`).
 
-pub(crate) mod aws_call;
+pub(crate) mod aws_json_call;
 pub(crate) mod credentials;
 mod ldap;
 mod s3_failure;

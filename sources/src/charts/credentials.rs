@@ -19,12 +19,12 @@ pub struct ChartRepositoryCredentials {
     /// Authorities that are trusted besides the system's, and the client certificate.
     pub tls: TlsConfig,
     /// Where a bucket is; without effect for a web server.
-    pub bucket: BucketServer,
+    pub bucket: ChartBucketServer,
 }
 
 /// The server of a bucket with charts, and the credentials for it.
 #[derive(Debug, Clone)]
-pub struct BucketServer {
+pub struct ChartBucketServer {
     /// The server; AWS over HTTPS if there is none.
     pub endpoint: Option<BucketEndpoint>,
     /// The region that requests are signed for.
@@ -33,7 +33,7 @@ pub struct BucketServer {
     pub identity: BucketIdentity,
 }
 
-impl Default for BucketServer {
+impl Default for ChartBucketServer {
     /// AWS, with the credentials of the environment.
     fn default() -> Self {
         let identity = BucketIdentity::Environment { sts: None };
@@ -83,7 +83,7 @@ impl ChartRepositoryCredentials {
             (None, Some(data)) => tls(data)?.unwrap_or_default(),
             (None, None) => TlsConfig::default(),
         };
-        Ok(Self { basic, tls, bucket: BucketServer::default() })
+        Ok(Self { basic, tls, bucket: ChartBucketServer::default() })
     }
 
     /// Reads `secret` (keys of a bucket, and where it is) and `certificates` (TLS). Without a Secret the environment
@@ -112,7 +112,7 @@ fn text(data: &CredentialData, key: &'static str) -> Result<Option<String>, Erro
     value.transpose().map_err(|_| Error::NotText(key))
 }
 
-fn bucket(data: &CredentialData, insecure: bool) -> Result<BucketServer, Error> {
+fn bucket(data: &CredentialData, insecure: bool) -> Result<ChartBucketServer, Error> {
     let some = |key| Ok::<_, Error>(text(data, key)?.filter(|value| !value.is_empty()));
     let endpoint = some("endpoint")?;
     let endpoint = endpoint.map(|text| BucketEndpoint::parse(&text, insecure)).transpose();
@@ -129,7 +129,7 @@ fn bucket(data: &CredentialData, insecure: bool) -> Result<BucketServer, Error> 
         _ => return Err(Error::NoKeys),
     };
     let endpoint = endpoint.map_err(|_refused| Error::Endpoint)?;
-    Ok(BucketServer { endpoint, region: some("region")?, identity })
+    Ok(ChartBucketServer { endpoint, region: some("region")?, identity })
 }
 
 fn basic(data: &CredentialData) -> Result<Option<(String, RedactedValue<String>)>, Error> {

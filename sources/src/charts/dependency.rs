@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use git::{GitCredentials, GitReference, GitRemote, RemoteUrl, RequestedContent, TreeEntryKind};
+use git::{
+    GitCredentials, GitReference, GitRemote, RemoteUrl, RequestedCommitContent, TreeEntryKind,
+};
 use golang::semver::{SemverVersion, VersionConstraint};
 use helm::chart::ChartDependency;
 use tree::{FileTree as _, MemoryTree, RelPath, TreeLimits};
@@ -16,7 +18,7 @@ use super::chart_files::{self, LoadedChartFiles};
 
 /// Where a dependency is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DependencyLocation {
+pub enum ChartDependencyLocation {
     /// In the tree that the chart itself is in.
     Folder(RelPath),
     /// In the chart repository at this address.
@@ -24,12 +26,12 @@ pub enum DependencyLocation {
     /// In a registry, below this address.
     Registry(String),
     /// In a Git repository.
-    Git(GitFolder),
+    Git(GitDependencyFolder),
 }
 
 /// A folder of a Git repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GitFolder {
+pub struct GitDependencyFolder {
     url: RemoteUrl,
     path: RelPath,
     reference: String,
@@ -86,11 +88,14 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error::BadPlace`]: a name of Helm's configuration, a path that leaves the tree, or no address at all.
-pub fn place(dependency: &ChartDependency, chart: &RelPath) -> Result<DependencyLocation, Error> {
+pub fn place(
+    dependency: &ChartDependency,
+    chart: &RelPath,
+) -> Result<ChartDependencyLocation, Error> {
     let repository = &dependency.repository;
     let bad = |why: &str| Error::BadPlace { repository: shown(repository), why: why.to_owned() };
     let inside = |path: &str| {
-        chart.join(path).map(DependencyLocation::Folder).map_err(|e| bad(&e.to_string()))
+        chart.join(path).map(ChartDependencyLocation::Folder).map_err(|e| bad(&e.to_string()))
     };
     if repository.is_empty() {
         return inside(&format!("charts/{}", dependency.name));
@@ -99,13 +104,13 @@ pub fn place(dependency: &ChartDependency, chart: &RelPath) -> Result<Dependency
         return inside(path.trim_start_matches('/'));
     }
     if ["http://", "https://", "s3://"].iter().any(|scheme| repository.starts_with(scheme)) {
-        return Ok(DependencyLocation::Repository(repository.clone()));
+        return Ok(ChartDependencyLocation::Repository(repository.clone()));
     }
     if repository.starts_with("oci://") {
-        return Ok(DependencyLocation::Registry(repository.clone()));
+        return Ok(ChartDependencyLocation::Registry(repository.clone()));
     }
     if let Some(url) = repository.strip_prefix("git+") {
-        return git_folder(url).map(DependencyLocation::Git).map_err(|why| bad(&why));
+        return git_folder(url).map(ChartDependencyLocation::Git).map_err(|why| bad(&why));
     }
     // Parity(flux): such aliases are in the configuration of a user's `helm`, and are not known to Flux.
     Err(bad(if repository.starts_with('@') || repository.starts_with("alias:") {
@@ -124,7 +129,7 @@ fn shown(text: &str) -> String {
     url.to_string()
 }
 
-fn git_folder(text: &str) -> Result<GitFolder, String> {
+fn git_folder(text: &str) -> Result<GitDependencyFolder, String> {
     let mut url = Url::parse(text).map_err(|error| error.to_string())?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("only https:// and http:// are supported for dependencies in Git".to_owned());
@@ -147,7 +152,7 @@ fn git_folder(text: &str) -> Result<GitFolder, String> {
     url.set_fragment(None);
     url.set_path(repository);
     let url = RemoteUrl::parse(url.as_str()).map_err(|error| error.to_string())?;
-    Ok(GitFolder { url, path, reference })
+    Ok(GitDependencyFolder { url, path, reference })
 }
 
 /// Checks that a chart is the requested one.
@@ -197,12 +202,12 @@ pub fn from_tree(
 /// # Errors
 /// [`Error`].
 pub fn from_git(
-    folder: &GitFolder,
+    folder: &GitDependencyFolder,
     dependency: &ChartDependency,
     timeout: Duration,
     context: &git::GitOperationContext,
 ) -> Result<LoadedChartFiles, Error> {
-    let GitFolder { url, path, reference } = folder;
+    let GitDependencyFolder { url, path, reference } = folder;
     let remote = GitRemote {
         url: url.clone(),
         credentials: GitCredentials::default(),
@@ -211,7 +216,7 @@ pub fn from_git(
         limits: git::GitLimits::default(),
     };
     let checkout = |reference: &GitReference| {
-        git::checkout(&remote, reference, &RequestedContent::default(), context)
+        git::checkout(&remote, reference, &RequestedCommitContent::default(), context)
     };
     let is_commit = reference.len() == 40 && reference.bytes().all(|b| b.is_ascii_hexdigit());
     let checkout = if is_commit {
@@ -257,10 +262,10 @@ mod tests {
             ..ChartDependency::default()
         };
         match place(&dependency, &RelPath::parse("charts/app").unwrap()) {
-            Ok(DependencyLocation::Folder(path)) => format!("folder {path}"),
-            Ok(DependencyLocation::Repository(url)) => format!("repository {url}"),
-            Ok(DependencyLocation::Registry(url)) => format!("registry {url}"),
-            Ok(DependencyLocation::Git(GitFolder { url, path, reference })) => {
+            Ok(ChartDependencyLocation::Folder(path)) => format!("folder {path}"),
+            Ok(ChartDependencyLocation::Repository(url)) => format!("repository {url}"),
+            Ok(ChartDependencyLocation::Registry(url)) => format!("registry {url}"),
+            Ok(ChartDependencyLocation::Git(GitDependencyFolder { url, path, reference })) => {
                 format!("git {url} {path} {reference}")
             }
             Err(error) => error.to_string(),

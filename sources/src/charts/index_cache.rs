@@ -104,17 +104,17 @@ const MOST_KNOWN: usize = 10_000;
 
 /// The validators of indexes; forgetting them costs one download.
 #[derive(Debug, Default)]
-pub struct RepositoryIndexCache(Mutex<BTreeMap<String, CachedIndex>>);
+pub struct IndexValidatorCache(Mutex<BTreeMap<String, CachedIndexValidators>>);
 
 /// An index that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct CachedIndex {
+struct CachedIndexValidators {
     url: String,
     revision: String,
     validators: HttpValidators,
 }
 
-impl RepositoryIndexCache {
+impl IndexValidatorCache {
     /// The validators to ask with, if `who` fetched this revision from this URL.
     pub fn validators(&self, who: &str, url: &str, revision: &str) -> Option<HttpValidators> {
         let known = self.0.lock();
@@ -130,7 +130,7 @@ impl RepositoryIndexCache {
         }
         let url = url.to_owned();
         let revision = revision.to_owned();
-        known.insert(who.to_owned(), CachedIndex { url, revision, validators });
+        known.insert(who.to_owned(), CachedIndexValidators { url, revision, validators });
     }
 }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_of_one_url_and_one_revision() {
-        let known = RepositoryIndexCache::default();
+        let known = IndexValidatorCache::default();
         let validators = HttpValidators { etag: Some("x".to_owned()), modified: None };
         known.remember("app", "http://a/", "sha256:1", validators.clone());
         assert_eq!(known.validators("app", "http://a/", "sha256:1"), Some(validators));

@@ -216,7 +216,7 @@ fn shown(url: &Url) -> String {
 
 /// What all repositories share: how much is asked of each host, and clients with their connections.
 #[derive(Debug, Clone, Default)]
-pub struct RepositoryAccess {
+pub struct ChartRepositoryClients {
     /// How much is asked of each host.
     pub budgets: Arc<HostBudgets>,
     /// Clients of web servers. They decide which servers may be asked, with the same rules as the budgets.
@@ -239,7 +239,7 @@ impl ChartRepository {
         credentials: ChartRepositoryCredentials,
         pass_credentials: bool,
         timeout: Duration,
-        reach: &RepositoryAccess,
+        reach: &ChartRepositoryClients,
     ) -> Result<Self, Error> {
         let url = normalized(url)?;
         let is_store = url.scheme() == s3_repository::SCHEME;

@@ -18,7 +18,7 @@ use url::Url;
 use super::{DataKey, IDENTITY, KmsFailureReason, KmsSession, encrypted};
 use crate::bucket::BucketIdentity;
 use crate::bucket::request_context::printable;
-use crate::bucket::s3::aws_call::{S3Call, endpoint_of_environment, said};
+use crate::bucket::s3::aws_json_call::{AwsJsonCall, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 
 /// The entry of the Secret.
@@ -109,7 +109,7 @@ pub(super) async fn decrypt(
         members.insert("EncryptionContext".to_owned(), json!(context));
     }
     let body = body.to_string();
-    let call = S3Call {
+    let call = AwsJsonCall {
         url: &url,
         region: key.region,
         service: "kms",

@@ -22,7 +22,7 @@ use super::registry_response::shown;
 use super::{Error, RegistryAuth};
 use crate::bucket::BucketIdentity;
 use crate::bucket::credential_requests::CredentialWait;
-use crate::bucket::s3::aws_call::{S3Call, endpoint_of_environment, said};
+use crate::bucket::s3::aws_json_call::{AwsJsonCall, endpoint_of_environment, said};
 use crate::bucket::s3::credentials;
 
 /// The public registry, which is the same for all of AWS.
@@ -161,8 +161,13 @@ fn signed(service: &EcrService, url: &Url, keys: &Signer) -> Result<Request, Err
         "AmazonEC2ContainerRegistry_V20150921.GetAuthorizationToken"
     };
     let name = if service.is_public { "ecr-public" } else { "ecr" };
-    let call =
-        S3Call { url, region: &service.region, service: name, target, body: EMPTY_REQUEST_BODY };
+    let call = AwsJsonCall {
+        url,
+        region: &service.region,
+        service: name,
+        target,
+        body: EMPTY_REQUEST_BODY,
+    };
     call.signed(keys).map_err(|why| service.failed(&why))
 }
 

@@ -26,7 +26,7 @@ const OLDEST_CLIENT: Duration = Duration::from_secs(600);
 /// Losing it costs requests, never an answer. It holds at most 4096 tokens and 64 clients; those that were used longest
 /// ago go first. Other credentials have another token.
 pub struct RegistryCache {
-    accesses: Mutex<RecentlyUsedMap<Arc<RegistryAccess>>>,
+    accesses: Mutex<RecentlyUsedMap<Arc<RegistryAuthState>>>,
     clients: Mutex<RecentlyUsedMap<(reqwest::Client, Instant)>>,
     /// By the address that gave them.
     logins: LoginTokenCache<RegistryAuth, Error>,
@@ -118,13 +118,13 @@ impl RegistryCache {
     }
 
     /// The access to a repository with these credentials.
-    pub(super) fn access(&self, remote: &RemoteOciRepository) -> Arc<RegistryAccess> {
+    pub(super) fn access(&self, remote: &RemoteOciRepository) -> Arc<RegistryAuthState> {
         let key = access_key(remote);
         let mut accesses = self.accesses.lock();
         if let Some(access) = accesses.get(&key) {
             return access.clone();
         }
-        let access = Arc::<RegistryAccess>::default();
+        let access = Arc::<RegistryAuthState>::default();
         accesses.put(key, access.clone());
         access
     }
@@ -164,7 +164,7 @@ fn access_key(remote: &RemoteOciRepository) -> ClientKeyDigest {
 
 /// What a repository asks for, and what it was given last.
 #[derive(Default)]
-pub(super) struct RegistryAccess {
+pub(super) struct RegistryAuthState {
     /// Whether the registry uses plain HTTP, once that is known.
     is_plain: Mutex<Option<bool>>,
     /// Held while a token is fetched, so that all requests that need it wait for one.
@@ -178,7 +178,7 @@ struct RegistryAuthorization {
     until: Option<Instant>,
 }
 
-impl fmt::Debug for RegistryAccess {
+impl fmt::Debug for RegistryAuthState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Access")
     }
@@ -217,7 +217,7 @@ impl RegistryAuthorization {
     }
 }
 
-impl RegistryAccess {
+impl RegistryAuthState {
     pub(super) fn is_plain(&self) -> Option<bool> {
         *self.is_plain.lock()
     }

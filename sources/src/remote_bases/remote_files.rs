@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use git::{
-    GitCredentials, GitOperationContext, GitRemote, RemoteScheme, RemoteUrl, RequestedContent,
+    GitCredentials, GitOperationContext, GitRemote, RemoteScheme, RemoteUrl, RequestedCommitContent,
 };
 use http_client::TlsConfig;
 use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
@@ -132,8 +132,10 @@ impl<F: BuildFiles> RemoteBuildFiles<F> {
             timeout: left.min(Duration::from_nanos(repository.timeout)),
             limits,
         };
-        let content =
-            RequestedContent { submodules: repository.submodules, ..RequestedContent::default() };
+        let content = RequestedCommitContent {
+            submodules: repository.submodules,
+            ..RequestedCommitContent::default()
+        };
         let found = checkout(&remote, &repository.reference, &content, &self.context);
         let found = found.map_err(|error| match error {
             git::Error::AuthenticationFailed { .. } | git::Error::RepositoryNotFound { .. } => {
@@ -165,7 +167,7 @@ impl<F: BuildFiles> RemoteBuildFiles<F> {
 fn checkout(
     remote: &GitRemote,
     reference: &str,
-    content: &RequestedContent,
+    content: &RequestedCommitContent,
     context: &GitOperationContext,
 ) -> Result<git::FetchedCheckout, git::Error> {
     git::named(remote, reference, |found| git::checkout(remote, found, content, context))

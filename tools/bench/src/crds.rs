@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use e2e::process_usage;
 use kube::api::ListParams;
 use serde_json::json;
@@ -231,7 +231,7 @@ async fn raw_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<Ph
 async fn operator_round(bed: &BenchTestbed, work: &BenchObjects) -> anyhow::Result<PhaseCost> {
     bed.create_namespaces(std::slice::from_ref(&work.name)).await?;
     let repository = bed.git()?.repository(&work.name)?;
-    let commit = |versions: &[&str], repository: &StoryRepository| {
+    let commit = |versions: &[&str], repository: &StoryGitRepository| {
         repository.commit(&[("crds/definition.yaml", &*work.definition(versions))], "versions")
     };
     let first = commit(&["v1", "v1alpha1"], &repository)?;

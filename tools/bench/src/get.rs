@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use super::raw_client::RawApiClient;
 use super::time_samples::{self, TimeSamples};
 use super::{test_bed, workload};
-use e2e::installation::{BuildProfile, FluxApiServer, TestInstallation, make, program};
+use e2e::installation::{BuildProfile, OperatorUnderTest, TestInstallation, make, program};
 use e2e::rusage;
 use testbed::progress::{bold, green, red, step};
 
@@ -66,7 +66,7 @@ pub(super) fn run(options: &GetBenchOptions) -> anyhow::Result<()> {
     // What this program itself does is not measured, so only windlass is optimised.
     step("windlass itself", || make(BuildProfile::Release))?;
     let mut installation =
-        TestInstallation::start_with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+        TestInstallation::start_with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
     let load = time_samples::load();
     let taken = measure(&runtime, &installation, options);
     let taken = taken.map_err(|error| installation.explain(&error))?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use tokio::runtime::Runtime;
 
 use super::audit::RequestPurpose;
@@ -182,7 +182,7 @@ struct HelmfileReleaseBenchSide<'a> {
     /// The value of the label, and the name of the source and of the Helmfile.
     work: String,
     apps: Vec<WorkloadApp>,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
 }
 
 impl<'a> HelmfileReleaseBenchSide<'a> {

@@ -22,7 +22,7 @@ use self::workload::{ImageWorkload, ServerRequests};
 use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
 use super::test_bed::{BenchTestbed, MeasuredProcess};
 use super::time_samples;
-use e2e::installation::{BuildProfile, FluxApiServer, make};
+use e2e::installation::{BuildProfile, OperatorUnderTest, make};
 use testbed::progress::{bold, green, red, step};
 
 /// What windlass may take: so many seconds from the request of a scan to the last file, and a fifth of the CPU and the memory
@@ -92,13 +92,13 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let flux = programs()?;
     // What this program itself does is not measured, so only windlass is optimised.
     step("windlass itself", || make(BuildProfile::Release))?;
-    let mut bed = BenchTestbed::with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
     let load = time_samples::load();
     let mut sides = Vec::new();
     for operator in [ImageOperator::Windlass, ImageOperator::Flux] {
         let serving = match operator {
-            ImageOperator::Windlass => FluxApiServer::Windlass(BuildProfile::Release, &[]),
-            ImageOperator::Flux => FluxApiServer::Programs(&flux, &[]),
+            ImageOperator::Windlass => OperatorUnderTest::Windlass(BuildProfile::Release, &[]),
+            ImageOperator::Flux => OperatorUnderTest::Programs(&flux, &[]),
         };
         bed.serve(operator.part(), serving)?;
         let measured = measure(&runtime, &bed, operator, options);

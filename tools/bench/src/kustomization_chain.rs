@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -26,7 +26,7 @@ const NAMESPACE: &str = "bench";
 /// The chain on an installation.
 pub(super) struct KustomizationChain<'a> {
     installation: &'a TestInstallation,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
     /// Counts the commits; the objects carry the number.
     round: u32,
     /// The interval of all of it.

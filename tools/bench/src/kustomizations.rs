@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use tokio::runtime::Runtime;
 
 use super::apply::MAX_TIME_RATIO;
@@ -143,7 +143,7 @@ struct KustomizationBenchSide<'a> {
     /// The value of the label, and the name of the GitRepository.
     work: String,
     apps: Vec<WorkloadApp>,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
 }
 
 impl<'a> KustomizationBenchSide<'a> {

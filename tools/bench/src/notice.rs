@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -72,7 +72,7 @@ pub(super) fn run(options: &NoticeBenchOptions) -> anyhow::Result<()> {
 
 struct NoticeBenchSetup<'a> {
     installation: TestInstallation,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
     options: &'a NoticeBenchOptions,
 }
 

@@ -26,7 +26,7 @@ use self::service::CountingNotificationService;
 use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat, PhaseCost};
 use super::test_bed::{BenchTestbed, MeasuredProcess};
 use super::time_samples;
-use e2e::installation::{BuildProfile, FluxApiServer, WatchSelection, make};
+use e2e::installation::{BuildProfile, OperatorUnderTest, WatchSelection, make};
 use testbed::progress::{bold, green, red, step};
 
 /// The promise: windlass takes no more memory than this, in MiB.
@@ -102,7 +102,7 @@ pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
     let flux = step(flux.version(), || flux.ensure())?;
     // What this program itself does is not measured, so only windlass is optimised.
     step("windlass itself", || make(BuildProfile::Release))?;
-    let mut bed = BenchTestbed::with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
     let load = time_samples::load();
     let mut sides = Vec::new();
     for side in [DeliveringProgram::Windlass, DeliveringProgram::Flux] {
@@ -126,7 +126,7 @@ pub(super) fn run(options: &NotifyBenchOptions) -> anyhow::Result<()> {
 fn start(bed: &mut BenchTestbed, side: DeliveringProgram, flux: &str) -> anyhow::Result<String> {
     match side {
         DeliveringProgram::Windlass => {
-            bed.serve("windlass", FluxApiServer::Windlass(BuildProfile::Release, &[]))?;
+            bed.serve("windlass", OperatorUnderTest::Windlass(BuildProfile::Release, &[]))?;
             bed.installation()?.address("artifacts and events")
         }
         DeliveringProgram::Flux => {
@@ -138,7 +138,7 @@ fn start(bed: &mut BenchTestbed, side: DeliveringProgram, flux: &str) -> anyhow:
                 "env RUNTIME_NAMESPACE=flux-system {flux} --events-addr={events} --receiverAddr={webhooks} \
                  --metrics-addr=127.0.0.1:0 --health-addr=127.0.0.1:0 --enable-leader-election=false"
             );
-            bed.serve("flux", FluxApiServer::Programs(&[line], &[]))?;
+            bed.serve("flux", OperatorUnderTest::Programs(&[line], &[]))?;
             Ok(events.to_string())
         }
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use e2e::control_plane::OPERATOR;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use e2e::process_usage;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -100,7 +100,7 @@ pub(super) fn run(options: &SettleBenchOptions) -> anyhow::Result<()> {
 
 struct SettleBenchSetup<'a> {
     installation: TestInstallation,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
     size: usize,
     options: &'a SettleBenchOptions,
 }

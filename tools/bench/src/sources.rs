@@ -23,7 +23,7 @@ use super::measurements::FigureOutputFormat;
 use super::time_samples;
 use super::workload::NAMESPACE;
 use e2e::installation::{
-    BuildProfile, FluxApiServer, ObjectWatch, TestInstallation, WatchSelection, WatchedObject,
+    BuildProfile, ObjectWatch, OperatorUnderTest, TestInstallation, WatchSelection, WatchedObject,
 };
 use testbed::progress::{bold, green, red, step};
 
@@ -224,7 +224,7 @@ struct AwaitedObjects<'a> {
 impl SourceBenchSetup {
     fn open(flags: &[String]) -> anyhow::Result<Self> {
         let runtime = Runtime::new().context("cannot start the runtime")?;
-        let serving = FluxApiServer::Windlass(BuildProfile::Release, flags);
+        let serving = OperatorUnderTest::Windlass(BuildProfile::Release, flags);
         let installation = TestInstallation::start_with(&runtime, serving)?;
         Ok(Self { installation, runtime })
     }

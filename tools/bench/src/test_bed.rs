@@ -23,7 +23,7 @@ use super::measurements::{FigureOutputFormat, PhaseCost};
 use super::raw_client::{self, PreparedObject, RawApiClient};
 use super::workload;
 use e2e::installation::{
-    BuildProfile, FluxApiServer, ObjectWatch, TestInstallation, WatchSelection, WatchedObject,
+    BuildProfile, ObjectWatch, OperatorUnderTest, TestInstallation, WatchSelection, WatchedObject,
 };
 use testbed::progress::step;
 
@@ -120,9 +120,9 @@ impl BenchTestbed {
             return Self::given(runtime, kubeconfig.clone(), target.pid.clone());
         }
         let serving = if target.operator.is_empty() {
-            FluxApiServer::Windlass(BuildProfile::Release, &target.flags)
+            OperatorUnderTest::Windlass(BuildProfile::Release, &target.flags)
         } else {
-            FluxApiServer::Programs(&target.operator, &target.definitions)
+            OperatorUnderTest::Programs(&target.operator, &target.definitions)
         };
         Self::with(runtime, serving)
     }
@@ -131,8 +131,8 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// The step that failed.
-    pub(super) fn with(runtime: &Runtime, serving: FluxApiServer<'_>) -> anyhow::Result<Self> {
-        let is_windlass = matches!(serving, FluxApiServer::Windlass(..));
+    pub(super) fn with(runtime: &Runtime, serving: OperatorUnderTest<'_>) -> anyhow::Result<Self> {
+        let is_windlass = matches!(serving, OperatorUnderTest::Windlass(..));
         let installation = TestInstallation::start_with(runtime, serving)?;
         let plane = installation.plane()?;
         let raw =
@@ -155,11 +155,15 @@ impl BenchTestbed {
     ///
     /// # Errors
     /// When the cluster is not ours, or a program does not end or start.
-    pub(super) fn serve(&mut self, part: &str, serving: FluxApiServer<'_>) -> anyhow::Result<()> {
+    pub(super) fn serve(
+        &mut self,
+        part: &str,
+        serving: OperatorUnderTest<'_>,
+    ) -> anyhow::Result<()> {
         let installation = self.installation.as_mut().context("the cluster is not ours")?;
         installation.serve(serving)?;
         self.operators = installation.operators();
-        self.is_windlass = matches!(serving, FluxApiServer::Windlass(..));
+        self.is_windlass = matches!(serving, OperatorUnderTest::Windlass(..));
         part.clone_into(&mut self.part);
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::kustomization_chain::{CHAIN_KUSTOMIZATION_COUNT, KustomizationChain};
 use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat};
 use super::test_bed::{BenchTestbed, MeasuredProcess};
 use super::{helm_releases, kustomizations, time_samples};
-use e2e::installation::{BuildProfile, FluxApiServer};
+use e2e::installation::{BuildProfile, OperatorUnderTest};
 use testbed::progress::step;
 
 /// What windlass may take of what Flux takes: all of the time, a tenth of the CPU, a fifth of the memory.
@@ -87,7 +87,7 @@ pub(super) fn run(options: &VersusBenchOptions) -> anyhow::Result<()> {
     let ComparedOperator::Flux = options.other;
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let flux = programs()?;
-    let mut bed = BenchTestbed::with(&runtime, FluxApiServer::Programs(&[], &[]))?;
+    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
     let load = time_samples::load();
     let mut work: Vec<BenchWorkload> =
         options.count.iter().copied().map(BenchWorkload::Kustomizations).collect();
@@ -148,9 +148,9 @@ fn measure(
 ) -> anyhow::Result<BenchComparison> {
     let (name, serving) = match side {
         ComparisonSide::Windlass => {
-            ("windlass", FluxApiServer::Windlass(BuildProfile::Release, &[]))
+            ("windlass", OperatorUnderTest::Windlass(BuildProfile::Release, &[]))
         }
-        ComparisonSide::Flux => ("flux", FluxApiServer::Programs(flux, &[])),
+        ComparisonSide::Flux => ("flux", OperatorUnderTest::Programs(flux, &[])),
     };
     let count = match work {
         BenchWorkload::Kustomizations(count) | BenchWorkload::HelmReleases(count) => count,

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Parser;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use tokio::runtime::Runtime;
 
 use e2e::installation::{BuildProfile, TestInstallation};
@@ -52,7 +52,7 @@ const FILES: [(&str, &str); 6] = [
 /// What the scenes are played with.
 struct DemoSetup {
     installation: TestInstallation,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
 }
 
 /// Starts everything, plays the scenes and, unless `--once`, leaves everything running until Ctrl-C.

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use helmfile::{HelmfileChartsToLock, HelmfileProcessingPlan, PrintOutput};
 
 use super::HelmfileCommandOutcome;
-use super::logins;
+use super::registry_logins;
 use helm_controller::helmfile::charts::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
@@ -24,7 +24,7 @@ pub(super) fn run(plan: &HelmfileProcessingPlan) -> Result<HelmfileCommandOutcom
         outcome.summary =
             "no release has a chart of a repository, so there is nothing to lock\n".to_owned();
     }
-    let mut charts = logins::charts();
+    let mut charts = registry_logins::charts();
     for unlocked in &all.unlocked {
         let lock = block_on(lock(unlocked, &mut charts)).map_err(|error| format!("{error:#}"))?;
         std::fs::write(&unlocked.path, lock)

@@ -12,8 +12,8 @@ use helm::manifests::{HookEvent, ReleaseHook, split};
 use helm::render::ReleaseToRender;
 use helm::template::{Error, RenderedRelease, text};
 
-use super::files::go_error;
 use super::flags::HelmTemplateFlags;
+use super::local_chart_files::go_error;
 
 /// What Helm adds to an error once there is something to be shown.
 pub(super) const HINT: &str = "\n\nUse --debug flag to render out invalid YAML";

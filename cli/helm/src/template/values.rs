@@ -9,8 +9,8 @@ use helm::chart::read_values;
 use helm::strvals::{SetValueMode, set};
 use helm::values::over;
 
-use super::files::read;
 use super::flags::HelmTemplateFlags;
+use super::local_chart_files::read;
 
 /// All values that the flags give, over those of strings.
 ///

@@ -1,6 +1,6 @@
 //! An operator that runs outside of the cluster: it holds a Lease of windlass, and is none of the Pods of windlass.
 //!
-//! Elsewhere: whether a Lease is held at all (`absence.rs`).
+//! Elsewhere: whether a Lease is held at all (`operator_presence.rs`).
 
 use std::collections::BTreeSet;
 

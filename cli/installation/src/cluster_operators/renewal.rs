@@ -1,7 +1,7 @@
 //! Whether the process that holds a Lease lives: after it was killed, its Lease lasts for a while, so that a renewal has to be
 //! seen.
 //!
-//! Elsewhere: who holds a Lease that has not run out ([`super`]), whether an operator is missed (`absence.rs`).
+//! Elsewhere: who holds a Lease that has not run out ([`super`]), whether an operator is missed (`operator_presence.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use objects::Object;
 use tokio::time::Instant;
 
-use super::absence::lease_in_words;
+use super::operator_presence::lease_in_words;
 use super::{LeaseHolder, OWN_LEASE, identity, own_leases, renewed};
 use crate::install::manifests::CONTROLLER;
 use crate::install::{POLL_INTERVAL, name};

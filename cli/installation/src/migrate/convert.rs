@@ -2,12 +2,12 @@
 //!
 //! They are read from files or from the cluster and printed; nothing is written. Fields without a counterpart are named
 //! one by one: an object of which a part that decides what is applied cannot be converted is left out.
-//! Below: the operators, and manifests with markers (`convert/markers.rs`).
+//! Below: the operators, and manifests with markers (`convert/image_policy_markers.rs`).
 
 pub(super) mod argocd;
 pub(super) mod helm_operator;
 pub(super) mod helmfile_operator;
-mod markers;
+mod image_policy_markers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use objects::{Gvk, Object};
 use serde_json::{Map, Value, json};
 
 use self::helm_operator::flux_daemon::{FluxDaemon, automations};
-use self::markers::Marker;
+use self::image_policy_markers::ImagePolicyMarker;
 use super::super::install::name;
 use windlass_cli_runtime::connection::{
     ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
@@ -33,7 +33,7 @@ const MAX_FOLDER_DEPTH: usize = 32;
 
 /// The flags of these commands.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct MigrateConvertArgs {
     #[command(flatten)]
     connection: WindlassConnectionFlags,
     /// File or folder of YAML to convert instead of what is in the cluster; may be repeated
@@ -60,7 +60,7 @@ pub(super) struct ConvertibleOperator {
 pub(super) struct ConversionResult {
     pub(super) objects: Vec<Value>,
     /// Of the values of the last of them.
-    markers: Vec<Marker>,
+    markers: Vec<ImagePolicyMarker>,
     /// Objects of the group `image.toolkit.fluxcd.io`. What several objects need is printed once.
     images: Vec<Value>,
     /// What a person should check.
@@ -75,8 +75,8 @@ impl ConversionResult {
         let mut text = String::new();
         for (at, object) in self.objects.iter().enumerate() {
             let is_last = at + 1 == self.objects.len();
-            let markers: &[Marker] = if is_last { &self.markers } else { &[] };
-            text.push_str(&format!("---\n{}", markers::emit(object, markers)?));
+            let markers: &[ImagePolicyMarker] = if is_last { &self.markers } else { &[] };
+            text.push_str(&format!("---\n{}", image_policy_markers::emit(object, markers)?));
         }
         Ok(text)
     }
@@ -212,7 +212,7 @@ impl<'o> ObjectConversion<'o> {
 ///
 /// # Errors
 /// Something cannot be read, or objects were left out.
-pub(super) fn run(args: &Args, operator: &ConvertibleOperator) -> anyhow::Result<()> {
+pub(super) fn run(args: &MigrateConvertArgs, operator: &ConvertibleOperator) -> anyhow::Result<()> {
     let mut conversion = ObjectConversion::new(operator, &args.connection.namespace);
     match args.filename.as_slice() {
         [] => block_on(async {

@@ -14,8 +14,8 @@ use super::super::install::{self, POLL_INTERVAL, definitions, leader, name};
 use super::flags::{self, MigratedFlags};
 use super::flux_installation::{FluxInstallationSurvey, is_ready, ready};
 use super::migration_record::{MigrationRecord, suspend};
-use super::remaining_objects::RemainingObjects;
-use super::write_check::AppliedStateSnapshot;
+use super::objects_left_after_undo::ObjectsLeftAfterUndo;
+use super::unexpected_write_check::AppliedStateSnapshot;
 use super::{await_end, scale, to_flux};
 use windlass_cli_runtime::connection::{
     ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
@@ -31,7 +31,7 @@ const UNDO_LIMIT: Duration = Duration::from_secs(120);
 
 /// The flags of `windlass migrate from-flux`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct MigrateFromFluxArgs {
     #[command(flatten)]
     connection: WindlassConnectionFlags,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) struct Args {
 ///
 /// # Errors
 /// Something is in the way, and nothing was changed; or something failed, and the message says whether all was undone.
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, version) = args.connection.open().await?;
         let namespace = args.connection.namespace.as_str();
@@ -108,7 +108,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Says what stays of an installation that was undone.
 async fn tell_remains(cluster: &ClusterConnection, installed: &[Object], namespace: &str) {
-    match RemainingObjects::of(cluster, installed).await {
+    match ObjectsLeftAfterUndo::of(cluster, installed).await {
         Ok(remains) => {
             remains
                 .lines(namespace)
@@ -245,7 +245,7 @@ async fn await_idle(
 
 async fn take_over(
     cluster: &ClusterConnection,
-    args: &Args,
+    args: &MigrateFromFluxArgs,
     survey: &FluxInstallationSurvey,
     wanted: Vec<Object>,
     deadline: Instant,
@@ -266,7 +266,7 @@ async fn take_over(
 /// Whether everything that was ready stays it, and nothing is written that has no reason.
 async fn observe(
     cluster: &ClusterConnection,
-    args: &Args,
+    args: &MigrateFromFluxArgs,
     before: &FluxInstallationSurvey,
     live: &AppliedStateSnapshot,
 ) -> anyhow::Result<()> {

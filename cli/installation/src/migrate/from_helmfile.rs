@@ -25,7 +25,7 @@ const ENCRYPTED: &str = "ENC[AES256_GCM,";
 
 /// The flags of the command.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct MigrateFromHelmfileArgs {
     /// Folder with the helmfile
     #[arg(value_name = "DIR")]
     folder: PathBuf,
@@ -53,7 +53,7 @@ pub(super) struct Args {
 ///
 /// # Errors
 /// The helmfile cannot be read, or its repository is not known.
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &MigrateFromHelmfileArgs) -> anyhow::Result<()> {
     let folder = std::fs::canonicalize(&args.folder)
         .with_context(|| format!("cannot read {}", args.folder.display()))?;
     let place = RepositoryLocation::of(args, &folder)?;
@@ -117,7 +117,7 @@ struct RepositoryLocation {
 
 impl RepositoryLocation {
     /// As flags say it, else as `git` does.
-    fn of(args: &Args, folder: &Path) -> anyhow::Result<Self> {
+    fn of(args: &MigrateFromHelmfileArgs, folder: &Path) -> anyhow::Result<Self> {
         let ask = |given: &Option<String>, flag: &str, arguments: &[&str]| match given {
             Some(given) => Ok(given.clone()),
             None => git(folder, arguments).with_context(|| {
@@ -180,7 +180,7 @@ fn name_of(folder: &Path) -> anyhow::Result<String> {
     Ok(name)
 }
 
-fn source(name: &str, args: &Args, place: &RepositoryLocation) -> Value {
+fn source(name: &str, args: &MigrateFromHelmfileArgs, place: &RepositoryLocation) -> Value {
     let mut spec = json!({"interval": "5m", "url": place.url, "ref": {"branch": place.branch}});
     if place.url.starts_with("ssh://") {
         spec["secretRef"] = json!({"name": format!("{name}-git")});
@@ -197,10 +197,10 @@ fn source(name: &str, args: &Args, place: &RepositoryLocation) -> Value {
 fn helmfile(
     name: &str,
     environment: &str,
-    args: &Args,
+    args: &MigrateFromHelmfileArgs,
     source: &str,
     place: &RepositoryLocation,
-    needed: &RequiredSecretFiles,
+    needed: &SecretsNeededByHelmfile,
 ) -> Value {
     let mut spec = json!({
         "sourceRef": {"kind": "GitRepository", "name": source}, "interval": "10m", "prune": true,
@@ -220,7 +220,7 @@ fn helmfile(
 }
 
 /// Says what the helmfile has, and what of it is another matter in a cluster.
-fn tell(name: &str, listed: &HelmfileReleaseList, args: &Args) {
+fn tell(name: &str, listed: &HelmfileReleaseList, args: &MigrateFromHelmfileArgs) {
     let releases: Vec<String> = listed
         .releases
         .iter()
@@ -240,7 +240,7 @@ fn tell(name: &str, listed: &HelmfileReleaseList, args: &Args) {
 
 /// What files of a folder need from Secrets.
 #[derive(Default)]
-struct RequiredSecretFiles {
+struct SecretsNeededByHelmfile {
     /// Environment variables.
     variables: BTreeSet<String>,
     /// Keys of SOPS.
@@ -248,8 +248,8 @@ struct RequiredSecretFiles {
 }
 
 /// What the files of a folder need.
-fn needs(folder: &Path) -> anyhow::Result<RequiredSecretFiles> {
-    let mut found = RequiredSecretFiles::default();
+fn needs(folder: &Path) -> anyhow::Result<SecretsNeededByHelmfile> {
+    let mut found = SecretsNeededByHelmfile::default();
     let mut left = vec![(folder.to_owned(), MAX_FOLDER_DEPTH)];
     while let Some((at, depth)) = left.pop() {
         for entry in std::fs::read_dir(&at).with_context(|| at.display().to_string())? {
@@ -308,7 +308,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = "releases:\n- {name: web, chart: ./web, namespace: shop}\n";
         std::fs::write(folder.path().join("helmfile.yaml"), text).unwrap();
-        let args = Args {
+        let args = MigrateFromHelmfileArgs {
             folder: folder.path().to_owned(),
             environment: Vec::new(),
             name: Some("shop".to_owned()),

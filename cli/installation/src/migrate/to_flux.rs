@@ -15,7 +15,7 @@ use windlass_cluster::ClusterConnection;
 
 /// The flags of `windlass migrate to-flux`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct MigrateToFluxArgs {
     #[command(flatten)]
     connection: WindlassConnectionFlags,
     /// Only say what would be done
@@ -27,7 +27,7 @@ pub(super) struct Args {
 ///
 /// # Errors
 /// It was not taken over from Flux, or something did not become ready in time.
-pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &MigrateToFluxArgs) -> anyhow::Result<()> {
     block_on(async {
         let (cluster, _) = args.connection.open().await?;
         let namespace = &args.connection.namespace;

@@ -12,7 +12,7 @@ use fake_cluster::{RecordedWrites, with_objects, with_shared_objects};
 #[derive(Debug, Parser)]
 struct UninstallTestCommand {
     #[command(flatten)]
-    args: Args,
+    args: UninstallArgs,
 }
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";

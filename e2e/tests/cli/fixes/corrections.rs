@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 
 use crate::cli::fixes::advice;
@@ -32,7 +32,7 @@ async fn an_object_that_may_not_change_is_created_again_where_it_is_annotated() 
     let upstream = story.follow("app", &[("deploy/a.yaml", sealed("1", ""))]).await?;
     story.kustomization("app", "app", json!({"path": "./deploy"})).await?;
     story.await_value("sealed", "1").await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     upstream.push(&[("deploy/a.yaml", sealed("2", ""))]).await?;
     let parts = ["ConfigMap/{ns}/sealed", "immutable"];
     await_cause(&story, "ks/app", "Apply", &parts).await?;
@@ -62,8 +62,8 @@ async fn a_branch_that_does_not_exist_is_corrected_in_the_field_that_is_named() 
     let field = advised(&story, "ks/wrong", "check whether ", " `mian` exists")?;
     let main = Value::from("main");
     let patch = field.rsplit('.').fold(main, |value, key| json!({key: value}));
-    story.merge(&StoryTarget::git_repository("wrong"), patch).await?;
-    story.await_ready(&StoryTarget::kustomization("wrong")).await?;
+    story.merge(&StoryObject::git_repository("wrong"), patch).await?;
+    story.await_ready(&StoryObject::kustomization("wrong")).await?;
     story.await_value("a", "1").await?;
     story.end().await
 }
@@ -84,10 +84,10 @@ async fn a_kind_that_does_not_exist_is_applied_once_its_definition_is_beside_it(
     ensure!(text.starts_with(&expected), "{text}");
     let last = upstream.push(&[("crd.yaml", widget_crd(&group))]).await?;
     story.await_applied("app", &last).await?;
-    let widget = StoryTarget::new(&format!("{group}/v1"), "Widget", "a");
+    let widget = StoryObject::new(&format!("{group}/v1"), "Widget", "a");
     story.expect(&widget).await?;
     // The definition goes with it.
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
     story.end().await

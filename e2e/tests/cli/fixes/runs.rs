@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 use crate::cli::fixes::mend;
@@ -20,7 +20,7 @@ async fn what_was_deleted_comes_back() -> Result<()> {
     charts.seen().await?;
     let release = charts.release("app", json!({})).await?;
     story.await_ready(&release).await?;
-    let config = StoryTarget::config_map("app-config");
+    let config = StoryObject::config_map("app-config");
     story.delete(&config).await?;
     story.await_gone(&config, DEFAULT_WAIT_TIMEOUT).await?;
     let parts = ["ConfigMap/{ns}/app-config", "does not exist"];
@@ -49,10 +49,10 @@ async fn a_closed_window_is_opened() -> Result<()> {
     story.kustomization("app", "app", json!({"suspend": true})).await?;
     let window = json!({"windlass.dev/window": "0 0 29 2 * 1s"});
     let closed = json!({"metadata": {"annotations": window}, "spec": {"suspend": false}});
-    story.merge(&StoryTarget::kustomization("app"), closed).await?;
+    story.merge(&StoryObject::kustomization("app"), closed).await?;
     await_cause(&story, "ks/app", "ClosedWindow", &["Kustomization/{ns}/app"]).await?;
     ensure!(
-        story.read(&StoryTarget::config_map("a")).await?.is_none(),
+        story.read(&StoryObject::config_map("a")).await?.is_none(),
         "applied in a closed window"
     );
     mend(&story, "ks/app", &[])?;
@@ -80,7 +80,7 @@ async fn a_release_whose_retries_are_exhausted_is_reset() -> Result<()> {
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
     mend(&story, "hr/app", &[])?;
     story.await_ready(&release).await?;
-    story.expect(&StoryTarget::config_map("app-config")).await?;
+    story.expect(&StoryObject::config_map("app-config")).await?;
     story.end().await
 }
 

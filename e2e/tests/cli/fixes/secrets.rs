@@ -6,11 +6,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use e2e::forward_proxy::TestProxy;
+use e2e::forward_proxy::TestForwardProxy;
 use e2e::git_server::{GitReadAccess, GitServer};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::{PASSWORD, RegistryServer, USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
@@ -136,7 +136,7 @@ async fn credentials_of_registries_buckets_and_proxies_mend_their_sources() -> R
     let keys = [meaning("ACCESSKEY", ACCESS), meaning("SECRETKEY", SECRET)];
     create(&story, "bucket/bucket", "Secret/{ns}/bucket-key", &keys).await?;
 
-    let proxy = TestProxy::start("user", "secret").await?;
+    let proxy = TestForwardProxy::start("user", "secret").await?;
     let upstream = story.follow("plain", &[("a.yaml", config_map("a", "1"))]).await?;
     let url = upstream.server.url(&upstream.repository);
     story.git_repository("proxy", &url, json!({"proxySecretRef": {"name": "way"}})).await?;
@@ -204,7 +204,7 @@ async fn secrets_of_receivers_providers_and_kustomizations_mend_them() -> Result
     mend(&story, "ks/app", &[("PATH", &other)])?;
     await_cause(&story, "ks/app", "Build", &["decrypt"]).await?;
     mend(&story, "ks/app", &[("PATH", &key("right", &encrypted.keys)?)])?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     story.end().await
 }
 
@@ -218,7 +218,7 @@ async fn an_object_that_a_field_without_effect_names_is_not_missed() -> Result<(
     let advice = advice(&story, "ks/app")?;
     let expected = format!("correct the spec of Kustomization/{}/app", story.namespace);
     ensure!(advice["text"] == expected, "{advice}");
-    let app = StoryTarget::kustomization("app");
+    let app = StoryObject::kustomization("app");
     story.merge(&app, json!({"spec": {"kubeConfig": null}})).await?;
     story.await_ready(&app).await?;
     story.end().await

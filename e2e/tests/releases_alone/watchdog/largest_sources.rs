@@ -5,7 +5,7 @@
 use anyhow::Result;
 use e2e::harness::flux::NEVER;
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::web::WebServer;
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ async fn probes_are_answered_while_the_largest_sources_policies_and_lifecycles_a
     let files: Vec<(&str, String)> = files.iter().map(|(path, it)| (&**path, it.clone())).collect();
     let upstream = story.follow("app", &files).await?;
     story.kustomization("first", "app", json!({"path": "./first"})).await?;
-    story.await_ready(&StoryTarget::kustomization("first")).await?;
+    story.await_ready(&StoryObject::kustomization("first")).await?;
     let registry = WebServer::start().await?;
     let binding = json!({"apiVersion": LIFECYCLE_API, "kind": "LifecycleBinding", "metadata": {"name": "held"},
         "spec": {"lifecycle": LARGEST_LIFECYCLE, "subjects": [{"kind": "Kustomization", "name": "held"}],
@@ -120,6 +120,6 @@ async fn probes_are_answered_while_the_largest_sources_policies_and_lifecycles_a
         held_kustomization(&story.namespace),
     ];
     reconcile_each(&story, &windlass, all).await?;
-    story.delete(&StoryTarget::new(LIFECYCLE_API, "Lifecycle", LARGEST_LIFECYCLE)).await?;
+    story.delete(&StoryObject::new(LIFECYCLE_API, "Lifecycle", LARGEST_LIFECYCLE)).await?;
     story.end().await
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use e2e::certificate_authority::TestCertificateAuthority;
-use e2e::forward_proxy::TestProxy;
+use e2e::forward_proxy::TestForwardProxy;
 use e2e::harness::Story;
 use e2e::servers::aws_identity::AwsIdentityServer;
 use e2e::servers::registry::RegistryServer;
@@ -52,7 +52,7 @@ fn charts(name: &str, url: AccessServerUrl<'_>, spec: Map<String, Value>) -> Vec
 
 /// AWS as far as it is needed.
 struct FakeAwsServices {
-    proxy: TestProxy,
+    proxy: TestForwardProxy,
     trusted: NamedTempFile,
     _registry: RegistryServer,
     _service: AwsIdentityServer,
@@ -80,7 +80,7 @@ impl FakeAwsServices {
             let host = asked.split(':').next().unwrap_or_default();
             places.get(host).map_or_else(|| asked.to_owned(), ToString::to_string)
         };
-        let proxy = TestProxy::start_to(USER, PASSWORD, lead).await?;
+        let proxy = TestForwardProxy::start_to(USER, PASSWORD, lead).await?;
         let trusted = NamedTempFile::new()?;
         std::fs::write(trusted.path(), authority.certificate())?;
         Ok(Self {

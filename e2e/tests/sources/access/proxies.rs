@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::forward_proxy::TestProxy;
+use e2e::forward_proxy::TestForwardProxy;
 use e2e::servers::socks::SocksProxyServer;
 use e2e::tcp_relay::TcpRelay;
 use serde_json::json;
@@ -22,7 +22,7 @@ const PASSWORD: &str = "s3cret:p@ss/%2Fw?rd";
 
 /// A proxy for HTTP, two for SOCKS, and what takes connections to each and says nothing.
 pub(super) struct TestProxies {
-    http: TestProxy,
+    http: TestForwardProxy,
     stalled_http: TcpRelay,
     /// Without authentication.
     open: SocksProxyServer,
@@ -32,7 +32,7 @@ pub(super) struct TestProxies {
 
 impl TestProxies {
     pub(super) async fn start() -> Result<Self> {
-        let http = TestProxy::start(USER, PASSWORD).await?;
+        let http = TestForwardProxy::start(USER, PASSWORD).await?;
         let address = http.url();
         let address = address.strip_prefix("http://").context("it speaks HTTP")?.parse()?;
         let open = SocksProxyServer::start(None).await?;

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::web::WebServer;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ async fn ensure_not_leaked(
 ) -> Result<()> {
     for (kind, name) in kinds {
         let api = if *kind == "HTTPArchive" { super::OURS } else { super::API };
-        let target = StoryTarget::new(api, kind, name);
+        let target = StoryObject::new(api, kind, name);
         let status = story.expect(&target).await?.data["status"].to_string();
         let events = story.events(kind, name).await?.join("\n");
         ensure!(!status.contains(secret) && !events.contains(secret), "{target} tells it");
@@ -211,7 +211,7 @@ async fn a_refused_address_of_the_own_node_is_fetched_with_the_flag_that_the_adv
     let flag = text.split_whitespace().find(|word| word.starts_with("--")).context("no flag")?;
     windlass.operator.stop(DEFAULT_WAIT_TIMEOUT)?;
     let _windlass = WindlassProcess::start_for(&story, &[flag]).await?;
-    story.await_ready(&StoryTarget::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
     story.await_value("a", "1").await?;
     story.end().await
 }

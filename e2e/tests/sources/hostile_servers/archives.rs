@@ -6,7 +6,7 @@ use std::io::{Cursor, Write as _};
 use anyhow::{Context as _, Result, ensure};
 use artifacts::archive::{ExtractOptions, extract};
 use e2e::harness::flux::condition;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::registry::{FLUX_LAYER, PushedLayer, RegistryServer};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
 use e2e::servers::web::WebServer;
@@ -193,7 +193,7 @@ fn zips() -> Result<Vec<(&'static str, Vec<u8>, ArchiveExtractionOutcome)>> {
 
 /// What has to become of the objects.
 struct ExpectedObjectFate {
-    target: StoryTarget,
+    target: StoryObject,
     name: String,
     fate: usize,
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::harness::flux::condition;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the
         refused("the signature is that of another image").await?;
         other.sign(&registry, "app", &digest, format)?;
         refused("the key is that of another").await?;
-        ensure!(story.read(&StoryTarget::config_map(name)).await?.is_none(), "{name} is applied");
+        ensure!(story.read(&StoryObject::config_map(name)).await?.is_none(), "{name} is applied");
 
         owner.sign(&registry, "app", &digest, format)?;
         story.request(&target).await?;

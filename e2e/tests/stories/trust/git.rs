@@ -1,11 +1,11 @@
 //! Commits and tags that `ssh-keygen` and `gpg` sign, in every mode, and keys that count no longer.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use e2e::gnupg::GnuPgHome;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::json;
 
 use crate::stories::signer::{SigningKey, signing};
@@ -18,7 +18,7 @@ type OptionalSigner<'s> = Option<&'s SigningKey>;
 
 /// Commits as one signs, and tags as another does. Gives the hash of the commit.
 fn release(
-    repository: &StoryRepository,
+    repository: &StoryGitRepository,
     version: &str,
     commit: OptionalSigner<'_>,
     tag: OptionalSigner<'_>,
@@ -40,7 +40,7 @@ fn name_of(kind: &str, mode: &str) -> String {
 
 /// Puts a public key into the Secret `keys` as an entry of its own.
 async fn add_key(story: &Story, entry: &str, signer: &SigningKey) -> Result<()> {
-    let secret = StoryTarget::new("v1", "Secret", "keys");
+    let secret = StoryObject::new("v1", "Secret", "keys");
     story.merge(&secret, json!({"stringData": {entry: signer.public().1}})).await.map(drop)
 }
 
@@ -84,7 +84,7 @@ async fn commits_and_tags_count_in_each_mode_if_new_keys_of_the_secret_signed_th
                     (false, _) => "signature verification of ".to_owned(),
                 };
                 // The versions before were judged alike, so it has to be about this one.
-                let target = StoryTarget::git_repository(&name);
+                let target = StoryObject::git_repository(&name);
                 let object = story.await_object(&target, DEFAULT_WAIT_TIMEOUT, |object| {
                     let verified = condition(object, "SourceVerified");
                     let message = verified["message"].as_str().unwrap_or_default();
@@ -123,11 +123,11 @@ async fn a_key_that_has_expired_or_was_revoked_does_not_count() -> Result<()> {
     ensure!(object.data["status"]["artifact"].is_null(), "{:?}", object.data);
 
     let hash = release(repository, "v1.1.0", Some(&revoked), None)?;
-    story.request(&StoryTarget::git_repository("app")).await?;
+    story.request(&StoryObject::git_repository("app")).await?;
     verified(&story, "app", "True", &format!("- commit '{hash}' with key '")).await?;
     revoked.gnupg()?.revoke()?;
     let entry = json!({"stringData": {"revoked.asc": revoked.gnupg()?.public()?}});
-    story.merge(&StoryTarget::new("v1", "Secret", "keys"), entry).await?;
+    story.merge(&StoryObject::new("v1", "Secret", "keys"), entry).await?;
     let says = format!("signature verification of commit '{hash}' failed");
     let object = verified(&story, "app", "False", &says).await?;
     ensure!(object.data["status"]["artifact"].is_null(), "{:?}", object.data);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, ensure};
 use e2e::certificate_authority::TestCertificateAuthority;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use e2e::servers::registry::RegistryServer;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ fn verify() -> Value {
 }
 
 /// Waits until a source is refused for a reason that contains a text.
-async fn refused(story: &Story, target: &StoryTarget, says: &str) -> Result<()> {
+async fn refused(story: &Story, target: &StoryObject, says: &str) -> Result<()> {
     let object = story.await_object(target, DEFAULT_WAIT_TIMEOUT, |object| {
         let verified = condition(object, "SourceVerified");
         let message = verified["message"].as_str().unwrap_or_default();

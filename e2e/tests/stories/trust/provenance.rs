@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::gnupg::ADDRESS;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::charts::ChartServer;
 use serde_json::{Value, json};
 
@@ -43,13 +43,13 @@ fn exported(signer: &SigningKey, what: &str) -> Result<PathBuf> {
 }
 
 /// A HelmChart that has to have provenance.
-async fn chart(story: &Story, name: &str) -> Result<StoryTarget> {
+async fn chart(story: &Story, name: &str) -> Result<StoryObject> {
     let api = "source.toolkit.fluxcd.io/v1";
     let object = json!({"apiVersion": api, "kind": "HelmChart",
         "metadata": {"name": name, "annotations": {"windlass.dev/verify-provenance": "keys"}},
         "spec": {"chart": name, "interval": "1h", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}});
     story.apply_value(object).await?;
-    Ok(StoryTarget::new(api, "HelmChart", name))
+    Ok(StoryObject::new(api, "HelmChart", name))
 }
 
 #[tokio::test(flavor = "multi_thread")]

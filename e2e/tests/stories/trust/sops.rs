@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use e2e::gnupg::GnuPgHome;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use serde_json::{Value, json};
 use testbed::oracle::OracleProgram;
 
@@ -270,7 +270,7 @@ async fn ensure_plain(story: &Story, encrypted: &SopsEncryptedTree, folder: &str
 async fn ensure_hidden(story: &Story, names: &[&str]) -> Result<()> {
     let mut shown = story.windlass().await?.operator.log()?;
     for name in names {
-        shown += &story.expect(&StoryTarget::kustomization(name)).await?.data["status"].to_string();
+        shown += &story.expect(&StoryObject::kustomization(name)).await?.data["status"].to_string();
         shown += &story.events("Kustomization", name).await?.join("\n");
     }
     for hidden in [MARK, "AGE-SECRET-KEY", "PRIVATE KEY BLOCK"] {
@@ -314,23 +314,23 @@ async fn what_sops_encrypts_for_new_keys_is_plain_in_the_cluster_and_nowhere_els
     ] {
         put_keys(&story, folder, keys).await?;
         story.kustomization(folder, "app", decryption(folder, folder)).await?;
-        let target = StoryTarget::kustomization(folder);
+        let target = StoryObject::kustomization(folder);
         let message = await_message(&story, &target, "cannot get sops data key").await?;
         for part in parts {
             ensure!(joined(&message).contains(&part), "{folder}: `{part}` is not in {message}");
         }
-        let manifest = StoryTarget::new("v1", "Secret", &format!("{folder}-manifest"));
+        let manifest = StoryObject::new("v1", "Secret", &format!("{folder}-manifest"));
         ensure!(story.read(&manifest).await?.is_none(), "{folder} was applied");
     }
 
     for folder in FOLDERS {
         put_keys(&story, folder, &encrypted.keys_of(folder)?).await?;
-        story.await_ready(&StoryTarget::kustomization(folder)).await?;
+        story.await_ready(&StoryObject::kustomization(folder)).await?;
         ensure_plain(&story, &encrypted, folder).await?;
     }
     put_keys(&story, "again", &stranger).await?;
     story.kustomization("again", "app", decryption("again", "again")).await?;
-    story.await_ready(&StoryTarget::kustomization("again")).await?;
+    story.await_ready(&StoryObject::kustomization("again")).await?;
     ensure!(entry(&story, "again-json", "password").await? == "pl4in & <secret>", "age");
     ensure_hidden(&story, &[&FOLDERS[..], &["again"]].concat()).await?;
     story.end().await
@@ -353,7 +353,7 @@ async fn where_the_mac_is_required_a_file_of_any_format_is_edited_by_sops_only()
     let upstream = story.follow("app", &borrowed(&files)).await?;
     put_keys(&story, "keys", &encrypted.keys_of("shamir")?).await?;
     story.kustomization("app", "app", decryption("shamir", "keys")).await?;
-    let target = StoryTarget::kustomization("app");
+    let target = StoryObject::kustomization("app");
     let require = json!({"metadata": {"annotations": {"windlass.dev/sops-mac": "Require"}}});
     story.merge(&target, require).await?;
     story.await_ready(&target).await?;

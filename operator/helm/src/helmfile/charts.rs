@@ -13,9 +13,9 @@ use helmfile::ChartVersionRequest;
 use http_client::TlsConfig;
 use objects::RedactedValue;
 use sources::bucket::BucketIdentity;
-use sources::charts::repository::RepositoryAccess;
+use sources::charts::repository::ChartRepositoryClients;
 use sources::charts::{
-    BucketServer, ChartIndex, ChartRepository, ChartRepositoryCredentials, IndexFetchResult,
+    ChartBucketServer, ChartIndex, ChartRepository, ChartRepositoryCredentials, IndexFetchResult,
     MAX_CHART, MAX_INDEX,
 };
 use sources::oci::{self, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOciRepository};
@@ -26,7 +26,7 @@ const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Repositories during one plan: each index is fetched once.
 pub struct ChartRepositoryCache {
     indexes: BTreeMap<String, ChartIndex>,
-    reach: RepositoryAccess,
+    reach: ChartRepositoryClients,
     known: Arc<oci::RegistryCache>,
     /// The logins of the user who runs the command, for registries whose login the helmfile does not give.
     logins: Option<fn() -> anyhow::Result<RegistryKeyring>>,
@@ -43,7 +43,7 @@ pub(super) enum ChartRemote {
 impl ChartRepositoryCache {
     /// Asks as `reach` and `known` allow it.
     pub fn new(
-        reach: RepositoryAccess,
+        reach: ChartRepositoryClients,
         known: Arc<oci::RegistryCache>,
         logins: Option<fn() -> anyhow::Result<RegistryKeyring>>,
     ) -> Self {
@@ -136,8 +136,10 @@ impl ChartRepositoryCache {
         let mut credentials =
             ChartRepositoryCredentials { basic, ..ChartRepositoryCredentials::default() };
         if self.is_anonymous {
-            credentials.bucket =
-                BucketServer { identity: BucketIdentity::Anonymous, ..BucketServer::default() };
+            credentials.bucket = ChartBucketServer {
+                identity: BucketIdentity::Anonymous,
+                ..ChartBucketServer::default()
+            };
         }
         let pass = chart.pass_credentials;
         Ok(ChartRepository::new(&chart.url, credentials, pass, REPOSITORY_TIMEOUT, &self.reach)?)

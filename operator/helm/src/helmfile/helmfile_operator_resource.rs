@@ -1,11 +1,11 @@
 //! The Helmfile of helmfile-operator as one of ours: fields renamed, its defaults kept.
 //!
-//! Elsewhere: the fields (`crds::helmfile::operator`), everything that is done for it (this folder).
+//! Elsewhere: the fields (`crds::helmfile::helmfile_operator`), everything that is done for it (this folder).
 
 use std::borrow::Cow;
 
 use crds::GoDuration;
-use crds::helmfile::operator::Helmfile;
+use crds::helmfile::helmfile_operator::Helmfile;
 use crds::helmfile::{Dialect, EnvironmentVariable, HelmfileSpec};
 use crds::kustomize::DeletionPolicy;
 use helmfile::RemoteAddress;

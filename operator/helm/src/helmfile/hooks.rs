@@ -13,7 +13,7 @@ use std::time::Duration;
 use apply::drift_comparison::{digest, stored_digest};
 use apply::object_changes::{ObjectChange as Changed, ObjectChangeKind, fields};
 use crds::release::{
-    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, ReleaseAuditSpec,
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRevision, ReleaseAuditSpec,
 };
 use helmfile::{ManifestHook, ManifestHookTime};
 use lifecycle::LifecycleEventAnswer;
@@ -299,9 +299,9 @@ impl<K: HelmfileCustomResource> ReleaseOwner<K> {
             operation: AuditOperation::Apply,
             id: Some(format!("hooks.{}", &hex::encode(Sha256::digest(&key))[..16])),
             causes: vec![source],
-            to: Some(AuditState {
+            to: Some(AuditRevision {
                 revision: text(cut(&origin.revision, 500)),
-                ..AuditState::default()
+                ..AuditRevision::default()
             }),
             changes: audit::listed(changes, is_partial, &self.secrets),
             lifecycles: answers.iter().cloned().map(audit::answer).collect(),

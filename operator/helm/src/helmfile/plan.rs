@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crds::helmfile::{Dialect, ReleaseRow};
+use crds::helmfile::{Dialect, HelmfileReleaseStatus};
 use golang::time::{GoTime, GoTimeZone};
 use golang::value::GoMap;
 use golang::work_meter::StopSignal;
@@ -57,7 +57,7 @@ impl fmt::Display for ReleaseKey {
 
 impl ReleaseKey {
     /// The release of a row.
-    pub(super) fn of(row: &ReleaseRow) -> Self {
+    pub(super) fn of(row: &HelmfileReleaseStatus) -> Self {
         Self {
             context: row.kube_context.clone(),
             namespace: row.namespace.clone(),
@@ -71,7 +71,7 @@ impl ReleaseKey {
     }
 
     /// Whether a row is of this release.
-    pub(super) fn is_of(&self, row: &ReleaseRow) -> bool {
+    pub(super) fn is_of(&self, row: &HelmfileReleaseStatus) -> bool {
         (&self.context, &self.namespace, &self.name)
             == (&row.kube_context, &row.namespace, &row.name)
     }

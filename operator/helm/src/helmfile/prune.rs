@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crds::helmfile::{ReleaseRow, ReleaseState};
+use crds::helmfile::{HelmfileReleaseStatus, ReleaseState};
 use kube_core::ResourceExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
@@ -41,7 +41,7 @@ enum UnplannedReleaseAction<'p> {
 }
 
 impl<'p> UnplannedReleaseAction<'p> {
-    fn of(row: &ReleaseRow, planned: &'p HelmfilePlan, prunes: bool) -> Self {
+    fn of(row: &HelmfileReleaseStatus, planned: &'p HelmfilePlan, prunes: bool) -> Self {
         let key = &ReleaseKey::of(row);
         let UnplannedReleases { left_out, unread, skipped } = &planned.others;
         let hidden = || skipped.as_ref().and_then(|it| it.hides(row.helmfile.as_deref()));
@@ -104,7 +104,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// A release that is not in a plan comes to its end here, or may be uninstalled.
     async fn leave(
         &self,
-        row: &ReleaseRow,
+        row: &HelmfileReleaseStatus,
         planned: &HelmfilePlan,
         unsettled: &BTreeSet<ReleaseClusterId<'_>>,
         run: &HelmfileRun<'_, K>,
@@ -155,7 +155,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// A release is to be uninstalled: whether it may.
     async fn remove(
         &self,
-        row: &ReleaseRow,
+        row: &HelmfileReleaseStatus,
         target: &Arc<ClusterTarget>,
         planned: &HelmfilePlan,
         waits: bool,
@@ -198,7 +198,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// A release stays as it is, and no longer belongs to this Helmfile. What is under way on it ends first.
     async fn give_up(
         &self,
-        row: &ReleaseRow,
+        row: &HelmfileReleaseStatus,
         target: Option<&Arc<ClusterTarget>>,
         why: &PruneReason,
         run: &HelmfileRun<'_, K>,
@@ -212,13 +212,13 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         match why {
             // Without its history in the row, a new owner that selects the release takes it over.
             PruneReason::LeftOut => run.book.update(&key, |row| {
-                *row = ReleaseRow {
+                *row = HelmfileReleaseStatus {
                     kube_context: key.context.clone(),
                     name: key.name.clone(),
                     namespace: key.namespace.clone(),
                     state: ReleaseState::LeftOut,
                     message: Some(PruneReason::LeftOut.to_string()),
-                    ..ReleaseRow::default()
+                    ..HelmfileReleaseStatus::default()
                 };
             }),
             _ => run.book.remove(&key),
@@ -438,10 +438,10 @@ mod tests {
     use super::super::testing::key;
     use super::*;
 
-    fn row(name: &str, helmfile: Option<&str>) -> ReleaseRow {
+    fn row(name: &str, helmfile: Option<&str>) -> HelmfileReleaseStatus {
         let ReleaseKey { namespace, name, .. } = key(name);
         let helmfile = helmfile.map(str::to_owned);
-        ReleaseRow { name, namespace, helmfile, ..ReleaseRow::default() }
+        HelmfileReleaseStatus { name, namespace, helmfile, ..HelmfileReleaseStatus::default() }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crds::helmfile::{HelmfileSpec, ReleaseRow};
+use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec};
 use futures::stream::{self, StreamExt as _};
 use reconcile::{NextRunTrigger, RunOutcome, reason};
 
@@ -152,7 +152,7 @@ pub(super) async fn contexts(
 }
 
 /// The contexts of rows.
-pub(super) fn of_rows(rows: &[ReleaseRow]) -> BTreeSet<String> {
+pub(super) fn of_rows(rows: &[HelmfileReleaseStatus]) -> BTreeSet<String> {
     rows.iter().map(|row| row.kube_context.clone()).collect()
 }
 

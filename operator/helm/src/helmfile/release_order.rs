@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crds::helmfile::ReleaseRow;
+use crds::helmfile::HelmfileReleaseStatus;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 
@@ -80,7 +80,7 @@ impl ReleaseOrder {
     }
 
     /// Releases that go, by their place in a list: each after those of them that need it.
-    pub(super) fn of_removal(leaving: &[ReleaseKey], rows: &[ReleaseRow]) -> Self {
+    pub(super) fn of_removal(leaving: &[ReleaseKey], rows: &[HelmfileReleaseStatus]) -> Self {
         let places: BTreeMap<String, usize> =
             leaving.iter().enumerate().map(|(at, key)| (key.to_string(), at)).collect();
         let mut order = Self::new(leaving.len(), 0);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState};
+use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec, ReleaseState};
 use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
@@ -229,7 +229,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let known = book.rows();
         let mut places: BTreeMap<ReleaseKey, usize> =
             known.iter().enumerate().map(|(at, row)| (ReleaseKey::of(row), at)).collect();
-        let mut known: Vec<Option<ReleaseRow>> = known.into_iter().map(Some).collect();
+        let mut known: Vec<Option<HelmfileReleaseStatus>> = known.into_iter().map(Some).collect();
         let mut rows = Vec::with_capacity(planned.releases.len());
         for release in &planned.releases {
             let of_it = places.remove(&release.key).and_then(|at| known.get_mut(at)?.take());
@@ -398,7 +398,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         key: &ReleaseKey,
         operation: &ReleaseOperationSettings,
         asked: ReleaseGoal<'_>,
-        row: Option<&ReleaseRow>,
+        row: Option<&HelmfileReleaseStatus>,
     ) -> Result<Arc<DesiredRelease>, RunOutcome> {
         let (planned, permit) = match asked {
             ReleaseGoal::Kept { planned, chart } => (Some((planned, chart)), None),
@@ -526,12 +526,15 @@ fn refused_chart(why: &str) -> RunOutcome {
 }
 
 /// The row of a release that is planned, with what is known of it.
-fn planned_row(release: &PlannedRelease, known: Option<ReleaseRow>) -> ReleaseRow {
-    let new = || ReleaseRow {
+fn planned_row(
+    release: &PlannedRelease,
+    known: Option<HelmfileReleaseStatus>,
+) -> HelmfileReleaseStatus {
+    let new = || HelmfileReleaseStatus {
         kube_context: release.key.context.clone(),
         name: release.key.name.clone(),
         namespace: release.key.namespace.clone(),
-        ..ReleaseRow::default()
+        ..HelmfileReleaseStatus::default()
     };
     let mut row = known.unwrap_or_else(new);
     row.needs = release.needs.iter().map(ReleaseKey::to_string).collect();
@@ -661,7 +664,7 @@ mod tests {
     #[test]
     fn a_release_that_is_in_the_helmfile_again_is_not_uninstalling_any_more() {
         let state = |state| {
-            let row = ReleaseRow { state, ..ReleaseRow::default() };
+            let row = HelmfileReleaseStatus { state, ..HelmfileReleaseStatus::default() };
             planned_row(&release("web", 0, &[]), Some(row)).state
         };
         assert_eq!(state(ReleaseState::Uninstalling), ReleaseState::Progressing);

@@ -12,7 +12,7 @@ use crds::helm::{
     InstallStrategy, Rollback, ServerSideApplyMode, Snapshot, Uninstall, Upgrade,
     UpgradeRemediation, UpgradeStrategy,
 };
-use crds::helmfile::{HelmfileSpec, ReleaseRow};
+use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec};
 use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use reconcile::{
@@ -197,7 +197,7 @@ fn rollback<K: HelmfileCustomResource>(
 pub(super) fn rolls_back<K: HelmfileCustomResource>(
     helmfile: &K,
     key: &ReleaseKey,
-    row: Option<&ReleaseRow>,
+    row: Option<&HelmfileReleaseStatus>,
 ) -> bool {
     let asked = rollback(helmfile, key).zip(row);
     asked.is_some_and(|(asked, row)| {
@@ -259,7 +259,10 @@ pub(super) fn inputs(planned: &PlannedRelease, chart: &PlannedChart) -> ReleaseI
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn check(key: &ReleaseKey, row: Option<&ReleaseRow>) -> Result<(), RunOutcome> {
+pub(super) fn check(
+    key: &ReleaseKey,
+    row: Option<&HelmfileReleaseStatus>,
+) -> Result<(), RunOutcome> {
     status::check(row.map(|row| &row.status)).map_err(|outcome| {
         let text = format!("release {}: {}", key.name, outcome.text());
         RunOutcome::Failed(outcome.reason(), text, NextRunTrigger::default())

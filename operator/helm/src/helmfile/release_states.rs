@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crds::ResourceInventory;
 use crds::helm::HelmReleaseStatus;
-use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
+use crds::helmfile::{HelmfileReleaseStatus, HelmfileStatus, ReleaseState};
 use helmfile::ManifestHookTime;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
@@ -52,7 +52,7 @@ pub(super) struct ReleaseStatusRows<K: HelmfileCustomResource> {
 struct ReleaseStatusContents<K> {
     /// The Helmfile as our last write left it.
     object: Arc<K>,
-    rows: Vec<ReleaseRow>,
+    rows: Vec<HelmfileReleaseStatus>,
     /// The events to announce once the rows are written.
     events: Vec<ObjectEvent>,
     /// Counts changes, and which of them are written.
@@ -93,7 +93,7 @@ impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
     }
 
     /// All rows, in their order.
-    pub(super) fn rows(&self) -> Vec<ReleaseRow> {
+    pub(super) fn rows(&self) -> Vec<HelmfileReleaseStatus> {
         self.pages().rows.clone()
     }
 
@@ -102,12 +102,12 @@ impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
         std::mem::take(&mut self.pages().events)
     }
 
-    pub(super) fn row(&self, key: &ReleaseKey) -> Option<ReleaseRow> {
+    pub(super) fn row(&self, key: &ReleaseKey) -> Option<HelmfileReleaseStatus> {
         self.pages().rows.iter().find(|row| key.is_of(row)).cloned()
     }
 
     /// Replaces all rows.
-    pub(super) fn set_rows(&self, rows: Vec<ReleaseRow>) {
+    pub(super) fn set_rows(&self, rows: Vec<HelmfileReleaseStatus>) {
         let mut pages = self.pages();
         if pages.rows != rows {
             pages.rows = rows;
@@ -116,7 +116,7 @@ impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
     }
 
     /// Changes a row that is there.
-    pub(super) fn update(&self, key: &ReleaseKey, change: impl FnOnce(&mut ReleaseRow)) {
+    pub(super) fn update(&self, key: &ReleaseKey, change: impl FnOnce(&mut HelmfileReleaseStatus)) {
         let mut pages = self.pages();
         let Some(row) = pages.rows.iter_mut().find(|row| key.is_of(row)) else { return };
         let before = row.clone();

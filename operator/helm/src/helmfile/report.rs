@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crds::ObjectStatus as _;
-use crds::helmfile::{HelmfileStatus, ReleaseRow, ReleaseState};
+use crds::helmfile::{HelmfileReleaseStatus, HelmfileStatus, ReleaseState};
 use reconcile::depends_on;
 use reconcile::{
     ConditionReason, ConditionStatus, NextRunTrigger, RunOutcome, StatusConditions, Time, reason,
@@ -82,7 +82,7 @@ impl fmt::Display for ReleaseNameList {
 /// The outcome of the whole, by the outcomes of its releases.
 pub(super) fn outcome(
     revision: &str,
-    rows: &[ReleaseRow],
+    rows: &[HelmfileReleaseStatus],
     outcomes: &ReleaseOutcomes,
 ) -> RunOutcome {
     let of = |key: &str| rows.iter().find(|row| ReleaseKey::of(row).to_string() == key);
@@ -163,7 +163,7 @@ pub(super) struct HelmfileRunSummary<'r> {
     /// The revision of the source; empty if the run did not get that far.
     pub(super) revision: &'r str,
     /// The rows as they are by now, if the run changed any.
-    pub(super) rows: Option<Vec<ReleaseRow>>,
+    pub(super) rows: Option<Vec<HelmfileReleaseStatus>>,
     /// Functions of the helmfile that draw randomness or the time, if it was read.
     pub(super) drawn: Option<&'r [&'static str]>,
     pub(super) now: Time,
@@ -304,6 +304,6 @@ pub(super) fn release_not_ready<K: HelmfileCustomResource>(
 }
 
 /// Whether a row says that an operation may be under way.
-pub(super) fn is_under_way(row: &ReleaseRow) -> bool {
+pub(super) fn is_under_way(row: &HelmfileReleaseStatus) -> bool {
     matches!(row.state, ReleaseState::Progressing | ReleaseState::Uninstalling)
 }

@@ -1,6 +1,6 @@
 //! What the rows of a Helmfile may take in its status, which an API server refuses if it is too large. Pure.
 
-use crds::helmfile::ReleaseRow;
+use crds::helmfile::HelmfileReleaseStatus;
 
 /// How many bytes rows may have together before their messages are cut: etcd takes 1.5 MiB of a whole object.
 const MAX_ROWS_BYTES: usize = 1 << 20;
@@ -10,7 +10,7 @@ const MIN_MESSAGE_BYTES: usize = 64;
 
 /// The rows as they are written: where they are too large together, messages are cut to the same length, and lists of objects
 /// are left out if that does not suffice. What decisions need stays.
-pub(super) fn fitted(mut rows: Vec<ReleaseRow>) -> Vec<ReleaseRow> {
+pub(super) fn fitted(mut rows: Vec<HelmfileReleaseStatus>) -> Vec<HelmfileReleaseStatus> {
     let size = size_of(&rows);
     if size <= MAX_ROWS_BYTES {
         return rows;
@@ -27,12 +27,12 @@ pub(super) fn fitted(mut rows: Vec<ReleaseRow>) -> Vec<ReleaseRow> {
     rows
 }
 
-fn size_of(rows: &[ReleaseRow]) -> usize {
+fn size_of(rows: &[HelmfileReleaseStatus]) -> usize {
     serde_json::to_vec(rows).map_or(0, |bytes| bytes.len())
 }
 
 /// The messages of a row and of its conditions.
-fn messages(row: &mut ReleaseRow) -> impl Iterator<Item = &mut String> {
+fn messages(row: &mut HelmfileReleaseStatus) -> impl Iterator<Item = &mut String> {
     let conditions = row.status.conditions.iter_mut().map(|it| &mut it.message);
     row.message.iter_mut().chain(conditions)
 }
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    fn row(at: usize, message: &str) -> ReleaseRow {
+    fn row(at: usize, message: &str) -> HelmfileReleaseStatus {
         let condition = json!({"type": "Ready", "status": "False", "reason": "InstallFailed",
             "message": message, "lastTransitionTime": "2026-11-01T00:00:00Z"});
         serde_json::from_value(json!({"name": format!("r{at}"), "namespace": "n",
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn texts_of_many_refused_releases_are_cut_so_that_the_status_is_taken() {
-        let rows: Vec<ReleaseRow> =
+        let rows: Vec<HelmfileReleaseStatus> =
             (0..260).map(|at| row(at, &"refused: ü\"".repeat(400))).collect();
         assert!(size_of(&rows) > 2 * MAX_ROWS_BYTES);
         let fitted = fitted(rows.clone());
@@ -78,7 +78,7 @@ mod tests {
         for (before, after) in rows.iter().zip(&fitted) {
             let text = after.message.as_deref().unwrap();
             assert!(text.starts_with("refused: ") && text.ends_with('…'), "{text}");
-            let without = |row: &ReleaseRow| {
+            let without = |row: &HelmfileReleaseStatus| {
                 let mut row = row.clone();
                 messages(&mut row).for_each(String::clear);
                 row
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn lists_of_objects_go_where_short_texts_do_not_suffice() {
-        let mut rows: Vec<ReleaseRow> = (0..2).map(|at| row(at, "failed")).collect();
+        let mut rows: Vec<HelmfileReleaseStatus> = (0..2).map(|at| row(at, "failed")).collect();
         let entries = vec![json!({"id": "n_some-object_apps_Deployment", "v": "v1"}); 40_000];
         rows[1].status.inventory = serde_json::from_value(json!({"entries": entries})).unwrap();
         let fitted = fitted(rows);

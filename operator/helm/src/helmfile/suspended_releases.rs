@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crds::helmfile::{HelmfileSpec, ReleaseRow, ReleaseState, SuspendedRelease};
+use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec, ReleaseState, SuspendedRelease};
 use helmfile::ReleaseOperationSettings;
 use reconcile::{
     RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time, reason::SUSPENDED,
@@ -63,7 +63,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     pub(super) fn permit_removal(
         &self,
         run: &HelmfileRun<'_, K>,
-        row: &ReleaseRow,
+        row: &HelmfileReleaseStatus,
         cause: RemovalCause,
     ) -> Result<ReleaseRemoval, RemovalRefusal> {
         let key = ReleaseKey::of(row);
@@ -78,7 +78,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 
     /// Whether an operation on the release of a row may be under way: what this process does not know, the row says.
-    pub(super) fn may_be_under_way(&self, row: &ReleaseRow) -> bool {
+    pub(super) fn may_be_under_way(&self, row: &HelmfileReleaseStatus) -> bool {
         let memory = self.memory();
         let known = memory.releases.get(&ReleaseKey::of(row)).and_then(|it| it.drive.under_way());
         known.unwrap_or_else(|| report::is_under_way(row))
@@ -138,7 +138,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// The same for a release that is not in a plan, if anything may be under way on it.
     pub(super) async fn stop_unplanned(
         &self,
-        row: &ReleaseRow,
+        row: &HelmfileReleaseStatus,
         target: &Arc<ClusterTarget>,
         run: &HelmfileRun<'_, K>,
     ) -> Option<Option<RunOutcome>> {

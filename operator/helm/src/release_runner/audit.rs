@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use apply::object_changes::{ObjectChange, ObjectChangeKind, adopt, between};
 use crds::release::{
-    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditState, AuditStep,
-    AuditSubject, ReleaseAuditSpec,
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRelease, AuditRevision,
+    AuditStep, AuditSubject, ReleaseAuditSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::{Object, ObjectId};
@@ -58,8 +58,8 @@ fn cause(of: OperationCause) -> AuditCause {
     }
 }
 
-fn state(of: AuditedRevision) -> AuditState {
-    AuditState {
+fn state(of: AuditedRevision) -> AuditRevision {
+    AuditRevision {
         revision: Some(of.revision.to_string()),
         chart: text(of.chart_name),
         chart_version: text(of.chart_version),
@@ -80,12 +80,12 @@ fn step(of: release_audit::AuditedStep) -> AuditStep {
 }
 
 /// A revision, as events of lifecycles name it.
-fn named(of: &lifecycle::EventRevision) -> AuditState {
-    AuditState {
+fn named(of: &lifecycle::EventRevision) -> AuditRevision {
+    AuditRevision {
         revision: text(&*of.revision),
         chart: text(&*of.chart_name),
         chart_version: text(&*of.chart_version),
-        ..AuditState::default()
+        ..AuditRevision::default()
     }
 }
 
@@ -205,9 +205,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             subject: self.subject(record),
             operation: AuditOperation::CorrectDrift,
             causes: vec![AuditCause { type_: AuditCauseKind::Drift, ..AuditCause::default() }],
-            to: Some(AuditState {
+            to: Some(AuditRevision {
                 revision: Some(record.version.to_string()),
-                ..AuditState::default()
+                ..AuditRevision::default()
             }),
             changes: audit::listed(changes, !faults.is_empty(), &self.desired_release.secrets),
             outcome: match faults.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crds::ReconciledObject;
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, operator};
+use crds::helmfile::{Helmfile, HelmfileStatus, ReleaseState, helmfile_operator};
 use kube_core::ResourceExt as _;
 use reconcile::ObjectKey;
 use release::release_snapshot::SnapshotMatch;
@@ -32,7 +32,7 @@ pub(crate) fn holder(
     let all = ReleaseOwners {
         releases: context.store::<HelmRelease>().state(),
         helmfiles: context.store::<Helmfile>().state(),
-        operators: context.store::<operator::Helmfile>().state(),
+        operators: context.store::<helmfile_operator::Helmfile>().state(),
     };
     all.holder(asking, uid, last)
 }
@@ -42,7 +42,7 @@ pub(crate) fn holder(
 struct ReleaseOwners {
     releases: Vec<Arc<HelmRelease>>,
     helmfiles: Vec<Arc<Helmfile>>,
-    operators: Vec<Arc<operator::Helmfile>>,
+    operators: Vec<Arc<helmfile_operator::Helmfile>>,
 }
 
 impl ReleaseOwners {

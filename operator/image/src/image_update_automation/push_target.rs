@@ -5,7 +5,7 @@
 use crds::image::GitPushSpec;
 use crds::source::GitRepositoryRef;
 use git::GitReference;
-use git::push::{PushRequest, ReferenceUpdate, UpdateRule, refspec_destination};
+use git::push::{PushRequest, ReferenceUpdate, ReferenceUpdateRule, refspec_destination};
 use reconcile::RunOutcome;
 
 use super::automation_git_repository::{invalid, unconfigured};
@@ -82,7 +82,7 @@ impl PushTarget {
     }
 
     /// A push to the branch by this rule.
-    pub(super) fn request(&self, rule: UpdateRule) -> PushRequest {
+    pub(super) fn request(&self, rule: ReferenceUpdateRule) -> PushRequest {
         let update = ReferenceUpdate { name: self.branch_reference(), commit: None, rule };
         PushRequest { references: vec![update], options: self.options.clone() }
     }
@@ -108,7 +108,11 @@ impl PushTarget {
             ReferenceUpdate {
                 name: target.name.clone(),
                 commit: target.is_of_checkout.then(|| fetched.to_owned()),
-                rule: if is_overwritten { UpdateRule::Overwrite } else { UpdateRule::FastForward },
+                rule: if is_overwritten {
+                    ReferenceUpdateRule::Overwrite
+                } else {
+                    ReferenceUpdateRule::FastForward
+                },
             }
         };
         let others = targets.iter().filter(|target| target.name != branch);
@@ -199,12 +203,13 @@ mod tests {
             let of = |it: &ReferenceUpdate| (name(it), it.commit.is_some(), it.rule.clone());
             request.references.iter().map(of).collect::<Vec<_>>()
         };
-        let update = |name: &str, is_fetched: bool, rule: UpdateRule| {
+        let update = |name: &str, is_fetched: bool, rule: ReferenceUpdateRule| {
             vec![(name.to_owned(), is_fetched, rule)]
         };
-        let [forward, overwrite] = [UpdateRule::FastForward, UpdateRule::Overwrite];
+        let [forward, overwrite] =
+            [ReferenceUpdateRule::FastForward, ReferenceUpdateRule::Overwrite];
         let branch = of("refs/heads/main:refs/heads/x").unwrap();
-        let request = branch.request(UpdateRule::FastForward);
+        let request = branch.request(ReferenceUpdateRule::FastForward);
         assert_eq!(request.references.len(), 1, "the branch has a push of its own");
         assert_eq!(updates(&branch, true), update("heads/x", false, forward.clone()));
         let review = of("HEAD:refs/for/main").unwrap();
@@ -219,7 +224,10 @@ mod tests {
         let fetched = beside("refs/heads/main:refs/heads/x");
         assert_eq!(updates(&fetched, true), update("heads/x", true, overwrite));
         let main = beside("refs/heads/auto:refs/heads/main");
-        assert_eq!(updates(&main, true), update("heads/main", false, UpdateRule::FastForward));
+        assert_eq!(
+            updates(&main, true),
+            update("heads/main", false, ReferenceUpdateRule::FastForward)
+        );
         let both = updates(&beside("refs/heads/*:refs/heads/copy/*"), true);
         let names: Vec<_> =
             both.iter().map(|(name, is_fetched, _)| (name.as_str(), *is_fetched)).collect();
@@ -249,7 +257,7 @@ mod tests {
     fn push_options_are_keys_with_values() {
         let push = json!({"options": {"merge_request.target": "main", "ci.skip": ""}});
         let target = target(&push, &json!({"branch": "main"})).unwrap();
-        let request = target.request(UpdateRule::FastForward);
+        let request = target.request(ReferenceUpdateRule::FastForward);
         assert_eq!(request.options, ["ci.skip=", "merge_request.target=main"]);
     }
 }

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use git::push::{UpdateRule, is_ancestor};
+use git::push::{ReferenceUpdateRule, is_ancestor};
 use git::{
     CommitTreeListing, Error, GitOperationContext as GitContext, GitReference, GitRevision,
     GitSnapshot, TreeEntry, TreeEntryKind, fetch, tip,
@@ -23,7 +23,7 @@ use super::update::{MergeState, PushBranchMode, Update, not_applied, not_fetched
 pub(super) struct RoundBase {
     pub(super) snapshot: GitSnapshot,
     /// What may be at the branch before.
-    pub(super) rule: UpdateRule,
+    pub(super) rule: ReferenceUpdateRule,
     /// The revision that was fetched, or would be if the push branch did not exist.
     pub(super) revision: GitRevision,
     /// Whether it is the push branch, which may have been merged since.
@@ -44,7 +44,7 @@ impl RoundBase {
         if push.is_checkout {
             let snapshot = fetch(remote, reference, git)?;
             let revision = snapshot.revision.clone();
-            let rule = UpdateRule::FastForward;
+            let rule = ReferenceUpdateRule::FastForward;
             return Ok(Self { snapshot, rule, revision, is_push_branch: false });
         }
         let branch = GitReference::Branch(push.branch.clone());
@@ -59,7 +59,7 @@ impl RoundBase {
             return Self::on_checkout(source, head, mode, git);
         }
         let snapshot = fetch(remote, &branch, git)?;
-        let rule = UpdateRule::OverwriteOnly(Some(snapshot.commit.sha.clone()));
+        let rule = ReferenceUpdateRule::OverwriteOnly(Some(snapshot.commit.sha.clone()));
         let revision = GitRevision::new(reference, &checkout);
         Ok(Self { snapshot, rule, revision, is_push_branch: true })
     }
@@ -74,8 +74,8 @@ impl RoundBase {
         let snapshot = fetch(&source.remote, &source.reference, git)?;
         let revision = snapshot.revision.clone();
         let rule = match mode.is_forced {
-            true => UpdateRule::OverwriteOnly(head),
-            false => UpdateRule::FastForward,
+            true => ReferenceUpdateRule::OverwriteOnly(head),
+            false => ReferenceUpdateRule::FastForward,
         };
         Ok(Self { snapshot, rule, revision, is_push_branch: false })
     }

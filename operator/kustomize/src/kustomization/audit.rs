@@ -12,7 +12,7 @@ use apply::object_changes::ObjectChange;
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use crds::release::{
-    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditState, AuditSubject,
+    AuditCause, AuditCauseKind, AuditOperation, AuditOutcome, AuditRevision, AuditSubject,
     ReleaseAuditSpec,
 };
 use kube_core::{Resource as _, ResourceExt as _};
@@ -60,7 +60,7 @@ struct AuditedAttempt {
     /// The key of the audit.
     key: String,
     causes: Vec<AuditCause>,
-    from: Option<AuditState>,
+    from: Option<AuditRevision>,
     /// When its first run began.
     began: Time,
     /// The same, unless an earlier run sent a write that is among its changes.
@@ -174,9 +174,9 @@ fn applied_revision(object: &Kustomization) -> Option<&str> {
     object.status.as_ref().and_then(|it| it.last_applied_revision.as_deref())
 }
 
-fn applied(object: &Kustomization) -> Option<AuditState> {
+fn applied(object: &Kustomization) -> Option<AuditRevision> {
     let revision = text(applied_revision(object)?);
-    Some(AuditState { revision, ..AuditState::default() })
+    Some(AuditRevision { revision, ..AuditRevision::default() })
 }
 
 fn audit_outcome(outcome: &RunOutcome) -> AuditOutcome {
@@ -429,7 +429,7 @@ impl KustomizationSession<'_> {
                 let digest = text(digest);
                 (
                     AuditOperation::Apply,
-                    Some(AuditState { revision, digest, ..AuditState::default() }),
+                    Some(AuditRevision { revision, digest, ..AuditRevision::default() }),
                 )
             }
             None => (AuditOperation::Delete, None),

@@ -16,7 +16,7 @@ use cause::CauseKind;
 use cause::incident::{Incident as Failing, IncidentIdentity};
 use crds::Time as When;
 use crds::windlass_notification::{
-    Incident, IncidentAffected, IncidentCause, IncidentSpec, IncidentState, IncidentStatus,
+    Incident, IncidentAffectedObjects, IncidentCause, IncidentSpec, IncidentState, IncidentStatus,
     IncidentStep, IncidentSubject,
 };
 use kube_core::{Resource as _, ResourceExt as _};
@@ -175,9 +175,9 @@ fn spec(identity: &IncidentIdentity, failing: &Failing, subject: &ObjectReferenc
 }
 
 /// The message and the affected objects, as the status has them.
-fn shown(failing: &Failing) -> (String, IncidentAffected) {
+fn shown(failing: &Failing) -> (String, IncidentAffectedObjects) {
     let objects = failing.affected.iter().take(MAX_NAMED_OBJECTS);
-    let affected = IncidentAffected {
+    let affected = IncidentAffectedObjects {
         count: i64::try_from(failing.affected.len()).unwrap_or(i64::MAX),
         objects: objects.map(|id| cut(&id.subject(), MAX_OBJECT_BYTES)).collect(),
     };
@@ -201,7 +201,7 @@ fn is_as_judged(now: Option<&Object>, judged_version: &str) -> bool {
 
 /// The fields of a status that change while an incident is open. Each is there, since what a patch leaves out stays.
 fn changing(failing: &Failing) -> Value {
-    let (message, IncidentAffected { count, objects }) = shown(failing);
+    let (message, IncidentAffectedObjects { count, objects }) = shown(failing);
     json!({"message": message, "affected": {"count": count, "objects": objects}})
 }
 

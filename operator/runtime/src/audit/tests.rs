@@ -51,8 +51,11 @@ fn the_largest_audit_fits() {
         AuditCause { object: Some(long("a/")), version: Some(long("\"")), ..AuditCause::default() };
     let step =
         AuditStep { name: "pre-install".to_owned(), hook: Some(long("h")), ..AuditStep::default() };
-    let state =
-        AuditState { chart: Some(long("\n")), revision: Some(long("r")), ..AuditState::default() };
+    let state = AuditRevision {
+        chart: Some(long("\n")),
+        revision: Some(long("r")),
+        ..AuditRevision::default()
+    };
     let approval = lifecycle::LifecycleApproval { user: long("u"), at: None, comment: long("c") };
     let answered = lifecycle::LifecycleEventAnswer {
         lifecycle: "a".to_owned(),

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::lifecycle::{
-    HttpCheckHandler, JobHandler, Lifecycle, LifecycleEvent, LifecycleHandler, LifecycleState,
+    HttpCheckHandler, JobHandler, Lifecycle, LifecycleEvent, LifecycleHandlerSpec, LifecycleState,
     WaitForHandler,
 };
 use kube_core::ResourceExt as _;
@@ -68,7 +68,7 @@ impl LifecycleEventHandler {
     ///
     /// # Errors
     /// Says what of it cannot be read.
-    pub(super) fn of(handler: &LifecycleHandler) -> Result<Self, String> {
+    pub(super) fn of(handler: &LifecycleHandlerSpec) -> Result<Self, String> {
         let read = |field: &str, text: &crds::GoDuration| {
             let duration = reconcile::parse_duration(text.as_str());
             duration.map_err(|error| format!("spec.handler.{field}: {error}"))
@@ -77,7 +77,8 @@ impl LifecycleEventHandler {
             let interval = text.as_ref().map_or(Ok(default), |text| read(field, text));
             interval.map(|it| it.max(LEAST_INTERVAL))
         };
-        let LifecycleHandler { approval: _, pause, wait_for, http_check, metrics, job } = handler;
+        let LifecycleHandlerSpec { approval: _, pause, wait_for, http_check, metrics, job } =
+            handler;
         if let Some(pause) = pause {
             return read("pause.duration", &pause.duration).map(Self::Pause);
         }

@@ -7,7 +7,7 @@ use crds::source::{Bucket, BucketStatus};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::bucket::{
-    self, BucketArtifactNote, BucketListing, Error, PreviousArtifact, RemoteBucket, bundle,
+    self, BucketArtifactNote, BucketListing, Error, PreviousArtifact, RemoteBucket, bucket_archive,
 };
 use sources::source_reasons::{
     ARCHIVE_OPERATION_FAILED, AUTHENTICATION_FAILED, BUCKET_OPERATION_FAILED, URL_INVALID,
@@ -67,7 +67,7 @@ pub(super) async fn ask(
 ) -> Result<RemoteRevision<BucketLookupResult>, RunOutcome> {
     let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     if let Some(key) = bundle {
-        let revision = bundle::ask(remote, key, known).await.map_err(|e| classify(&e))?;
+        let revision = bucket_archive::ask(remote, key, known).await.map_err(|e| classify(&e))?;
         return Ok(RemoteRevision { revision, found: BucketLookupResult::Bundle });
     }
     let note = note(run).await?;
@@ -158,7 +158,8 @@ async fn bundled(run: &Arc<SourceRun<Bucket>>) -> Result<StoredArtifact<BucketSt
     let (BucketFetchSpec { remote, bundle }, known) = (&run.work, &run.context.remotes.buckets);
     let key = bundle.as_deref().unwrap_or_default();
     let ignore = run.object.spec.ignore.as_deref();
-    let bundle = bundle::fetch(remote, key, ignore, known).await.map_err(|e| classify(&e))?;
+    let bundle =
+        bucket_archive::fetch(remote, key, ignore, known).await.map_err(|e| classify(&e))?;
     let run = run.clone();
     blocking(ARCHIVE_OPERATION_FAILED, "packing the bundle", move || {
         let message = message(&run, bundle.count);

@@ -9,7 +9,8 @@ use http_client::{ClientIdentity, HttpProxy, TlsConfig};
 use objects::RedactedValue;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome, reason};
 use sources::bucket::{
-    BucketEndpoint, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, RemoteBucket, bundle,
+    BucketEndpoint, BucketIdentity, BucketServerAddress, Error, LdapUserLogin, RemoteBucket,
+    bucket_archive,
 };
 use sources::fetch_plan::ArtifactInputs;
 use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVALID};
@@ -74,7 +75,7 @@ pub(super) fn desired(
     }
     let bundle = super::bundle(object).map(str::to_owned);
     if let Some(key) = &bundle {
-        bundle::check(key).map_err(|error| {
+        bucket_archive::check(key).map_err(|error| {
             let text = format!("annotation {}: {error}", super::BUNDLE);
             RunOutcome::Stalled(reason::INVALID_PATH, text)
         })?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use artifacts::archive::{self, ExtractOptions};
 use artifacts::store::{self, ArtifactStore};
 use crds::source::{GitRepository, GitRepositoryStatus};
-use git::{GitReference, GitRemote, GitRevision, RequestedContent};
+use git::{GitReference, GitRemote, GitRevision, RequestedCommitContent};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::source_reasons::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
@@ -24,7 +24,7 @@ use windlass_runtime::git_remote::{classify, operation_context};
 pub(crate) struct GitFetchSpec {
     pub(super) remote: GitRemote,
     pub(super) reference: GitReference,
-    pub(super) content: RequestedContent,
+    pub(super) content: RequestedCommitContent,
     pub(super) include: Vec<RepositoryInclude>,
     /// The keys of the required signatures; none if the spec requires none.
     pub(super) signed: Option<CommitVerification>,

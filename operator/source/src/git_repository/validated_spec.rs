@@ -3,7 +3,7 @@
 //! Elsewhere: how its remote is reached, and which reference is wanted (`windlass_runtime::git_remote`).
 
 use crds::source::GitRepository;
-use git::{RequestedContent, SparseCheckout};
+use git::{RequestedCommitContent, SparseCheckout};
 use reconcile::RunOutcome;
 use sources::fetch_plan::ArtifactInputs;
 use sources::source_reasons::INVALID_DURATION;
@@ -43,7 +43,7 @@ pub(super) fn desired(
     let work = GitFetchSpec {
         remote,
         reference: git_remote::reference(spec.reference.as_ref())?,
-        content: RequestedContent { submodules: spec.recurse_submodules, sparse },
+        content: RequestedCommitContent { submodules: spec.recurse_submodules, sparse },
         include: resolved.include,
         signed,
     };

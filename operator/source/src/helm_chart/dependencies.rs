@@ -13,10 +13,10 @@ use crds::source::{HelmChart, HelmRepository, HelmRepositorySpec, HelmRepository
 use helm::chart::ChartDependency;
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome, reason};
-use sources::charts::dependency::{self, GitFolder};
+use sources::charts::dependency::{self, GitDependencyFolder};
 use sources::charts::repository::normalized;
 use sources::charts::{
-    self, ChartIndex, ChartRepository, ChartRepositoryCredentials, DependencyLocation,
+    self, ChartDependencyLocation, ChartIndex, ChartRepository, ChartRepositoryCredentials,
     IndexFetchResult, LoadedChartFiles,
 };
 use sources::oci::chart;
@@ -62,7 +62,7 @@ pub(super) async fn add(
     let mut opened = BTreeMap::new();
     for dependency in missing {
         let place = dependency::place(&dependency, path);
-        let is_local = matches!(place, Ok(DependencyLocation::Folder(_)));
+        let is_local = matches!(place, Ok(ChartDependencyLocation::Folder(_)));
         let failed = |why: String| {
             let what = if is_local { "local" } else { "remote" };
             let text = format!(
@@ -72,15 +72,15 @@ pub(super) async fn add(
             RunOutcome::Failed(DEPENDENCY_BUILD_ERROR, text, NextRunTrigger::default())
         };
         let found = match place.map_err(|error| failed(chain(&error)))? {
-            DependencyLocation::Folder(path) => {
+            ChartDependencyLocation::Folder(path) => {
                 let found = dependency::from_tree(tree, &path, &dependency);
                 found.map_err(|error| chain(&error))
             }
-            DependencyLocation::Repository(url) => {
+            ChartDependencyLocation::Repository(url) => {
                 from_repository(run, &url, &dependency, &mut opened).await
             }
-            DependencyLocation::Registry(url) => from_registry(run, &url, &dependency).await,
-            DependencyLocation::Git(folder) => from_git(run, folder, &dependency).await,
+            ChartDependencyLocation::Registry(url) => from_registry(run, &url, &dependency).await,
+            ChartDependencyLocation::Git(folder) => from_git(run, folder, &dependency).await,
         };
         files = chart_package::with(files, found.map_err(failed)?)?;
     }
@@ -238,7 +238,7 @@ async fn download(repository: &ChartRepository) -> Result<Arc<ChartIndex>, Strin
 
 async fn from_git(
     run: &ChartWithFiles,
-    folder: GitFolder,
+    folder: GitDependencyFolder,
     dependency: &ChartDependency,
 ) -> Result<LoadedChartFiles, String> {
     if run.context.settings.no_remote_bases {

@@ -38,7 +38,7 @@ pub(super) async fn ask(
     let repository = &run.work.repository;
     let who = node_of(&*run.object).to_string();
     let url = repository.url();
-    let known = &run.context.shared::<sources::charts::RepositoryIndexCache>();
+    let known = &run.context.shared::<sources::charts::IndexValidatorCache>();
     let since = kept.and_then(|kept| known.validators(&who, &url, &kept.revision));
     let answer = repository.index(since.as_ref()).await.map_err(|error| match error {
         charts::repository::Error::Busy(said) => busy(reason::FAILED, &said),

@@ -13,7 +13,7 @@ use tree::{MemoryTree, RelPath, TreeBuildError, TreeLimits};
 
 use super::{
     extraction_sink::{ArchiveSink, ExtractionFolder},
-    reader::{ArchiveEntry, TarReader},
+    tar_reader::{ArchiveEntry, TarReader},
 };
 
 /// Decompressed bytes that need no justification by their ratio.

@@ -47,7 +47,7 @@ fn archive() -> (Vec<u8>, String) {
 fn fetched(
     address: SocketAddr,
     digest: &str,
-    limits: &FetchLimits,
+    limits: &ArtifactFetchLimits,
 ) -> Result<Arc<MemoryTree>, Error> {
     let folder = tempfile::tempdir().unwrap();
     let store = ArtifactStore::open(folder.path(), store::StoreOptions::default()).unwrap();
@@ -57,7 +57,8 @@ fn fetched(
     load(&store, &remote, &ExtractOptions::default(), limits, runtime.handle())
 }
 
-const LIMITS: FetchLimits = FetchLimits { bytes: 1 << 20, time: Duration::from_secs(20) };
+const LIMITS: ArtifactFetchLimits =
+    ArtifactFetchLimits { bytes: 1 << 20, time: Duration::from_secs(20) };
 
 #[test]
 fn an_artifact_of_another_store_is_fetched_and_extracted() {
@@ -75,7 +76,7 @@ fn what_is_not_what_was_promised_is_refused() {
     let other = format!("sha256:{}", "0".repeat(64));
     assert!(matches!(fetched(address, &other, &LIMITS), Err(Error::Mismatch { .. })));
     assert!(matches!(fetched(address, "md5:1", &LIMITS), Err(Error::Store(_))));
-    let small = FetchLimits { bytes: 10, ..LIMITS };
+    let small = ArtifactFetchLimits { bytes: 10, ..LIMITS };
     assert!(matches!(fetched(address, &digest, &small), Err(Error::TooLarge { .. })));
 }
 
@@ -94,6 +95,6 @@ fn a_server_that_stops_answering_is_given_up() {
     let (_, digest) = archive();
     let cut = serve(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nonly".to_vec());
     assert!(matches!(fetched(cut, &digest, &LIMITS), Err(Error::NoAnswer { .. })));
-    let short = FetchLimits { time: Duration::from_millis(50), ..LIMITS };
+    let short = ArtifactFetchLimits { time: Duration::from_millis(50), ..LIMITS };
     assert!(matches!(fetched(cut, &digest, &short), Err(Error::TooSlow { .. })));
 }

@@ -69,12 +69,12 @@ pub enum GitFileMode {
 type FolderEntries = BTreeMap<BString, Entry>;
 
 /// How much more may be read of the folders that a commit changes.
-struct FolderRoom {
+struct GitFolderReadBudget {
     entries: usize,
     bytes: usize,
 }
 
-impl FolderRoom {
+impl GitFolderReadBudget {
     fn new(entries: usize) -> Self {
         Self { entries, bytes: LARGEST_FOLDER_LIST }
     }
@@ -190,7 +190,7 @@ impl<'b> NewGitObjects<'b> {
             return Err(self.too_large("the number of changed files", &limit));
         }
         let before = root.unwrap_or_else(|| ObjectId::empty_tree(HASH));
-        let mut room = FolderRoom::new(self.most_entries);
+        let mut room = GitFolderReadBudget::new(self.most_entries);
         let mut folders = BTreeMap::from([(String::new(), self.folder(before, &mut room)?)]);
         for (path, change) in changes {
             check_path(path, change)?;
@@ -224,7 +224,7 @@ impl<'b> NewGitObjects<'b> {
         &self,
         folders: &mut BTreeMap<String, FolderEntries>,
         path: &str,
-        room: &mut FolderRoom,
+        room: &mut GitFolderReadBudget,
     ) -> Result<(), PushError> {
         for (end, _) in path.match_indices('/') {
             let (outer, _) = path.split_at(end);
@@ -284,7 +284,11 @@ impl<'b> NewGitObjects<'b> {
         Ok(())
     }
 
-    fn folder(&self, id: ObjectId, room: &mut FolderRoom) -> Result<FolderEntries, PushError> {
+    fn folder(
+        &self,
+        id: ObjectId,
+        room: &mut GitFolderReadBudget,
+    ) -> Result<FolderEntries, PushError> {
         let mut folder = FolderEntries::new();
         // Servers need not store it.
         if id == ObjectId::empty_tree(HASH) {

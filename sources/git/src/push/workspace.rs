@@ -61,12 +61,12 @@ pub struct ReferenceUpdate {
     /// A commit that the server has, in forty hexadecimal digits, instead of the newest one.
     pub commit: Option<String>,
     /// What may be there before.
-    pub rule: UpdateRule,
+    pub rule: ReferenceUpdateRule,
 }
 
 /// What may be at a reference before it is updated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum UpdateRule {
+pub enum ReferenceUpdateRule {
     /// Nothing, or a commit that the new one builds on. The reference that was fetched must be where it was.
     FastForward,
     /// This commit, or nothing: a force push that overwrites nothing else.
@@ -264,13 +264,13 @@ impl<'s> PushWorkspace<'s> {
         let is_own = |base: &CommitBase| base.reference.as_ref() == Some(&update.name);
         let is_fetched = self.base.as_ref().is_some_and(is_own);
         let old = match (&update.rule, old) {
-            (UpdateRule::Overwrite, _) => return Ok(true),
-            (UpdateRule::OverwriteOnly(expected), old) => {
+            (ReferenceUpdateRule::Overwrite, _) => return Ok(true),
+            (ReferenceUpdateRule::OverwriteOnly(expected), old) => {
                 return Ok(*expected == old.map(|id| id.to_string()));
             }
             // What was fetched is gone.
-            (UpdateRule::FastForward, None) => return Ok(!is_fetched),
-            (UpdateRule::FastForward, Some(old)) => old,
+            (ReferenceUpdateRule::FastForward, None) => return Ok(!is_fetched),
+            (ReferenceUpdateRule::FastForward, Some(old)) => old,
         };
         if let Some(commit) = &update.commit {
             return is_in_history(hash(commit)?, old, remote, context, wire);

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use git::push::{
     CommitDetails, CommitIdentity, GitFileChange, GitFileMode, PushError, PushOutcome,
-    PushRejection, PushRequest, PushWorkspace, ReferenceUpdate, RejectionCause, UpdateRule,
-    is_ancestor, refspec_destination,
+    PushRejection, PushRequest, PushWorkspace, ReferenceUpdate, ReferenceUpdateRule,
+    RejectionCause, is_ancestor, refspec_destination,
 };
 use git::{Error, GitReference};
 use jiff::Timestamp;
@@ -35,12 +35,13 @@ pub(crate) fn change(path: &str, text: &str) -> BTreeMap<String, GitFileChange> 
     BTreeMap::from([(path.to_owned(), GitFileChange::Write { bytes, mode: GitFileMode::AsBefore })])
 }
 
-fn update(name: &str, rule: UpdateRule) -> ReferenceUpdate {
+fn update(name: &str, rule: ReferenceUpdateRule) -> ReferenceUpdate {
     ReferenceUpdate { name: name.to_owned(), commit: None, rule }
 }
 
 pub(crate) fn to(names: &[&str]) -> PushRequest {
-    let references = names.iter().map(|name| update(name, UpdateRule::FastForward)).collect();
+    let references =
+        names.iter().map(|name| update(name, ReferenceUpdateRule::FastForward)).collect();
     PushRequest { references, options: Vec::new() }
 }
 
@@ -178,20 +179,21 @@ fn a_reference_goes_to_a_commit_that_the_server_has_as_far_as_its_rule_lets_it()
     let server = serve(&repository, ServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let before = repository.commit_of("refs/heads/main");
-    let at = |name: &str, rule: UpdateRule| ReferenceUpdate {
+    let at = |name: &str, rule: ReferenceUpdateRule| ReferenceUpdate {
         commit: Some(before.clone()),
         ..update(name, rule)
     };
     let mut request = to(&["refs/heads/main"]);
-    request.references.push(at("refs/heads/before", UpdateRule::FastForward));
+    request.references.push(at("refs/heads/before", ReferenceUpdateRule::FastForward));
     let pushed = push_change(&case, "new", "1", &request).unwrap();
     assert_eq!(repository.commit_of("refs/heads/main"), pushed.commit);
     assert_eq!(repository.commit_of("refs/heads/before"), before);
     let back =
         |rule| PushRequest { references: vec![at("refs/heads/main", rule)], options: vec![] };
-    let refused = push_change(&case, "new", "2", &back(UpdateRule::FastForward)).unwrap_err();
+    let refused =
+        push_change(&case, "new", "2", &back(ReferenceUpdateRule::FastForward)).unwrap_err();
     assert!(matches!(refused, PushError::Rejected(_)), "{refused:?}");
-    push_change(&case, "new", "2", &back(UpdateRule::Overwrite)).unwrap();
+    push_change(&case, "new", "2", &back(ReferenceUpdateRule::Overwrite)).unwrap();
     assert_eq!(repository.commit_of("refs/heads/main"), before);
 }
 
@@ -270,18 +272,18 @@ fn a_forced_push_overwrites_the_expected_commit_or_anything() {
     let server = serve(&repository, ServerBehavior::default());
     let case = FetchCase::new(&server.url(), &[]);
     let aside = repository.commit_of("side");
-    let push = |rule: UpdateRule, text: &str| {
+    let push = |rule: ReferenceUpdateRule, text: &str| {
         let references = vec![update("refs/heads/side", rule)];
         push_change(&case, "x", text, &PushRequest { references, options: Vec::new() })
     };
     for expected in [None, Some(repository.commit_of("main"))] {
-        let rejection = rejected(push(UpdateRule::OverwriteOnly(expected), "1"));
+        let rejection = rejected(push(ReferenceUpdateRule::OverwriteOnly(expected), "1"));
         assert_eq!(rejection.cause, RejectionCause::Outdated);
         assert_eq!(repository.commit_of("side"), aside);
     }
-    let pushed = push(UpdateRule::OverwriteOnly(Some(aside)), "2").unwrap();
+    let pushed = push(ReferenceUpdateRule::OverwriteOnly(Some(aside)), "2").unwrap();
     assert_eq!(repository.commit_of("side"), pushed.commit);
-    let pushed = push(UpdateRule::Overwrite, "3").unwrap();
+    let pushed = push(ReferenceUpdateRule::Overwrite, "3").unwrap();
     assert_eq!(repository.commit_of("side"), pushed.commit);
 }
 

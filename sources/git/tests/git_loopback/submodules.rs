@@ -4,7 +4,9 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use git::{Error, FetchedCheckout, GitLimits, RequestedContent, SparseCheckout, TreeEntryKind};
+use git::{
+    Error, FetchedCheckout, GitLimits, RequestedCommitContent, SparseCheckout, TreeEntryKind,
+};
 
 use crate::http_server::{GitHttpServer, ServerBehavior};
 use crate::repository::BareRepository;
@@ -49,8 +51,8 @@ fn serve(root: &Path) -> GitHttpServer {
     GitHttpServer::start(root, ServerBehavior::default())
 }
 
-pub(crate) fn whole() -> RequestedContent {
-    RequestedContent { submodules: true, ..RequestedContent::default() }
+pub(crate) fn whole() -> RequestedCommitContent {
+    RequestedCommitContent { submodules: true, ..RequestedCommitContent::default() }
 }
 
 fn sparse(folders: &[&str]) -> SparseCheckout {
@@ -60,7 +62,7 @@ fn sparse(folders: &[&str]) -> SparseCheckout {
 
 pub(crate) fn check_out(
     case: &FetchCase,
-    content: &RequestedContent,
+    content: &RequestedCommitContent,
 ) -> Result<FetchedCheckout, Error> {
     git::checkout(&case.remote, &main_branch(), content, &case.context)
 }
@@ -116,7 +118,7 @@ fn submodules_come_at_their_commits_with_their_own_submodules() {
     drop(checkout);
     assert_eq!(std::fs::read_dir(case.scratch.path()).unwrap().count(), 0);
 
-    let alone = check_out(&case, &RequestedContent::default()).unwrap();
+    let alone = check_out(&case, &RequestedCommitContent::default()).unwrap();
     assert_eq!(listed(&alone), ["a=app", "vendor/lib/"]);
 }
 
@@ -126,7 +128,7 @@ fn only_submodules_that_a_sparse_checkout_reaches_are_fetched() {
     let server = serve(app.root.path());
     let case = FetchCase::new(&server.url(), &[]);
     let part = |folders: &[&str]| {
-        check_out(&case, &RequestedContent { submodules: true, sparse: sparse(folders) })
+        check_out(&case, &RequestedCommitContent { submodules: true, sparse: sparse(folders) })
     };
     assert_eq!(
         listed(&part(&["vendor/lib/in/"]).unwrap()),

@@ -178,11 +178,11 @@ impl CircuitBreaker {
 
 /// At most so many requests a second, in the order in which they come.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RateLimit {
+pub(super) struct HostRateLimit {
     next: Option<Timestamp>,
 }
 
-impl RateLimit {
+impl HostRateLimit {
     /// Takes the next turn; returns the time until it.
     pub(super) fn turn(&mut self, per_second: u32, now: Timestamp) -> Duration {
         let step = Duration::from_secs(1) / per_second.max(1);

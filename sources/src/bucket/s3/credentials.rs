@@ -18,7 +18,7 @@ use http_client::{EgressRules, HostBudgets, HttpProxy, TlsConfig};
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::aws_call::endpoint_of_environment;
+use super::aws_json_call::endpoint_of_environment;
 use super::ldap::LdapCredentialProvider;
 use super::sdk_transport::AwsSdkTransport;
 use crate::bucket::credential_requests::CredentialWait;

@@ -15,8 +15,8 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::{
-    ChartRepositoryCredentials, Error, HttpValidators, INDEX, IndexFetchResult, RepositoryAccess,
-    ResponseChunks, in_time, receive_chart, receive_index, shown, validator,
+    ChartRepositoryClients, ChartRepositoryCredentials, Error, HttpValidators, INDEX,
+    IndexFetchResult, ResponseChunks, in_time, receive_chart, receive_index, shown, validator,
 };
 
 /// Redirects in one answer. Parity(go).
@@ -50,7 +50,7 @@ impl HttpChartRepository {
         credentials: ChartRepositoryCredentials,
         pass_credentials: bool,
         timeout: Duration,
-        reach: &RepositoryAccess,
+        reach: &ChartRepositoryClients,
     ) -> Result<Self, Error> {
         let in_url = Some(percent_decoded(url.username())).filter(|user| !user.is_empty());
         let password = url.password().map(percent_decoded).unwrap_or_default();

@@ -13,8 +13,8 @@ use url::Url;
 
 use super::http_repository::HttpChartRepository;
 use super::{
-    ChartRepositoryCredentials, Error, HttpValidators, INDEX, IndexFetchResult, RepositoryAccess,
-    in_time, receive_chart, receive_index, shown, validator,
+    ChartRepositoryClients, ChartRepositoryCredentials, Error, HttpValidators, INDEX,
+    IndexFetchResult, in_time, receive_chart, receive_index, shown, validator,
 };
 use crate::bucket::{
     self, BucketEndpoint, BucketIdentity, BucketServerAddress, ObjectDownload, RemoteBucket,
@@ -33,7 +33,7 @@ pub(super) struct S3ChartRepository {
     url: Url,
     remote: RemoteBucket,
     pass_credentials: bool,
-    reach: RepositoryAccess,
+    reach: ChartRepositoryClients,
 }
 
 impl S3ChartRepository {
@@ -43,7 +43,7 @@ impl S3ChartRepository {
         credentials: ChartRepositoryCredentials,
         pass_credentials: bool,
         timeout: Duration,
-        reach: &RepositoryAccess,
+        reach: &ChartRepositoryClients,
     ) -> Result<Self, Error> {
         let bad = |why: &str| Error::BadUrl { url: shown(&url), why: why.to_owned() };
         if !url.username().is_empty() || url.password().is_some() {
@@ -185,7 +185,7 @@ mod tests {
             ChartRepositoryCredentials::default(),
             pass,
             Duration::from_secs(1),
-            &RepositoryAccess::default(),
+            &ChartRepositoryClients::default(),
         )
     }
 

@@ -69,7 +69,7 @@ fn repository(url: &str, pass: bool) -> ChartRepository {
         credentials,
         pass,
         Duration::from_secs(10),
-        &RepositoryAccess::default(),
+        &ChartRepositoryClients::default(),
     )
     .unwrap()
 }
@@ -199,7 +199,7 @@ fn addresses_are_compared_with_one_slash_at_their_end_and_shown_without_credenti
         ChartRepositoryCredentials::default(),
         false,
         Duration::from_secs(1),
-        &RepositoryAccess::default(),
+        &ChartRepositoryClients::default(),
     )
     .unwrap();
     assert_eq!(repository.url(), "https://example.com/charts/");

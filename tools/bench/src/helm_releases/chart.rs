@@ -1,6 +1,6 @@
 //! The chart of the HelmReleases that are measured, and where it comes from.
 
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use e2e::servers::web::WebServer;
 
 use crate::test_bed::BenchTestbed;
@@ -13,7 +13,7 @@ const NAME: &str = "app";
 /// Where the chart comes from.
 pub(super) enum BenchChartOrigin {
     /// A folder of a GitRepository.
-    Git(StoryRepository),
+    Git(StoryGitRepository),
     /// A repository of charts on a web server.
     Web(WebServer),
 }

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use e2e::git_server::{GitServerRequest, StoryRepository};
+use e2e::git_server::{GitServerRequest, StoryGitRepository};
 use e2e::servers::registry::RegistryServer;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub(super) struct ImageWorkload<'b> {
     registry: RegistryServer,
     /// What all tags are of.
     manifest: Value,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
 }
 
 /// What the servers of the workload were asked for.

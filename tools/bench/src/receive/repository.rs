@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use aws_lc_rs::hmac;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use futures::future::try_join_all;
 use serde_json::json;
 
@@ -37,7 +37,7 @@ const QUIET_PERIOD: Duration = Duration::from_secs(5);
 /// A GitRepository that is reconciled when a webhook reports a push, and the Kustomization of its only object.
 pub(super) struct WebhookBenchmark<'a> {
     installation: &'a TestInstallation,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
     client: reqwest::Client,
     /// The whole URL of the Receiver.
     url: String,

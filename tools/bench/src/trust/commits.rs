@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::git_server::StoryRepository;
+use e2e::git_server::StoryGitRepository;
 use e2e::signing_key::SigningKey;
 use signatures::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode, verify};
 
@@ -12,7 +12,7 @@ use signatures::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode
 /// # Errors
 /// When it cannot be made, or is not verified.
 pub(super) fn times(
-    repository: &StoryRepository,
+    repository: &StoryGitRepository,
     signer: &SigningKey,
     count: u16,
 ) -> anyhow::Result<Vec<Duration>> {

@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use crdguard::{CrdChangeJudge, CrdChangeProblem, CrdGuardFacts, WebhookServicePresence};
 use e2e::harness::definitions::contains;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use golang::work_meter::StopSignal;
 use kube::Api;
 use kube::api::{DynamicObject, PostParams};
@@ -246,7 +246,7 @@ async fn refusal(story: &Story, new: &Value, objects: &[&Value]) -> anyhow::Resu
         names.retain(|key, _| !["shortNames", "categories"].contains(&key.as_str()));
     }
     story.apply_value(shadow).await?;
-    let crd = StoryTarget::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
+    let crd = StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
     story.await_condition(&crd, "Established", "True", ESTABLISH_TIMEOUT).await?;
     let mut why = None;
     for object in objects {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use e2e::api_proxy::{ApiProxy, ConnectionCutOrder};
+use e2e::api_proxy::{ApiProxy, ConnectionCutHandle};
 use e2e::harness::WindlassProcess;
 use kube::api::DynamicObject;
 
@@ -48,7 +48,7 @@ struct CrashRun<S> {
     stage: ScenarioStage,
     proxy: ApiProxy,
     windlass: WindlassProcess,
-    cut: Option<ConnectionCutOrder>,
+    cut: Option<ConnectionCutHandle>,
     request: Option<String>,
     /// When windlass was last started.
     restarted: Option<Instant>,

@@ -9,8 +9,8 @@ pub(super) mod images;
 pub(super) mod kustomization;
 pub(super) mod lifecycle;
 
-use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
-use e2e::harness::{Story, StoryTarget};
+use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
+use e2e::harness::{Story, StoryObject};
 use kube::core::ApiResource;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ pub(super) struct ScenarioStage {
     /// Serves the repository.
     pub(super) server: GitServer,
     /// The only one.
-    pub(super) repository: StoryRepository,
+    pub(super) repository: StoryGitRepository,
     /// The commits of the user so far.
     pub(super) revisions: Vec<String>,
 }
@@ -104,17 +104,17 @@ impl ScenarioStage {
 
     /// Has the GitRepository reconciled.
     pub(super) async fn request_source(&self) -> anyhow::Result<()> {
-        self.story.request(&StoryTarget::git_repository(SOURCE_NAME)).await.map(drop)
+        self.story.request(&StoryObject::git_repository(SOURCE_NAME)).await.map(drop)
     }
 
     /// Deletes the GitRepository.
     pub(super) async fn delete_source(&self) -> anyhow::Result<()> {
-        self.story.delete(&StoryTarget::git_repository(SOURCE_NAME)).await
+        self.story.delete(&StoryObject::git_repository(SOURCE_NAME)).await
     }
 
     /// Whether the GitRepository is gone.
     pub(super) async fn source_is_gone(&self) -> anyhow::Result<bool> {
-        Ok(self.story.read(&StoryTarget::git_repository(SOURCE_NAME)).await?.is_none())
+        Ok(self.story.read(&StoryObject::git_repository(SOURCE_NAME)).await?.is_none())
     }
 
     /// Objects of these plurals that were created more than once, as problems.

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use e2e::api_proxy::{ApiFault, ApiProxy};
-use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use e2e::harness::flux::{condition, inventory, revision};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release_audits::audits;
-use e2e::harness::{Story, StoryTarget, WindlassProcess};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt as _;
@@ -46,7 +46,7 @@ const MAX_SHOWN_VIOLATIONS: usize = 5;
 pub(super) struct SoakEnvironment {
     story: Story,
     server: GitServer,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
     proxy: ApiProxy,
     windlass: WindlassProcess,
     /// The program that runs after the next kill.
@@ -117,11 +117,11 @@ impl SoakEnvironment {
             SoakOperation::Edit(object) => {
                 let edit = json!({"data": {"value": "edited by hand"}});
                 tolerate_absence(
-                    self.story.merge(&StoryTarget::config_map(object), edit).await.map(drop),
+                    self.story.merge(&StoryObject::config_map(object), edit).await.map(drop),
                 )
             }
             SoakOperation::Delete(object) => {
-                tolerate_absence(self.story.delete(&StoryTarget::config_map(object)).await)
+                tolerate_absence(self.story.delete(&StoryObject::config_map(object)).await)
             }
             SoakOperation::Suspend(name) => {
                 model.put(name, KustomizationState::Suspended);
@@ -133,11 +133,11 @@ impl SoakEnvironment {
             }
             SoakOperation::Remove(name) => {
                 model.put(name, KustomizationState::Deleted);
-                self.story.delete(&StoryTarget::kustomization(name)).await
+                self.story.delete(&StoryObject::kustomization(name)).await
             }
             SoakOperation::Recreate(name) => {
                 // While the old one is on its way there cannot be a new one.
-                if self.story.read(&StoryTarget::kustomization(name)).await?.is_none() {
+                if self.story.read(&StoryObject::kustomization(name)).await?.is_none() {
                     model.put(name, KustomizationState::Active);
                     self.create(name, model).await?;
                 }
@@ -201,13 +201,13 @@ impl SoakEnvironment {
             self.repository.commit(&[(&path, &text)], "a change")?
         };
         self.revision = revision(&sha);
-        self.story.request(&StoryTarget::git_repository(SOURCE)).await.map(drop)
+        self.story.request(&StoryObject::git_repository(SOURCE)).await.map(drop)
     }
 
     /// Suspends a Kustomization, or has it go on.
     pub(super) async fn suspend(&self, name: &str, is_suspended: bool) -> anyhow::Result<()> {
         let spec = json!({"spec": {"suspend": is_suspended}});
-        self.story.merge(&StoryTarget::kustomization(name), spec).await.map(drop)
+        self.story.merge(&StoryObject::kustomization(name), spec).await.map(drop)
     }
 
     fn begin_fault(&mut self, fault: ApiFault, lasts: Duration) {

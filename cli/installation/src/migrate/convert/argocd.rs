@@ -1,9 +1,9 @@
 //! Applications of Argo CD as a source with a Kustomization or a HelmRelease.
 //!
-//! Here: sources, and what is built or rendered of them. Below: when and how it is synchronized (`argocd/policy.rs`).
+//! Here: sources, and what is built or rendered of them. Below: when and how it is synchronized (`argocd/sync_policy.rs`).
 //! Source of the fields: Argo CD 3.1, `ApplicationSpec`.
 
-mod policy;
+mod sync_policy;
 
 use golang::value::GoMap as Values;
 use helm::chart::read_values;
@@ -11,7 +11,7 @@ use helm::strvals::{SetValueMode, set};
 use objects::Object;
 use serde_json::{Value, json};
 
-use self::policy::ArgocdSyncPolicy;
+use self::sync_policy::ArgocdSyncPolicy;
 use super::{
     ConversionResult, ConvertibleOperator, HELM, KUSTOMIZE, SOURCE, UnconvertedFields,
     chart_repository, is_empty, object, put,
@@ -30,7 +30,7 @@ pub(in crate::migrate) const OPERATOR: ConvertibleOperator = ConvertibleOperator
          are converted, but would come back as long as it is there",
     )],
     convert,
-    remarks: &policy::IN_MANIFESTS,
+    remarks: &sync_policy::IN_MANIFESTS,
     next: "remove the finalizers of the Applications (`resources-finalizer.argocd.argoproj.io`) and their \
            spec.syncPolicy.automated, delete them, then apply these objects: what runs stays, and is adopted",
 };
@@ -39,7 +39,7 @@ fn convert(found: &Object, namespace: &str) -> ConversionResult {
     let mut done = ConversionResult::default();
     let name = found.name().to_owned();
     let mut spec = UnconvertedFields::of("spec", found.get("spec").cloned().unwrap_or_default());
-    let target = policy::destination(&mut spec, &mut done);
+    let target = sync_policy::destination(&mut spec, &mut done);
     let policy = ArgocdSyncPolicy::of(found, &mut spec, &mut done);
     let sources = spec.list("sources");
     let source = match sources.as_slice() {

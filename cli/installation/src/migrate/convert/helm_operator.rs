@@ -1,17 +1,17 @@
 //! HelmReleases of the Helm operator (`helm.fluxcd.io/v1`) as HelmReleases that adopt their releases.
 //!
 //! Here: the release. Below: annotations by which Flux v1 updated its images (`images`: which values these are in
-//! `containers`, patterns of tags in `tag_pattern`), and what is left of Flux v1 itself (`flux_daemon`).
+//! `images_in_values`, patterns of tags in `tag_pattern`), and what is left of Flux v1 itself (`flux_daemon`).
 
-mod containers;
 pub(super) mod flux_daemon;
 mod images;
+mod images_in_values;
 mod tag_pattern;
 
 use objects::Object;
 use serde_json::{Value, json};
 
-use self::images::SyncPolicy;
+use self::images::FluxV1SyncPolicy;
 use super::{
     ConversionResult, ConvertibleOperator, HELM, SOURCE, UnconvertedFields, chart_repository,
     object, put,
@@ -65,7 +65,7 @@ fn convert(found: &Object, _: &str) -> ConversionResult {
     }
     spec.refuse(&mut done.obstacles);
     let mut release = object(HELM, "HelmRelease", &namespace, &name, &release_spec);
-    if images::convert(found, &values, &mut done) == SyncPolicy::LeaveOut {
+    if images::convert(found, &values, &mut done) == FluxV1SyncPolicy::LeaveOut {
         release["metadata"]["annotations"] =
             json!({"kustomize.toolkit.fluxcd.io/reconcile": "disabled"});
     }

@@ -112,14 +112,15 @@ fn what_waits_for_whole_helmfiles_is_counted_once_for_each() {
 
 #[test]
 fn those_that_others_need_leave_after_them_and_stay_if_one_of_those_does() {
-    let rows: Vec<ReleaseRow> = [("web", ["n/db"].as_slice()), ("db", &[]), ("job", &["n/gone"])]
-        .map(|(name, needs)| ReleaseRow {
-            name: name.to_owned(),
-            namespace: "n".to_owned(),
-            needs: needs.iter().map(|it| (*it).to_owned()).collect(),
-            ..ReleaseRow::default()
-        })
-        .into();
+    let rows: Vec<HelmfileReleaseStatus> =
+        [("web", ["n/db"].as_slice()), ("db", &[]), ("job", &["n/gone"])]
+            .map(|(name, needs)| HelmfileReleaseStatus {
+                name: name.to_owned(),
+                namespace: "n".to_owned(),
+                needs: needs.iter().map(|it| (*it).to_owned()).collect(),
+                ..HelmfileReleaseStatus::default()
+            })
+            .into();
     let leaving = [key("db"), key("job"), key("web")];
     let order = || ReleaseOrder::of_removal(&leaving, &rows);
     let turns = RecordingTurns::default();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crds::Applier;
 use crds::helm::HelmRelease;
-use crds::helmfile::{Helmfile, SuspendedRelease, operator};
+use crds::helmfile::{Helmfile, SuspendedRelease, helmfile_operator};
 use crds::kustomize::Kustomization;
 use crds::lifecycle::{
     HttpCheckHandler, HttpMethod, JobHandler, LifecycleEvent, LifecycleRevision, WaitForHandler,
@@ -93,7 +93,7 @@ impl CheckSubject {
         if is(&Helmfile::group(&()), &Helmfile::kind(&())) {
             return seen::<Helmfile>(context, event, |it| &it.spec.suspended_releases);
         }
-        first!(HelmRelease, Kustomization, operator::Helmfile);
+        first!(HelmRelease, Kustomization, helmfile_operator::Helmfile);
         None
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sources::charts::ChartRepository;
-use sources::charts::repository::RepositoryAccess;
+use sources::charts::repository::ChartRepositoryClients;
 use sources::source_reasons::AUTHENTICATION_FAILED;
 
 use super::*;
@@ -29,7 +29,7 @@ fn desired_of(more: &Value, secret: &[(&str, &str)]) -> Result<ChartRepository, 
         secret.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect();
     let secret = Some(data).filter(|it| !it.is_empty());
     let secrets = HelmRepositorySecrets { secret, certificates: None };
-    repository(&RepositoryAccess::default(), &object, &secrets)
+    repository(&ChartRepositoryClients::default(), &object, &secrets)
 }
 
 /// A value for every field of the schema that has no support, or not with that value.

@@ -22,7 +22,7 @@ fn files(paths: &[&str]) -> BTreeMap<String, GitFileChange> {
 
 /// Everything in a tree: mode, path and the hash of files.
 fn listed(objects: &NewGitObjects<'_>, tree: ObjectId, prefix: &str, out: &mut Vec<String>) {
-    for (name, entry) in objects.folder(tree, &mut FolderRoom::new(100)).unwrap() {
+    for (name, entry) in objects.folder(tree, &mut GitFolderReadBudget::new(100)).unwrap() {
         let path = format!("{prefix}{name}");
         match entry.mode.is_tree() {
             true => listed(objects, entry.oid, &format!("{path}/"), out),

@@ -130,7 +130,7 @@ fn retry_after_is_seconds_or_a_date() {
 
 #[test]
 fn turns_follow_each_other() {
-    let mut limit = RateLimit::default();
+    let mut limit = HostRateLimit::default();
     let turns: Vec<_> = (0..4).map(|_| limit.turn(10, at(0)).as_millis()).collect();
     assert_eq!(turns, [0, 100, 200, 300]);
     assert_eq!(limit.turn(10, at(1)).as_millis(), 0);

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use e2e::git_server::{GitReadAccess, GitServer, StoryRepository};
+use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ pub(super) type References = BTreeMap<String, String>;
 /// A repository with a server, both of which end when it is dropped.
 pub(super) struct CaseRepository {
     server: GitServer,
-    repository: StoryRepository,
+    repository: StoryGitRepository,
     /// The commits in the order of their labels.
     labels: Vec<String>,
     /// A commit that is made when the first push begins, until then.

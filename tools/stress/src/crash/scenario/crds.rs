@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{config_map, widget_crd};
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ impl CrashScenario for CrdScenario {
             }
             4 => {
                 stage.story.delete(&target(&group)).await?;
-                stage.story.delete(&StoryTarget::kustomization("app")).await?;
+                stage.story.delete(&StoryObject::kustomization("app")).await?;
                 stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),
@@ -98,7 +98,7 @@ impl CrashScenario for CrdScenario {
         let story = &stage.story;
         let group = group(&story.namespace);
         let definition = story.read(&target(&group)).await?;
-        let app = story.read(&StoryTarget::kustomization("app")).await?;
+        let app = story.read(&StoryObject::kustomization("app")).await?;
         if act == 4 {
             return Ok(app.is_none() && stage.source_is_gone().await? && definition.is_none());
         }
@@ -172,16 +172,16 @@ fn definition_name(namespace: &str) -> String {
     format!("widgets.{}", group(namespace))
 }
 
-fn target(group: &str) -> StoryTarget {
-    StoryTarget::new(
+fn target(group: &str) -> StoryObject {
+    StoryObject::new(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
         &format!("widgets.{group}"),
     )
 }
 
-fn own(group: &str, name: &str) -> StoryTarget {
-    StoryTarget::new(&format!("{group}/v1"), "Widget", name)
+fn own(group: &str, name: &str) -> StoryObject {
+    StoryObject::new(&format!("{group}/v1"), "Widget", name)
 }
 
 /// The definition with an older version besides, which objects are stored in.

@@ -4,7 +4,7 @@
 //! Here: the chart of each revision, and when each act is done. Elsewhere: what a scenario is (`super`).
 
 use anyhow::bail;
-use e2e::harness::StoryTarget;
+use e2e::harness::StoryObject;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::{hook, newest, test_pod};
@@ -72,7 +72,7 @@ impl CrashScenario for HelmReleaseScenario {
                 stage.request_source().await
             }
             4 => {
-                stage.story.delete(&StoryTarget::helm_release("app")).await?;
+                stage.story.delete(&StoryObject::helm_release("app")).await?;
                 stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),
@@ -80,7 +80,7 @@ impl CrashScenario for HelmReleaseScenario {
     }
 
     async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
-        let app = stage.story.read(&StoryTarget::helm_release("app")).await?;
+        let app = stage.story.read(&StoryObject::helm_release("app")).await?;
         if act == 4 {
             return Ok(app.is_none() && stage.source_is_gone().await?);
         }

@@ -4,7 +4,7 @@
 //! Here: the files of each act, and when it is done. Elsewhere: what a scenario is (`super`).
 
 use anyhow::bail;
-use e2e::harness::StoryTarget;
+use e2e::harness::StoryObject;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::release::hook;
@@ -27,8 +27,8 @@ fn note(act: usize) -> &'static str {
     if act == 0 { "1" } else { "2" }
 }
 
-fn helmfile() -> StoryTarget {
-    StoryTarget::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop")
+fn helmfile() -> StoryObject {
+    StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop")
 }
 
 impl CrashScenario for HelmfileScenario {
@@ -82,7 +82,7 @@ impl CrashScenario for HelmfileScenario {
 
     async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         for name in NOTES {
-            let map = stage.story.read(&StoryTarget::config_map(name)).await?;
+            let map = stage.story.read(&StoryObject::config_map(name)).await?;
             if map.is_none_or(|map| map.data["data"]["value"] != note(act)) {
                 return Ok(false);
             }

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use anyhow::{Context as _, bail};
 use e2e::harness::flux::{NEVER, REQUESTED_AT, condition, revision};
 use e2e::harness::manifests::config_map;
-use e2e::harness::{Story, StoryTarget};
+use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
@@ -57,16 +57,16 @@ const COMMITTED_TAGS: [&str; 5] = ["0.9.0", "1.0.0", "1.1.0", "1.1.0", "1.2.0"];
 /// The act in which everything is removed.
 const REMOVAL_ACT: usize = 5;
 
-fn image_repository() -> StoryTarget {
-    StoryTarget::new(API, "ImageRepository", NAME)
+fn image_repository() -> StoryObject {
+    StoryObject::new(API, "ImageRepository", NAME)
 }
 
-fn image_policy() -> StoryTarget {
-    StoryTarget::new(API, "ImagePolicy", NAME)
+fn image_policy() -> StoryObject {
+    StoryObject::new(API, "ImagePolicy", NAME)
 }
 
-fn automation() -> StoryTarget {
-    StoryTarget::new(API, "ImageUpdateAutomation", NAME)
+fn automation() -> StoryObject {
+    StoryObject::new(API, "ImageUpdateAutomation", NAME)
 }
 
 impl CrashScenario for Images {
@@ -150,7 +150,7 @@ impl CrashScenario for Images {
                     automation(),
                     image_policy(),
                     image_repository(),
-                    StoryTarget::kustomization(NAME),
+                    StoryObject::kustomization(NAME),
                 ] {
                     stage.story.delete(&target).await?;
                 }
@@ -164,7 +164,7 @@ impl CrashScenario for Images {
         let story = &stage.story;
         let images = [story.read(&image_repository()).await?, story.read(&image_policy()).await?];
         let automation = story.read(&automation()).await?;
-        let app = story.read(&StoryTarget::kustomization(NAME)).await?;
+        let app = story.read(&StoryObject::kustomization(NAME)).await?;
         if act == REMOVAL_ACT {
             let mut objects = images.iter().chain([&automation, &app]);
             return Ok(objects.all(Option::is_none) && stage.source_is_gone().await?);
@@ -190,7 +190,7 @@ impl CrashScenario for Images {
         let is_applied = app.is_some_and(|it| {
             is_ready(&it) && it.data["status"]["lastAppliedRevision"] == revision
         });
-        let settings = story.read(&StoryTarget::config_map("settings")).await?;
+        let settings = story.read(&StoryObject::config_map("settings")).await?;
         let value = format!("{}:{committed}", self.image()?);
         Ok(is_applied && settings.is_some_and(|it| it.data["data"]["value"] == value))
     }

@@ -4,7 +4,7 @@
 //! Here: the manifests of each revision, and when each act is done. Elsewhere: what a scenario is (`super`).
 
 use anyhow::bail;
-use e2e::harness::StoryTarget;
+use e2e::harness::StoryObject;
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use kube::api::DynamicObject;
@@ -74,7 +74,7 @@ impl CrashScenario for KustomizationScenario {
             }
             3 => {
                 for name in ["app", "extra"] {
-                    stage.story.delete(&StoryTarget::kustomization(name)).await?;
+                    stage.story.delete(&StoryObject::kustomization(name)).await?;
                 }
                 stage.delete_source().await
             }
@@ -84,8 +84,8 @@ impl CrashScenario for KustomizationScenario {
 
     async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         let revision = stage.revision();
-        let app = stage.story.read(&StoryTarget::kustomization("app")).await?;
-        let extra = stage.story.read(&StoryTarget::kustomization("extra")).await?;
+        let app = stage.story.read(&StoryObject::kustomization("app")).await?;
+        let extra = stage.story.read(&StoryObject::kustomization("extra")).await?;
         if act == 3 {
             return Ok(app.is_none() && extra.is_none() && stage.source_is_gone().await?);
         }

@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, bail};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecyclePhase, LifecycleState};
-use e2e::harness::StoryTarget;
+use e2e::harness::StoryObject;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{newest, test_pod};
@@ -99,7 +99,7 @@ impl CrashScenario for LifecycleScenario {
                 stage.request_source().await
             }
             3 => {
-                stage.story.delete(&StoryTarget::helm_release("app")).await?;
+                stage.story.delete(&StoryObject::helm_release("app")).await?;
                 stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),
@@ -108,14 +108,14 @@ impl CrashScenario for LifecycleScenario {
 
     async fn is_done(&self, act: usize, stage: &ScenarioStage) -> anyhow::Result<bool> {
         answer(act, stage).await?;
-        let app = stage.story.read(&StoryTarget::helm_release("app")).await?;
+        let app = stage.story.read(&StoryObject::helm_release("app")).await?;
         let is_answered = stage.story.lifecycle_events().await?.is_empty();
         if act == 3 {
             let is_over = app.is_none() && is_answered && stage.source_is_gone().await?;
             if is_over {
                 let every = format!("{}-every", stage.story.namespace);
-                let bound = StoryTarget::of::<LifecycleBinding>(&every);
-                for target in [StoryTarget::of::<Lifecycle>(&every), bound] {
+                let bound = StoryObject::of::<LifecycleBinding>(&every);
+                for target in [StoryObject::of::<Lifecycle>(&every), bound] {
                     if stage.story.read(&target).await?.is_some() {
                         stage.story.delete(&target).await?;
                     }

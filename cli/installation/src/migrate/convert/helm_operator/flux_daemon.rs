@@ -57,12 +57,12 @@ pub(in crate::migrate::convert) struct FluxDaemon {
     branch: Option<String>,
     /// Folders; none for the whole repository.
     paths: BTreeSet<String>,
-    flags: Flags,
+    flags: FluxDaemonFlags,
 }
 
 /// The flags of a command, each with its values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Flags {
+struct FluxDaemonFlags {
     values: BTreeMap<String, Vec<String>>,
 }
 
@@ -77,7 +77,7 @@ impl FluxDaemon {
         containers.iter().find_map(|container| {
             let arguments =
                 ["command", "args"].into_iter().filter_map(|it| container[it].as_array());
-            let flags = Flags::of(arguments.flatten().filter_map(Value::as_str));
+            let flags = FluxDaemonFlags::of(arguments.flatten().filter_map(Value::as_str));
             let url = repository_url(flags.last("git-url")?)?;
             let branch = known(flags.last("git-branch").unwrap_or(DEFAULT_BRANCH));
             let paths = flags.all("git-path").flat_map(|it| it.split(','));
@@ -102,7 +102,7 @@ impl FluxDaemon {
     }
 }
 
-impl Flags {
+impl FluxDaemonFlags {
     /// Reads `--flag=value` and `--flag value`.
     fn of<'a>(arguments: impl Iterator<Item = &'a str>) -> Self {
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -163,7 +163,7 @@ pub(in crate::migrate::convert) fn automations(
              namespace {windlass_namespace} is assumed; change spec.sourceRef of the ImageUpdateAutomations to that of the \
              repository, and set spec.git.checkout and spec.git.push if the branch is another one"
         ));
-        let skeleton = Skeleton {
+        let skeleton = ImageAutomationTemplate {
             name: DEFAULT_NAME,
             source: BOOTSTRAPPED_SOURCE,
             windlass_namespace,
@@ -178,7 +178,12 @@ pub(in crate::migrate::convert) fn automations(
         let name = unique(&mut names, &object_name(last));
         let source = if repositories.len() == 1 { BOOTSTRAPPED_SOURCE } else { name.as_str() };
         note_daemon(daemon, source, windlass_namespace, &mut done.notes);
-        let skeleton = Skeleton { name: &name, source, windlass_namespace, daemon: Some(daemon) };
+        let skeleton = ImageAutomationTemplate {
+            name: &name,
+            source,
+            windlass_namespace,
+            daemon: Some(daemon),
+        };
         done.objects.extend(namespaces.iter().map(|namespace| skeleton.in_namespace(namespace)));
     }
     done.notes.push(
@@ -235,7 +240,7 @@ fn note_daemon(
 }
 
 /// What the automations of a repository have in common.
-struct Skeleton<'d> {
+struct ImageAutomationTemplate<'d> {
     name: &'d str,
     /// The GitRepository.
     source: &'d str,
@@ -243,7 +248,7 @@ struct Skeleton<'d> {
     daemon: Option<&'d FluxDaemon>,
 }
 
-impl Skeleton<'_> {
+impl ImageAutomationTemplate<'_> {
     fn in_namespace(&self, namespace: &str) -> Value {
         let interval = self.daemon.map_or(DEFAULT_INTERVAL, FluxDaemon::interval);
         let mut spec = json!({

@@ -1,8 +1,8 @@
 //! Annotations of Flux v1 on a HelmRelease as ImageRepositories, ImagePolicies and markers behind its values.
 //!
-//! Here: what the annotations say, and the objects. Below: which values are images (`containers.rs`), patterns of tags
+//! Here: what the annotations say, and the objects. Below: which values are images (`images_in_values.rs`), patterns of tags
 //! (`tag_pattern.rs`). Elsewhere: the ImageUpdateAutomations (`flux_daemon.rs`), how a manifest gets its markers
-//! (`convert/markers.rs`).
+//! (`convert/image_policy_markers.rs`).
 //! Source of the semantics: Flux 1.25, `pkg/cluster/kubernetes/resource/resource.go`, `pkg/policy` and
 //! `pkg/daemon/images.go`.
 
@@ -11,9 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::Object;
 use serde_json::{Value, json};
 
-use super::super::markers::Marker;
+use super::super::image_policy_markers::ImagePolicyMarker;
 use super::super::{ConversionResult, IMAGE, object, put};
-use super::containers::{ContainerList, ImageContainer, ImagePart, ImagePaths, containers};
+use super::images_in_values::{
+    HelmValuesImage, HelmValuesImageList, ImagePart, ImagePaths, containers,
+};
 use super::tag_pattern::ConvertedTagPolicy;
 
 /// What the annotations of Flux v1 begin with that say what to do with an object; the first counts.
@@ -32,15 +34,19 @@ const MAX_NAME_BYTES: usize = 253;
 
 /// What annotations say of a HelmRelease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SyncPolicy {
+pub(super) enum FluxV1SyncPolicy {
     Apply,
     /// Flux left it out of what it applied.
     LeaveOut,
 }
 
 /// Adds what the annotations of Flux v1 become to what a HelmRelease became, which is the last object.
-pub(super) fn convert(found: &Object, values: &Value, done: &mut ConversionResult) -> SyncPolicy {
-    let annotations = Annotations::of(found, &mut done.notes);
+pub(super) fn convert(
+    found: &Object,
+    values: &Value,
+    done: &mut ConversionResult,
+) -> FluxV1SyncPolicy {
+    let annotations = FluxV1Annotations::of(found, &mut done.notes);
     let ignore = annotations.policy("ignore").unwrap_or_default();
     let sync = match ignore {
         "true" | "sync_only" => {
@@ -48,12 +54,12 @@ pub(super) fn convert(found: &Object, values: &Value, done: &mut ConversionResul
                 "fluxcd.io/ignore is {ignore}: the HelmRelease has kustomize.toolkit.fluxcd.io/reconcile: disabled, so that a \
                  Kustomization leaves it out as Flux did"
             ));
-            SyncPolicy::LeaveOut
+            FluxV1SyncPolicy::LeaveOut
         }
-        "" => SyncPolicy::Apply,
+        "" => FluxV1SyncPolicy::Apply,
         other => {
             done.notes.push(format!("annotation fluxcd.io/ignore: {other} had no effect"));
-            SyncPolicy::Apply
+            FluxV1SyncPolicy::Apply
         }
     };
     let reason = match (annotations.is_true("automated"), ignore) {
@@ -71,7 +77,7 @@ pub(super) fn convert(found: &Object, values: &Value, done: &mut ConversionResul
 
 /// The annotations of Flux v1 that an object has.
 #[derive(Debug)]
-struct Annotations {
+struct FluxV1Annotations {
     strings: BTreeMap<String, String>,
 }
 
@@ -82,7 +88,7 @@ struct TagAnnotation<'a> {
     pattern: &'a str,
 }
 
-impl Annotations {
+impl FluxV1Annotations {
     /// Those of an object; notes say of which nothing remains.
     fn of(found: &Object, notes: &mut Vec<String>) -> Self {
         let mut strings = BTreeMap::new();
@@ -163,10 +169,10 @@ fn is_about_images(key: &str) -> bool {
 fn policies(
     found: &Object,
     values: &Value,
-    annotations: &Annotations,
+    annotations: &FluxV1Annotations,
     done: &mut ConversionResult,
 ) {
-    let ContainerList { containers, problems } = containers(values, &annotations.paths());
+    let HelmValuesImageList { containers, problems } = containers(values, &annotations.paths());
     for (name, problem) in &problems {
         done.notes.push(format!("image {name} is not updated: {problem}"));
     }
@@ -216,11 +222,11 @@ impl ReleaseImages<'_> {
     /// Converts an image, or says why it is not.
     fn add(
         &mut self,
-        container: &ImageContainer,
-        annotations: &Annotations,
+        container: &HelmValuesImage,
+        annotations: &FluxV1Annotations,
         done: &mut ConversionResult,
     ) {
-        let ImageContainer { name: container_name, image, tag, .. } = container;
+        let HelmValuesImage { name: container_name, image, tag, .. } = container;
         let patterns = annotations.patterns(container_name);
         let subject = format!("image {container_name} ({image})");
         let (pattern, described) = match patterns.first() {
@@ -263,7 +269,7 @@ impl ReleaseImages<'_> {
     /// Makes the objects of an image, and the markers of its values.
     fn write(
         &self,
-        container: &ImageContainer,
+        container: &HelmValuesImage,
         name: &str,
         policy: &ConvertedTagPolicy,
         done: &mut ConversionResult,
@@ -287,7 +293,7 @@ impl ReleaseImages<'_> {
                 ImagePart::Tag => ":tag",
             };
             let values = ["spec", "values"].into_iter().map(str::to_owned);
-            Marker {
+            ImagePolicyMarker {
                 path: values.chain(place.path.iter().cloned()).collect(),
                 setter: format!("{}:{name}{part}", self.namespace),
             }
@@ -295,7 +301,7 @@ impl ReleaseImages<'_> {
     }
 
     /// Says who locked the images, and how they are unlocked.
-    fn note_lock(&self, annotations: &Annotations, done: &mut ConversionResult) {
+    fn note_lock(&self, annotations: &FluxV1Annotations, done: &mut ConversionResult) {
         let reason = match (self.is_locked, self.names.is_empty()) {
             (true, false) => None,
             (true, true) => Some("there is no ImagePolicy"),

@@ -14,7 +14,7 @@ use cause::{FactAnswer, FactQuery, condition, health_of};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::Time;
 
-use super::cluster_facts::{ClusterFactSource, unserved};
+use super::cluster_facts::{ClusterFactReader, unserved};
 use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use windlass_cluster::ClusterError;
@@ -62,7 +62,7 @@ impl GroupKind {
 
 /// An applied kind.
 #[derive(Debug, Default)]
-struct AppliedKind {
+struct AppliedVersionAndNamespaces {
     /// The version in which it was applied.
     version: String,
     namespaces: BTreeSet<String>,
@@ -70,13 +70,13 @@ struct AppliedKind {
 
 /// Objects that a command reports itself, so that it does not report once more that what applied them is not well.
 #[derive(Debug, Default)]
-pub(super) struct ReportedObjects {
+pub(super) struct AlreadyReportedObjects {
     kinds: BTreeSet<GroupKind>,
     /// Empty for all.
     namespace: String,
 }
 
-impl ReportedObjects {
+impl AlreadyReportedObjects {
     /// Those of some kinds, unless labels select among them.
     pub(super) fn of(site: &CommandScope, targets: &[ResourceArgument], labels: &str) -> Self {
         let all = targets.iter().filter(|_| labels.is_empty()).map(|it| &it.resource.gvk);
@@ -119,7 +119,7 @@ pub(super) struct AppliedObjects {
     objects: BTreeMap<ObjectId, usize>,
     /// The places of further appliers, of those objects that have several.
     further: BTreeMap<ObjectId, Vec<usize>>,
-    kinds: BTreeMap<GroupKind, AppliedKind>,
+    kinds: BTreeMap<GroupKind, AppliedVersionAndNamespaces>,
     /// How many appliers apply to other clusters.
     elsewhere: usize,
     /// How many objects there are besides.
@@ -128,7 +128,7 @@ pub(super) struct AppliedObjects {
 
 /// What has become of it.
 #[derive(Debug, Default)]
-pub(super) struct LiveObjectState {
+pub(super) struct AppliedObjectFindings {
     /// The objects that applied something that does not exist, is not healthy, or names another owner.
     pub(super) suspects: BTreeSet<ObjectId>,
     /// Deployments that are being rolled out, which Kubernetes ends after their own deadline.
@@ -177,16 +177,16 @@ impl AppliedObjects {
     /// The API server did not respond.
     pub(super) async fn examine(
         self,
-        facts: &mut ClusterFactSource<'_>,
+        facts: &mut ClusterFactReader<'_>,
         site: &CommandScope,
-        reported: &ReportedObjects,
-    ) -> anyhow::Result<LiveObjectState> {
+        reported: &AlreadyReportedObjects,
+    ) -> anyhow::Result<AppliedObjectFindings> {
         let Self { appliers, objects, further, kinds, elsewhere, beyond } = self;
         let is_of = |id: &ObjectId, group: &str, kind: &str| id.group == group && id.kind == kind;
         let labels =
             owner_labels().filter(|of| appliers.iter().any(|it| is_of(&it.id, of.group, of.kind)));
         let selectors: Vec<String> = labels.map(|of| of.name).collect();
-        let mut examination = LiveObjectExamination {
+        let mut examination = AppliedObjectExamination {
             selectors,
             facts,
             appliers,
@@ -194,7 +194,7 @@ impl AppliedObjects {
             further,
             reported,
             now: jiff::Timestamp::now(),
-            state: LiveObjectState::default(),
+            state: AppliedObjectFindings::default(),
         };
         for (kind, applied) in &kinds {
             examination.list(kind, applied, site.namespace.is_empty()).await?;
@@ -217,8 +217,8 @@ impl AppliedObjects {
 }
 
 /// An examination under way.
-struct LiveObjectExamination<'e, 'c> {
-    facts: &'e mut ClusterFactSource<'c>,
+struct AppliedObjectExamination<'e, 'c> {
+    facts: &'e mut ClusterFactReader<'c>,
     /// The labels of what was applied, one for each kind of appliers.
     selectors: Vec<String>,
     appliers: Vec<InventoryOwner>,
@@ -226,17 +226,17 @@ struct LiveObjectExamination<'e, 'c> {
     objects: BTreeMap<ObjectId, usize>,
     /// The places of further appliers.
     further: BTreeMap<ObjectId, Vec<usize>>,
-    reported: &'e ReportedObjects,
+    reported: &'e AlreadyReportedObjects,
     now: Time,
-    state: LiveObjectState,
+    state: AppliedObjectFindings,
 }
 
-impl LiveObjectExamination<'_, '_> {
+impl AppliedObjectExamination<'_, '_> {
     /// Lists the objects of a kind: at once in all namespaces, or in each where some are.
     async fn list(
         &mut self,
         kind: &GroupKind,
-        applied: &AppliedKind,
+        applied: &AppliedVersionAndNamespaces,
         is_everywhere: bool,
     ) -> anyhow::Result<()> {
         let GroupKind { group, kind: name } = kind.clone();
@@ -458,11 +458,11 @@ mod tests {
             "metadata": {"name": name, "namespace": "apps"}, "spec": {"replicas": 1}})
     }
 
-    async fn examined(site: &CommandScope, appliers: &[Object]) -> LiveObjectState {
+    async fn examined(site: &CommandScope, appliers: &[Object]) -> AppliedObjectFindings {
         let mut applied = AppliedObjects::default();
         appliers.iter().for_each(|object| applied.add(object));
-        let mut facts = ClusterFactSource::new(&site.cluster);
-        applied.examine(&mut facts, site, &ReportedObjects::default()).await.unwrap()
+        let mut facts = ClusterFactReader::new(&site.cluster);
+        applied.examine(&mut facts, site, &AlreadyReportedObjects::default()).await.unwrap()
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use golang::work_meter::StopSignal;
 use helm::chart::ChartFile;
 use helm::render::REQUIRED_STACK_BYTES;
 
-use super::{HelmTemplateFlags, RenderContext, TemplateOutput};
+use super::{EmbeddedRenderInputs, HelmTemplateFlags, TemplateOutput};
 
 /// What `helm template` prints with these arguments and values, unless `stop` ends it.
 ///
@@ -35,7 +35,8 @@ pub fn render_chart(
     let mut said = TemplateOutput::default();
     // Templates may include each other deeply, which takes stack.
     let done = std::thread::scope(|scope| {
-        let work = || super::render(&flags, Some(RenderContext { values, chart, stop }), &mut said);
+        let work =
+            || super::render(&flags, Some(EmbeddedRenderInputs { values, chart, stop }), &mut said);
         let thread =
             std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn_scoped(scope, work);
         thread.map_err(|error| (error.to_string(), None)).and_then(|thread| {

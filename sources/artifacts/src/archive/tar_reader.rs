@@ -7,7 +7,7 @@ use std::io::{self, Read};
 
 use super::{
     ExtractError,
-    header::{TAR_BLOCK_BYTES, is_sound, number, text},
+    tar_header::{TAR_BLOCK_BYTES, is_sound, number, text},
 };
 
 /// The largest header that only describes the next one, as Go has it.

@@ -25,15 +25,15 @@ fn repository(count: i64, tags: &[&str]) -> ImageRepository {
     .unwrap()
 }
 
-fn report(policy: &ImagePolicy, tags: &[&str], given: Option<&[&str]>) -> TagReport {
+fn report(policy: &ImagePolicy, tags: &[&str], given: Option<&[&str]>) -> ImageTagReport {
     let repository = repository(245, tags);
-    let judge = TagJudge { policy, repository: &repository, is_refused: false };
+    let judge = ImageTagExplainer { policy, repository: &repository, is_refused: false };
     let given = given.map(|tags| tags.iter().map(|tag| (*tag).to_owned()).collect());
     judge.report("ImageRepository/apps/app", given)
 }
 
-fn rows(report: &TagReport) -> Vec<String> {
-    let row = |it: &TagRow| format!("{} {}: {}", it.tag, it.reason, it.message);
+fn rows(report: &ImageTagReport) -> Vec<String> {
+    let row = |it: &UnchosenTag| format!("{} {}: {}", it.tag, it.reason, it.message);
     report.tags.iter().map(row).collect()
 }
 
@@ -122,7 +122,7 @@ fn what_is_not_known_is_said() {
     let fine = policy(&semver("*"), &json!({}));
     let mut other = repository(1, &["1.0.0"]);
     other.spec.image = "r.io/other".to_owned();
-    let judge = TagJudge { policy: &fine, repository: &other, is_refused: false };
+    let judge = ImageTagExplainer { policy: &fine, repository: &other, is_refused: false };
     let report = judge.report("ImageRepository/apps/app", None);
     assert_eq!((report.tags.len(), report.chosen), (0, None));
     assert_eq!(report.remarks, ["the last scan was of another image"]);

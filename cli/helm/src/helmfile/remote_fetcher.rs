@@ -19,7 +19,7 @@ use sources::local_disk::LocalDisk;
 use tempfile::TempDir;
 use tree::{FileKind, FileMetadata, FileTree as _, MemoryTree, RelPath};
 
-use super::logins;
+use super::registry_logins;
 use helm_controller::helmfile::charts::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
@@ -50,7 +50,7 @@ impl HelmfileRemoteFetcher {
             folder,
             limit,
             known: Mutex::default(),
-            charts: Mutex::new(logins::charts()),
+            charts: Mutex::new(registry_logins::charts()),
         })
     }
 }

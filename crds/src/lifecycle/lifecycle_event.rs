@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::LifecyclePhase;
-use super::binding::parameters;
+use super::lifecycle_binding::parameters;
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
@@ -50,7 +50,7 @@ pub struct LifecycleEventSpec {
     pub lifecycle: String,
 
     /// The object that waits.
-    pub subject: EventSubject,
+    pub subject: LifecycleEventSubject,
 
     /// The phase at which it waits.
     pub phase: LifecyclePhase,
@@ -87,7 +87,7 @@ pub struct LifecycleEventSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct EventSubject {
+pub struct LifecycleEventSubject {
     /// Its API group.
     #[schemars(length(max = 253))]
     pub group: String,

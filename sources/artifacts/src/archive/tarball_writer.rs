@@ -10,7 +10,7 @@ use tree::RelPath;
 
 use super::{
     Error,
-    header::{MAX_SIZE, TAR_BLOCK_BYTES, TarEntryDescription, blocks},
+    tar_header::{MAX_SIZE, TAR_BLOCK_BYTES, TarEntryDescription, blocks},
 };
 
 /// The modes that entries have in every archive; those of the source are dropped.

@@ -12,7 +12,7 @@ use super::HelmfileStatus;
 use super::spec::REVISION;
 use crate::custom_resource::{AGE, READY, STATUS, custom_resource};
 use crate::kustomize::DeletionPolicy;
-use crate::object::reported;
+use crate::reconciled_object::reported;
 use crate::{
     Applier, CustomHealthCheck, DependencyReference, GoDuration, KubeConfigReference, omit_empty,
     schema,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 /// The marker of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Marker {
+pub(super) struct ImagePolicyMarker {
     /// The keys that lead to the value in its object.
     pub(super) path: Vec<String>,
     /// Namespace and name of an ImagePolicy, and which part of its image it is, with colons between them.
@@ -22,7 +22,7 @@ pub(super) struct Marker {
 ///
 /// # Errors
 /// It cannot be written, or a marker has no value.
-pub(super) fn emit(object: &Value, markers: &[Marker]) -> anyhow::Result<String> {
+pub(super) fn emit(object: &Value, markers: &[ImagePolicyMarker]) -> anyhow::Result<String> {
     let mut text = goyaml::emit::emit(object)?;
     if markers.is_empty() {
         return Ok(text);
@@ -31,7 +31,7 @@ pub(super) fn emit(object: &Value, markers: &[Marker]) -> anyhow::Result<String>
     let root = documents.first().and_then(|document| document.content.first());
     let places = scalar_places(&text);
     let mut comments = BTreeMap::new();
-    for Marker { path, setter } in markers {
+    for ImagePolicyMarker { path, setter } in markers {
         let value = root.and_then(|root| path.iter().try_fold(root, |node, key| node.get(key)));
         let place: Option<&ScalarPosition> = value.and_then(|node| {
             let before = (node.line, node.column);

@@ -28,7 +28,7 @@ use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, cut};
 
 /// The flags of `windlass values`.
 #[derive(Debug, Clone, ClapArgs)]
-pub(super) struct Args {
+pub(super) struct ValuesArgs {
     /// The HelmRelease
     #[arg(required = true, num_args = 1..=2, value_name = "[hr/]NAME", add = complete::objects_of("hr"))]
     what: Vec<String>,
@@ -66,7 +66,7 @@ const MASK: &str = "****";
 
 /// A value, for machines.
 #[derive(Debug, Serialize)]
-struct ValueOrigin {
+struct HelmValueOrigin {
     path: String,
     value: serde_json::Value,
     source: String,
@@ -77,10 +77,10 @@ struct ValueOrigin {
 ///
 /// # Errors
 /// They cannot be read or put together.
-pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &ValuesArgs) -> anyhow::Result<ExitCode> {
     let (layers, result) = args.place.run(async |site| gather(&site, args).await)?;
     let leaves = provenance(&result, &layers)?;
-    let shown: Vec<ValueOrigin> = leaves.iter().map(|leaf| show(leaf, &layers)).collect();
+    let shown: Vec<HelmValueOrigin> = leaves.iter().map(|leaf| show(leaf, &layers)).collect();
     match args.output {
         ValuesFormat::Json => {
             report(&shown, ReportFormat::Json)?;
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Success)
 }
 
-fn table(shown: &[ValueOrigin], on: TerminalScreen) -> String {
+fn table(shown: &[HelmValueOrigin], on: TerminalScreen) -> String {
     let rows = shown.iter().map(|it| {
         let value = match &it.value {
             serde_json::Value::String(text) => text.clone(),
@@ -120,7 +120,7 @@ fn table(shown: &[ValueOrigin], on: TerminalScreen) -> String {
 /// What the values come from, from the lowest on, and what they come to.
 async fn gather(
     site: &CommandScope,
-    args: &Args,
+    args: &ValuesArgs,
 ) -> anyhow::Result<(Vec<ValuesLayer>, golang::value::GoMap)> {
     let words = match args.what.as_slice() {
         [name] if !name.contains('/') => vec!["helmrelease".to_owned(), name.clone()],
@@ -203,7 +203,7 @@ fn is_secret(leaf: &ValuesLeaf, layers: &[ValuesLayer]) -> bool {
     leaf.source.map_or_else(|| layers.iter().any(|it| it.name.starts_with("Secret/")), is_of_secret)
 }
 
-fn show(leaf: &ValuesLeaf, layers: &[ValuesLayer]) -> ValueOrigin {
+fn show(leaf: &ValuesLeaf, layers: &[ValuesLayer]) -> HelmValueOrigin {
     let name = |at: usize| layers.get(at).map(|it| it.name.clone()).unwrap_or_default();
     let path = leaf.path.join(".").replace(".[", "[");
     let value = match is_secret(leaf, layers) {
@@ -211,7 +211,7 @@ fn show(leaf: &ValuesLeaf, layers: &[ValuesLayer]) -> ValueOrigin {
         false => json_of(&leaf.value),
     };
     let source = leaf.source.map_or_else(|| "computed".to_owned(), name);
-    ValueOrigin {
+    HelmValueOrigin {
         path,
         value,
         source,
@@ -247,13 +247,14 @@ mod tests {
 
     #[test]
     fn the_table_fits_terminals_of_both_widths() {
-        let leaf =
-            |path: &str, value: serde_json::Value, source: &str, overrode: &[&str]| ValueOrigin {
+        let leaf = |path: &str, value: serde_json::Value, source: &str, overrode: &[&str]| {
+            HelmValueOrigin {
                 path: path.to_owned(),
                 value,
                 source: source.to_owned(),
                 overrode: overrode.iter().map(|it| (*it).to_owned()).collect(),
-            };
+            }
+        };
         let shown = [
             leaf(
                 "image.tag",

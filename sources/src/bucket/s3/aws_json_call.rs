@@ -17,7 +17,7 @@ const MEDIA_TYPE: &str = "application/x-amz-json-1.1";
 const TARGET: &str = "x-amz-target";
 
 /// A call.
-pub(crate) struct S3Call<'a> {
+pub(crate) struct AwsJsonCall<'a> {
     pub(crate) url: &'a Url,
     pub(crate) region: &'a str,
     /// The name of the service in signatures.
@@ -27,7 +27,7 @@ pub(crate) struct S3Call<'a> {
     pub(crate) body: &'a [u8],
 }
 
-impl S3Call<'_> {
+impl AwsJsonCall<'_> {
     /// The request, signed with these credentials.
     ///
     /// # Errors
@@ -80,13 +80,13 @@ pub(crate) fn endpoint_of_environment(own: &str) -> Result<Option<Url>, String> 
 /// The message of a response that is an error, behind a colon.
 pub(crate) fn said(text: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct S3ErrorBody {
+    struct AwsJsonErrorBody {
         #[serde(rename = "__type", default)]
         kind: String,
         #[serde(alias = "Message", default)]
         message: String,
     }
-    let Ok(S3ErrorBody { kind, message }) = serde_json::from_slice(text) else {
+    let Ok(AwsJsonErrorBody { kind, message }) = serde_json::from_slice(text) else {
         return String::new();
     };
     format!(": {}", [kind, message].join(" ").trim())

@@ -35,7 +35,7 @@ pub(super) enum ImagePart {
 
 /// A value that is set with the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ImagePlace {
+pub(super) struct HelmValuePath {
     /// The keys that lead to it, from the values on.
     pub(super) path: Vec<String>,
     pub(super) part: ImagePart,
@@ -43,7 +43,7 @@ pub(super) struct ImagePlace {
 
 /// An image in the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ImageContainer {
+pub(super) struct HelmValuesImage {
     /// How annotations name it.
     pub(super) name: String,
     /// The image without its tag, as an ImageRepository has it.
@@ -51,10 +51,10 @@ pub(super) struct ImageContainer {
     pub(super) tag: String,
     /// Whether the tag is a number for YAML, so that `1.10` became `1.1` before it could be read.
     pub(super) is_tag_number: bool,
-    pub(super) places: Vec<ImagePlace>,
+    pub(super) places: Vec<HelmValuePath>,
 }
 
-impl ImageContainer {
+impl HelmValuesImage {
     /// Whether a value of this image is one of another one, too.
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         self.places.iter().any(|place| other.places.iter().any(|it| it.path == place.path))
@@ -63,9 +63,9 @@ impl ImageContainer {
 
 /// The images of some values.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ContainerList {
+pub(super) struct HelmValuesImageList {
     /// In Flux's order: the one at the top, then by name.
-    pub(super) containers: Vec<ImageContainer>,
+    pub(super) containers: Vec<HelmValuesImage>,
     /// By the name of an image that no marker can update: why not.
     pub(super) problems: BTreeMap<String, String>,
 }
@@ -89,7 +89,10 @@ struct ImageValues {
 
 /// Finds the images of a HelmRelease: at the top of its values, below each of their keys, and where annotations say so.
 /// Of two with one name the annotations count.
-pub(super) fn containers(values: &Value, mapped: &BTreeMap<String, ImagePaths>) -> ContainerList {
+pub(super) fn containers(
+    values: &Value,
+    mapped: &BTreeMap<String, ImagePaths>,
+) -> HelmValuesImageList {
     let mut found = BTreeMap::new();
     let none = Map::new();
     let top = values.as_object().unwrap_or(&none);
@@ -114,7 +117,7 @@ pub(super) fn containers(values: &Value, mapped: &BTreeMap<String, ImagePaths>) 
             }
         }
     }
-    let mut list = ContainerList { containers: Vec::new(), problems };
+    let mut list = HelmValuesImageList { containers: Vec::new(), problems };
     for (name, container) in found {
         match container {
             Ok(container) => list.containers.push(container),
@@ -181,7 +184,7 @@ impl ValueText {
 
 impl ImageValues {
     /// The image with its places, or why it cannot be updated.
-    fn container(self, name: &str) -> Result<ImageContainer, String> {
+    fn container(self, name: &str) -> Result<HelmValuesImage, String> {
         let Self { registry, image, tag } = self;
         let is_pinned = |it: &ValueText| it.text.contains('@');
         if is_pinned(&image) || tag.as_ref().is_some_and(is_pinned) {
@@ -198,8 +201,8 @@ impl ImageValues {
             (Some(_), Some(_)) => return Err("it has a tag twice".to_owned()),
             (None, None) => return Err("it has no tag".to_owned()),
             (Some(tag), None) => {
-                let place = ImagePlace { path: tag.path, part: ImagePart::Tag };
-                let name = ImagePlace { path: image.path, part: ImagePart::Name };
+                let place = HelmValuePath { path: tag.path, part: ImagePart::Tag };
+                let name = HelmValuePath { path: image.path, part: ImagePart::Name };
                 let name = registry.is_none().then_some(name);
                 let places = name.into_iter().chain([place]).collect();
                 SettableImage { full, tag: tag.text, is_tag_number: tag.is_number, places }
@@ -209,7 +212,7 @@ impl ImageValues {
                     Some(host) => without_registry(host, base, &full)?,
                     None => full,
                 };
-                let place = ImagePlace { path: image.path, part: ImagePart::Reference };
+                let place = HelmValuePath { path: image.path, part: ImagePart::Reference };
                 let tag = own_tag.to_owned();
                 SettableImage { full, tag, is_tag_number: false, places: vec![place] }
             }
@@ -218,7 +221,7 @@ impl ImageValues {
         if !is_tag(&tag) {
             return Err(format!("`{tag}` is not a tag"));
         }
-        Ok(ImageContainer { name: name.to_owned(), image: full, tag, is_tag_number, places })
+        Ok(HelmValuesImage { name: name.to_owned(), image: full, tag, is_tag_number, places })
     }
 }
 
@@ -227,7 +230,7 @@ struct SettableImage {
     full: String,
     tag: String,
     is_tag_number: bool,
-    places: Vec<ImagePlace>,
+    places: Vec<HelmValuePath>,
 }
 
 /// An image and its tag. A colon before a slash is that of a port.

@@ -52,14 +52,14 @@ const TAG_ALLOWANCE: WorkAllowance = WorkAllowance { steps: 2_000_000_000, bytes
 /// What an ImagePolicy makes of the tags of its image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct TagReport {
+pub(super) struct ImageTagReport {
     /// The ImageRepository that lists them.
     image_repository: String,
     /// The tag that is the latest.
     #[serde(skip_serializing_if = "Option::is_none")]
     chosen: Option<String>,
     /// Those that are not, the likeliest first.
-    tags: Vec<TagRow>,
+    tags: Vec<UnchosenTag>,
     /// How many further tags the last scan found.
     unlisted: u64,
     /// What limits the verdicts.
@@ -69,7 +69,7 @@ pub(super) struct TagReport {
 
 /// Why a tag is not chosen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct TagRow {
+struct UnchosenTag {
     tag: String,
     /// For machines.
     reason: &'static str,
@@ -90,7 +90,7 @@ pub(super) async fn of(
     site: &CommandScope,
     object: Object,
     file: Option<&Path>,
-) -> anyhow::Result<TagReport> {
+) -> anyhow::Result<ImageTagReport> {
     let named = cause::object_references::sources(&object).into_iter().next();
     let id = named.with_context(|| format!("{} names no image", object.id().subject()))?;
     let ready = cause::condition(&object, "Ready");
@@ -99,13 +99,18 @@ pub(super) async fn of(
     let subject = id.subject();
     let repository = match cluster_facts::read(&site.cluster, &id).await {
         Ok(Some(found)) => typed::<ImageRepository>(found)?,
-        Ok(None) => return Ok(TagReport::unknown(&subject, format!("{subject} does not exist"))),
+        Ok(None) => {
+            return Ok(ImageTagReport::unknown(&subject, format!("{subject} does not exist")));
+        }
         Err(error) => {
-            return Ok(TagReport::unknown(&subject, format!("{subject} cannot be read: {error}")));
+            return Ok(ImageTagReport::unknown(
+                &subject,
+                format!("{subject} cannot be read: {error}"),
+            ));
         }
     };
     let policy: ImagePolicy = typed(object)?;
-    let judge = TagJudge { policy: &policy, repository: &repository, is_refused };
+    let judge = ImageTagExplainer { policy: &policy, repository: &repository, is_refused };
     Ok(judge.report(&subject, listed))
 }
 
@@ -121,17 +126,17 @@ fn read_tags(path: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// A policy, and what its verdicts depend on.
-struct TagJudge<'j> {
+struct ImageTagExplainer<'j> {
     policy: &'j ImagePolicy,
     repository: &'j ImageRepository,
     /// Whether the tags of the last run were all lower than the chosen one.
     is_refused: bool,
 }
 
-impl TagJudge<'_> {
+impl ImageTagExplainer<'_> {
     /// The verdicts on tags that were given, or on those of the status.
-    fn report(&self, subject: &str, given: Option<Vec<String>>) -> TagReport {
-        let mut report = TagReport::empty(subject);
+    fn report(&self, subject: &str, given: Option<Vec<String>>) -> ImageTagReport {
+        let mut report = ImageTagReport::empty(subject);
         report.chosen = self.chosen().map(str::to_owned);
         report.remarks.extend(self.stale_spec());
         let is_whole = given.is_some();
@@ -199,7 +204,7 @@ impl TagJudge<'_> {
         tags: Vec<String>,
         chosen: Option<&str>,
         is_gone: bool,
-    ) -> Result<Vec<TagRow>, String> {
+    ) -> Result<Vec<UnchosenTag>, String> {
         let mut meter = WorkMeter::new(TAG_ALLOWANCE, StopSignal::default());
         let exclusions = &self.repository.spec.exclusion_list;
         let listed: BTreeSet<String> = tags.iter().cloned().collect();
@@ -212,13 +217,13 @@ impl TagJudge<'_> {
             .map_err(|error| error.to_string())?;
         let kept: BTreeSet<&str> = left.tags().iter().map(String::as_str).collect();
         let excluded = listed.iter().filter(|tag| !kept.contains(tag.as_str()));
-        let mut ranked: Vec<RankedRow> = verdicts
+        let mut ranked: Vec<RankedUnchosenTag> = verdicts
             .iter()
             .filter(|verdict| Some(verdict.tag.as_str()) != chosen)
             .map(|verdict| self.ranked(verdict, chosen, is_gone))
-            .chain(excluded.map(|tag| RankedRow {
+            .chain(excluded.map(|tag| RankedUnchosenTag {
                 rank: 6,
-                row: TagRow {
+                row: UnchosenTag {
                     tag: tag.clone(),
                     reason: "Excluded",
                     message: "is excluded by spec.exclusionList of the ImageRepository".to_owned(),
@@ -230,7 +235,12 @@ impl TagJudge<'_> {
     }
 
     /// The row of a verdict: tags of which one expects that they are chosen have a low rank.
-    fn ranked(&self, verdict: &TagVerdict, chosen: Option<&str>, is_gone: bool) -> RankedRow {
+    fn ranked(
+        &self,
+        verdict: &TagVerdict,
+        chosen: Option<&str>,
+        is_gone: bool,
+    ) -> RankedUnchosenTag {
         let TagVerdict { tag, compared, standing, order } = verdict;
         let compared = compared.as_deref().filter(|text| *text != tag);
         let what = compared.map(|text| format!("`{text}` of it ")).unwrap_or_default();
@@ -260,11 +270,16 @@ impl TagJudge<'_> {
                 (5, "NotMatched", format!("does not match spec.filterTags.pattern `{pattern}`"))
             }
         };
-        RankedRow { rank, row: TagRow { tag: tag.clone(), reason, message } }
+        RankedUnchosenTag { rank, row: UnchosenTag { tag: tag.clone(), reason, message } }
     }
 
     /// The row of a tag that counts.
-    fn counting(&self, verdict: &TagVerdict, chosen: Option<&str>, is_gone: bool) -> RankedRow {
+    fn counting(
+        &self,
+        verdict: &TagVerdict,
+        chosen: Option<&str>,
+        is_gone: bool,
+    ) -> RankedUnchosenTag {
         let chosen = chosen.unwrap_or_default();
         let (rank, reason, message) = match verdict.order {
             Some(Ordering::Less) if is_gone && !self.may_go_down() => (
@@ -281,7 +296,7 @@ impl TagJudge<'_> {
             }
             None => (0, "Pending", format!("counts: {}", self.pending())),
         };
-        RankedRow { rank, row: TagRow { tag: verdict.tag.clone(), reason, message } }
+        RankedUnchosenTag { rank, row: UnchosenTag { tag: verdict.tag.clone(), reason, message } }
     }
 
     /// What a tag waits for that counts and is not lower than the chosen one.
@@ -350,12 +365,12 @@ struct ScannedTags {
 }
 
 /// A row, and how early it is listed.
-struct RankedRow {
+struct RankedUnchosenTag {
     rank: u8,
-    row: TagRow,
+    row: UnchosenTag,
 }
 
-impl TagReport {
+impl ImageTagReport {
     fn empty(subject: &str) -> Self {
         Self {
             image_repository: subject.to_owned(),

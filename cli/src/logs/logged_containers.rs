@@ -35,7 +35,7 @@ pub(super) struct LoggingContainer {
 
 /// Containers, and what is said beside their lines.
 #[derive(Debug, Default)]
-pub(super) struct LogTargets {
+pub(super) struct LoggedContainers {
     pub(super) containers: Vec<LoggingContainer>,
     /// Containers that have not printed anything yet, and why.
     pub(super) silent: Vec<String>,
@@ -44,7 +44,7 @@ pub(super) struct LogTargets {
     more: usize,
 }
 
-impl LogTargets {
+impl LoggedContainers {
     fn add(&mut self, pod: &Object) {
         let parts = |of: &str, key: &str| {
             let parts = pod.get(of).and_then(|it| it.get(key)).and_then(Value::as_array);
@@ -114,8 +114,8 @@ fn silence(status: Option<&Value>) -> Option<String> {
 pub(super) async fn of_windlass(
     site: &CommandScope,
     namespace: &str,
-) -> anyhow::Result<LogTargets> {
-    let mut found = LogTargets::default();
+) -> anyhow::Result<LoggedContainers> {
+    let mut found = LoggedContainers::default();
     let pods = pods(site, namespace, OURS, &mut found).await?;
     pods.iter().for_each(|pod| found.add(pod));
     Ok(found.ended().only(MANAGER))
@@ -125,8 +125,11 @@ pub(super) async fn of_windlass(
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn of_object(site: &CommandScope, object: Object) -> anyhow::Result<LogTargets> {
-    let mut found = LogTargets::default();
+pub(super) async fn of_object(
+    site: &CommandScope,
+    object: Object,
+) -> anyhow::Result<LoggedContainers> {
+    let mut found = LoggedContainers::default();
     let mut seen = BTreeSet::from([object.id()]);
     let mut pending = VecDeque::from([object]);
     while let Some(object) = pending.pop_front() {
@@ -178,7 +181,11 @@ fn may_have_pods(id: &ObjectId) -> bool {
     }
 }
 
-async fn read(site: &CommandScope, ids: Vec<ObjectId>, found: &mut LogTargets) -> Vec<Object> {
+async fn read(
+    site: &CommandScope,
+    ids: Vec<ObjectId>,
+    found: &mut LoggedContainers,
+) -> Vec<Object> {
     let reads = ids.into_iter().map(|id| async {
         let read = cluster_facts::read(&site.cluster, &id).await;
         (id, read)
@@ -199,7 +206,7 @@ async fn pods(
     site: &CommandScope,
     namespace: &str,
     selector: &str,
-    found: &mut LogTargets,
+    found: &mut LoggedContainers,
 ) -> anyhow::Result<Vec<Object>> {
     let resource = site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
     let target = ResourceArgument { resource, namespace: Some(namespace.to_owned()), name: None };
@@ -216,7 +223,7 @@ async fn pods(
 async fn jobs(
     site: &CommandScope,
     owner: &ObjectId,
-    found: &mut LogTargets,
+    found: &mut LoggedContainers,
 ) -> anyhow::Result<Vec<Object>> {
     let resource = site.cluster.resource(&Gvk::new("batch/v1", "Job")).await?;
     let target =
@@ -254,7 +261,7 @@ mod tests {
                     state("side", json!({"waiting": {"reason": "ErrImagePull", "message": "not found"}}), json!({})),
                 ]}}))
         .unwrap();
-        let mut found = LogTargets::default();
+        let mut found = LoggedContainers::default();
         found.add(&pod);
         let names: Vec<&str> = found.containers.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["init", "app", "crashed"]);
@@ -276,7 +283,7 @@ mod tests {
         let pod = Object::new(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
             "spec": {"containers": names}, "status": {"containerStatuses": statuses}}))
         .unwrap();
-        let mut found = LogTargets::default();
+        let mut found = LoggedContainers::default();
         found.add(&pod);
         let found = found.ended();
         assert_eq!(found.containers.len(), MOST_CONTAINERS);

@@ -18,12 +18,12 @@ const OF_GIT: &str = ".git";
 
 /// A local checkout, read as the artifact of a source: without symbolic links and without the files that
 /// `.sourceignore` excludes.
-pub(super) struct Checkout {
+pub(super) struct LocalSourceCheckout {
     root: PathBuf,
     ignored: IgnoreMatcher,
 }
 
-impl Checkout {
+impl LocalSourceCheckout {
     /// The checkout that has a folder at a path, as far as the folder's own path says so, and the folder's path in it.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ fn root_of(folder: &Path, path: &RelPath) -> Option<PathBuf> {
     })
 }
 
-impl FileTree for Checkout {
+impl FileTree for LocalSourceCheckout {
     fn read(&self, at: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         let missing = || TreeError::NotFound(at.clone());
         if self.known(at).ok_or_else(missing)?.is_dir() {
@@ -146,7 +146,7 @@ mod tests {
         RelPath::parse(text).unwrap()
     }
 
-    fn names(checkout: &Checkout, path: &str) -> Vec<String> {
+    fn names(checkout: &LocalSourceCheckout, path: &str) -> Vec<String> {
         checkout.list(&at(path)).unwrap().into_iter().map(|(name, _)| name).collect()
     }
 
@@ -157,19 +157,19 @@ mod tests {
         fs::create_dir_all(top.path().join("base")).unwrap();
         fs::write(top.path().join("base/a.yaml"), "a: 1").unwrap();
         let folder = top.path().join("deploy/app");
-        let (checkout, path) = Checkout::of(&folder, "./deploy/app/").unwrap();
+        let (checkout, path) = LocalSourceCheckout::of(&folder, "./deploy/app/").unwrap();
         assert_eq!(path, at("deploy/app"));
         assert_eq!(&*checkout.read(&at("base/a.yaml")).unwrap(), b"a: 1");
         for elsewhere in ["./other/app", "y/app"] {
-            let (alone, path) = Checkout::of(&folder, elsewhere).unwrap();
+            let (alone, path) = LocalSourceCheckout::of(&folder, elsewhere).unwrap();
             assert_eq!((path, alone.entry(&at("base"))), (RelPath::root(), None));
         }
-        let (all, path) = Checkout::of(top.path(), "").unwrap();
+        let (all, path) = LocalSourceCheckout::of(top.path(), "").unwrap();
         assert_eq!(
             (path, names(&all, "")),
             (RelPath::root(), ["base", "deploy"].map(str::to_owned).into())
         );
-        assert!(Checkout::of(&top.path().join("none"), "").is_err());
+        assert!(LocalSourceCheckout::of(&top.path().join("none"), "").is_err());
     }
 
     #[test]
@@ -183,12 +183,12 @@ mod tests {
         }
         symlink("a.yaml", path("app/link.yaml")).unwrap();
         symlink("app", path("folder")).unwrap();
-        let (checkout, _) = Checkout::of(top.path(), "").unwrap();
+        let (checkout, _) = LocalSourceCheckout::of(top.path(), "").unwrap();
         assert_eq!(names(&checkout, ""), ["app"]);
         assert_eq!(names(&checkout, "app"), ["a.yaml", "b.yaml"]);
         assert!(checkout.read(&at("folder/a.yaml")).is_err());
         fs::write(path("app/.sourceignore"), "b.yaml\n").unwrap();
-        let (checkout, _) = Checkout::of(&path("app"), "app").unwrap();
+        let (checkout, _) = LocalSourceCheckout::of(&path("app"), "app").unwrap();
         assert_eq!(names(&checkout, "app"), [".sourceignore", "a.yaml"]);
         assert!(checkout.read(&at("app/b.yaml")).is_err());
     }

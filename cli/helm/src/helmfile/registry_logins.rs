@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
-use sources::charts::repository::RepositoryAccess;
+use sources::charts::repository::ChartRepositoryClients;
 use sources::oci::RegistryKeyring;
 
 use helm_controller::helmfile::charts::ChartRepositoryCache;
 
 /// Repositories and registries, asked with the logins of the user who runs the command.
 pub(super) fn charts() -> ChartRepositoryCache {
-    ChartRepositoryCache::new(RepositoryAccess::default(), Arc::default(), Some(logins))
+    ChartRepositoryCache::new(ChartRepositoryClients::default(), Arc::default(), Some(logins))
 }
 
 /// What `helm registry login` and `docker login` left, in the first file that is there. Credential helpers are not run.

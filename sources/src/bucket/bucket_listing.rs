@@ -1,7 +1,7 @@
 //! The objects of a bucket, and their names in an artifact.
 //!
 //! Here: listing, leaving out, names of files, the revision.
-//! Elsewhere: downloading (`fetch`), one archive for all (`bundle`).
+//! Elsewhere: downloading (`fetch`), one archive for all (`bucket_archive`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

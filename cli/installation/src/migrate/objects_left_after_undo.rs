@@ -15,7 +15,7 @@ const FLUX: &str = ".fluxcd.io";
 
 /// The objects of windlass that stay in the cluster when a migration is undone.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct RemainingObjects {
+pub(super) struct ObjectsLeftAfterUndo {
     /// Objects of windlass, as messages name them.
     objects: Vec<String>,
     /// How many CRDs of Flux's kinds are those of windlass.
@@ -24,7 +24,7 @@ pub(super) struct RemainingObjects {
     own: Vec<String>,
 }
 
-impl RemainingObjects {
+impl ObjectsLeftAfterUndo {
     /// What there is of the objects of an installation and was not put back.
     ///
     /// # Errors
@@ -109,8 +109,8 @@ mod tests {
         let absent = object("v1", "ServiceAccount", "windlass-controller", ours());
         installed.push(Object::new(absent).unwrap());
         let (cluster, _) = with_objects(found).await;
-        let remains = RemainingObjects::of(&cluster, &installed).await.unwrap();
-        let expected = RemainingObjects {
+        let remains = ObjectsLeftAfterUndo::of(&cluster, &installed).await.unwrap();
+        let expected = ObjectsLeftAfterUndo {
             objects: vec!["Deployment/flux-system/windlass-controller".to_owned()],
             shared: 1,
             own: vec!["helmfiles.helmfile.windlass.dev".to_owned()],
@@ -119,6 +119,6 @@ mod tests {
         let lines = remains.lines("flux-system");
         assert_eq!(lines.len(), 3);
         assert!(lines[0].contains("`windlass uninstall -n flux-system` deletes them"), "{lines:?}");
-        assert!(RemainingObjects::default().lines("flux-system").is_empty());
+        assert!(ObjectsLeftAfterUndo::default().lines("flux-system").is_empty());
     }
 }

@@ -170,7 +170,7 @@ macro_rules! reported {
 /// `conditions`, `last_handled_reconcile_at`. `inventory = FIELD` names the field with the objects that an object owns.
 macro_rules! reconciled {
     ($kind:ident $status:ident $controller:literal $(applies = $applies:literal)? $(inventory = $inventory:ident)?) => {
-        $crate::object::reported!($kind $status $controller $(applies = $applies)?);
+        $crate::reconciled_object::reported!($kind $status $controller $(applies = $applies)?);
 
         impl $crate::ObjectStatus for $status {
             fn conditions(&self) -> &[$crate::Condition] {

@@ -45,7 +45,8 @@ fn paths(files: &MemoryTree, ignore: Option<&str>) -> String {
 #[test]
 fn the_same_files_come_out_of_either_kind() {
     let files = [(".sourceignore", "*.md\n"), ("a/b.yaml", "b"), ("a/run.sh", "c"), ("x.md", "d")];
-    for (kind, body) in [(BundleFormat::Zip, zipped(&files)), (BundleFormat::TarGz, tarred(&files))]
+    for (kind, body) in
+        [(BucketArchiveFormat::Zip, zipped(&files)), (BucketArchiveFormat::TarGz, tarred(&files))]
     {
         let files = unpack(kind, &body, TreeLimits::default()).unwrap();
         assert_eq!(paths(&files, None), ".sourceignore a/b.yaml a/run.sh");
@@ -60,8 +61,8 @@ fn the_same_files_come_out_of_either_kind() {
 fn names_that_climb_out_are_refused_and_links_left_out() {
     for name in ["../x", "a/../../x", "/x", "a\\..\\x"] {
         for (kind, body) in [
-            (BundleFormat::Zip, zipped(&[(name, "x")])),
-            (BundleFormat::TarGz, tarred(&[(name, "x")])),
+            (BucketArchiveFormat::Zip, zipped(&[(name, "x")])),
+            (BucketArchiveFormat::TarGz, tarred(&[(name, "x")])),
         ] {
             // The library that writes zip archives may itself take a name apart; then there is nothing to refuse.
             let result = unpack(kind, &body, TreeLimits::default());
@@ -70,7 +71,7 @@ fn names_that_climb_out_are_refused_and_links_left_out() {
         }
     }
     let files = unpack(
-        BundleFormat::Zip,
+        BucketArchiveFormat::Zip,
         &zipped(&[("a", "1"), ("link", "-> /etc/passwd")]),
         TreeLimits::default(),
     )
@@ -82,39 +83,49 @@ fn names_that_climb_out_are_refused_and_links_left_out() {
 fn a_zip_that_is_cut_lies_or_swells_is_refused() {
     let good = zipped(&[("a.yaml", "text")]);
     for cut in 0..good.len() {
-        assert!(unpack(BundleFormat::Zip, &good[..cut], TreeLimits::default()).is_err(), "{cut}");
+        assert!(
+            unpack(BucketArchiveFormat::Zip, &good[..cut], TreeLimits::default()).is_err(),
+            "{cut}"
+        );
     }
     let zeros = "0".repeat(20 << 20);
-    let error = unpack(BundleFormat::Zip, &zipped(&[("zeros", &zeros)]), TreeLimits::default())
-        .unwrap_err();
+    let error =
+        unpack(BucketArchiveFormat::Zip, &zipped(&[("zeros", &zeros)]), TreeLimits::default())
+            .unwrap_err();
     assert!(error.contains("expands to more than 250 times"), "{error}");
 
     let few = TreeLimits { entries: 2, ..TreeLimits::default() };
-    let error =
-        unpack(BundleFormat::Zip, &zipped(&[("a", ""), ("b", ""), ("c", "")]), few).unwrap_err();
+    let error = unpack(BucketArchiveFormat::Zip, &zipped(&[("a", ""), ("b", ""), ("c", "")]), few)
+        .unwrap_err();
     assert!(error.contains("more than 2 entries"), "{error}");
 
     let small = TreeLimits { file_bytes: 3, ..TreeLimits::default() };
     assert!(
-        unpack(BundleFormat::Zip, &good, small).unwrap_err().contains("more than the 3 allowed")
+        unpack(BucketArchiveFormat::Zip, &good, small)
+            .unwrap_err()
+            .contains("more than the 3 allowed")
     );
 
     // The sizes in the entry are smaller than the real ones.
     let mut lying = good.clone();
     let central = lying.windows(4).position(|it| it == b"PK\x01\x02").unwrap();
     lying[central + 24] = 1;
-    assert!(unpack(BundleFormat::Zip, &lying, TreeLimits::default()).is_err());
+    assert!(unpack(BucketArchiveFormat::Zip, &lying, TreeLimits::default()).is_err());
 
     let mut wide = good;
     wide.extend_from_slice(b"PK\x06\x07");
-    assert!(unpack(BundleFormat::Zip, &wide, TreeLimits::default()).unwrap_err().contains("ZIP64"));
+    assert!(
+        unpack(BucketArchiveFormat::Zip, &wide, TreeLimits::default())
+            .unwrap_err()
+            .contains("ZIP64")
+    );
 }
 
 #[test]
 fn a_bundle_is_known_by_its_name() {
-    assert_eq!(kind("releases/App.TAR.GZ").unwrap(), BundleFormat::TarGz);
-    assert_eq!(kind("a.tgz").unwrap(), BundleFormat::TarGz);
-    assert_eq!(kind("a.zip").unwrap(), BundleFormat::Zip);
+    assert_eq!(kind("releases/App.TAR.GZ").unwrap(), BucketArchiveFormat::TarGz);
+    assert_eq!(kind("a.tgz").unwrap(), BucketArchiveFormat::TarGz);
+    assert_eq!(kind("a.zip").unwrap(), BucketArchiveFormat::Zip);
     for key in ["a.tar", "a.gz", "a", ""] {
         assert!(matches!(check(key), Err(Error::NoBundle(_))), "{key}");
     }

@@ -17,8 +17,8 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
+use super::api_request_properties::ApiRequestProperties;
 use super::connection::UpstreamApiServer;
-use super::request::ApiRequestProperties;
 use super::{ApiFault, ConnectionCutMoment};
 use crate::random_sequence::RandomSequence;
 
@@ -159,7 +159,7 @@ impl ApiRequestGate {
     fn sever(&self, request: String, tell: oneshot::Sender<String>) {
         self.inside().is_severed = true;
         self.drop_connections();
-        // The test may have dropped its [`super::ConnectionCutOrder`].
+        // The test may have dropped its [`super::ConnectionCutHandle`].
         tell.send(request).ok();
     }
 

@@ -11,7 +11,7 @@ use crate::{GoDuration, omit_empty, schema};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct LifecycleHandler {
+pub struct LifecycleHandlerSpec {
     /// Users approve, such as with `windlass approve`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalHandler>,

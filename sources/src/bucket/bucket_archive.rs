@@ -10,8 +10,8 @@ use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
+use super::bucket_listing::ListedBucketObject;
 use super::fetch::collect;
-use super::object_index::ListedBucketObject;
 use super::{BucketClientCache, Error, RemoteBucket};
 use crate::chain;
 
@@ -20,17 +20,17 @@ const MAX_BUNDLE_BYTES: u64 = 64 << 20;
 
 /// The kinds of archives, by the names of their objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BundleFormat {
+enum BucketArchiveFormat {
     TarGz,
     Zip,
 }
 
-fn kind(key: &str) -> Result<BundleFormat, Error> {
+fn kind(key: &str) -> Result<BucketArchiveFormat, Error> {
     let name = key.to_ascii_lowercase();
     if name.ends_with(".tar.gz") || name.ends_with(".tgz") {
-        Ok(BundleFormat::TarGz)
+        Ok(BucketArchiveFormat::TarGz)
     } else if name.ends_with(".zip") {
-        Ok(BundleFormat::Zip)
+        Ok(BucketArchiveFormat::Zip)
     } else {
         Err(Error::NoBundle(key.chars().take(256).collect()))
     }
@@ -46,8 +46,8 @@ pub fn check(key: &str) -> Result<(), Error> {
 
 /// The files of a bundle.
 #[derive(Debug)]
-pub struct BucketBundle {
-    /// Each file with its place in [`BucketBundle::load`].
+pub struct UnpackedBucketArchive {
+    /// Each file with its place in [`UnpackedBucketArchive::load`].
     pub contents: ArchiveContents<RelPath>,
     /// As fetched.
     pub revision: String,
@@ -56,7 +56,7 @@ pub struct BucketBundle {
     files: MemoryTree,
 }
 
-impl BucketBundle {
+impl UnpackedBucketArchive {
     /// The bytes of a file.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ pub async fn ask(
         .within(&client, "reading the metadata of the bundle in", client.head(remote, key))
         .await?;
     if size > MAX_BUNDLE_BYTES {
-        return Err(super::object_index::too_large(
+        return Err(super::bucket_listing::too_large(
             format!("bundle '{key}'"),
             size,
             MAX_BUNDLE_BYTES,
@@ -107,7 +107,7 @@ pub async fn fetch(
     key: &str,
     ignore: Option<&str>,
     known: &BucketClientCache,
-) -> Result<BucketBundle, Error> {
+) -> Result<UnpackedBucketArchive, Error> {
     let kind = kind(key)?;
     let client = remote.client(known)?;
     let work = async {
@@ -124,7 +124,7 @@ pub async fn fetch(
         .map_err(|_broken| failed("unpacking was interrupted".to_owned()))?
         .map_err(failed)?;
     let (contents, count) = contents(&files, ignore)?;
-    Ok(BucketBundle { contents, revision: revision(key, &etag), count, files })
+    Ok(UnpackedBucketArchive { contents, revision: revision(key, &etag), count, files })
 }
 
 fn contents(
@@ -149,11 +149,15 @@ fn contents(
 }
 
 /// Unpacks an untrusted archive.
-fn unpack(kind: BundleFormat, body: &[u8], limits: TreeLimits) -> Result<MemoryTree, String> {
+fn unpack(
+    kind: BucketArchiveFormat,
+    body: &[u8],
+    limits: TreeLimits,
+) -> Result<MemoryTree, String> {
     let options = ExtractOptions { limits, ..ExtractOptions::default() };
     let unpacked = match kind {
-        BundleFormat::TarGz => extract(body, &options),
-        BundleFormat::Zip => unzip(Cursor::new(body), &options),
+        BucketArchiveFormat::TarGz => extract(body, &options),
+        BucketArchiveFormat::Zip => unzip(Cursor::new(body), &options),
     };
     unpacked.map_err(|error| chain(&error))
 }
