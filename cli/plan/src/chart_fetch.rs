@@ -48,6 +48,12 @@ impl ChartFetcher {
         Self { hosts, repositories: Mutex::new(repositories), archives: Mutex::default() }
     }
 
+    /// Whether the host of an address is allowed.
+    pub(crate) fn may_fetch(&self, url: &str) -> bool {
+        let host = |url: Url| url.host_str().is_some_and(|host| self.hosts.has(host));
+        Url::parse(url).is_ok_and(host)
+    }
+
     /// The archive of the highest version of a chart in a range.
     ///
     /// # Errors
@@ -76,7 +82,8 @@ impl ChartFetcher {
                 "chart {name} of {shown} was not fetched: allow its host with --allow-hosts={host}"
             ));
         }
-        say(ProgressGlyph::Action, &format!("fetching chart {name} {range} of {shown}"));
+        let progress = format!("fetching chart {name} {range} of {shown}");
+        say(ProgressGlyph::Action, &plan::clean_line(&progress));
         let request = ChartVersionRequest::anonymous(url, name, range);
         let mut repositories = self.repositories.lock();
         let fetched = block_on(async {

@@ -18,15 +18,15 @@ use tree::RelPath;
 
 use super::kustomization_build::{KustomizationBuilds, KustomizationFiles, target_cluster};
 use super::parallel_work::in_parallel;
-use super::release_chart::ReleaseChart;
+use super::release_chart::chart_sources;
 use super::release_inputs::ReleaseInputs;
 use super::release_rendering::ReleaseRenderer;
 use super::repository_sources::{
-    BOOTSTRAP_NAME, DeclaredSources, RepositorySources, SOURCE_GROUP, SourceOrigin, is_source,
-    spec_of,
+    BOOTSTRAP_NAME, DeclaredSources, RepositorySources, SourceOrigin, is_source, referenced_source,
 };
 use super::resource_scope::DeclaredKindScopes;
 use super::revision_files::RevisionFiles;
+use super::source_files::{DeclaredGenerators, generator_sources, is_generator};
 use windlass_runtime::spec_references::DeclaredReferences;
 use windlass_serve::settings::OperatorSettings;
 
@@ -35,6 +35,9 @@ const MAX_APPLIERS: usize = 5_000;
 
 /// The most objects of a revision: all of them are in memory.
 const MAX_OBJECTS: usize = 200_000;
+
+/// Why an applier was not begun.
+pub(crate) const TIME_IS_OVER: &str = "the time limit of this command was reached before its turn";
 
 /// Why Helmfiles have no objects here.
 const HELMFILES: &str =
@@ -86,6 +89,8 @@ impl Revision<'_> {
 /// An applier that was found.
 pub(crate) struct DeclaredApplier {
     pub(crate) rendered: RenderedApplier,
+    /// The sources that are the repository, and whose files it has.
+    pub(crate) own_sources: Vec<ObjectId>,
     /// What is rendered only if the other side has something else.
     pub(crate) deferred: Option<DeferredRendering>,
 }
@@ -112,7 +117,10 @@ pub(crate) struct RepositoryDeclarations {
     pub(crate) sources: DeclaredSources,
     /// Sources that are the repository because the entry point says so.
     pub(crate) own_sources: BTreeSet<ObjectId>,
+    pub(crate) generators: DeclaredGenerators,
     pub(crate) references: Arc<DeclaredReferences>,
+    /// What Secrets held that were declared once more, with other values.
+    pub(crate) replaced_secrets: Vec<Vec<u8>>,
     pub(crate) kinds: DeclaredKindScopes,
     pub(crate) incomplete: Option<String>,
     /// Releases whose inputs are known at the end only.
@@ -184,10 +192,7 @@ pub(crate) fn declarations(
 
 /// The source that an object's `spec.sourceRef` names.
 fn source_of(object: &Object) -> Option<ObjectId> {
-    let reference = &object.get("spec")?["sourceRef"];
-    let namespace = reference["namespace"].as_str().unwrap_or(object.namespace());
-    let kind = reference["kind"].as_str()?;
-    Some(ObjectId::new(namespace, reference["name"].as_str()?, SOURCE_GROUP, kind))
+    referenced_source(&object.get("spec")?["sourceRef"], object.namespace())
 }
 
 /// An object as its type.
@@ -199,6 +204,9 @@ fn typed<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, String> {
 impl RepositoryDeclarations {
     /// Whether all that an applier names is declared.
     fn is_ready(&self, applier: &PendingApplier, revision: &Revision<'_>) -> bool {
+        if Instant::now() > revision.deadline {
+            return true;
+        }
         let object = &applier.object;
         let namespace = object.namespace();
         let is_declared = |reference: &Value| {
@@ -213,8 +221,8 @@ impl RepositoryDeclarations {
                 is_known && list(&spec["postBuild"]["substituteFrom"]).iter().all(is_declared)
             }
             ApplierKind::HelmRelease => {
-                let has_chart = |release: HelmRelease| ReleaseChart::of(&release, self, revision);
-                let is_known = typed(object).and_then(has_chart).is_ok();
+                let sources = chart_sources(spec, namespace, &self.sources);
+                let is_known = sources.iter().all(|id| self.knows(id, revision));
                 is_known && list(&spec["valuesFrom"]).iter().all(is_declared)
             }
             ApplierKind::Helmfile => true,
@@ -222,6 +230,13 @@ impl RepositoryDeclarations {
     }
 
     fn knows(&self, source: &ObjectId, revision: &Revision<'_>) -> bool {
+        if let Some(sources) = generator_sources(source, &self.generators) {
+            return sources.iter().all(|id| self.is_declared_or_here(id, revision));
+        }
+        self.is_declared_or_here(source, revision)
+    }
+
+    fn is_declared_or_here(&self, source: &ObjectId, revision: &Revision<'_>) -> bool {
         let is_here = || !matches!(revision.origin(source, self), SourceOrigin::Elsewhere(_));
         self.sources.contains_key(source) || is_here()
     }
@@ -229,8 +244,7 @@ impl RepositoryDeclarations {
     /// What an applier applies.
     fn apply(&self, applier: &PendingApplier, revision: &Revision<'_>) -> DeclaredApplier {
         if Instant::now() > revision.deadline {
-            let text = "the time limit of this command was reached before its turn";
-            return DeclaredApplier::failed(text.to_owned());
+            return DeclaredApplier::failed(TIME_IS_OVER.to_owned());
         }
         let applied = match applier.kind {
             ApplierKind::Kustomization => typed(&applier.object)
@@ -250,23 +264,26 @@ impl RepositoryDeclarations {
         revision: &Revision<'_>,
     ) -> DeclaredApplier {
         let source = source_of(&applier.object);
-        let origin = source.as_ref().map(|id| revision.origin(id, self));
-        let ignore = match (origin, &source) {
-            _ if applier.is_entry => None,
-            (Some(SourceOrigin::ThisRepository { ignore }), _) => ignore,
-            (Some(SourceOrigin::Elsewhere(reason)), Some(id)) => {
-                let key = json!([applier.object.get("spec"), spec_of(id, &self.sources)]);
+        let files = match &source {
+            _ if applier.is_entry => {
+                revision.files.artifact(None).map_err(|error| format!("{error:#}"))
+            }
+            Some(id) => self.artifact(id, revision),
+            None => return DeclaredApplier::failed("spec.sourceRef names no source".to_owned()),
+        };
+        let sources = source.as_slice();
+        let files = match files {
+            Ok(files) => files,
+            Err(reason) if applier.is_entry => return DeclaredApplier::failed(reason),
+            Err(reason) => {
+                let key = json!([applier.object.get("spec"), self.source_specs(sources), reason]);
                 return DeclaredApplier::not_rendered(key.to_string(), reason);
             }
-            _ => return DeclaredApplier::failed("spec.sourceRef names no source".to_owned()),
         };
-        let files = match revision.files.artifact(ignore.as_deref()) {
-            Ok(files) => files,
-            Err(error) => return DeclaredApplier::failed(format!("{error:#}")),
-        };
+        let own_sources = self.own_sources_of(sources, revision);
         let source = KustomizationFiles {
             object,
-            files: &files,
+            files: &files.files,
             revision: &revision.files.revision,
             references: self.references.clone(),
         };
@@ -274,7 +291,7 @@ impl RepositoryDeclarations {
         for object in &mut rendered.objects {
             self.kinds.place(object, None);
         }
-        DeclaredApplier { rendered, deferred: None }
+        DeclaredApplier { rendered, own_sources, deferred: None }
     }
 
     fn release(&self, release: HelmRelease, revision: &Revision<'_>) -> DeclaredApplier {
@@ -288,19 +305,22 @@ impl RepositoryDeclarations {
             ..RenderedApplier::default()
         };
         let inputs = ReleaseInputs::new(release, self, revision);
-        let rendered = match inputs.may_declare_appliers() {
+        // What cannot be fetched is compared by what it depends on.
+        let is_readable =
+            inputs.chart.as_ref().is_ok_and(|it| it.is_readable(&revision.renderer.charts));
+        let rendered = match is_readable && inputs.may_declare_appliers() {
             true => revision.renderer.render(&inputs, &self.kinds, true, begun),
             false => begun,
         };
-        DeclaredApplier { rendered, deferred: None }
+        DeclaredApplier { rendered, own_sources: Vec::new(), deferred: None }
     }
 
     fn helmfile(&self, object: &Object, revision: &Revision<'_>) -> DeclaredApplier {
         let source = source_of(object);
-        let content = match source.as_ref().map(|id| (id, revision.origin(id, self))) {
+        let content = match source.as_ref().map(|id| self.artifact(id, revision)) {
             // Its files may be anywhere in the repository.
-            Some((_, SourceOrigin::ThisRepository { .. })) => revision.files.content_digest(),
-            Some((id, SourceOrigin::Elsewhere(_))) => spec_of(id, &self.sources).to_string(),
+            Some(Ok(_)) => revision.files.content_digest(),
+            Some(Err(_)) => self.source_specs(source.as_slice()).to_string(),
             None => String::new(),
         };
         let key = json!([object.get("spec"), content]);
@@ -370,7 +390,15 @@ impl RepositoryDeclarations {
             if is_source(object) {
                 self.sources.insert(object.id(), object.clone());
             }
+            if is_generator(object) {
+                self.generators.insert(object.id(), object.clone());
+            }
             if ["ConfigMap", "Secret"].contains(&object.kind()) {
+                let ObjectId { namespace, name, .. } = object.id();
+                let former = self.references.data("Secret", &namespace, &name);
+                let former = former.filter(|_| object.kind() == "Secret").into_iter().flatten();
+                let former: Vec<Vec<u8>> = former.map(|(_, value)| value.clone()).collect();
+                self.replaced_secrets.extend(former);
                 Arc::make_mut(&mut self.references).add(object);
             }
             let Some(kind) = ApplierKind::of(object) else { continue };
@@ -401,14 +429,23 @@ impl RepositoryDeclarations {
         let releases: Vec<_> = std::mem::take(&mut self.releases).into_iter().collect();
         let declarations = &*self;
         let inputs = in_parallel(releases, |(id, release)| {
-            (id, ReleaseInputs::new(release, declarations, revision))
+            if Instant::now() > revision.deadline {
+                return (id, None);
+            }
+            let inputs = ReleaseInputs::new(release, declarations, revision);
+            let key = inputs.digest();
+            let own_sources = declarations.own_sources_of(&inputs.sources, revision);
+            (id, Some((inputs, key, own_sources)))
         })?;
         for (id, inputs) in inputs {
-            if let Some(applier) = self.appliers.get_mut(&id) {
+            let Some(applier) = self.appliers.get_mut(&id) else { continue };
+            if let Some((inputs, key, own_sources)) = inputs {
                 applier.rendered.source_revision = inputs.chart_text();
-                let key = inputs.digest();
+                applier.own_sources = own_sources;
                 let work = DeferredWork::Release(Box::new(inputs));
                 applier.deferred = Some(DeferredRendering { key, work });
+            } else {
+                applier.rendered.failure = Some(TIME_IS_OVER.to_owned());
             }
         }
         Ok(())
@@ -426,12 +463,13 @@ fn builds(object: &Object, folder: &RelPath) -> bool {
 impl DeclaredApplier {
     fn failed(text: String) -> Self {
         let rendered = RenderedApplier { failure: Some(text), ..RenderedApplier::default() };
-        Self { rendered, deferred: None }
+        Self { rendered, own_sources: Vec::new(), deferred: None }
     }
 
     fn not_rendered(key: String, reason: String) -> Self {
         let deferred = DeferredRendering { key, work: DeferredWork::NotRendered(reason) };
-        Self { rendered: RenderedApplier::default(), deferred: Some(deferred) }
+        let rendered = RenderedApplier::default();
+        Self { rendered, own_sources: Vec::new(), deferred: Some(deferred) }
     }
 
     /// Whether nothing was rendered, and nothing failed.

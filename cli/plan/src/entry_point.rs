@@ -16,6 +16,9 @@ use super::repository_sources::BOOTSTRAP_NAME;
 /// The largest file that is searched for appliers.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
+/// The most manifests of appliers that are kept: what is further on is not searched.
+const MAX_APPLIER_MANIFESTS: usize = 20_000;
+
 /// What a file has that declares an applier.
 const APPLIER_MARKS: [&[u8]; 2] = [b"toolkit.fluxcd.io", b"helmfile.windlass.dev"];
 
@@ -23,10 +26,13 @@ const APPLIER_MARKS: [&[u8]; 2] = [b"toolkit.fluxcd.io", b"helmfile.windlass.dev
 pub(crate) struct ApplierManifests(Vec<LocatedObject>);
 
 impl ApplierManifests {
-    /// Reads all YAML files. Those that are no manifests, such as templates, are left out.
+    /// Reads all YAML files, up to a bound. Those that are no manifests, such as templates, are left out.
     pub(crate) fn of(files: &MemoryTree) -> Self {
         let mut found = Vec::new();
         for (path, entry) in files.walk() {
+            if found.len() >= MAX_APPLIER_MANIFESTS {
+                break;
+            }
             let is_small =
                 matches!(entry, FileMetadata::File { len, .. } if len <= MAX_MANIFEST_BYTES);
             if !is_small || !matches!(path.extension(), Some("yaml" | "yml")) {
@@ -79,9 +85,10 @@ impl ApplierManifests {
     /// The file that declares an applier; none if it is not the only one that may.
     pub(crate) fn file_of(&self, id: &ObjectId) -> Option<String> {
         let is_named = |it: &&LocatedObject| {
-            let own = it.object.id();
-            (own.kind == id.kind && own.group == id.group && own.name == id.name)
-                && (own.namespace.is_empty() || own.namespace == id.namespace)
+            let namespace = it.object.namespace();
+            (it.object.name() == id.name && it.object.kind() == id.kind)
+                && (namespace.is_empty() || namespace == id.namespace)
+                && it.object.gvk().group == id.group
         };
         let mut named = self.0.iter().filter(is_named);
         let first = named.next()?;

@@ -1,8 +1,9 @@
 //! `windlass plan`: what a change of a Git repository would change in a cluster, without one.
 //!
 //! Here: the command, its formats and its end. Below: the files of both revisions (`revision_files.rs`), where the search begins
-//! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`), releases
-//! (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `release_rendering.rs`), both sides (`rendering.rs`).
+//! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`,
+//! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `release_rendering.rs`), both
+//! sides (`rendering.rs`).
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
 
 mod chart_fetch;
@@ -17,13 +18,15 @@ mod rendering;
 mod repository_sources;
 mod resource_scope;
 mod revision_files;
+mod source_artifact;
+mod source_files;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
 use helm::capabilities::{Capabilities, KubeVersion};
 use objects::SecretMasking;
@@ -45,6 +48,12 @@ use windlass_serve::settings::OperatorSettings;
 
 /// How long building and rendering may take: no applier is begun later.
 const MAX_RENDER_TIME: Duration = Duration::from_secs(600);
+
+/// The most bytes of Secrets that are looked for in what is printed; with more, no value is printed at all.
+const MAX_SECRET_BYTES: usize = 8 << 20;
+
+/// How long looking for values of Secrets may take, in bytes of text times strings: about a minute.
+const MAX_MASKING_STEPS: u64 = 100_000_000_000;
 
 /// The flags of `windlass plan`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -121,7 +130,9 @@ or an applier cannot be rendered with the change that could be before.";
 /// # Errors
 /// There is no repository or no such revision, or the files cannot be read.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
-    let plan = change_plan(args, settings(&args.flags)?)?;
+    // Errors name files and objects, whose names may come from anyone who can propose a change.
+    let clean = |error: anyhow::Error| anyhow!(plan::clean_line(&format!("{error:#}")));
+    let plan = change_plan(args, settings(&args.flags)?).map_err(clean)?;
     print(&text(&plan, args.output)?)?;
     Ok(exit_code(&plan, args.detailed_exitcode))
 }
@@ -130,7 +141,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
 fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<ChangePlan> {
     let folder = args.path.as_deref().unwrap_or(Path::new("."));
     let folder = std::env::current_dir().context("cannot read the current directory")?.join(folder);
-    let work_tree = GitWorkTree::around(&folder)?;
+    let work_tree = work_tree_of(&folder)?;
     let sources = RepositorySources::new(&work_tree.remote_urls(), &args.source)?;
     let base_files = work_tree.revision(&args.base).context("--base")?;
     let head_files = match &args.head {
@@ -139,11 +150,11 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     };
     let base_tree = base_files.artifact(None)?;
     let head_tree = head_files.artifact(None)?;
-    let base_manifests = ApplierManifests::of(&base_tree);
-    let head_manifests = ApplierManifests::of(&head_tree);
+    let base_manifests = ApplierManifests::of(&base_tree.files);
+    let head_manifests = ApplierManifests::of(&head_tree.files);
     let entry = match &args.path {
         Some(path) => work_tree.path_of(path)?,
-        None => head_manifests.entry()?,
+        None => common_entry(&base_manifests, &head_manifests)?,
     };
     let renderer = ReleaseRenderer {
         charts: ChartFetcher::new(args.allow_hosts.clone()),
@@ -154,7 +165,8 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     let builds = KustomizationBuilds::default();
     let side = |files: &RevisionFiles, manifests: ApplierManifests| {
         let shown = &files.revision;
-        say(ProgressGlyph::Action, &format!("building what `{entry}` declares: {shown}"));
+        let progress = format!("building what `{entry}` declares: {shown}");
+        say(ProgressGlyph::Action, &plan::clean_line(&progress));
         let revision = Revision {
             files,
             sources: &sources,
@@ -168,7 +180,7 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     // One after the other, each on all threads: the head takes over what the base built of the same files.
     let base = side(&base_files, base_manifests)?;
     let head = side(&head_files, head_manifests)?;
-    let secrets = SecretMasking::new(base.secret_values().chain(head.secret_values()));
+    let secrets = secret_masking(base.secret_values().chain(head.secret_values()).collect());
     let of_base = ComparedSide::of(&base);
     let of_head = ComparedSide::of(&head);
     say(ProgressGlyph::Action, "rendering releases that change");
@@ -176,6 +188,37 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     let head = head.render(&of_base, &renderer, deadline)?;
     let options = CompareOptions { secrets, ..CompareOptions::default() };
     Ok(plan::compare(&base, &head, &options))
+}
+
+/// The work tree that has a folder. A submodule or a link in that of the current directory does not stand for the whole,
+/// since a change may have added it; a clone of its own does.
+fn work_tree_of(folder: &Path) -> anyhow::Result<GitWorkTree> {
+    let current = std::env::current_dir().context("cannot read the current directory")?;
+    let named = GitWorkTree::around(folder)?;
+    match GitWorkTree::around(&current) {
+        Ok(around) if around.path_of(folder).is_ok() && !named.is_clone_in(&around) => Ok(around),
+        _ => Ok(named),
+    }
+}
+
+/// Where the search begins on both sides: a change must not choose what is compared.
+fn common_entry(base: &ApplierManifests, head: &ApplierManifests) -> anyhow::Result<RelPath> {
+    let base = base.entry().context("--base")?;
+    let head = head.entry().context("--head")?;
+    ensure!(
+        base == head,
+        "the cluster applies `{base}` first in the base, and `{head}` in the head: choose one with --path"
+    );
+    Ok(head)
+}
+
+/// Masks what Secrets hold; everything, if that is too much to be looked for.
+fn secret_masking(values: Vec<Vec<u8>>) -> SecretMasking {
+    let bytes: usize = values.iter().map(Vec::len).sum();
+    match bytes <= MAX_SECRET_BYTES {
+        true => SecretMasking::new(values).within(MAX_MASKING_STEPS),
+        false => SecretMasking::default().within(0),
+    }
 }
 
 fn declared_side(

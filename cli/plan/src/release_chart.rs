@@ -6,31 +6,31 @@
 use std::sync::Arc;
 
 use crds::helm::{ChartRefKind, HelmRelease};
-use crds::source::{ChartSourceKind, HelmChart, HelmChartSpec, HelmRepository, OCIRepository};
+use crds::source::{
+    ChartSourceKind, HelmChart, HelmChartSpec, HelmRepository, OCIRepository, ReconcileStrategy,
+};
 use helm::chart::Chart;
 use helm_controller::helm_release::chart_template;
 use helm_controller::release_runner::chart_cache::of_archive;
-use memchr::memmem;
 use objects::ObjectId;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use sources::charts::dependency::{self, ChartDependencyLocation};
 use sources::charts::{LoadedChartFiles, values_merge};
-use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
+use tree::{FileKind, FileMetadata, FileTree as _, RelPath};
 
 use super::chart_fetch::ChartFetcher;
 use super::discovery::{RepositoryDeclarations, Revision};
-use super::repository_sources::{DeclaredSources, SOURCE_GROUP, SourceOrigin};
-
-/// What a chart has if its templates or values may make Kustomizations or HelmReleases.
-pub(crate) const APPLIER_GROUPS: &str = "toolkit.fluxcd.io";
+use super::repository_sources::{DeclaredSources, SOURCE_GROUP, referenced_source, spec_of};
+use super::source_artifact::SourceArtifact;
 
 /// Where a chart is.
 pub(crate) enum ChartLocation {
     /// In the repository.
     Folder {
         /// The artifact of its source.
-        files: Arc<MemoryTree>,
+        files: Arc<SourceArtifact>,
         /// The folder, or an archive.
         path: RelPath,
     },
@@ -51,6 +51,31 @@ pub(crate) struct ReleaseChart {
     /// Files that replace its values.
     values_files: Vec<String>,
     ignores_missing_files: bool,
+    /// Whether a changed chart counts only with another version: `ChartVersion`, the default of `spec.reconcileStrategy`.
+    is_kept_by_version: bool,
+}
+
+/// A chart of the repository that stays in the cluster as long as its version does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct VersionedChart {
+    /// Its version.
+    pub(crate) version: String,
+    /// Identifies its content.
+    pub(crate) digest: String,
+}
+
+/// The sources that the chart of a HelmRelease with this spec depends on: the one that it names, and that of a HelmChart.
+pub(crate) fn chart_sources(
+    spec: &Value,
+    namespace: &str,
+    declared: &DeclaredSources,
+) -> Vec<ObjectId> {
+    let template = &spec["chart"]["spec"]["sourceRef"];
+    let reference = if template.is_object() { template } else { &spec["chartRef"] };
+    let Some(named) = referenced_source(reference, namespace) else { return Vec::new() };
+    let chart = if named.kind == "HelmChart" { spec_of(&named, declared) } else { Value::Null };
+    let inner = referenced_source(&chart["sourceRef"], &named.namespace);
+    [Some(named), inner].into_iter().flatten().collect()
 }
 
 impl ReleaseChart {
@@ -81,7 +106,14 @@ impl ReleaseChart {
             }
             ChartRefKind::OCIRepository => of_registry(&id, &typed(&id, declared)?),
             ChartRefKind::ExternalArtifact => {
-                Err(format!("the chart of {} is not fetched", id.subject()))
+                let files = declarations.artifact(&id, revision)?;
+                let path = only_folder(&files, &id)?;
+                Ok(Self {
+                    location: ChartLocation::Folder { files, path },
+                    values_files: Vec::new(),
+                    ignores_missing_files: false,
+                    is_kept_by_version: false,
+                })
             }
         }
     }
@@ -104,22 +136,17 @@ impl ReleaseChart {
                 }
             }
             ChartSourceKind::GitRepository | ChartSourceKind::Bucket => {
-                match revision.origin(&id, declarations) {
-                    SourceOrigin::Elsewhere(reason) => return Err(reason),
-                    SourceOrigin::ThisRepository { ignore } => {
-                        let files = revision.files.artifact(ignore.as_deref());
-                        let files = files.map_err(|error| format!("{error:#}"))?;
-                        let path = RelPath::parse(spec.chart.trim_start_matches('/'));
-                        let path = path.map_err(|error| format!("spec.chart: {error}"))?;
-                        ChartLocation::Folder { files, path }
-                    }
-                }
+                let files = declarations.artifact(&id, revision)?;
+                let path = RelPath::parse(spec.chart.trim_start_matches('/'));
+                let path = path.map_err(|error| format!("spec.chart: {error}"))?;
+                ChartLocation::Folder { files, path }
             }
         };
         Ok(Self {
             location,
             values_files: spec.values_files.clone(),
             ignores_missing_files: spec.ignore_missing_values_files,
+            is_kept_by_version: spec.reconcile_strategy != Some(ReconcileStrategy::Revision),
         })
     }
 
@@ -137,14 +164,17 @@ impl ReleaseChart {
                 [url, name, range].into_iter().for_each(|part| add(part.as_bytes()));
             }
             ChartLocation::Folder { files, path } => {
-                // Dependencies and values files may be anywhere.
-                let is_alone = self.values_files.is_empty() && !has_text(files, path, "file://");
-                for (file, entry) in files.walk() {
-                    let is_counted = !is_alone || file.starts_with(path);
-                    if let (true, FileMetadata::File { .. }) = (is_counted, entry) {
-                        add(file.as_str().as_bytes());
-                        add(&files.read(file).unwrap_or_default());
-                    }
+                let chart = files.content(path);
+                add(chart.digest.as_bytes());
+                for file in &self.values_files {
+                    let file = RelPath::parse(file.trim_start_matches('/')).ok();
+                    let text = file.and_then(|file| files.files.read(&file).ok());
+                    add(&[u8::from(text.is_some())]);
+                    add(text.as_deref().unwrap_or_default());
+                }
+                if chart.names_folders {
+                    // They may be anywhere.
+                    add(files.content(&RelPath::root()).digest.as_bytes());
                 }
             }
         }
@@ -169,8 +199,24 @@ impl ReleaseChart {
     pub(crate) fn may_declare_appliers(&self) -> bool {
         match &self.location {
             ChartLocation::Remote { .. } => false,
-            ChartLocation::Folder { files, path } => has_text(files, path, APPLIER_GROUPS),
+            ChartLocation::Folder { files, path } => files.content(path).may_declare_appliers,
         }
+    }
+
+    /// Whether the chart is here, or may be fetched.
+    pub(crate) fn is_readable(&self, fetcher: &ChartFetcher) -> bool {
+        match &self.location {
+            ChartLocation::Remote { url, .. } => fetcher.may_fetch(url),
+            ChartLocation::Folder { .. } => true,
+        }
+    }
+
+    /// The version and the content of a chart of the repository whose content counts only with another version.
+    pub(crate) fn versioned(&self) -> Option<VersionedChart> {
+        let ChartLocation::Folder { files, path } = &self.location else { return None };
+        let text = files.files.read(&path.join("Chart.yaml").ok()?).ok()?;
+        let version = goyaml::to_json(&text).ok()?["version"].as_str()?.to_owned();
+        self.is_kept_by_version.then(|| VersionedChart { version, digest: self.digest() })
     }
 
     /// Reads or fetches the chart, with its dependencies.
@@ -183,12 +229,12 @@ impl ReleaseChart {
                 let archive = fetcher.archive(url, name, range)?;
                 LoadedChartFiles::in_archive(&archive)
             }
-            ChartLocation::Folder { files, path } => LoadedChartFiles::in_tree(files, path),
+            ChartLocation::Folder { files, path } => LoadedChartFiles::in_tree(&files.files, path),
         };
         let mut files = files.map_err(|error| error.to_string())?;
         self.merge_values(&mut files)?;
         if let ChartLocation::Folder { files: tree, path } = &self.location
-            && matches!(tree.entry(path), Some(FileMetadata::Dir))
+            && matches!(tree.files.entry(path), Some(FileMetadata::Dir))
         {
             add_dependencies(&mut files, tree, path, fetcher)?;
         }
@@ -208,7 +254,9 @@ impl ReleaseChart {
             let path = RelPath::parse(path.trim_start_matches('/')).ok()?;
             match &self.location {
                 ChartLocation::Remote { .. } => files.read(path.as_str()).map(<[u8]>::to_vec),
-                ChartLocation::Folder { files, .. } => files.read(&path).ok().map(|it| it.to_vec()),
+                ChartLocation::Folder { files, .. } => {
+                    files.files.read(&path).ok().map(|it| it.to_vec())
+                }
             }
         };
         let merged = values_merge::merge(&self.values_files, self.ignores_missing_files, read);
@@ -232,7 +280,19 @@ fn of_registry(id: &ObjectId, source: &OCIRepository) -> Result<ReleaseChart, St
         location: ChartLocation::Remote { url: url.to_owned(), name: name.to_owned(), range },
         values_files: Vec::new(),
         ignores_missing_files: false,
+        is_kept_by_version: false,
     })
+}
+
+/// The folder of the chart in an artifact that is a chart, as archives of charts have one.
+fn only_folder(artifact: &SourceArtifact, id: &ObjectId) -> Result<RelPath, String> {
+    let entries = artifact.files.list(&RelPath::root()).unwrap_or_default();
+    let folders = entries.iter().filter(|(_, kind)| *kind == FileKind::Dir);
+    let folders: Vec<&String> = folders.map(|(name, _)| name).collect();
+    match folders[..] {
+        [folder] => RelPath::parse(folder).map_err(|error| error.to_string()),
+        _ => Err(format!("{} is no chart: it has not exactly one folder", id.subject())),
+    }
 }
 
 /// A source that is declared.
@@ -244,19 +304,10 @@ fn typed<K: DeserializeOwned>(id: &ObjectId, declared: &DeclaredSources) -> Resu
         .map_err(|error| format!("{subject} cannot be read: {error}"))
 }
 
-/// Whether a file of a folder has a text.
-fn has_text(files: &MemoryTree, folder: &RelPath, text: &str) -> bool {
-    let inside = files.walk().filter(|(path, _)| path.starts_with(folder));
-    inside.map(|(path, _)| path).any(|path| {
-        let content = files.read(path).unwrap_or_default();
-        memmem::find(&content, text.as_bytes()).is_some()
-    })
-}
-
 /// Adds the dependencies that a chart lists and does not have.
 fn add_dependencies(
     files: &mut LoadedChartFiles,
-    tree: &MemoryTree,
+    tree: &SourceArtifact,
     path: &RelPath,
     fetcher: &ChartFetcher,
 ) -> Result<(), String> {
@@ -264,7 +315,7 @@ fn add_dependencies(
         let failed = |why: String| format!("dependency {}: {why}", missing.name);
         let place = dependency::place(&missing, path);
         let added = match place.map_err(|error| failed(error.to_string()))? {
-            ChartDependencyLocation::Folder(path) => LoadedChartFiles::in_tree(tree, &path),
+            ChartDependencyLocation::Folder(path) => LoadedChartFiles::in_tree(&tree.files, &path),
             ChartDependencyLocation::Repository(url) | ChartDependencyLocation::Registry(url) => {
                 let archive = fetcher.archive(&url, &missing.name, &missing.version);
                 LoadedChartFiles::in_archive(&archive.map_err(failed)?)

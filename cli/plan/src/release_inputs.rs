@@ -4,11 +4,13 @@
 
 use crds::helm::HelmRelease;
 use helm_controller::helm_release::values::ReferencedObjects;
+use objects::ObjectId;
 use plan::UnknownValue;
 use sha2::{Digest as _, Sha256};
 
 use super::discovery::{RepositoryDeclarations, Revision};
-use super::release_chart::{APPLIER_GROUPS, ReleaseChart};
+use super::release_chart::{ReleaseChart, chart_sources};
+use super::source_artifact::APPLIER_GROUPS;
 
 /// What a release is rendered from.
 pub(crate) struct ReleaseInputs {
@@ -16,6 +18,10 @@ pub(crate) struct ReleaseInputs {
     pub(crate) release: HelmRelease,
     /// Its chart, or why it is not known.
     pub(crate) chart: Result<ReleaseChart, String>,
+    /// The sources that its chart depends on.
+    pub(crate) sources: Vec<ObjectId>,
+    /// What identifies the sources of a chart that is not known; else nothing.
+    source_specs: String,
     /// What `spec.valuesFrom` names.
     pub(crate) references: ReferencedObjects,
     /// What of that is not declared.
@@ -33,6 +39,12 @@ impl ReleaseInputs {
     ) -> Self {
         let namespace = release.metadata.namespace.clone().unwrap_or_default();
         let chart = ReleaseChart::of(&release, declarations, revision);
+        let spec = serde_json::to_value(&release.spec).unwrap_or_default();
+        let sources = chart_sources(&spec, &namespace, &declarations.sources);
+        let source_specs = match &chart {
+            Ok(_) => String::new(),
+            Err(_) => declarations.source_specs(&sources).to_string(),
+        };
         let mut references = ReferencedObjects::new();
         let mut unknown_values = Vec::new();
         release.spec.values_from.retain(|named| {
@@ -54,7 +66,7 @@ impl ReleaseInputs {
         let is_here = chart.as_ref().is_ok_and(ReleaseChart::is_in_repository);
         let api_versions = declarations.kinds.api_versions.iter().filter(|_| is_here).cloned();
         let api_versions = api_versions.collect();
-        Self { release, chart, references, unknown_values, api_versions }
+        Self { release, chart, sources, source_specs, references, unknown_values, api_versions }
     }
 
     /// Identifies all of it: equal digests stand for equal objects.
@@ -72,6 +84,7 @@ impl ReleaseInputs {
             Ok(chart) => add(chart.digest().as_bytes()),
             Err(reason) => add(reason.as_bytes()),
         }
+        add(self.source_specs.as_bytes());
         for ((kind, name), data) in &self.references {
             add(kind.as_str().as_bytes());
             add(name.as_bytes());

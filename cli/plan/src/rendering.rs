@@ -9,11 +9,13 @@ use std::time::Instant;
 use objects::ObjectId;
 use plan::{RepositoryRendering, UnknownValue};
 
-use super::discovery::{DeferredRendering, DeferredWork, RepositoryDeclarations};
+use super::discovery::{DeferredRendering, DeferredWork, RepositoryDeclarations, TIME_IS_OVER};
 use super::entry_point::ApplierManifests;
 use super::parallel_work::in_parallel;
+use super::release_chart::{ReleaseChart, VersionedChart};
 use super::release_inputs::ReleaseInputs;
 use super::release_rendering::ReleaseRenderer;
+use super::repository_sources::{DeclaredSources, spec_of};
 use super::resource_scope::DeclaredKindScopes;
 
 /// One side of a comparison before its releases are rendered.
@@ -32,9 +34,19 @@ impl DeclaredSide {
         keys.collect()
     }
 
+    fn versioned_charts(&self) -> BTreeMap<ObjectId, VersionedChart> {
+        let appliers = self.declarations.appliers.iter();
+        let charts = appliers.filter_map(|(id, it)| match &it.deferred.as_ref()?.work {
+            DeferredWork::Release(inputs) => Some((id.clone(), versioned_chart(inputs)?)),
+            DeferredWork::NotRendered(_) => None,
+        });
+        charts.collect()
+    }
+
     /// What the Secrets hold that it declares.
     pub(crate) fn secret_values(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.declarations.references.secret_values().cloned()
+        let RepositoryDeclarations { references, replaced_secrets, .. } = &self.declarations;
+        references.secret_values().chain(replaced_secrets).cloned()
     }
 
     /// Renders what is left, but for what the other side has just so.
@@ -48,18 +60,24 @@ impl DeclaredSide {
         deadline: Instant,
     ) -> anyhow::Result<RepositoryRendering> {
         let Self { revision, declarations, manifests } = self;
-        let RepositoryDeclarations { appliers, kinds, incomplete, .. } = declarations;
+        let RepositoryDeclarations { appliers, kinds, sources, incomplete, .. } = declarations;
         let mut rendering =
             RepositoryRendering { revision, incomplete, ..RepositoryRendering::default() };
         let mut jobs = Vec::new();
         for (id, applier) in appliers {
             let mut rendered = applier.rendered;
             rendered.file = manifests.file_of(&id);
+            let moved =
+                applier.own_sources.iter().filter_map(|it| other.moved_source(it, &sources));
+            rendered.unknown_values.extend(moved);
             match applier.deferred {
                 None => {}
-                Some(DeferredRendering { key, work: DeferredWork::Release(inputs) }) => {
+                Some(DeferredRendering { key, work: DeferredWork::Release(mut inputs) }) => {
                     let is_upgrade = other.appliers.contains(&id);
                     if other.keys.get(&id) != Some(&key) {
+                        let kept = other.kept_chart(&id, &inputs);
+                        inputs.unknown_values.extend(kept);
+                        inputs.unknown_values.append(&mut rendered.unknown_values);
                         jobs.push(PendingReleaseRender { id: id.clone(), inputs, is_upgrade });
                     }
                 }
@@ -83,6 +101,13 @@ impl DeclaredSide {
 pub(crate) struct ComparedSide {
     appliers: BTreeSet<ObjectId>,
     keys: BTreeMap<ObjectId, String>,
+    charts: BTreeMap<ObjectId, VersionedChart>,
+    sources: DeclaredSources,
+}
+
+/// The chart of a release that counts only with another version.
+fn versioned_chart(inputs: &ReleaseInputs) -> Option<VersionedChart> {
+    inputs.chart.as_ref().ok().and_then(ReleaseChart::versioned)
 }
 
 impl ComparedSide {
@@ -91,7 +116,34 @@ impl ComparedSide {
         Self {
             appliers: side.declarations.appliers.keys().cloned().collect(),
             keys: side.deferred_keys(),
+            charts: side.versioned_charts(),
+            sources: side.declarations.sources.clone(),
         }
+    }
+
+    /// That the files of a source come from elsewhere on this side: another place or another branch.
+    fn moved_source(&self, id: &ObjectId, sources: &DeclaredSources) -> Option<UnknownValue> {
+        if !self.sources.contains_key(id) || !sources.contains_key(id) {
+            return None;
+        }
+        let [here, other] = [sources, &self.sources].map(|side| spec_of(id, side));
+        let is_same = here["url"] == other["url"] && here["ref"] == other["ref"];
+        (!is_same).then(|| UnknownValue {
+            what: format!("files of {}", id.subject()),
+            reason: "its spec.url or spec.ref changes; the files of this repository are compared, and the cluster applies \
+                     those of the new place"
+                .to_owned(),
+        })
+    }
+
+    /// That the chart of a release changes, and its version does not.
+    fn kept_chart(&self, id: &ObjectId, inputs: &ReleaseInputs) -> Option<UnknownValue> {
+        let VersionedChart { version, digest } = self.charts.get(id)?;
+        let own = versioned_chart(inputs)?;
+        (own.version == *version && own.digest != *digest).then(|| UnknownValue {
+            what: format!("whether the changed files of chart version {version} are applied"),
+            reason: "with `reconcileStrategy: ChartVersion`, they are only with another version of the chart".to_owned(),
+        })
     }
 }
 
@@ -115,8 +167,7 @@ fn render_releases(
         .collect();
     let rendered = in_parallel(jobs, |(job, mut begun)| {
         if Instant::now() > deadline {
-            let text = "the time limit of this command was reached before its turn";
-            begun.failure = Some(text.to_owned());
+            begun.failure = Some(TIME_IS_OVER.to_owned());
             return (job.id, begun);
         }
         (job.id, renderer.render(&job.inputs, kinds, job.is_upgrade, begun))

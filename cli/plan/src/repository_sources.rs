@@ -159,6 +159,13 @@ fn named_source(text: &str) -> anyhow::Result<ObjectId> {
     Ok(ObjectId::new(namespace, name, SOURCE_GROUP, known))
 }
 
+/// The source that a reference names; `namespace` is that of the object with the reference.
+pub(crate) fn referenced_source(reference: &Value, namespace: &str) -> Option<ObjectId> {
+    let namespace = reference["namespace"].as_str().unwrap_or(namespace);
+    let kind = reference["kind"].as_str()?;
+    Some(ObjectId::new(namespace, reference["name"].as_str()?, SOURCE_GROUP, kind))
+}
+
 /// Whether an object is a source, or a chart of one.
 pub(crate) fn is_source(object: &Object) -> bool {
     object.id().group == SOURCE_GROUP

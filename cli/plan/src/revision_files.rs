@@ -15,6 +15,8 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
+use super::source_artifact::SourceArtifact;
+
 /// The folder or file by which Git knows the top of a work tree.
 const GIT_FOLDER: &str = ".git";
 
@@ -31,6 +33,9 @@ const WORK_TREE: &str = "work tree";
 const FILE_LIMITS: TreeLimits =
     TreeLimits { total_bytes: 512 << 20, file_bytes: 64 << 20, entries: 200_000, depth: 128 };
 
+/// The most files and folders of all artifacts of a revision: each artifact has a list of its own.
+const MAX_ARTIFACT_ENTRIES: usize = 4_000_000;
+
 /// The files of a revision.
 pub(crate) struct RevisionFiles {
     /// A commit, or that it is the work tree.
@@ -40,7 +45,9 @@ pub(crate) struct RevisionFiles {
     /// The ignore files, with their folders.
     ignore_files: Vec<(RelPath, String)>,
     /// The artifacts that sources make of it, by their `spec.ignore`.
-    artifacts: Mutex<BTreeMap<String, Arc<MemoryTree>>>,
+    artifacts: Mutex<BTreeMap<String, Arc<SourceArtifact>>>,
+    /// The artifacts that generators make of it, or why there is none.
+    generated: Mutex<BTreeMap<String, Result<Arc<SourceArtifact>, String>>>,
     content_digest: OnceLock<String>,
 }
 
@@ -53,8 +60,14 @@ impl RevisionFiles {
                 ignore_files.push((folder, String::from_utf8_lossy(&text).into_owned()));
             }
         }
-        let artifacts = Mutex::default();
-        Self { revision, files, ignore_files, artifacts, content_digest: OnceLock::new() }
+        Self {
+            revision,
+            files,
+            ignore_files,
+            artifacts: Mutex::default(),
+            generated: Mutex::default(),
+            content_digest: OnceLock::new(),
+        }
     }
 
     /// Identifies the content of all files.
@@ -76,13 +89,19 @@ impl RevisionFiles {
     /// The artifact of a source with this `spec.ignore`.
     ///
     /// # Errors
-    /// The patterns cannot be used.
-    pub(crate) fn artifact(&self, ignore: Option<&str>) -> anyhow::Result<Arc<MemoryTree>> {
+    /// The patterns cannot be used, or there are too many artifacts.
+    pub(crate) fn artifact(&self, ignore: Option<&str>) -> anyhow::Result<Arc<SourceArtifact>> {
         let key = ignore.unwrap_or_default().to_owned();
         let mut known = self.artifacts.lock();
         if let Some(artifact) = known.get(&key) {
             return Ok(artifact.clone());
         }
+        let entries: usize = known.values().map(|it| it.files.len()).sum();
+        ensure!(
+            entries + self.files.len() <= MAX_ARTIFACT_ENTRIES,
+            "too many sources leave out files of this repository in different ways: their artifacts have more than \
+             {MAX_ARTIFACT_ENTRIES} files; give them the same spec.ignore"
+        );
         let ignored = IgnoreMatcher::new(&self.ignore_files, ignore)?;
         let mut builder = MemoryTree::builder(FILE_LIMITS);
         for (path, entry) in self.files.walk() {
@@ -94,9 +113,35 @@ impl RevisionFiles {
                 FileMetadata::Dir | FileMetadata::File { .. } => {}
             }
         }
-        let artifact = Arc::new(builder.build());
+        let artifact = Arc::new(SourceArtifact::new(builder.build()));
         known.insert(key, artifact.clone());
         Ok(artifact)
+    }
+
+    /// The artifact that a generator makes; each is made once, or as often as it cannot be kept.
+    ///
+    /// # Errors
+    /// It cannot be made, or there are too many of them.
+    pub(crate) fn generated(
+        &self,
+        key: String,
+        make: impl FnOnce() -> Result<MemoryTree, String>,
+    ) -> Result<Arc<SourceArtifact>, String> {
+        let known = self.generated.lock().get(&key).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let made = make().map(|files| Arc::new(SourceArtifact::new(files)));
+        let mut known = self.generated.lock();
+        let entries: usize = known.values().flatten().map(|it| it.files.len()).sum();
+        let more = made.as_ref().map_or(0, |it| it.files.len());
+        if entries + more > MAX_ARTIFACT_ENTRIES {
+            return Err(format!(
+                "the artifacts of generators have more than {MAX_ARTIFACT_ENTRIES} files"
+            ));
+        }
+        known.insert(key, made.clone());
+        made
     }
 }
 
@@ -125,6 +170,13 @@ impl GitWorkTree {
         Ok(Self { root: root.to_owned(), repository: LocalRepository::open(root)? })
     }
 
+    /// Whether it is a clone of its own below the top of another one, and no submodule.
+    pub(crate) fn is_clone_in(&self, outer: &Self) -> bool {
+        let is_below = self.root != outer.root && self.root.starts_with(&outer.root);
+        let place = fs::symlink_metadata(self.root.join(GIT_FOLDER));
+        is_below && place.is_ok_and(|it| it.is_dir())
+    }
+
     /// The path of a folder from the top of the work tree.
     ///
     /// # Errors
@@ -141,7 +193,14 @@ impl GitWorkTree {
                 part => plain.push(part),
             }
         }
-        // The top was found by its real path, and what was given may have led there by links.
+        // Links below the top are in no artifact, and must not lead to another folder: the outermost way to the top counts.
+        let is_root = |it: &&Path| fs::canonicalize(it).is_ok_and(|real| real == self.root);
+        if let Some(top) = plain.ancestors().filter(is_root).last() {
+            let inside = plain.strip_prefix(top)?.to_str();
+            let unreadable = || format!("{} is not UTF-8", folder.display());
+            return Ok(RelPath::parse(inside.with_context(unreadable)?)?);
+        }
+        // What was given may lead into the work tree by a link from outside.
         let real = plain.ancestors().find_map(|it| {
             let rest = plain.strip_prefix(it).ok()?;
             Some(fs::canonicalize(it).ok()?.join(rest))

@@ -54,8 +54,8 @@ impl FleetRepository {
         let path = self.0.path().join(path).display().to_string();
         let command = clap::Command::new("plan").no_binary_name(true);
         let line = [&["--path", path.as_str()], more].concat();
-        let matches = Args::augment_args(command).get_matches_from(line);
-        let args = Args::from_arg_matches(&matches).unwrap();
+        let matches = PlanArgs::augment_args(command).get_matches_from(line);
+        let args = PlanArgs::from_arg_matches(&matches).unwrap();
         change_plan(&args, OperatorSettings::from_flags::<&str>(&[]).unwrap())
     }
 
@@ -468,4 +468,165 @@ fn a_kustomization_of_the_root_of_another_repository_is_not_the_entry_point() {
     assert_eq!(names(changed.iter().map(|it| &it.object)), ["map"], "{plan:#?}");
     assert_eq!(change(&plan, "podinfo").unknown_values[0].what, "all objects");
     assert!(exit_code(&plan, false) == ExitCode::Success);
+}
+
+fn git_repository(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\n\
+         metadata: {{name: {name}, namespace: flux-system}}\nspec: {{interval: 1m, {spec}}}\n"
+    )
+}
+
+fn unknown(change: &ApplierChange) -> Vec<&str> {
+    change.unknown_values.iter().map(|it| it.what.as_str()).collect()
+}
+
+#[test]
+fn a_source_that_gets_another_branch_makes_the_files_of_its_kustomizations_unknown() {
+    let fleet = |branch: &str| {
+        let url = "url: \"https://example.com/org/fleet\"";
+        git_repository("flux-system", &format!("{url}, ref: {{branch: {branch}}}"))
+    };
+    let repository = FleetRepository::new(&[
+        ("cluster/flux-system.yaml", &kustomization("flux-system", "./cluster", "")),
+        ("cluster/source.yaml", &fleet("main")),
+        ("cluster/a.yaml", &kustomization("a", "./a", "")),
+        ("a/one.yaml", &config_map("one", "1")),
+    ]);
+    repository.commit(&[("cluster/source.yaml", &fleet("production"))]);
+    let plan = repository.plan();
+    assert_eq!(unknown(change(&plan, "a")), ["files of GitRepository/flux-system/flux-system"]);
+}
+
+#[test]
+fn a_release_whose_chart_is_not_read_changes_with_the_spec_of_its_source() {
+    let source = |digest: &str| {
+        format!(
+            "apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\n\
+             metadata: {{name: web, namespace: flux-system}}\n\
+             spec: {{interval: 1m, url: oci://example.com/web, ref: {{digest: \"sha256:{digest}\"}}}}\n"
+        )
+    };
+    let release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n\
+                   metadata: {name: web, namespace: flux-system}\n\
+                   spec: {interval: 10m, chartRef: {kind: OCIRepository, name: web}}\n";
+    let repository = FleetRepository::new(&[
+        ("cluster/source.yaml", &source("aaa")),
+        ("cluster/web.yaml", release),
+    ]);
+    repository.commit(&[("cluster/source.yaml", &source("bbb"))]);
+    let plan = repository.plan();
+    let of_release = plan.appliers.iter().find(|it| it.applier.kind == "HelmRelease").unwrap();
+    assert_eq!(of_release.comparison, ApplierComparison::HeadFailed);
+}
+
+#[test]
+fn files_of_a_chart_that_keeps_its_version_may_not_be_applied() {
+    let release = helm_release(LOCAL_CHART, "{}");
+    let files = [&CHART[..], &[("cluster/web.yaml", release.as_str())]].concat();
+    let repository = FleetRepository::new(&files);
+    repository.commit(&[("charts/web/values.yaml", "size: 2\n")]);
+    let kept = "whether the changed files of chart version 1.0.0 are applied";
+    assert!(unknown(change(&repository.plan(), "web")).contains(&kept));
+    let next = "apiVersion: v2\nname: web\nversion: 1.1.0\n";
+    repository.commit(&[("charts/web/values.yaml", "size: 3\n"), ("charts/web/Chart.yaml", next)]);
+    assert!(!unknown(change(&repository.plan(), "web")).contains(&kept));
+}
+
+#[test]
+fn values_that_name_the_groups_of_flux_fetch_no_chart_of_another_host() {
+    let charts = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\n\
+                  metadata: {name: charts, namespace: flux-system}\n\
+                  spec: {url: https://charts.example.com, interval: 1h}\n";
+    let chart = "{chart: web, sourceRef: {kind: HelmRepository, name: charts}}";
+    let repository = FleetRepository::new(&[
+        ("cluster/charts.yaml", charts),
+        ("cluster/web.yaml", &helm_release(chart, "{group: kustomize.toolkit.fluxcd.io}")),
+    ]);
+    repository.commit(&[("docs/readme.md", "text")]);
+    assert!(repository.plan().is_unchanged());
+}
+
+#[test]
+fn an_artifact_of_a_generator_has_the_files_that_it_copies() {
+    let generator = "apiVersion: source.extensions.fluxcd.io/v1beta1\nkind: ArtifactGenerator\n\
+                     metadata: {name: fleet, namespace: flux-system}\n\
+                     spec:\n  sources: [{alias: fleet, kind: GitRepository, name: flux-system}]\n  \
+                     artifacts: [{name: apps, copy: [{from: \"@fleet/apps/base/**\", to: \"@artifact/base/\"}]}]\n";
+    let from = |artifact: &str| {
+        kustomization("a", "./base", "").replace(
+            "kind: GitRepository, name: flux-system",
+            &format!("kind: ExternalArtifact, name: {artifact}"),
+        )
+    };
+    let repository = FleetRepository::new(&[
+        ("cluster/a.yaml", &from("apps")),
+        ("cluster/generator.yaml", generator),
+        ("apps/base/one.yaml", &config_map("one", "1")),
+    ]);
+    repository.commit(&[("apps/base/one.yaml", &config_map("one", "2"))]);
+    let plan = repository.plan();
+    assert_eq!(names(change(&plan, "a").changed.iter().map(|it| &it.object)), ["one"]);
+    repository.commit(&[("cluster/a.yaml", &from("none"))]);
+    let none = repository.plan();
+    assert!(change(&none, "a").message.as_ref().unwrap().contains("does not declare"), "{none:#?}");
+}
+
+#[test]
+fn a_value_of_a_secret_that_is_declared_twice_is_masked() {
+    let secret = |value: &str| {
+        format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: db, namespace: flux-system}}\n\
+             stringData: {{password: {value}}}\n"
+        )
+    };
+    let from = "postBuild: {substituteFrom: [{kind: Secret, name: db}]}";
+    let repository = FleetRepository::new(&[
+        ("cluster/secret.yaml", &secret("hunter2-first")),
+        ("cluster/a.yaml", &kustomization("a", "./a", from)),
+        ("cluster/b.yaml", &kustomization("b", "./b", "")),
+        ("b/secret.yaml", &secret("another-second")),
+        ("a/one.yaml", &config_map("one", "1 ${password}")),
+    ]);
+    repository.commit(&[("a/one.yaml", &config_map("one", "2 ${password}"))]);
+    let printed = text(&repository.plan(), PlanFormat::Json).unwrap();
+    assert!(!printed.contains("hunter2"), "{printed}");
+}
+
+#[test]
+fn a_change_does_not_choose_what_is_compared() {
+    let repository = FleetRepository::new(&[
+        ("cluster/a.yaml", &kustomization("flux-system", "./cluster", "")),
+        ("cluster/map.yaml", &config_map("map", "1")),
+        ("decoy/map.yaml", &config_map("map", "1")),
+    ]);
+    repository.remove("cluster/a.yaml");
+    repository.commit(&[("decoy/a.yaml", &kustomization("flux-system", "./decoy", ""))]);
+    let manifests = |revision: &str| {
+        let work_tree = GitWorkTree::around(repository.0.path()).unwrap();
+        let files = work_tree.revision(revision).unwrap();
+        ApplierManifests::of(&files.artifact(None).unwrap().files)
+    };
+    let error = common_entry(&manifests("HEAD~1"), &manifests("HEAD")).unwrap_err().to_string();
+    assert!(error.contains("choose one with --path"), "{error}");
+    // A link to another folder is the folder that was named, which no artifact has.
+    fs::remove_dir_all(repository.0.path().join("cluster")).unwrap();
+    symlink("decoy", repository.0.path().join("cluster")).unwrap();
+    let work_tree = GitWorkTree::around(repository.0.path()).unwrap();
+    let path = work_tree.path_of(&repository.0.path().join("cluster")).unwrap();
+    assert_eq!(path.as_str(), "cluster");
+}
+
+#[test]
+fn a_submodule_does_not_stand_for_the_work_tree_that_has_it_and_a_clone_does() {
+    let repository = FleetRepository::new(&[("cluster/map.yaml", &config_map("map", "1"))]);
+    let folder = repository.0.path().join("cluster");
+    let outer = GitWorkTree::around(repository.0.path()).unwrap();
+    repository.git(&["init", "-q", "cluster"]);
+    assert!(GitWorkTree::around(&folder).unwrap().is_clone_in(&outer));
+    let modules = repository.0.path().join(".git/modules");
+    fs::create_dir_all(&modules).unwrap();
+    fs::rename(folder.join(".git"), modules.join("cluster")).unwrap();
+    fs::write(folder.join(".git"), "gitdir: ../.git/modules/cluster\n").unwrap();
+    assert!(!GitWorkTree::around(&folder).unwrap().is_clone_in(&outer));
 }

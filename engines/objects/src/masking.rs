@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
@@ -21,6 +22,9 @@ const MIN_ANYWHERE_MASKED_BYTES: usize = 8;
 
 /// A shorter one of so many bytes is masked where it stands as a word; what is shorter still, where it is quoted as a value.
 const MIN_WORD_MASKED_BYTES: usize = 5;
+
+/// Steps that looking for one string takes besides reading the text.
+const STEPS_PER_NEEDLE: u64 = 64;
 
 /// Words that are as common as short ones.
 const COMMON: [&str; 10] = [
@@ -50,6 +54,30 @@ pub struct SecretMasking(Arc<SecretMaskingContents>);
 struct SecretMaskingContents {
     contents: Vec<Vec<u8>>,
     needles: OnceLock<Vec<SecretNeedle>>,
+    /// How much masking may still take; none if that is not bounded.
+    steps_left: Option<AtomicU64>,
+}
+
+impl SecretMaskingContents {
+    fn needles(&self) -> &[SecretNeedle] {
+        self.needles.get_or_init(|| needles(&self.contents))
+    }
+
+    /// Whether masking a text is within the bound, from which it is taken. Once exceeded, nothing is.
+    fn take(&self, text: &str) -> bool {
+        let Some(left) = &self.steps_left else { return true };
+        if left.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let steps = (text.len() as u64).saturating_add(STEPS_PER_NEEDLE);
+        let steps = steps.saturating_mul(self.needles().len() as u64);
+        let taken =
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(steps));
+        if taken.is_err() {
+            left.store(0, Ordering::Relaxed);
+        }
+        taken.is_ok()
+    }
 }
 
 struct SecretNeedle {
@@ -75,7 +103,8 @@ impl SecretMasking {
     /// Of the contents of Secrets. Nothing is made of them before something is masked.
     pub fn new(contents: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let contents = contents.into_iter().filter(|it| !it.is_empty()).collect();
-        Self(Arc::new(SecretMaskingContents { contents, needles: OnceLock::new() }))
+        let needles = OnceLock::new();
+        Self(Arc::new(SecretMaskingContents { contents, needles, steps_left: None }))
     }
 
     /// The same, with what the Secrets among some manifests hold.
@@ -95,11 +124,23 @@ impl SecretMasking {
         Self::new(contents)
     }
 
+    /// The same for texts and Secrets that may come from anyone: a step is a byte of a text and a string that is looked for
+    /// in it. After so many steps, texts are masked as a whole.
+    #[must_use]
+    pub fn within(self, steps: u64) -> Self {
+        let contents = self.0.contents.clone();
+        let steps_left = Some(AtomicU64::new(steps));
+        Self(Arc::new(SecretMaskingContents { contents, needles: OnceLock::new(), steps_left }))
+    }
+
     /// A text in which Secret values are masked.
     #[must_use]
     pub fn mask(&self, text: &str) -> String {
+        if !self.0.take(text) {
+            return MASK.to_owned();
+        }
         let mut text = text.to_owned();
-        for needle in self.0.needles.get_or_init(|| needles(&self.0.contents)) {
+        for needle in self.0.needles() {
             needle.mask(&mut text);
         }
         text
@@ -351,5 +392,15 @@ mod tests {
         assert_eq!(masked(&["äääääää"], "ä äääääää ääääääää"), "ä **** ****ä");
         let many = "ab".repeat(10_000);
         assert_eq!(masked(&["abababab"], &many), MASK.repeat(2500));
+    }
+
+    #[test]
+    fn masking_beyond_its_bound_masks_the_whole_text() {
+        let secrets = |steps: u64| SecretMasking::new([b"hunter2-and-more".to_vec()]).within(steps);
+        let bounded = secrets(10_000);
+        assert_eq!(bounded.mask("a hunter2-and-more b"), "a **** b");
+        assert_eq!(bounded.mask(&"x".repeat(10_000)), MASK);
+        assert_eq!(bounded.mask("a"), MASK);
+        assert_eq!(secrets(0).mask("a"), MASK);
     }
 }

@@ -102,6 +102,9 @@ pub struct ApplierChange {
     /// Whether it is suspended in the head: nothing of this happens before it is resumed.
     #[serde(skip_serializing_if = "is_false")]
     pub is_suspended: bool,
+    /// Whether it was suspended in the base, and is not any more: what changed meanwhile happens, too.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_resumed: bool,
     /// Objects that are created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<PlanObjectReference>,
@@ -143,6 +146,7 @@ impl ApplierChange {
     pub(crate) fn has_changes(&self) -> bool {
         self.comparison != ApplierComparison::Compared
             || self.moved_away > 0
+            || self.is_resumed
             || !(self.added.is_empty()
                 && self.changed.is_empty()
                 && self.removed.is_empty()

@@ -56,7 +56,7 @@ impl Default for CompareOptions {
 ///
 /// # Guarantees
 /// A rendering compared with itself has no changes. Exchanging both sides exchanges what is added and what is removed, as
-/// long as neither side has failures. Nothing counts as removed because of a failure.
+/// long as neither side has failures or suspended appliers. Nothing counts as removed because of a failure.
 pub fn compare(
     base: &RepositoryRendering,
     head: &RepositoryRendering,
@@ -152,6 +152,21 @@ impl<'r> RenderingIndex<'r> {
         self.applier(applier).map_or("", |it| it.target_cluster.as_str())
     }
 
+    /// All objects but those that a suspended applier does not have on an earlier side.
+    fn applied_since(&self, earlier: &RenderingIndex<'_>) -> BTreeSet<ClusterObject<'_>> {
+        let mut applied = BTreeSet::new();
+        for (applier, objects) in &self.objects {
+            let cluster = self.cluster(applier);
+            let is_suspended = self.applier(applier).is_some_and(|it| it.is_suspended);
+            let had = earlier.objects(applier);
+            let is_applied =
+                |id: &&ObjectId| !is_suspended || had.is_some_and(|had| had.contains_key(*id));
+            applied
+                .extend(objects.keys().filter(is_applied).map(|id| ClusterObject { cluster, id }));
+        }
+        applied
+    }
+
     /// The first applier of each object.
     fn owners(&self) -> BTreeMap<ClusterObject<'_>, &ObjectId> {
         let mut owners = BTreeMap::new();
@@ -187,6 +202,8 @@ pub(crate) struct RenderingComparison<'i> {
     pub(crate) head: &'i RenderingIndex<'i>,
     base_owners: BTreeMap<ClusterObject<'i>, &'i ObjectId>,
     head_owners: BTreeMap<ClusterObject<'i>, &'i ObjectId>,
+    /// The objects of the head but for those that a suspended applier would take over.
+    applied_in_head: BTreeSet<ClusterObject<'i>>,
     /// Of all appliers of both sides.
     pub(crate) states: BTreeMap<&'i ObjectId, ApplierState>,
     options: &'i CompareOptions,
@@ -205,6 +222,7 @@ impl<'i> RenderingComparison<'i> {
             head,
             base_owners: base.owners(),
             head_owners: head.owners(),
+            applied_in_head: head.applied_since(base),
             states: BTreeMap::new(),
             options,
             fields_left: Cell::new(MAX_LISTED_FIELDS),
@@ -248,9 +266,9 @@ impl<'i> RenderingComparison<'i> {
         }
     }
 
-    /// Whether an applier of the head applies an object.
+    /// Whether an applier of the head has an object; one that is suspended applies only what it had before.
     pub(crate) fn is_in_head(&self, object: ClusterObject<'_>) -> bool {
-        self.head_owners.contains_key(&object)
+        self.applied_in_head.contains(&object)
     }
 
     /// The objects of an applier that it does not have any more, as they were; none if that is not known.
@@ -290,6 +308,8 @@ impl<'i> RenderingComparison<'i> {
             base_source_revision: base.map(revision).filter(|it| !it.is_empty()),
             head_source_revision: head.map(revision).filter(|it| !it.is_empty()),
             is_suspended: head.is_some_and(|it| it.is_suspended),
+            is_resumed: base.is_some_and(|it| it.is_suspended)
+                && head.is_some_and(|it| !it.is_suspended),
             added: Vec::new(),
             changed: Vec::new(),
             removed: Vec::new(),
@@ -359,7 +379,8 @@ impl<'i> RenderingComparison<'i> {
         }
         let from = self.base_owners.get(&ClusterObject { cluster, id }).copied();
         let before = from.and_then(|from| self.base.objects(from)?.get(id).copied());
-        if let (Some(from), Some(before)) = (from, before) {
+        let is_taken = self.is_in_head(ClusterObject { cluster, id });
+        if let (Some(from), Some(before), true) = (from, before, is_taken) {
             let fields = self.add_differences(change, applier, before, object).unwrap_or_default();
             let stays = self.head.objects(from).is_some_and(|objects| objects.contains_key(id));
             let is_shared = stays && self.head.cluster(from) == cluster;

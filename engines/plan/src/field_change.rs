@@ -60,8 +60,8 @@ impl FieldChangeLimits {
     }
 
     /// A pointer as it is listed.
-    fn listed_path(self, path: String) -> String {
-        if self.cuts_values { cut_text(path, MAX_PATH_BYTES) } else { path }
+    fn listed_path(self, path: &str, secrets: &SecretMasking) -> String {
+        if self.cuts_values { shown_path(path, secrets) } else { secrets.mask(path) }
     }
 
     /// The most bytes of a value, as JSON, that is masked and shown.
@@ -137,7 +137,8 @@ impl FieldChangeList {
                 false => shown(values, secrets, limits.max_shown_value_bytes()),
             };
             let [old, new] = values.map(|value| value.map(|value| limits.listed_value(value)));
-            FieldChange { path: limits.listed_path(path), old, new }
+            // A key may have been substituted.
+            FieldChange { path: limits.listed_path(&path, secrets), old, new }
         };
         let omitted_fields = count - paths.len();
         Self { fields: paths.into_iter().map(field).collect(), omitted_fields }
@@ -292,6 +293,11 @@ fn cut_text(mut text: String, most: usize) -> String {
     text
 }
 
+/// A pointer without what is masked, or its beginning.
+fn shown_path(path: &str, secrets: &SecretMasking) -> String {
+    cut_text(secrets.mask(&cut_text(path.to_owned(), MAX_MASKED_TEXT_BYTES)), MAX_PATH_BYTES)
+}
+
 /// A text that is shown, such as an image or an error, without what is masked: the beginning of a long one.
 pub(crate) fn shown_text(text: &str, secrets: &SecretMasking) -> String {
     if text.len() > MAX_MASKED_TEXT_BYTES {
@@ -378,6 +384,9 @@ mod tests {
         let expected = json!([{"path": "/data/a", "old": "is ****", "new": MASK}]);
         let number = json!({"data": {"a": 3, "b": "plain"}});
         assert_eq!(between("ConfigMap", &after, &number, &secrets), expected);
+        let keyed = json!({"data": {"key-hunter2-and-more": "1"}});
+        let fields = between("ConfigMap", &json!({"data": {"a": "1"}}), &keyed, &secrets);
+        assert_eq!(fields[1]["path"], "/data/key-****");
         assert_eq!(shown_text("no hunter2-and-more here", &secrets), "no **** here");
     }
 

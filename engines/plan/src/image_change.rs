@@ -44,7 +44,7 @@ pub(crate) fn image_changes(
     let changed = containers.into_iter().filter(|name| old.get(*name) != new.get(*name));
     let change = |name: &String| ImageChange {
         object: object.clone(),
-        container: name.clone(),
+        container: shown_text(name, secrets),
         old: shown(old.get(name)),
         new: shown(new.get(name)),
     };

@@ -45,3 +45,4 @@ pub use plan_finding::{FindingLevel, PlanFinding, PlanRule};
 pub use rendering::{RenderedApplier, RepositoryRendering, UnknownValue};
 pub use sarif::sarif_log;
 pub use table::table_text;
+pub use untrusted_text::clean_line;

@@ -81,6 +81,9 @@ pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
     if change.is_suspended {
         add("! it is suspended: nothing of this happens before it is resumed".to_owned());
     }
+    if change.is_resumed {
+        add("! it is resumed: what changed while it was suspended happens with this, and is not compared".to_owned());
+    }
     if let (Some(old), Some(new)) = (&change.base_source_revision, &change.head_source_revision)
         && old != new
     {

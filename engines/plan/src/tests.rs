@@ -237,6 +237,19 @@ fn an_applier_that_does_not_prune_or_is_suspended_leaves_objects_in_the_cluster(
 }
 
 #[test]
+fn a_suspended_applier_takes_nothing_over_and_one_that_is_resumed_is_named() {
+    let suspended = |names: &[&str]| RenderedApplier { is_suspended: true, ..applier(maps(names)) };
+    let base = || vec![("a", applier(maps(&["x"]))), ("b", suspended(&[]))];
+    let head = vec![("a", applier(vec![])), ("b", suspended(&["x"]))];
+    let taken = plan(base(), head);
+    assert_eq!(lines(&taken), ["a: - x", "b: + x"]);
+    assert_eq!(taken.summary.deleted, 1);
+    let kept = plan(vec![("b", suspended(&["x"]))], vec![("b", applier(maps(&["x"])))]);
+    assert!(kept.appliers[0].is_resumed && !kept.is_unchanged());
+    assert!(crate::table_text(&kept).contains("! it is resumed"));
+}
+
+#[test]
 fn many_deletions_are_over_the_budget() {
     let names: Vec<String> = (0..12).map(|at| format!("m{at:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

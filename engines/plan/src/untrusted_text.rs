@@ -10,7 +10,7 @@ const MAX_LINE_BYTES: usize = 1600;
 const MAX_NAME_CHARACTERS: usize = 400;
 
 /// A line of [`objects::clean_line`], cut if it is long.
-pub(crate) fn clean_line(text: &str) -> String {
+pub fn clean_line(text: &str) -> String {
     let begin = text.get(..text.floor_char_boundary(MAX_LINE_BYTES)).unwrap_or_default();
     let mut line = objects::clean_line(begin);
     if begin.len() < text.len() {
@@ -39,6 +39,7 @@ mod tests {
     #[test]
     fn a_line_has_no_control_characters_and_an_end() {
         assert_eq!(clean_line("a\nb\u{1b}[2J\u{202e}c"), "a b\\u{1b}[2J\\u{202e}c");
+        assert_eq!(clean_line("\u{61c}a\u{e0041}\u{ad}"), "\\u{61c}a\\u{e0041}\\u{ad}");
         let long = clean_line(&"é".repeat(MAX_LINE_BYTES));
         assert!(long.ends_with("é…") && long.len() <= MAX_LINE_BYTES + '…'.len_utf8());
     }
