@@ -48,12 +48,13 @@ const AT_ONCE: usize = 6;
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff` asks one.
-pub(crate) const ASKS_NO_CLUSTER: [&str; 8] = [
+pub(crate) const ASKS_NO_CLUSTER: [&str; 9] = [
     "bundle",
     "completion",
     "helmfile",
     "man",
     "migrate from-helmfile",
+    "plan",
     "serve",
     "template",
     "version",
