@@ -40,7 +40,7 @@ const READERS: [(&str, &str); 5] = [
 const PLACES: [(&str, &[&str]); 55] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
-    ("cli/src/why/tags", &["cli::", "images::"]),
+    ("cli/src/why/image_tags", &["cli::", "images::"]),
     (
         "cli/runtime/",
         &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"],
