@@ -1,6 +1,6 @@
 //! Lines of windlass itself: which are wanted, and how people read them.
 //!
-//! Elsewhere: how windlass writes them (`telemetry`).
+//! Elsewhere: how windlass writes them (`windlass_serve::logging_setup`).
 
 use clap::ValueEnum;
 use objects::clean_line;

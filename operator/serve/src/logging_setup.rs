@@ -193,7 +193,7 @@ mod tests {
             after_time.1,
             "\"level\":\"error\",\"msg\":\"request failed, retrying\",\"controllerKind\":\"Kustomization\",\
              \"namespace\":\"shop\",\"name\":\"app\",\"error\":\"no \\\"route\\\"\",\"attempts\":3,\
-             \"logger\":\"windlass_serve::telemetry::tests\"}\n"
+             \"logger\":\"windlass_serve::logging_setup::tests\"}\n"
         );
         assert_eq!(read["error"], "no \"route\"");
     }
@@ -202,7 +202,7 @@ mod tests {
     fn the_console_encoding_is_a_readable_line() {
         let line = logged(LogEncoding::Console, fail);
         assert!(
-            line.contains("ERROR windlass_serve::telemetry::tests: request failed, retrying"),
+            line.contains("ERROR windlass_serve::logging_setup::tests: request failed, retrying"),
             "{line}"
         );
         assert!(line.contains("name=\"app\" namespace=\"shop\""), "{line}");
