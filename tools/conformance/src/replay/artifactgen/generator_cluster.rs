@@ -75,7 +75,11 @@ impl GeneratorCluster {
         let unrelated = json!({"apiVersion": "source.toolkit.fluxcd.io/v1",
             "kind": "ExternalArtifact", "metadata": {"namespace": UNRELATED, "name": UNRELATED},
             "spec": {}});
-        let operator = FakeOperator::start(&flags, vec![unrelated]).await?;
+        // Its kind is there, so that what a generator made goes with the generator.
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "artifactgenerators.source.extensions.fluxcd.io"}});
+        let operator = FakeOperator::start(&flags, vec![unrelated, definition]).await?;
         let served = ServedArchives::start().await?;
         Ok(Self { operator, served, generator: Value::Null })
     }
