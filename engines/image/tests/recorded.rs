@@ -40,7 +40,7 @@ fn failures(topic: &Topic, cases: &str) -> (Vec<String>, usize) {
         };
         let name = format!("{}: {}", topic.name, case.name);
         let is_exception = topic.exceptions.iter().any(|(known, _)| *known == case.name);
-        match (topic.judge)(case) {
+        match case.judge_each_answer(topic.judge) {
             Ok(()) => passed += 1,
             Err(_) if is_exception => {}
             Err(CaseFailure::Mismatch { wanted, got }) => {

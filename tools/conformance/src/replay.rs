@@ -194,18 +194,6 @@ fn replay(topics: &[Topic], folders: &[PathBuf]) -> anyhow::Result<ReplayTallies
     })
 }
 
-/// Judges a case by the answer that is due, or by each of several until one passes.
-fn judge_each_answer(topic: &Topic, case: Case) -> CaseJudgement {
-    let mut judgement = Err(CaseFailure::NotRun("no answer is recorded".to_owned()));
-    for case in case.with_each_answer() {
-        judgement = (topic.judge)(case);
-        if judgement.is_ok() {
-            break;
-        }
-    }
-    judgement
-}
-
 fn replay_path(topic: &Topic, path: &Path, tally: &mut ReplayTally) {
     let strings = match strings(path) {
         Ok(strings) => strings,
@@ -221,7 +209,7 @@ fn replay_path(topic: &Topic, path: &Path, tally: &mut ReplayTally) {
             Ok(mut case) => {
                 case.folder = path.parent().map(Path::to_owned).unwrap_or_default();
                 let name = case.name.clone();
-                let judge = AssertUnwindSafe(|| judge_each_answer(topic, case));
+                let judge = AssertUnwindSafe(|| case.judge_each_answer(topic.judge));
                 let judgement = catch_unwind(judge).unwrap_or_else(|_| {
                     Err(CaseFailure::Mismatch {
                         wanted: "an answer".to_owned(),
