@@ -26,10 +26,17 @@ pub(crate) fn advice(story: &Story, object: &str) -> Result<Value> {
     Ok(windlass(story, &["why", object, "-o", "json"])?.json(1)?["advice"].clone())
 }
 
-/// Runs the command that `why` prints for an object, with what only the user knows put in.
-pub(super) fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {
-    let advice = advice(story, object)?;
-    let mut command = advice["command"].as_str().context("no command")?.to_owned();
+/// Runs the command that `why` prints for an object, with what only the user knows put in. While another attempt is under way
+/// there is no command.
+pub(super) async fn mend(story: &Story, object: &str, known: &[(&str, &str)]) -> Result<()> {
+    let mut last = Value::Null;
+    let what = format!("`why {object}` to print a command");
+    let command = story.await_until(&what, DEFAULT_WAIT_TIMEOUT, async || {
+        last = windlass(story, &["why", object, "-o", "json"])?.json(1)?;
+        Ok(last["advice"]["command"].as_str().map(str::to_owned))
+    });
+    let command = command.await;
+    let mut command = command.with_context(|| format!("{last:#}"))?;
     for (word, meaning) in known {
         command = command.replace(word, meaning);
     }
@@ -55,14 +62,14 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
     story.kustomization("account", "app", account).await?;
     let parts = ["ServiceAccount/{ns}/deployer does not exist"];
     await_cause(&story, "ks/account", "Missing", &parts).await?;
-    mend(&story, "ks/account", &[])?;
+    mend(&story, "ks/account", &[]).await?;
     story.await_ready(&StoryObject::kustomization("account")).await?;
 
     let _rights = story.follow("rights", &[("b.yaml", config_map("b", "1"))]).await?;
     story.apply("{apiVersion: v1, kind: ServiceAccount, metadata: {name: tenant}}").await?;
     story.kustomization("rights", "rights", json!({"serviceAccountName": "tenant"})).await?;
     await_cause(&story, "ks/rights", "Apply", &["configmaps", "is forbidden"]).await?;
-    mend(&story, "ks/rights", &[])?;
+    mend(&story, "ks/rights", &[]).await?;
     story.await_ready(&StoryObject::kustomization("rights")).await?;
 
     let charts = StoryChartRepository::of(&story).await?;
@@ -91,12 +98,12 @@ async fn what_why_prints_mends_the_case() -> Result<()> {
         let values = json!({"valuesFrom": from, "values": {"name": name}});
         let release = charts.release(name, values).await?;
         await_cause(&story, &format!("hr/{name}"), "Missing", &parts).await?;
-        mend(&story, &format!("hr/{name}"), &[known])?;
+        mend(&story, &format!("hr/{name}"), &[known]).await?;
         story.await_ready(&release).await?;
     }
     std::fs::remove_file(&file)?;
     windlass(&story, &["suspend", "ks/account"])?.ended(0)?;
-    mend(&story, "ks/account", &[])?;
+    mend(&story, "ks/account", &[]).await?;
     story.await_ready(&StoryObject::kustomization("account")).await?;
     story.end().await
 }

@@ -31,7 +31,7 @@ async fn what_was_deleted_comes_back() -> Result<()> {
     let said = windlass(&story, &["incidents"])?;
     ensure!(said.err.contains("1 object is ready while something that it applied"), "{said:?}");
     ensure!(!said.out.contains('✔') && !said.err.contains('✔'), "{said:?}");
-    mend(&story, "hr/app", &[])?;
+    mend(&story, "hr/app", &[]).await?;
     story.await_object(&config, DEFAULT_WAIT_TIMEOUT, |_| true).await?;
     let said = windlass(&story, &["why", "hr/app", "hr/absent"])?;
     ensure!(
@@ -55,7 +55,7 @@ async fn a_closed_window_is_opened() -> Result<()> {
         story.read(&StoryObject::config_map("a")).await?.is_none(),
         "applied in a closed window"
     );
-    mend(&story, "ks/app", &[])?;
+    mend(&story, "ks/app", &[]).await?;
     story.await_value("a", "1").await?;
     story.end().await
 }
@@ -78,7 +78,7 @@ async fn a_release_whose_retries_are_exhausted_is_reset() -> Result<()> {
     let said = windlass(&story, &["reconcile", "hr/app"])?;
     ensure!(said.code == Some(2) && said.err.contains("--reset`"), "{said:?}");
     story.apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: go}}").await?;
-    mend(&story, "hr/app", &[])?;
+    mend(&story, "hr/app", &[]).await?;
     story.await_ready(&release).await?;
     story.expect(&StoryObject::config_map("app-config")).await?;
     story.end().await
@@ -91,7 +91,7 @@ async fn commands_that_only_show_something_find_it() -> Result<()> {
     let _upstream = story.follow("app", &files).await?;
     story.kustomization("app", "app", json!({"wait": true, "timeout": "5m"})).await?;
     await_cause(&story, "ks/app", "Image", &["ImagePullBackOff"]).await?;
-    mend(&story, "ks/app", &[])?;
+    mend(&story, "ks/app", &[]).await?;
     let values = json!({"values": {"value": {"not": "a string"}}});
     let charts = StoryChartRepository::of(&story).await?;
     let schema = "{\"properties\": {\"value\": {\"type\": \"string\"}}}";
@@ -100,6 +100,6 @@ async fn commands_that_only_show_something_find_it() -> Result<()> {
     charts.seen().await?;
     charts.release("values", values).await?;
     await_cause(&story, "hr/values", "Apply", &["the specifications of the schema"]).await?;
-    mend(&story, "hr/values", &[])?;
+    mend(&story, "hr/values", &[]).await?;
     story.end().await
 }

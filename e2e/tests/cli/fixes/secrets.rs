@@ -42,7 +42,7 @@ async fn create(
     let text = format!("{missing} does not exist");
     await_cause(story, object, "Missing", &[&text]).await?;
     let known: Vec<(&str, &str)> = meanings.iter().map(|it| (it.word, it.means)).collect();
-    mend(story, object, &known)?;
+    mend(story, object, &known).await?;
     let what = format!("{object} to be well");
     let is_well = async || {
         let said = windlass(story, &["why", object, "--timeout", "2s"])?;
@@ -119,7 +119,7 @@ async fn credentials_of_registries_buckets_and_proxies_mend_their_sources() -> R
     // One after the other; the command for the second does not depend on the first.
     await_cause(&story, "ocirepo/registry", "Missing", &["Secret/{ns}/authority does not exist"])
         .await?;
-    mend(&story, "ocirepo/registry", &[("PATH", &ca)])?;
+    mend(&story, "ocirepo/registry", &[("PATH", &ca)]).await?;
     let login = [
         meaning("SERVER", registry.host()),
         meaning("USERNAME", USER),
@@ -201,9 +201,9 @@ async fn secrets_of_receivers_providers_and_kustomizations_mend_them() -> Result
     };
     let other = key("other", &wrong.keys)?;
     await_cause(&story, "ks/app", "Missing", &["Secret/{ns}/age does not exist"]).await?;
-    mend(&story, "ks/app", &[("PATH", &other)])?;
+    mend(&story, "ks/app", &[("PATH", &other)]).await?;
     await_cause(&story, "ks/app", "Build", &["decrypt"]).await?;
-    mend(&story, "ks/app", &[("PATH", &key("right", &encrypted.keys)?)])?;
+    mend(&story, "ks/app", &[("PATH", &key("right", &encrypted.keys)?)]).await?;
     story.await_ready(&StoryObject::kustomization("app")).await?;
     story.end().await
 }
