@@ -132,8 +132,6 @@ fn output(program: &Path, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     /// A program that answers as windlass does.
@@ -149,8 +147,7 @@ esac
     fn a_release_has_its_files_with_checksums_and_the_same_bytes_again() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("windlass");
-        fs::write(&program, SCRIPT).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        testbed::script::write_executable(&program, SCRIPT).unwrap();
         let out = folder.path().join("dist");
         let names = make(&program, &out).unwrap();
         assert_eq!(

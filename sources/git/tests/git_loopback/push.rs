@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
 
 use git::push::{
     CommitDetails, CommitIdentity, GitFileChange, GitFileMode, PushError, PushOutcome,
@@ -70,8 +69,7 @@ fn hook(repository: &BareRepository, name: &str, script: &str) {
     let folder = repository.path().join("hooks");
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    testbed::script::write_executable(&path, &format!("#!/bin/sh\n{script}\n")).unwrap();
 }
 
 /// A repository with a file that can be run, a link and a submodule.

@@ -154,8 +154,7 @@ fn a_reference_is_no_option_of_the_program() {
 fn a_program_that_takes_too_long_is_ended() {
     let folder = tempfile::tempdir().unwrap();
     let slow = folder.path().join("git");
-    fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
-    fs::set_permissions(&slow, fs::Permissions::from_mode(0o755)).unwrap();
+    testbed::script::write_executable(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
     let git =
         GitProgram { program: &slow, folder: folder.path(), timeout: Duration::from_millis(1500) };
     let error = git.run(&["init"]).unwrap_err().to_string();

@@ -62,13 +62,8 @@ fn the_large_chart_is_as_large_as_promised_and_the_same_each_time() {
 fn an_answer_does_not_depend_on_where_it_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("program");
-    std::fs::write(
-        &script,
-        "#!/bin/sh\npwd\necho no >&2\nmkdir out\necho new > out/file\nexit 3\n",
-    )
-    .unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).unwrap();
+    let text = "#!/bin/sh\npwd\necho no >&2\nmkdir out\necho new > out/file\nexit 3\n";
+    testbed::script::write_executable(&script, text).unwrap();
     let answer = ask(CorpusKind::Charts, &script, folder.path(), &["rel"], None).unwrap();
     let written = BTreeMap::from([("out/file".to_owned(), b"new\n".to_vec())]);
     let [stdout, stderr] = ["${DIR}\n", "no\n"].map(|text| text.as_bytes().to_owned());
@@ -92,9 +87,8 @@ fn a_large_overlay_has_as_many_objects_as_promised() {
 fn times_in_a_log_and_addresses_in_an_error_are_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("program");
-    std::fs::write(&script, "#!/bin/sh\necho '2026/01/02 03:04:05 no'\necho 2026/01/02\necho '&{0x2c8f4a0472b0 0x12}' >&2\n").unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&script, mode).unwrap();
+    let text = "#!/bin/sh\necho '2026/01/02 03:04:05 no'\necho 2026/01/02\necho '&{0x2c8f4a0472b0 0x12}' >&2\n";
+    testbed::script::write_executable(&script, text).unwrap();
     let answer = ask(CorpusKind::Overlays, &script, folder.path(), &["dir"], None).unwrap();
     assert_eq!(String::from_utf8_lossy(&answer.stdout), "${TIME} no\n2026/01/02\n");
     assert_eq!(String::from_utf8_lossy(&answer.stderr), "&{${ADDRESS} 0x12}\n");
