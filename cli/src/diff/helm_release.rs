@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context as _;
+use apply::three_way_merge;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId, SecretMasking};
 use release::{OperationKind as Operation, ReleaseRecord};
@@ -17,7 +18,6 @@ use crate::render::helm_release::RenderedHelmRelease;
 use helm_controller::release_runner::MANAGER;
 use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::manifest_objects::{self, ManifestObject, POLICY};
-use helm_controller::release_runner::three_way_merge;
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::OperatorSettings;

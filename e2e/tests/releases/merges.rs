@@ -1,7 +1,7 @@
 //! Upgrades of which the client merges the objects: windlass makes of what others changed what both versions of the stock
 //! `helm` make of it.
 //!
-//! Elsewhere: answers of Kubernetes' library to merges, kind by kind (`operator/helm/src/release_runner/three_way_merge.rs`).
+//! Elsewhere: answers of Kubernetes' library to merges, kind by kind (`engines/apply/src/three_way_merge.rs`).
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;

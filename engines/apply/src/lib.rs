@@ -26,6 +26,7 @@ pub mod object_changes;
 pub mod removed_fields;
 pub mod secret_mask;
 pub mod stages;
+pub mod three_way_merge;
 
 pub(crate) use apply_order::prune_order;
 pub use drift_comparison::{Action, diff_paths, digest, has_drifted};

@@ -27,7 +27,6 @@ pub(crate) mod release_conflict;
 pub(crate) mod release_run;
 mod step_error;
 pub mod storage;
-pub mod three_way_merge;
 pub mod validated_spec;
 
 use std::sync::Arc;

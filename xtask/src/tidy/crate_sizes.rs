@@ -27,11 +27,7 @@ struct LargeCrate {
 }
 
 /// The crates that are larger, each with a bound that only goes down.
-const LARGE_CRATES: [LargeCrate; 1] = [LargeCrate {
-    folder: "operator/helm",
-    max_lines: 15_150,
-    reason: "its three-way merge of Helm 3 is pure and belongs in an engine",
-}];
+const LARGE_CRATES: [LargeCrate; 0] = [];
 
 /// The longest chain of crates of the operator in which each uses the next one.
 ///

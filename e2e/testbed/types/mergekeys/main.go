@@ -3,11 +3,11 @@
 //
 // Run in the folder above, after a change of the versions in go.mod:
 //
-//	go run ./mergekeys keys > ../../../operator/helm/src/release_runner/three_way_merge/keys.txt
-//	go run ./mergekeys merges < ../../../operator/helm/src/release_runner/three_way_merge/merges.json > /tmp/merges.json
+//	go run ./mergekeys keys > ../../../engines/apply/src/three_way_merge/keys.txt
+//	go run ./mergekeys merges < ../../../engines/apply/src/three_way_merge/merges.json > /tmp/merges.json
 //
 // The second command reads merges (kind, original, wanted, live) and writes them with what comes of each.
-// The reader of the table (operator/helm/src/release_runner/three_way_merge/merge_key_table.rs) says what a line means.
+// The reader of the table (engines/apply/src/three_way_merge/merge_key_table.rs) says what a line means.
 package main
 
 import (

@@ -1,12 +1,13 @@
 //! Writes the objects of a release: applies a revision, deletes what left, corrects drift.
 //!
-//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`prepare_revision`), objects merged by us (`three_way_merge`).
+//! Elsewhere: hooks (`hooks`), CRDs and namespaces (`prepare_revision`), objects merged by us (`apply::three_way_merge`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
+use apply::three_way_merge;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::{RemovalPermit, RunOutcome, Time};
@@ -17,7 +18,7 @@ use super::executor::{DriftedObject, ReleaseExecutor};
 use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
 use super::storage::creation_time;
-use super::{MANAGER, ReleaseStatusOwner, three_way_merge};
+use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::objects::DryRunMode;

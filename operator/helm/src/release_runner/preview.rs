@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use apply::three_way_merge;
 use objects::{Object, ObjectId};
 use release::ReleaseRecord;
 
 use super::manifest_objects::{self, ManifestObject, POLICY, owned, placed, reached};
 use super::storage::ReleaseStorage;
-use super::three_way_merge;
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 

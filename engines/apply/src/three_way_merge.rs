@@ -10,7 +10,7 @@
 
 mod merge_key_table;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use objects::Object;
 use serde_json::{Map, Value};
@@ -87,11 +87,11 @@ impl ListMergeKey {
         }
     }
 
-    /// The merge key of an item: two items with the same key are versions of one.
-    fn identity(self, item: &Value) -> Option<&Value> {
+    /// The merge key of an item, as JSON: two items with the same key are versions of one.
+    fn identity(self, item: &Value) -> Option<String> {
         match self {
-            Self::Strings => Some(item),
-            Self::By(key) => item.get(key),
+            Self::Strings => Some(item.to_string()),
+            Self::By(key) => item.get(key).map(Value::to_string),
         }
     }
 }
@@ -100,19 +100,19 @@ impl ListMergeKey {
 struct MergeKeyPositions<'v> {
     items: ListMergeKey,
     list: &'v [Value],
-    by_identity: HashMap<Option<&'v Value>, Vec<usize>>,
+    by_identity: BTreeMap<Option<String>, Vec<usize>>,
 }
 
 impl<'v> MergeKeyPositions<'v> {
     fn of(items: ListMergeKey, list: &'v [Value]) -> Self {
-        let mut by_identity: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut by_identity: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (place, item) in list.iter().enumerate() {
             by_identity.entry(items.identity(item)).or_default().push(place);
         }
         Self { items, list, by_identity }
     }
 
-    fn all<'s>(&'s self, item: &'s Value) -> &'s [usize] {
+    fn all(&self, item: &Value) -> &[usize] {
         self.by_identity.get(&self.items.identity(item)).map_or(&[], Vec::as_slice)
     }
 
@@ -137,7 +137,7 @@ fn merged_list(
     let now = MergeKeyPositions::of(items, live);
     let of_item = FieldMergeRule { is_replaced: false, items: None, ..of };
     // Ports of two protocols have one number: the first is merged with the first, the second with the second.
-    let mut counts: HashMap<Option<&Value>, usize> = HashMap::new();
+    let mut counts: BTreeMap<Option<String>, usize> = BTreeMap::new();
     let mut own = Vec::with_capacity(wanted.len());
     for item in wanted {
         let count = counts.entry(items.identity(item)).or_default();
