@@ -222,8 +222,8 @@ async fn repay(context: &RunContext) {
     }
 }
 
-/// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation goes on also if
-/// that fails; the answer is the event to announce on the subject.
+/// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation continues also if that
+/// fails. Returns the event to announce on the subject; `None` if there is nothing to announce, or audits are switched off.
 pub async fn write(
     context: &RunContext,
     namespace: &str,
@@ -358,38 +358,41 @@ fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
     spec
 }
 
-/// A text of at most so many bytes.
-pub fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// The mark at the end of a text that was cut.
+const ELLIPSIS: &str = "…";
+
+/// A text of at most `max_bytes`, and never less than three; one that is longer is cut, and ends with an ellipsis.
+pub fn cut(text: &str, max_bytes: usize) -> String {
+    if text.len() <= max_bytes {
         return text.to_owned();
     }
-    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-    format!("{}…", &text[..end])
+    let room = max_bytes.saturating_sub(ELLIPSIS.len());
+    format!("{}{ELLIPSIS}", &text[..text.floor_char_boundary(room)])
 }
 
-/// A number as audits have it.
+/// A count in the integer type of audits.
 pub fn count(of: usize) -> i64 {
     i64::try_from(of).unwrap_or(i64::MAX)
 }
 
-/// A text that may be empty.
+/// A text as an optional field; `None` if it is empty.
 pub fn text(of: impl Into<String>) -> Option<String> {
     Some(of.into()).filter(|text| !text.is_empty())
 }
 
-/// A time as audits have it.
+/// A time as an optional field of audits.
 pub fn when(time: Time) -> Option<When> {
     Some(When(time))
 }
 
-/// How long something took, to the millisecond.
+/// The duration between two times, to the millisecond; `None` if `ended` is before `started`.
 pub fn took(started: Time, ended: Time) -> Option<String> {
     let took = std::time::Duration::try_from(ended.duration_since(started)).ok()?;
     let whole = u64::try_from(took.as_millis()).ok()?;
     Some(reconcile::format_duration(std::time::Duration::from_millis(whole)))
 }
 
-/// Changes as an audit lists them, without what came from Secrets.
+/// The changes in the form of an audit, with what came from Secrets masked.
 pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &SecretMasking) -> AuditChanges {
     let ObjectChangeList { added, changed, removed, digest, listed, omitted } = list(changes);
     let object = |change: ObjectChange| AuditChange {
@@ -415,7 +418,7 @@ pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &SecretMasking
     }
 }
 
-/// The answer of a lifecycle.
+/// The answer of a lifecycle in the form of an audit.
 pub fn answer(of: lifecycle::LifecycleEventAnswer) -> AuditLifecycle {
     let approval = |it: lifecycle::LifecycleApproval| AuditApproval {
         user: cut(&it.user, 240),
@@ -434,7 +437,7 @@ pub fn answer(of: lifecycle::LifecycleEventAnswer) -> AuditLifecycle {
     }
 }
 
-/// The stretch of time in which corrections of an object are one audit: its number.
+/// The number of the stretch of time in which all corrections of an object are one audit.
 pub fn stretch(now: Time) -> i64 {
     now.as_second().div_euclid(CORRECTION_SECONDS)
 }
@@ -474,7 +477,7 @@ pub fn claim(
     Some(AnnotationRequest { user, reason, ..AnnotationRequest::default() })
 }
 
-/// A request as a reason for an operation.
+/// The cause of an operation that a user requested.
 pub fn requested(of: AnnotationRequest) -> AuditCause {
     AuditCause {
         type_: AuditCauseKind::Request,
