@@ -22,7 +22,7 @@ pub struct GroupKind {
 }
 
 impl GroupKind {
-    /// The kind of an object.
+    /// The group and kind of an object.
     pub fn of(id: &ObjectId) -> Self {
         Self { group: id.group.clone(), kind: id.kind.clone() }
     }
@@ -85,10 +85,10 @@ pub fn without_namespace(ids: &mut [(ObjectId, String)], kinds: &BTreeSet<GroupK
 }
 
 impl ApplyDesiredState {
-    /// The same desired state with objects of these kinds in no namespace; `custom` as for [`crate::stages()`].
+    /// This desired state with objects of `kinds` in no namespace; `custom` is as for [`crate::stages()`].
     ///
     /// # Errors
-    /// Names an object that has two manifests then.
+    /// Two manifests are for the same object then; the error names it.
     pub fn without_namespace(
         &self,
         kinds: &BTreeSet<GroupKind>,

@@ -79,7 +79,7 @@ pub fn first_with_count(text: &str) -> Cow<'_, str> {
 const WORDS_AFTER_OBJECT: [&str; 3] =
     ["dry-run failed", "not found: ", "namespace not specified: "];
 
-/// The object with which a refusal begins, if it is about one alone.
+/// The object with which a refusal begins; `None` if it begins with none, or is about several.
 pub fn subject(refusal: &str) -> Option<&str> {
     first_object(refusal).filter(|_| !is_of_several(refusal))
 }

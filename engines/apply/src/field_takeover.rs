@@ -75,7 +75,7 @@ pub(crate) fn is_in(pointer: &[String], path: &[&str]) -> bool {
     pointer.len() <= path.len() && pointer.iter().zip(path).all(|(one, other)| one == other)
 }
 
-/// The same for the fields of one manager only.
+/// Like [`take_over`], but only the fields of the manager `former` are handed over.
 pub fn take_over_from(live: &Object, manager: &str, former: &str) -> Option<Value> {
     let is_former =
         |it: &Value| text(it, "manager") == former && text(it, "subresource").is_empty();

@@ -53,7 +53,7 @@ impl fmt::Display for HealthStatus {
     }
 }
 
-/// A condition that the judgement amounts to; its status is always True.
+/// A condition that follows from a judgement; its status is always True.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCondition {
     /// `Reconciling` or `Stalled`.
@@ -64,7 +64,7 @@ pub struct HealthCondition {
     pub message: String,
 }
 
-/// What is known about an object's health.
+/// A judgement about the health of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthReport {
     /// The judgement.

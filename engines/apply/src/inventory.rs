@@ -51,7 +51,7 @@ impl ObjectInventory {
         self.0.contains_key(id)
     }
 
-    /// The version an id is remembered in.
+    /// The version in which an id was applied; `None` if the inventory lacks it.
     pub fn version(&self, id: &ObjectId) -> Option<&str> {
         self.0.get(id).map(String::as_str)
     }
@@ -63,7 +63,7 @@ impl ObjectInventory {
         self
     }
 
-    /// What is remembered here and not there, by id.
+    /// The ids of this inventory that `other` lacks, each with its version, sorted by id.
     pub fn minus(&self, other: &Self) -> Vec<(ObjectId, String)> {
         let missing = self.0.iter().filter(|(id, _)| !other.contains(id));
         missing.map(|(id, version)| (id.clone(), version.clone())).collect()
@@ -74,12 +74,12 @@ impl ObjectInventory {
         self.0.keys()
     }
 
-    /// How many there are.
+    /// The number of ids.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it is empty.
+    /// Whether the inventory has no ids.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

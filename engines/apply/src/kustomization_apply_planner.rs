@@ -29,7 +29,7 @@ pub(crate) use health_wait::stage_text;
 pub use health_wait::{AWAITING_TERMINATION, health_text, stage_reason};
 use health_wait::{HealthWaitState, node_of};
 
-/// Whose health a run waits for.
+/// The objects for whose health a run waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthWaitScope {
     /// No object's.
@@ -40,7 +40,7 @@ pub enum HealthWaitScope {
     These(Vec<ObjectId>),
 }
 
-/// Everything a run wants, complete.
+/// The complete desired state of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApplyDesiredState {
     /// The Kustomization itself, for whose health it must not wait.
@@ -67,7 +67,7 @@ pub struct ApplyDesiredState {
     pub retry: Duration,
 }
 
-/// What one run found.
+/// The observed state of a run.
 ///
 /// # Assumes
 /// Stages are observed in order, up to the first that [`is_passed`] denies,

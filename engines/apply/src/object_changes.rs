@@ -44,7 +44,7 @@ pub struct ObjectChange {
     pub fields: Vec<String>,
 }
 
-/// Changes, as far as they fit.
+/// A list of changes that fits into an audit, with the numbers of all changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectChangeList {
     /// How many objects were created.
@@ -124,7 +124,7 @@ pub fn adopt(changes: &mut [ObjectChange], is_adopted: impl Fn(&ObjectId) -> boo
     }
 }
 
-/// What an audit has room for.
+/// Lists as many changes as an audit has room for, and counts the others.
 pub fn list(changes: Vec<ObjectChange>) -> ObjectChangeList {
     let mut listing = ObjectChangeList::default();
     let mut hash = Sha256::new();

@@ -9,7 +9,7 @@ use objects::{Object, ObjectId};
 
 use crate::{apply_order, drift_comparison};
 
-/// What a stage holds and whether the next one waits for it.
+/// The kind of a stage, which decides whether the next one waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApplyStageKind {
     /// CustomResourceDefinitions, Namespaces and ClusterRoles: applied, then waited for.
@@ -57,7 +57,8 @@ pub struct DuplicateObjectError {
     pub id: ObjectId,
 }
 
-/// The stage of an object; `custom` lists group and kind.
+/// The apply stage of an object. `custom` holds group and kind of each kind that the administrator put into the stage of
+/// custom kinds.
 pub fn stage_of(object: &Object, custom: &[(String, String)]) -> ApplyStageKind {
     let api = object.api_version();
     let kind = object.kind();

@@ -122,7 +122,7 @@ pub struct RootCause {
     pub event: Option<String>,
 }
 
-/// What would help.
+/// The advice about what would help.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CauseAdvice {
     /// For people.
@@ -233,7 +233,7 @@ impl StateExplanation {
         }
     }
 
-    /// Whether there is something to mend.
+    /// Whether the explanation shows something to mend: the object is not ready, or there is a cause.
     pub fn is_finding(&self) -> bool {
         self.state != ExaminedObjectState::Ready || self.cause.is_some()
     }

@@ -21,7 +21,7 @@ pub struct ConditionView<'o> {
     pub generation: Option<i64>,
 }
 
-/// The condition of a type, if an object has it.
+/// The condition of a type; `None` if the object does not have it.
 pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>> {
     let all = object.get("status")?.get("conditions")?.as_array()?;
     let found = all.iter().find(|it| text(it, "type") == kind)?;
@@ -56,8 +56,8 @@ fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     (is_of_this_failure && said.since.is_none_or(|since| began < since)).then_some(began)
 }
 
-/// When the spec of an object was changed last, according to its field managers: conditions do not have that time for a
-/// spec that was not reconciled yet.
+/// The time at which the spec of an object was changed last, according to its field managers; `None` if they do not say it.
+/// Conditions do not have that time for a spec that was not reconciled yet.
 pub fn spec_changed(object: &Object) -> Option<Time> {
     let entries = object.meta("managedFields")?.as_array()?;
     let is_of_spec = |entry: &&Value| {
@@ -67,7 +67,8 @@ pub fn spec_changed(object: &Object) -> Option<Time> {
     entries.iter().filter(is_of_spec).filter_map(|entry| time(entry, "time")).max()
 }
 
-/// The condition `Stalled` of an object that is not retried, since its retries are exhausted: a reset begins anew.
+/// The condition `Stalled` of an object that is not retried since its retries are exhausted; `None` of any other object. A
+/// reset begins anew.
 ///
 /// Parity(flux): `Ready` keeps the reason of the last failure, so it does not show this.
 pub fn exhausted(object: &Object) -> Option<ConditionView<'_>> {

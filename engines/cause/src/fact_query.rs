@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{Object, ObjectId};
 
-/// Something that has to be known.
+/// A query for facts that an explanation needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FactQuery {
     /// An object as it is now, in any version. Of a Secret only its existence is needed.
@@ -36,7 +36,7 @@ pub enum FactQuery {
     },
 }
 
-/// What there is to a question.
+/// The answer to a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FactAnswer {
     /// The objects; empty if there are none.
@@ -47,7 +47,7 @@ pub enum FactAnswer {
     Refused(String),
 }
 
-/// What is known so far.
+/// The answers to queries so far.
 #[derive(Debug, Clone, Default)]
 pub struct QueryAnswers {
     answers: BTreeMap<FactQuery, FactAnswer>,
@@ -71,7 +71,8 @@ impl QueryAnswers {
         self.well.insert(id);
     }
 
-    /// An object that is known to exist: from a query for it, or from a list of Pods.
+    /// An object that is known to exist, from a query for it or from a list of Pods; `None` if it does not exist, or that
+    /// is not known.
     pub fn object(&self, id: &ObjectId) -> Option<&Object> {
         match self.answers.get(&FactQuery::Object(id.clone())) {
             Some(FactAnswer::Objects(found)) => found.first(),
@@ -91,7 +92,7 @@ impl QueryAnswers {
         })
     }
 
-    /// What is known of a query.
+    /// The answer to a query; `None` if it was not answered yet.
     pub fn get(&self, query: &FactQuery) -> Option<&FactAnswer> {
         self.answers.get(query)
     }

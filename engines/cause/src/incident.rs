@@ -88,7 +88,7 @@ impl ObjectVerdict {
     }
 }
 
-/// By what an incident is known: the object that fails deepest, and the kind of the problem.
+/// The identity of an incident: the object that fails deepest, and the kind of the problem.
 pub type IncidentIdentity = (ObjectId, CauseKind);
 
 /// Objects that fail for one cause.

@@ -55,7 +55,7 @@ pub struct OtherOwner {
 }
 
 impl OtherOwner {
-    /// The object that is the owner, if one is known.
+    /// The applier that owns the object; `None` if the owner is only known as a release.
     pub fn applier(&self) -> Option<&ObjectId> {
         match &self.owner {
             ObjectOwner::Applier(id) => Some(id),
@@ -63,7 +63,7 @@ impl OtherOwner {
         }
     }
 
-    /// Whether an owner, as it is in the cluster, has an object indeed.
+    /// Whether the owner, which is `owner` in the cluster, really has the object `id`; true if no inventory has to show it.
     pub fn is_confirmed_by(&self, owner: &Object, id: &ObjectId) -> bool {
         let has_it = || object_references::versioned_inventory(owner).contains(id);
         !self.needs_inventory || (!object_references::is_elsewhere(owner) && has_it())
@@ -76,7 +76,7 @@ impl OtherOwner {
     }
 }
 
-/// What the objects of an applier have to name as their owner.
+/// The labels and annotations by which the objects of an applier have to name it as their owner.
 #[derive(Debug, Clone)]
 pub struct ExpectedOwnerMetadata {
     applier: ObjectId,
@@ -86,7 +86,8 @@ pub struct ExpectedOwnerMetadata {
 }
 
 impl ExpectedOwnerMetadata {
-    /// Those of an object; `None` if its kind applies nothing, or what it applies is in another cluster.
+    /// The owner metadata for the objects of an applier; `None` if its kind applies nothing, or what it applies is in
+    /// another cluster.
     pub fn of(object: &Object) -> Option<Self> {
         let applier = object.id();
         let mut kinds = owner_labels();

@@ -127,7 +127,7 @@ fn included(object: &Object) -> Vec<(usize, ObjectId)> {
         .collect()
 }
 
-/// The HelmChart that is made for a HelmRelease, from the template in its spec.
+/// The HelmChart that is made for a HelmRelease, from the template in its spec; `None` if it has no template.
 pub fn made_chart(object: &Object) -> Option<ObjectId> {
     let template = object.get("spec")?.get("chart").filter(|it| it.is_object())?;
     Some(chart_of(object, template))
@@ -147,7 +147,7 @@ fn chart_of(release: &Object, template: &Value) -> ObjectId {
     ObjectId::new(&namespace, &name, SOURCES, "HelmChart")
 }
 
-/// What has to be ready before an object is reconciled.
+/// A dependency that has to be ready before an object is reconciled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequiredDependency {
     /// The object.
@@ -158,7 +158,8 @@ pub struct RequiredDependency {
     pub release: Option<String>,
 }
 
-/// What has to be ready before an object is reconciled, in the order of its spec; then what its annotation names.
+/// The dependencies that have to be ready before an object is reconciled, in the order of its spec; then those that its
+/// annotation names.
 pub fn dependencies(object: &Object) -> Vec<RequiredDependency> {
     let of = |object| RequiredDependency { object, otherwise: None, release: None };
     listed(object).into_iter().map(|(id, _)| of(id)).chain(annotated(object)).collect()
@@ -348,7 +349,7 @@ fn named(object: &Object, path: &str, value: &Value) -> Option<ReferenceField> {
     Some(ReferenceField { object, field: path.to_owned(), is_optional })
 }
 
-/// What an object applied, as its status has it, with the objects whose health its spec asks for.
+/// The objects that an object applied, according to its status, and those whose health its spec asks for.
 pub fn applied(object: &Object) -> Vec<ObjectId> {
     let mut ids = inventory(object);
     for id in health_checks(object) {
@@ -368,19 +369,19 @@ fn health_checks(object: &Object) -> impl Iterator<Item = ObjectId> {
     })
 }
 
-/// What an object applied, as its status has it.
+/// The objects that an object applied, according to its status.
 pub fn inventory(object: &Object) -> Vec<ObjectId> {
     in_order(&versioned_inventory(object))
 }
 
-/// The same with the version in which each object was applied.
+/// The objects of [`inventory`] with the version in which each was applied.
 pub fn versioned_inventory(object: &Object) -> ObjectInventory {
     let own = object.get("status").into_iter();
     let releases = releases(object).filter(|row| text(row, "kubeContext").is_empty());
     inventoried(own.chain(releases.filter_map(|row| row.get("status"))))
 }
 
-/// What the releases of a Helmfile are made of that are in the clusters of `spec.kubeContexts`.
+/// The objects of those releases of a Helmfile that are in the clusters of `spec.kubeContexts`.
 pub fn in_contexts(object: &Object) -> Vec<ObjectId> {
     let releases = releases(object).filter(|row| !text(row, "kubeContext").is_empty());
     in_order(&inventoried(releases.filter_map(|row| row.get("status"))))
@@ -405,12 +406,12 @@ fn in_order(inventory: &ObjectInventory) -> Vec<ObjectId> {
     inventory.entries().iter().filter_map(|(id, _)| id.parse().ok()).collect()
 }
 
-/// Whether what an object applies is in another cluster.
+/// Whether the objects that an object applies are in another cluster.
 pub fn is_elsewhere(object: &Object) -> bool {
     object.get("spec").is_some_and(|spec| spec.get("kubeConfig").is_some())
 }
 
-/// The object that applied an object, by its owner labels.
+/// The applier of an object, by its owner labels; `None` if it has none.
 pub fn applier(object: &Object) -> Option<ObjectId> {
     // A Kustomization that applies itself does not have a parent.
     owner_labels().find_map(|labels| labeled(object, &labels).filter(|id| *id != object.id()))
@@ -423,7 +424,7 @@ pub(crate) fn labeled(object: &Object, labels: &OwnerLabels) -> Option<ObjectId>
     Some(ObjectId::new(namespace, name, labels.group, labels.kind))
 }
 
-/// The controller of an object, by its `ownerReferences`.
+/// The controller of an object, by its `ownerReferences`; `None` if they name none.
 pub fn controller(object: &Object) -> Option<ObjectId> {
     let owners = object.meta("ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|it| it.get("controller") == Some(&Value::Bool(true)))?;

@@ -8,14 +8,14 @@ use reconcile::{
 
 use crate::condition::{condition, is_set};
 
-/// A suspension in force; its hold, if it has one.
+/// The suspension of an object that is in force: `None` if there is none, `Some(None)` if it has no hold.
 pub fn suspension(object: &Object, now: Time) -> Option<Option<ObjectHold>> {
     let hold = hold(object);
     let is_expired = hold.as_ref().is_some_and(|hold| hold.is_expired(now));
     (is_set(object, "suspend") && !is_expired).then_some(hold)
 }
 
-/// The suspension in the annotations of an object.
+/// The hold in the annotations of an object; `None` without one.
 pub fn hold(object: &Object) -> Option<ObjectHold> {
     ObjectHold::of(|key| object.annotation(key), owners(object))
 }
@@ -46,7 +46,7 @@ pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
     Some(RequestedRollback { asked, progress, failure: said.map(|it| it.message) })
 }
 
-/// The message about a rollback that was requested for an object and is not done.
+/// The message about a rollback that was requested for an object and is not done; `None` if there is none.
 pub fn unfinished_rollback(object: &Object) -> Option<String> {
     rollback(object)?.unfinished()
 }

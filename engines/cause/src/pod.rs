@@ -53,7 +53,7 @@ pub enum PodTrouble {
 }
 
 impl PodTrouble {
-    /// The same where the Pod is named already.
+    /// The text of this trouble where the Pod is named already.
     pub fn within_pod(&self) -> String {
         let (what, after) = self.parts();
         format!("{what} {after}")
@@ -133,7 +133,7 @@ fn unscheduled(pod: &Object) -> Option<PodTrouble> {
     Some(PodTrouble::Unscheduled { pod: pod.name().to_owned(), message: said.message.to_owned() })
 }
 
-/// The container that has failed, now or before it waits to be started again.
+/// The container that has failed, now or before it waits to be started again; `None` if none has.
 pub fn failed(pod: &Object) -> Option<&str> {
     let has_failed = |it: &&Value| !is_running(it) && exit_code(it).is_some_and(|code| code != 0);
     containers(pod).find(has_failed)?.get("name")?.as_str()
@@ -148,7 +148,7 @@ pub struct CrashingContainer<'p> {
     pub is_restarted: bool,
 }
 
-/// The first container in trouble, if it has run.
+/// The first container in trouble; `None` if there is none, or it has not run.
 pub fn crashing(pod: &Object) -> Option<CrashingContainer<'_>> {
     let container = containers(pod).find(|it| of_container(pod, it).is_some())?;
     ended(container)?;
@@ -207,7 +207,7 @@ pub fn selector(object: &Object) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
-/// The ReplicaSet that controls a Pod, if one does.
+/// The ReplicaSet that controls a Pod; `None` if none does.
 pub fn replica_set(pod: &Object) -> Option<ObjectId> {
     object_references::controller(pod).filter(|it| it.group == "apps" && it.kind == "ReplicaSet")
 }

@@ -158,8 +158,9 @@ impl<'k> CauseWalk<'k> {
     }
 }
 
-/// What was left out of what an object applied, such as fields that are misspelt, and markers that set nothing: a line each.
-/// Where a newer revision was not applied, each of the former names the revision that it is about.
+/// The warnings of an object, a line each: about what was left out of what it applied, such as fields that are misspelt,
+/// and about markers that set nothing. If a newer revision was not applied, each of the former names the revision that it
+/// is about.
 pub fn warnings(object: &Object) -> impl Iterator<Item = String> {
     let of = match outdated_revision(object) {
         Some(revision) => format!(" (of revision {revision}, the last one that was applied)"),

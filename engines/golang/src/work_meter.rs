@@ -53,7 +53,8 @@ impl WorkAllowance {
 /// How often steps are counted between two checks of [`StopSignal`].
 const STEPS_PER_STOP_CHECK: u64 = 1 << 12;
 
-/// Counts what is used up, in one piece of work.
+/// Counts the steps and bytes that one piece of work uses, and fails once they exceed its [`WorkAllowance`] or the
+/// [`StopSignal`] is set.
 #[derive(Debug, Clone)]
 pub struct WorkMeter {
     allowance: WorkAllowance,
@@ -64,7 +65,7 @@ pub struct WorkMeter {
 }
 
 impl WorkMeter {
-    /// Nothing is used up.
+    /// A meter of which nothing is used up.
     pub fn new(allowance: WorkAllowance, stop: StopSignal) -> Self {
         Self { allowance, steps: 0, bytes: 0, look_at: 0, stop }
     }

@@ -26,7 +26,7 @@ pub enum MissingKeyPolicy {
 
 /// Templates by name, the functions they may call, and how they are read and run.
 ///
-/// A clone shares all templates; what is parsed into it later is seen in it only.
+/// A clone shares the templates that exist; templates that are parsed into the clone later are not seen in the original.
 #[derive(Debug, Clone)]
 pub struct TemplateSet {
     name: Arc<str>,

@@ -65,7 +65,8 @@ pub struct RenderedRelease {
     pub notes: Vec<u8>,
 }
 
-/// Why there is no release. Each text is Helm's and may hold values of the user.
+/// The reason why a chart could not be rendered into a release. The messages are Helm's, and may contain the user's chart
+/// values, so secrets too.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

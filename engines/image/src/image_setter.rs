@@ -81,7 +81,7 @@ impl ImageSetterValues {
         Ok(Self { values, with_digest: BTreeSet::new(), unset })
     }
 
-    /// The same, where the tags of these policies, `namespace:name`, may stand in a file only together with the digest.
+    /// These values, where the tags of some policies (`namespace:name`) may stand in a file only together with the digest.
     #[must_use]
     pub fn requiring_digests(self, policies: impl IntoIterator<Item = String>) -> Self {
         Self { with_digest: policies.into_iter().collect(), ..self }

@@ -86,7 +86,7 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// Whether other tags change nothing: the spec has to.
+    /// Whether other tags change nothing, so that the spec has to be changed.
     pub fn is_terminal(&self) -> bool {
         match self {
             Self::Choice(_) | Self::Pattern { .. } | Self::Extract => true,
@@ -202,8 +202,8 @@ impl TagPolicy {
         Ok(best.into_iter().filter(|tag| known.insert(tag.clone())).collect())
     }
 
-    /// Of some tags, those that are not lower than another one in the order of this policy, in their order. What cannot be
-    /// compared with it is not lower.
+    /// The tags that are not lower than the tag `than` in the order of this policy, in the order of `tags`. A tag that
+    /// cannot be compared with it is not lower.
     ///
     /// # Errors
     /// The filter is invalid, or costs more than `meter` allows.

@@ -131,7 +131,7 @@ impl fmt::Display for TagWithoutDigest {
     }
 }
 
-/// What an update does.
+/// The result of an update.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MarkerRewriteOptions {
     /// The whole content of files that change or are new, by the names that [`MarkerRewriter::file`] was given.
@@ -200,7 +200,7 @@ pub struct MarkerRewriter<'s> {
 }
 
 impl<'s> MarkerRewriter<'s> {
-    /// Nothing was read yet.
+    /// A rewriter that has read no file yet.
     pub fn new(setters: &'s ImageSetterValues, mode: RewriteMode, limits: RewriteLimits) -> Self {
         let documents = Vec::new();
         Self {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::image_reference::{ImageName, ImageNameError};
 use crate::tag_list::exclusion_list;
 
-/// An ImageRepository and what is stored of it.
+/// The state of an ImageRepository that decides whether a scan is due.
 #[derive(Debug, Clone, Copy)]
 pub struct ScanState<'s> {
     /// `spec.interval`.
@@ -65,7 +65,7 @@ impl fmt::Display for ScanReason {
     }
 }
 
-/// What to do.
+/// The decision about a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanDecision {
     /// Scan now, and again after the interval.

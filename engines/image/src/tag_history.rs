@@ -66,14 +66,14 @@ impl TagHistory {
         self.tags.entry(tag.to_owned()).or_default().insert(digest.to_owned(), at);
     }
 
-    /// From when a tag counts at the earliest, if each digest that was seen under it is younger than `min_age`; `None` if one
-    /// is old enough, or none was seen.
+    /// The earliest time at which a tag counts, if each digest that was seen under it is younger than `min_age`; `None` if
+    /// one is old enough, or none was seen.
     pub fn waits_until(&self, tag: &str, min_age: Duration, now: Timestamp) -> Option<Timestamp> {
         let first = self.tags.get(tag)?.values().min()?;
         Some(counts_from(*first, min_age)).filter(|at| *at > now)
     }
 
-    /// The earliest time after `now` at which a digest becomes as old as `min_age`.
+    /// The earliest time after `now` at which a digest becomes as old as `min_age`; `None` if none does.
     pub fn next_change(&self, min_age: Duration, now: Timestamp) -> Option<Timestamp> {
         let times = self.tags.values().flat_map(BTreeMap::values);
         times.map(|first| counts_from(*first, min_age)).filter(|at| *at > now).min()
@@ -99,7 +99,7 @@ impl TagHistory {
     }
 }
 
-/// From when a digest counts that was first seen at a time.
+/// The time from which a digest counts that was first seen at `first_seen`.
 pub fn counts_from(first_seen: Timestamp, min_age: Duration) -> Timestamp {
     let min_age = SignedDuration::try_from(min_age).unwrap_or(SignedDuration::MAX);
     first_seen.checked_add(min_age).unwrap_or(Timestamp::MAX)

@@ -44,7 +44,7 @@ pub enum StoredTagsError {
     Line,
 }
 
-/// `spec.exclusionList`, or the default where it is empty.
+/// The patterns of `spec.exclusionList`, or the default ones if it is empty.
 pub fn exclusion_list(list: &[String]) -> Vec<String> {
     if list.is_empty() { vec![DEFAULT_EXCLUSION.to_owned()] } else { list.to_vec() }
 }
@@ -56,7 +56,7 @@ pub struct TagList {
 }
 
 impl TagList {
-    /// Of what a registry lists, what no pattern matches. Tags that are listed twice are kept twice.
+    /// The tags of a registry that no pattern matches. Tags that are listed twice are kept twice.
     ///
     /// # Errors
     /// A pattern is not a regular expression, or matching uses up what `meter` allows.
@@ -79,12 +79,12 @@ impl TagList {
         Ok(Self { tags })
     }
 
-    /// All of them.
+    /// All tags that the scan left.
     pub fn tags(&self) -> &[String] {
         &self.tags
     }
 
-    /// Those that a status shows.
+    /// The tags that a status shows.
     pub fn latest(&self) -> &[String] {
         self.tags.get(..LATEST_TAG_COUNT).unwrap_or(&self.tags)
     }
@@ -103,7 +103,7 @@ impl TagList {
         format!("sha256:{}", hex::encode(Sha256::digest(self.stored().as_bytes())))
     }
 
-    /// The file with the tags, a line for each.
+    /// The content of the file with the tags, a line for each.
     pub fn stored(&self) -> String {
         self.tags.iter().flat_map(|tag| [tag.as_str(), "\n"]).collect()
     }

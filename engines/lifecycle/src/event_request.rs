@@ -50,7 +50,7 @@ pub struct DismissedLifecycleEvent {
     pub is_open: bool,
 }
 
-/// Where an operation stands with one hold.
+/// The state of an operation at one hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationHoldState {
     /// It continues.
@@ -85,7 +85,7 @@ pub struct LifecycleQuestion<'q> {
 }
 
 impl LifecycleQuestion<'_> {
-    /// Where an operation stands with a hold, by the events that there are.
+    /// The state of an operation at a hold, by the events that exist.
     pub fn stand(
         &self,
         hold: &HoldingLifecycle,

@@ -26,7 +26,7 @@ pub enum LifecyclePhaseOutcome {
 }
 
 impl LifecyclePhaseOutcome {
-    /// As the API spells it.
+    /// The spelling in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Succeeded => "Succeeded",
@@ -68,7 +68,7 @@ pub struct LifecycleEventAnswer {
 }
 
 impl LifecycleEventAnswer {
-    /// Why the operation fails.
+    /// The message about the failure, with which the operation fails.
     pub fn failure(&self) -> String {
         let lifecycle = &self.lifecycle;
         let phase = self.phase.as_str();
@@ -86,7 +86,7 @@ impl LifecycleEventAnswer {
     }
 }
 
-/// What an event means.
+/// The meaning of an event for an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LifecycleEventVerdict {
     /// The operation continues.
@@ -97,8 +97,8 @@ pub enum LifecycleEventVerdict {
     Fail(LifecycleEventAnswer),
 }
 
-/// What an event means for an operation that a lifecycle holds. `glass` is whether break-glass is in force, which does not
-/// release what the namespace requires.
+/// Judges what an event means for an operation that a lifecycle holds. `glass` is whether break-glass is in force, which
+/// does not release what the namespace requires.
 ///
 /// Approvals count by user. An event in the phase `Succeeded` without enough approvals still waits: a user who may
 /// answer for a controller does not approve for others.

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// How many values of one answer are compared.
 const MAX_SAMPLES: usize = 1000;
 
-/// What a check came to.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandlerCheckResult {
     /// Not decided yet, for this reason.
@@ -22,7 +22,7 @@ pub enum HandlerCheckResult {
     Bad(String),
 }
 
-/// Between which values a metric is good; without both it never is.
+/// The bounds between which a metric is good; without both it never is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetricBounds {
     /// The least good value.
@@ -101,7 +101,7 @@ fn values(data: &Value) -> Result<Vec<f64>, &'static str> {
     }
 }
 
-/// A good measurement decides when the time is over for which values have to be good.
+/// The result of a measurement that has to be good for `duration`: a good one waits until that time is over.
 pub fn promoted(
     found: HandlerCheckResult,
     created: Time,

@@ -26,7 +26,7 @@ pub struct LifecycleHandlerVariables {
 }
 
 impl LifecycleHandlerVariables {
-    /// Those of an event, and the parameters of its binding.
+    /// The variables of an event, and the parameters of its binding.
     pub fn new(own: BTreeMap<&'static str, String>, parameters: BTreeMap<String, String>) -> Self {
         Self { own, parameters }
     }

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 
-/// How far the answer to an event is.
+/// The state of an event: how far its answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LifecycleEventState {
     /// Nothing was answered.
@@ -23,7 +23,7 @@ pub enum LifecycleEventState {
 }
 
 impl LifecycleEventState {
-    /// As the API spells it.
+    /// The spelling in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -34,7 +34,7 @@ impl LifecycleEventState {
         }
     }
 
-    /// Whether it may still be answered.
+    /// Whether the event may still be answered.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::Running)
     }

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! phases {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A phase.
+        /// A phase of an operation at which a lifecycle may hold it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum LifecycleHoldPhase {
             $($(#[$doc])* $name,)*
         }
 
         impl LifecycleHoldPhase {
-            /// All of them.
+            /// All phases, in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// As the API spells it.
+            /// The spelling in the API.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)*
@@ -48,7 +48,7 @@ phases! {
 }
 
 impl LifecycleHoldPhase {
-    /// The phase of this spelling.
+    /// The phase that the API spells so; `None` if there is none.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|phase| phase.as_str() == text)
     }

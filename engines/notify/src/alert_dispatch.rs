@@ -38,7 +38,7 @@ pub trait DispatchCluster {
     fn secret(&self, namespace: &str, name: &str) -> Option<SecretData>;
 }
 
-/// What holds for all Alerts.
+/// The settings that hold for all Alerts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AlertControllerSettings {
     /// Whether Alerts only get events of their own namespace.
@@ -85,7 +85,7 @@ pub struct RoutingDecision {
     pub route: Option<EventRoute>,
 }
 
-/// What an Alert makes of an event.
+/// The dispatch of an event by an Alert, and the warnings about the Alert.
 #[derive(Debug)]
 pub struct AlertVerdict {
     /// Events to put on the Alert.
@@ -201,8 +201,8 @@ pub fn route(
     routed(event, alert, cluster, settings, warnings)
 }
 
-/// Where an event goes about something that the Alert selected before, such as the end of an incident: neither severity nor
-/// message nor the object of this event has to be one that it selects.
+/// Decides where an event goes that is about something the Alert selected before, such as the end of an incident: neither
+/// severity nor message nor the object of this event has to be one that the Alert selects.
 pub fn follow_up(
     event: &FluxEvent,
     alert: &Alert,

@@ -133,7 +133,7 @@ pub struct Provider {
     pub object: Value,
 }
 
-/// Why a value is not such an object.
+/// The error of a value that is not an object of the expected kind.
 #[derive(Debug, thiserror::Error)]
 #[error("the object cannot be read: {0}")]
 pub struct UnreadableObjectError(#[from] serde_json::Error);

@@ -13,7 +13,8 @@ pub(crate) fn is_commit_status_type(kind: &str) -> bool {
     ["github", "gitlab", "gitea", "bitbucketserver", "bitbucket", "azuredevops"].contains(&kind)
 }
 
-/// The id of the commit status for an event after its metadata was combined; none if the type has none.
+/// The id of the commit status for an event after its metadata was combined; `None` if the Provider is not of a type that
+/// sets commit statuses.
 ///
 /// # Errors
 /// Flux's message when the expression cannot be read, has another type than text, or fails.

@@ -28,7 +28,8 @@ impl FluxEvent {
         });
     }
 
-    /// The key of events that count as repetitions of each other, after [`FluxEvent::clean_metadata`].
+    /// The rate limit key: events with the same key count as repetitions of each other. Call [`FluxEvent::clean_metadata`]
+    /// before.
     pub fn rate_key(&self) -> String {
         let object = &self.object;
         let mut key = format!(

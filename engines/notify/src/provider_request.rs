@@ -90,7 +90,7 @@ impl ProviderRequest {
         self.headers.push((name.to_owned(), value));
     }
 
-    /// The value of a header.
+    /// The value of a header; `None` without it.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
@@ -265,7 +265,7 @@ pub(crate) fn basic(username: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{username}:{password}")))
 }
 
-/// An answer.
+/// The answer to a request.
 #[derive(Debug, Clone, Default)]
 pub struct HttpResponse {
     /// The status.
@@ -307,7 +307,7 @@ impl HttpResponse {
     }
 }
 
-/// When something failed.
+/// The stage of a delivery that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryStage {
     /// When the id of a commit status was computed.
@@ -377,7 +377,7 @@ impl ProviderFlow {
     }
 }
 
-/// What a driver does next.
+/// The next step of the driver of a delivery.
 #[derive(Debug)]
 pub enum HttpStep {
     /// Waits so long, sends this, and calls [`EventDelivery::answer`] with the outcome.
@@ -422,7 +422,7 @@ impl EventDelivery {
         }
     }
 
-    /// The id that the service gave the message; it is known once the event is delivered, for services with threads.
+    /// The id that the service gave the message, for services with threads; `None` before the event is delivered.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }

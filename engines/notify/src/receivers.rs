@@ -186,7 +186,7 @@ impl ReceiverWebhookRequest {
     }
 }
 
-/// What holds for all Receivers.
+/// The settings that hold for all Receivers.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReceiverControllerSettings {
     /// Whether objects of other namespaces are out of reach.
@@ -200,7 +200,7 @@ pub struct ReceiverControllerSettings {
     pub now: i64,
 }
 
-/// What a request that was accepted may ask for.
+/// The content of an accepted request, which filters may read.
 #[derive(Debug)]
 pub struct AcceptedHookRequest {
     /// The body, as filters see it.

@@ -72,7 +72,7 @@ struct ChangeWindow {
     length: SignedDuration,
 }
 
-/// Until when something is open.
+/// The time until which something is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowEnd {
     /// Until this time; it is closed then.
@@ -108,7 +108,7 @@ impl ChangeWindows {
         Ok(Self { all, text: text.trim().to_owned() })
     }
 
-    /// Until when it stays open, if it is open now.
+    /// The end of the present window; `None` if all windows are closed now.
     ///
     /// A window is open from each of its times on, for its length in elapsed time: what clocks are turned by
     /// meanwhile does not make it longer or shorter.
@@ -163,7 +163,7 @@ impl ChangeWindow {
     }
 }
 
-/// What an object's windows mean at a time.
+/// The state of an object's windows at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeWindowState {
     /// It may be applied.
@@ -190,7 +190,7 @@ pub enum ChangeWindowState {
 }
 
 impl ChangeWindowState {
-    /// Where a run ends that would apply `waiting`, such as `revision main@sha1:…`; `None` while it is open.
+    /// The outcome of a run that would apply `waiting`, such as `revision main@sha1:…`; `None` while the windows are open.
     pub fn outcome(&self, waiting: &str) -> Option<RunOutcome> {
         Some(match self {
             Self::Open { .. } => return None,
@@ -203,7 +203,7 @@ impl ChangeWindowState {
         })
     }
 
-    /// How it is shown in a status.
+    /// The condition that shows this state in a status.
     pub fn mark(&self) -> AnnotationCondition {
         let (status, reason, text) = match self {
             Self::Open { text, .. } => (ConditionStatus::True, reason::OPEN, text),
@@ -213,7 +213,7 @@ impl ChangeWindowState {
         AnnotationCondition { kind: WINDOW, status, reason, text: text.clone() }
     }
 
-    /// When it opens or closes.
+    /// The time at which the windows open or close; `None` if it is not known.
     pub fn changes_at(&self) -> Option<Time> {
         match self {
             Self::Open { until, .. } => *until,
@@ -222,12 +222,12 @@ impl ChangeWindowState {
         }
     }
 
-    /// From the annotations of an object; `None` if there is no window.
+    /// The state by the annotations of an object; `None` if it has no window.
     pub fn of<'o>(now: Time, annotation: impl Fn(&str) -> Option<&'o str>) -> Option<Self> {
         Self::at(now, annotation(WINDOW_ANNOTATION), annotation(BREAK_GLASS))
     }
 
-    /// From the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.
+    /// The state by the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.
     ///
     /// The break-glass annotation opens the windows until its time; one that cannot be read does not open them.
     pub fn at(now: Time, windows: Option<&str>, break_glass: Option<&str>) -> Option<Self> {

@@ -63,7 +63,7 @@ pub enum ConditionStatus {
 }
 
 impl ConditionStatus {
-    /// As Kubernetes writes it.
+    /// The spelling in Kubernetes.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -102,7 +102,7 @@ pub struct StatusCondition {
 }
 
 impl StatusCondition {
-    /// The condition of a type, if a status has it.
+    /// The condition of a type; `None` if a status does not have it.
     pub fn find<'c>(conditions: &'c [Self], kind: &str) -> Option<&'c Self> {
         conditions.iter().find(|condition| condition.kind == kind)
     }
@@ -175,8 +175,8 @@ impl<'a> StatusConditions<'a> {
         if is_derived(kind) { self } else { self.put(kind, status, why, text) }
     }
 
-    /// The same for a condition that begins anew with each generation, such as a wait: the transition time of another
-    /// generation is not kept, even if the text is the same.
+    /// Like [`Self::set`], for a condition that begins anew with each generation, such as a wait: the transition time of
+    /// another generation is not kept, even if the text is the same.
     #[must_use]
     pub fn begin(
         mut self,

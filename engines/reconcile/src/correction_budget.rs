@@ -97,7 +97,7 @@ impl<K: Ord + Clone> CorrectionBudget<K> {
     /// Asks to correct something so that it is as `desired` names it. The caller corrects it if the answer is `Ok`.
     ///
     /// # Errors
-    /// When corrections are paused, and until when.
+    /// The time until which corrections are paused.
     pub fn take(&mut self, key: &K, desired: &str, now: Time, pause: Duration) -> Result<(), Time> {
         self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
         let bucket =
@@ -150,7 +150,7 @@ impl<K: Ord + Clone> CorrectionBudget<K> {
         self.buckets.contains_key(key)
     }
 
-    /// Until when something counts as contested, if it does.
+    /// The time until which something counts as contested; `None` if it does not.
     pub fn contested_until(&self, key: &K, now: Time) -> Option<Time> {
         self.buckets.get(key)?.contested_until.filter(|until| now < *until)
     }

@@ -5,10 +5,10 @@
 
 use std::fmt;
 
-/// Lists what has to be ready before an object is applied.
+/// The annotation that lists what has to be ready before an object is applied.
 pub const ANNOTATION: &str = "windlass.dev/depends-on";
 
-/// How many an object may have, by the annotation and by `dependsOn` each.
+/// The most dependencies that an object may have, by the annotation and by `dependsOn` each.
 pub const MOST_DEPENDENCIES: usize = 64;
 
 /// Longest text that is repeated, in characters.

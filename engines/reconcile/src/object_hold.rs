@@ -9,9 +9,9 @@ use crate::Time;
 
 /// The annotation with the owner of a suspension.
 pub const SUSPENDED_BY: &str = "windlass.dev/suspended-by";
-/// The annotation with the reason.
+/// The annotation with the reason of a suspension.
 pub const SUSPENDED_REASON: &str = "windlass.dev/suspended-reason";
-/// The annotation with the end.
+/// The annotation with the end of a suspension.
 pub const SUSPENDED_UNTIL: &str = "windlass.dev/suspended-until";
 
 /// Longest name and reason that are repeated, in characters.
@@ -79,7 +79,7 @@ enum HoldEnd {
 }
 
 impl ObjectHold {
-    /// From the annotations of an object and its `managedFields`; `None` if it has no annotation of a hold.
+    /// The hold in the annotations of an object, with its `managedFields`; `None` if it has no annotation of a hold.
     ///
     /// An end counts only if the field manager that set it has set `spec.suspend`, too ([`may_end_suspension`]): the annotation
     /// stays where another program resumes the object, and must not end a later suspension.
@@ -101,8 +101,8 @@ impl ObjectHold {
         }
     }
 
-    /// From the values of `windlass.dev/suspended-by`, `-reason` and `-until` of a hold whose end counts; `None` if there are
-    /// none.
+    /// The hold by the values of `windlass.dev/suspended-by`, `-reason` and `-until`, if its end counts; `None` if there
+    /// are none.
     pub fn parse(by: Option<&str>, reason: Option<&str>, until: Option<&str>) -> Option<Self> {
         by.or(reason).or(until)?;
         let shown = |text: Option<&str>| {
@@ -119,12 +119,12 @@ impl ObjectHold {
         Some(Self { by: shown(by), reason: shown(reason), until })
     }
 
-    /// The owner.
+    /// The owner of the suspension; `None` if the hold names none.
     pub fn owner(&self) -> Option<&str> {
         self.by.as_deref()
     }
 
-    /// When it expires.
+    /// The time at which the hold expires; `None` if it has no valid end.
     pub fn expires_at(&self) -> Option<Time> {
         match self.until {
             HoldEnd::At(time) => Some(time),
@@ -132,7 +132,7 @@ impl ObjectHold {
         }
     }
 
-    /// Whether it has expired.
+    /// Whether the hold has expired.
     pub fn is_expired(&self, now: Time) -> bool {
         self.expires_at().is_some_and(|at| at <= now)
     }
@@ -150,7 +150,7 @@ impl ObjectHold {
         self.by.as_ref().map_or_else(|| "suspended".to_owned(), |by| format!("suspended by {by}"))
     }
 
-    /// What to call it, such as `the hold of alice`.
+    /// The name of the hold for people, such as `the hold of alice`.
     pub fn name(&self) -> String {
         self.by.as_ref().map_or_else(|| "the hold".to_owned(), |by| format!("the hold of {by}"))
     }

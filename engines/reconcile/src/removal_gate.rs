@@ -33,7 +33,7 @@ impl RemovalCause {
     }
 }
 
-/// What a removal has to be asked about.
+/// The facts that decide whether a removal may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalGate {
     /// Why it is to be removed.
@@ -74,10 +74,10 @@ impl RemovalPermit {
 }
 
 impl RemovalGate {
-    /// Whether the removal may begin at `now`.
+    /// The permission for a removal that begins at `now`.
     ///
     /// # Errors
-    /// Why not. A deletion of the object waits for no window, nor does what undoes a failure.
+    /// The reason why it may not begin. A deletion of the object waits for no window, nor does what undoes a failure.
     pub fn permit(self, now: Time) -> Result<RemovalPermit, RemovalRefusal> {
         let Self { cause, is_owner_suspended, is_suspended, closes } = self;
         let is_closed = closes.is_some_and(|at| at <= now);

@@ -11,7 +11,7 @@ use serde_json::Value;
 pub const ROLLBACK: &str = "windlass.dev/rollback";
 /// The annotation with the user who last requested a rollback or a reconciliation, or resumed the object.
 pub const REQUESTED_BY: &str = "windlass.dev/requested-by";
-/// The annotation with the reason.
+/// The annotation with the reason of that request.
 pub const REQUESTED_REASON: &str = "windlass.dev/requested-reason";
 
 /// A release goes back from its newest revision to an earlier one.
@@ -27,8 +27,8 @@ pub struct ReleaseRollback {
 }
 
 impl ReleaseRollback {
-    /// What the annotation asks of the release: `5->3`; of an object with several releases, it begins with the full name of one
-    /// of them: `apps/web:5->3`. `None` if it asks nothing of this one.
+    /// The rollback that the annotation requests of a release: `5->3`; for an object with several releases, it begins with
+    /// the full name of one of them: `apps/web:5->3`. `None` if it requests nothing of this release, or cannot be read.
     pub fn of(annotation: &str, release: Option<&str>) -> Option<Self> {
         let revisions = match release {
             None => annotation,
@@ -39,7 +39,7 @@ impl ReleaseRollback {
         Some(Self { from: from?, to: to? }).filter(|it| it.to < it.from)
     }
 
-    /// The annotation that asks for it.
+    /// The value of the annotation that requests this rollback.
     pub fn annotation(&self, release: Option<&str>) -> String {
         release.map_or_else(|| self.to_string(), |release| format!("{release}:{self}"))
     }
@@ -49,7 +49,8 @@ impl ReleaseRollback {
         format!("rollback to revision {}", self.to)
     }
 
-    /// Its progress, by the history in a status: the revision after `from` is its own, or that of another operation.
+    /// The progress of the rollback, by the history in a status: the revision after `from` is its own, or that of another
+    /// operation.
     pub fn progress(
         &self,
         history: impl IntoIterator<Item = HistoryRevision>,
@@ -99,7 +100,7 @@ pub struct HistoryRevision {
 }
 
 impl HistoryRevision {
-    /// From what `status.history` has of it.
+    /// An entry of a history, from the fields that `status.history` has of it.
     pub fn new(version: i64, status: &str, action: &str) -> Self {
         let is_failed = !matches!(status, "deployed" | "superseded");
         Self { version, is_rollback: action == "rollback", is_failed }

@@ -10,7 +10,7 @@ use crate::{
     ChangeWindowState, DependencyGraph, NextRunTrigger, ObjectKey, RunOutcome, Time, reason,
 };
 
-/// What the gate has to know about an object.
+/// The facts about an object that the gate needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunGateFacts {
     /// `spec.suspend`, unless it is a hold that has expired.
@@ -72,7 +72,7 @@ pub enum RunGate {
     Outcome(RunOutcome),
 }
 
-/// Asked before anything is fetched.
+/// The decision before anything is fetched.
 ///
 /// Deleting skips everything but suspension; the kind decides how an object that is deleted while it is suspended is
 /// treated. Windows that cannot be read stay closed.
@@ -112,7 +112,7 @@ fn within_window(facts: &RunGateFacts) -> RunGate {
     }
 }
 
-/// Asked again once the source is known: whether a dependency is stale depends on its artifact.
+/// The decision once the source is known: whether a dependency is stale depends on its artifact.
 ///
 /// A blocked object runs again when one of those dependencies changes, and at `retry_at`.
 pub fn after_resolve(facts: &RunGateFacts, retry_at: Time) -> RunGate {

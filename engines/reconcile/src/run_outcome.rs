@@ -30,18 +30,18 @@ impl NextRunTrigger {
         Self { at: None, on: nodes.into_iter().collect() }
     }
 
-    /// Also at this time; of two times the earlier counts.
+    /// This trigger, which also fires at a time; of two times the earlier counts.
     #[must_use]
     pub fn and_at(self, time: Time) -> Self {
         Self { at: Some(self.at.map_or(time, |at| at.min(time))), ..self }
     }
 
-    /// The time after which the node runs even if nothing it waits for has changed.
+    /// The time after which the node runs even if nothing it waits for has changed; `None` if there is none.
     pub fn earliest(&self) -> Option<Time> {
         self.at
     }
 
-    /// True if nothing would ever fire it.
+    /// Whether the trigger would never fire.
     pub fn is_empty(&self) -> bool {
         self.at.is_none() && self.on.is_empty()
     }
@@ -65,7 +65,7 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// Why, as one word.
+    /// The reason of `Ready`, as one word.
     pub fn reason(&self) -> ConditionReason {
         match self {
             Self::Settled(why, _)
@@ -76,7 +76,7 @@ impl RunOutcome {
         }
     }
 
-    /// Why, for people.
+    /// The text of `Ready`, for people.
     pub fn text(&self) -> &str {
         match self {
             Self::Settled(_, text)

@@ -42,7 +42,7 @@ pub struct ReconcileSnapshot {
 }
 
 impl SnapshotHistory {
-    /// The newest snapshot.
+    /// The newest snapshot; `None` if there is none.
     pub fn latest(&self) -> Option<&ReconcileSnapshot> {
         self.0.first()
     }

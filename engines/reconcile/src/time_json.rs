@@ -9,7 +9,7 @@ use crate::Time;
 /// Writes a time as RFC 3339.
 ///
 /// # Errors
-/// Those of `out`.
+/// The error of the serializer `out`.
 pub fn serialize<S: Serializer>(time: &Time, out: S) -> Result<S::Ok, S::Error> {
     out.collect_str(time)
 }
@@ -30,19 +30,19 @@ fn parse<E: serde::de::Error>(text: &str) -> Result<Time, E> {
 pub mod optional {
     use super::{Deserialize as _, Deserializer, Serialize as _, Serializer, Time, parse};
 
-    /// Writes it.
+    /// Writes a time in whole seconds, or `null`.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The error of the serializer `out`.
     pub fn serialize<S: Serializer>(time: &Option<Time>, out: S) -> Result<S::Ok, S::Error> {
         let second = time.and_then(|time| Time::from_second(time.as_second()).ok());
         second.map(|time| time.to_string()).serialize(out)
     }
 
-    /// Reads it.
+    /// Reads an RFC 3339 time, or `null`.
     ///
     /// # Errors
-    /// It is not a time.
+    /// The text is not a time.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
         Option::<String>::deserialize(from)?.map(|text| parse(&text)).transpose()
     }
@@ -52,18 +52,18 @@ pub mod optional {
 pub mod exact {
     use super::{Deserialize as _, Deserializer, Serialize as _, Serializer, Time, parse};
 
-    /// Writes it.
+    /// Writes a time as exactly as it is, or `null`.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The error of the serializer `out`.
     pub fn serialize<S: Serializer>(time: &Option<Time>, out: S) -> Result<S::Ok, S::Error> {
         time.map(|time| time.to_string()).serialize(out)
     }
 
-    /// Reads it.
+    /// Reads an RFC 3339 time, or `null`.
     ///
     /// # Errors
-    /// It is not a time.
+    /// The text is not a time.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
         Option::<String>::deserialize(from)?.map(|text| parse(&text)).transpose()
     }

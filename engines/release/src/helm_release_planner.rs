@@ -36,7 +36,7 @@ use crate::revisions::{ReleaseRevision, ReleaseRevisions};
 use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::status::{self, HelmReleaseStatusFields, ReleaseReport};
 
-/// What one run found.
+/// The observed state of a run.
 ///
 /// # Assumes
 /// Reads are live, and see what the steps before them did.
@@ -61,7 +61,7 @@ pub struct ReleaseObservedState {
     pub ran: RunProgress,
 }
 
-/// What a run has come through; a new one for every run.
+/// The progress of one run; a new one for every run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunProgress {
     /// Operations that ended.
@@ -97,7 +97,7 @@ impl RunProgress {
     }
 }
 
-/// What has to be observed for a plan, besides the revisions.
+/// The observations that a plan needs besides the revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservationNeed {
     /// Nothing.
@@ -122,7 +122,7 @@ pub fn released(
     (status.storage_namespace.clone(), name)
 }
 
-/// What a run has to bring.
+/// The observations that a run has to make before it plans.
 pub fn need(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,

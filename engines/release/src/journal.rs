@@ -50,7 +50,7 @@ pub enum OperationKind {
 }
 
 impl OperationKind {
-    /// As Flux's messages and statuses name it.
+    /// The name of the operation in Flux's messages and statuses.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Install => "install",
@@ -67,18 +67,18 @@ impl OperationKind {
         matches!(self, Self::Rollback | Self::UninstallRemediation)
     }
 
-    /// Whether it makes a revision of the desired chart.
+    /// Whether the operation makes a revision of the desired chart.
     pub fn is_release(self) -> bool {
         matches!(self, Self::Install | Self::Upgrade)
     }
 
-    /// Whether it removes the release.
+    /// Whether the operation removes the release.
     pub fn is_removal(self) -> bool {
         matches!(self, Self::Uninstall | Self::UninstallRemediation)
     }
 }
 
-/// What is waited for after objects were applied.
+/// The objects that are waited for after all were applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReleaseWaitPolicy {
@@ -103,7 +103,7 @@ pub enum UninstallPropagation {
 }
 
 impl UninstallPropagation {
-    /// As the API spells it.
+    /// The spelling in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Background => "Background",
@@ -113,7 +113,7 @@ impl UninstallPropagation {
     }
 }
 
-/// What was decided about an operation when it began.
+/// The decisions about an operation that were made when it began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperationPlan {
@@ -151,7 +151,7 @@ impl Default for OperationPlan {
     }
 }
 
-/// Why an operation does not go on as it should.
+/// The reason why an operation does not go on as it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationFailure {
@@ -182,7 +182,7 @@ pub enum TimedTaskKind {
     CleanUp,
 }
 
-/// A task that is over.
+/// A task of an operation that has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompletedTask {
@@ -330,12 +330,12 @@ impl OperationJournal {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether there is still something to do.
+    /// Whether the operation still has something to do.
     pub fn is_open(&self) -> bool {
         self.ended.is_none()
     }
 
-    /// When the present task is late.
+    /// The time after which the present task counts as late.
     pub fn deadline(&self) -> Time {
         let timeout = std::time::Duration::from_millis(self.plan.timeout_ms);
         self.since.saturating_add(timeout).unwrap_or(Time::MAX)

@@ -15,9 +15,9 @@ use crate::record::ReleaseRecord;
 use crate::settings::ReleaseDesiredState;
 use crate::status::HelmReleaseStatusFields;
 
-/// A lifecycle is awaited.
+/// The reason of a release that waits for a lifecycle.
 pub const LIFECYCLE_PENDING: ConditionReason = ConditionReason::new("LifecyclePending");
-/// It is not known which lifecycles hold a release.
+/// The reason of a release of which it is not known which lifecycles hold it.
 pub const LIFECYCLES_UNKNOWN: ConditionReason = ConditionReason::new("LifecyclesUnknown");
 
 /// The lifecycles of a release.

@@ -246,7 +246,7 @@ pub fn present(journal: &OperationJournal, record: &ReleaseRecord) -> Option<Ope
     }
 }
 
-/// What to write: changes of records, and the journal as it will be.
+/// A change of records, and of the journal beside one of them.
 ///
 /// Without changes only the annotation is written. `others` are written before the record of the journal.
 #[derive(Debug, Clone, PartialEq)]
@@ -318,7 +318,7 @@ fn superseded(journal: &OperationJournal, record: &ReleaseRecord, deployed: &[i6
     deployed.iter().copied().filter(|version| *version != record.version).collect()
 }
 
-/// What is written where an operation begins on a revision that is there.
+/// The write with which an operation begins on a revision that exists.
 pub fn started(
     record: &ReleaseRecord,
     journal: OperationJournal,
@@ -358,7 +358,7 @@ pub(crate) fn is_held_back(
     failure.counts && matches!(task, Some(OperationTask::Hold { .. }))
 }
 
-/// The error of an operation that has come to its end, in Helm's words; `None` where it went well.
+/// The error of an operation that has come to its end, in Helm's words; `None` if it succeeded.
 pub fn error(journal: &OperationJournal, record: &ReleaseRecord) -> Option<String> {
     let faults = &journal.faults;
     if !faults.is_empty() {

@@ -12,7 +12,7 @@ use crate::release_decision::ReleaseDecision;
 use crate::release_target::TargetChange;
 use crate::settings::{DriftMode, ReleaseDesiredState};
 
-/// What is about to begin.
+/// A change that is about to begin.
 ///
 /// An operation that is under way reaches none: it comes to its end, or to a place at which nothing is half done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl OperationPhase {
     }
 }
 
-/// What may hold a release at its phases.
+/// The gates that may hold a release at its phases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OperationPhaseGates {
     /// From when on the windows of the object are closed.
@@ -65,7 +65,7 @@ pub struct OperationPhaseGates {
     pub removal: RemovalCause,
 }
 
-/// A phase is held.
+/// A hold on a phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseHold {
     /// By what.
@@ -75,7 +75,7 @@ pub struct PhaseHold {
 }
 
 impl OperationPhaseGates {
-    /// Whether a phase is held that is reached at `now`.
+    /// The hold on a phase that is reached at `now`; `None` if it may begin.
     ///
     /// Windows do not hold what undoes a failure. Removals have a gate of their own:
     /// [`OperationPhaseGates::permit_removal`].
@@ -89,7 +89,7 @@ impl OperationPhaseGates {
     /// Whether the removal of the release may begin at `now`: windows hold it if it was pruned, and not if its owner is deleted.
     ///
     /// # Errors
-    /// It is held.
+    /// The removal is held.
     pub fn permit_removal(
         &self,
         is_suspended: bool,

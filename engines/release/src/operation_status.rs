@@ -60,7 +60,7 @@ fn must_reset(desired: &ReleaseDesiredState, status: &HelmReleaseStatusFields) -
         || desired.requests.resets(status)
 }
 
-/// An action begins.
+/// The report that an action begins.
 pub fn begun(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -255,7 +255,7 @@ fn snapshot_event(
     }
 }
 
-/// An operation ended, or is about to take its record along.
+/// The report that an operation ended, or is about to take its record along.
 ///
 /// # Errors
 /// A record has no digest.
@@ -552,7 +552,7 @@ impl OperationEnd<'_> {
     }
 }
 
-/// The unfinished operation of another client is ended: gives the status and the description for the record.
+/// The report that the unfinished operation of another client is ended, and the description for its record.
 ///
 /// # Errors
 /// The record has no digest.
@@ -611,7 +611,7 @@ pub(crate) fn adopted(
     Ok(ReleaseReport { events, ..ReleaseReport::of(next) })
 }
 
-/// Drift was found.
+/// The report that drift was found.
 pub fn drifted(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -639,7 +639,7 @@ pub(crate) fn correction_failed(status: &HelmReleaseStatusFields, faults: &str) 
     format!("Failed to correct cluster state of release {release}:\n{faults}")
 }
 
-/// Nothing is to be done: the status with that result.
+/// The status if nothing is to be done.
 pub fn settled(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -690,7 +690,7 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut HelmReleaseStatusFi
     }
 }
 
-/// The release that was to be removed is not the live one, which stays: the status forgets the history.
+/// The report that the release that was to be removed is not the live one, which stays: the status forgets the history.
 pub fn left(
     status: &HelmReleaseStatusFields,
     there: &ReleaseRecord,
@@ -706,7 +706,7 @@ pub fn left(
     ReleaseReport { events, ..ReleaseReport::of(forgotten(status)) }
 }
 
-/// The release of another target is gone: nothing is known any more.
+/// The status if the release of another target is gone: nothing is known of it any more.
 pub fn forgotten(status: &HelmReleaseStatusFields) -> HelmReleaseStatusFields {
     let mut next = status.clone();
     next.history.clear();

@@ -59,7 +59,7 @@ impl fmt::Debug for ReleaseRecord {
     }
 }
 
-/// What became of a revision.
+/// The times, the status and the notes of a revision.
 #[derive(Clone, Default)]
 pub struct RevisionInfo {
     /// When the first revision was begun.
@@ -105,7 +105,7 @@ pub enum RevisionStatus {
 }
 
 impl RevisionStatus {
-    /// The word in records and labels.
+    /// The word for the status in records and labels.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Unset => "",
@@ -121,7 +121,7 @@ impl RevisionStatus {
         }
     }
 
-    /// Reads the word.
+    /// Reads the word for a status.
     pub fn parse(word: &str) -> Self {
         let known = [
             Self::Unset,
@@ -140,7 +140,7 @@ impl RevisionStatus {
             .unwrap_or_else(|| Self::Other(word.to_owned()))
     }
 
-    /// Whether an operation was begun and not ended.
+    /// Whether an operation on the revision was begun and not ended.
     pub fn is_pending(&self) -> bool {
         matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback)
     }
@@ -167,10 +167,10 @@ impl GoTimestamp {
         Self(golang::time::GoTime::from_unix(seconds, nanos.into(), GoTimeZone::Utc))
     }
 
-    /// Reads RFC 3339. `None` is Go's zero time, and the empty text that Helm 3 wrote for it.
+    /// Reads RFC 3339. `None` stands for Go's zero time, and for the empty text that Helm 3 wrote for it.
     ///
     /// # Errors
-    /// Go's text.
+    /// The message of Go.
     pub fn parse(text: &str) -> Result<Option<Self>, String> {
         if text.is_empty() {
             return Ok(None);
@@ -180,17 +180,17 @@ impl GoTimestamp {
         Ok((time.unix() != GO_ZERO_TIME_SECONDS || time.nanosecond() != 0).then_some(Self(time)))
     }
 
-    /// RFC 3339 with as many digits as are needed.
+    /// The time in RFC 3339, with as many digits as are needed.
     pub fn text(&self) -> String {
         self.0.format(RFC3339_NANO)
     }
 
-    /// The time.
+    /// The time as an instant; `None` if it is out of range.
     pub fn time(&self) -> Option<Time> {
         Time::new(self.0.unix(), i32::try_from(self.0.nanosecond()).ok()?).ok()
     }
 
-    /// The second, as statuses carry it.
+    /// The time in whole seconds, as statuses carry it; `None` if it is out of range.
     pub fn whole_second(&self) -> Option<Time> {
         Time::from_second(self.0.unix()).ok()
     }
@@ -299,12 +299,12 @@ pub struct HookRecord {
 }
 
 impl HookRecord {
-    /// Whether it is run at this moment of an operation.
+    /// Whether the hook is run at this moment of an operation.
     pub fn is_for(&self, event: HookEvent) -> bool {
         self.events.iter().any(|word| word == event.as_str())
     }
 
-    /// Whether it is deleted on this occasion.
+    /// Whether the object of the hook is deleted on this occasion.
     ///
     /// Parity(helm 4): CRDs are never deleted, and any word at all keeps the default away.
     pub fn is_deleted(&self, on: HookDeletePolicy) -> bool {
@@ -343,7 +343,7 @@ pub enum HookDeletePolicy {
 }
 
 impl HookDeletePolicy {
-    /// The word in annotations and records.
+    /// The word for the policy in annotations and records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::BeforeHookCreation => "before-hook-creation",
@@ -364,11 +364,11 @@ pub struct HookRunRecord {
     pub phase: String,
 }
 
-/// LifecycleHoldPhase of a hook that runs.
+/// The phase of a hook that runs.
 pub const RUNNING: &str = "Running";
-/// LifecycleHoldPhase of a hook that ended well.
+/// The phase of a hook that ended well.
 pub const SUCCEEDED: &str = "Succeeded";
-/// LifecycleHoldPhase of a hook that ended badly.
+/// The phase of a hook that ended badly.
 pub const FAILED: &str = "Failed";
 
 /// One change that an operation makes to a record.
@@ -465,7 +465,7 @@ impl ReleaseRecord {
         self.chart.as_ref().and_then(|chart| chart.metadata.as_ref())
     }
 
-    /// Whether its objects are applied by the server.
+    /// Whether the API server merges the objects of the revision (server-side apply).
     pub fn is_server_side(&self) -> bool {
         self.apply_method == "ssa"
     }

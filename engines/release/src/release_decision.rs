@@ -220,7 +220,7 @@ fn deployed(
     }
 }
 
-/// The next operation for a state.
+/// The operation that is decided for a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseDecision {
     /// No operation: it is as it should be.

@@ -24,7 +24,7 @@ pub const API_VERSION: &str = "v2";
 /// How many snapshots are kept if none of them can be rolled back to.
 const MAX_HISTORY_SNAPSHOTS: usize = 5;
 
-/// What made a snapshot.
+/// The action that made a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -82,7 +82,7 @@ pub struct ReleaseSnapshot {
     pub oci_digest: String,
 }
 
-/// How a test went.
+/// The result of a test.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TestHookStatus {
@@ -209,7 +209,7 @@ impl ReleaseSnapshot {
         format!("{}/{}.v{}", self.namespace, self.name, self.version)
     }
 
-    /// How it was made.
+    /// The revision as an entry of a history, with the action that made it.
     pub fn made(&self) -> HistoryRevision {
         let action = match self.action {
             Some(SnapshotAction::Rollback) => "rollback",
@@ -223,7 +223,7 @@ impl ReleaseSnapshot {
         format!("{}@{}", self.chart_name, self.chart_version)
     }
 
-    /// Whether it is of this revision.
+    /// Whether the snapshot is of the revision of this record.
     pub fn targets(&self, record: &ReleaseRecord) -> bool {
         (&self.name, &self.namespace, self.version)
             == (&record.name, &record.namespace, record.version)

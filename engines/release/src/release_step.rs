@@ -13,7 +13,7 @@ use crate::operation::RecordAndJournalWrite;
 use crate::record::HookDeletePolicy;
 use crate::status::ReleaseReport;
 
-/// One change.
+/// One step of a plan: a change of the cluster, a record or the status.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReleaseStep {
     /// Writes the status of the HelmRelease, and then emits the events.

@@ -45,7 +45,7 @@ impl ReleaseTarget {
     }
 }
 
-/// What of a release's target is no longer what it was, so that it has to be removed and installed again.
+/// The part of a release's target that is no longer what it was: the release has to be removed and installed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetChange {
     /// Its records are elsewhere.
@@ -59,7 +59,7 @@ pub enum TargetChange {
 }
 
 impl TargetChange {
-    /// In Flux's words.
+    /// The word for the change in Flux's messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::StorageNamespace => "storage namespace",
@@ -70,7 +70,8 @@ impl TargetChange {
     }
 }
 
-/// Compares a target with the release that the status knows, by `status.storageNamespace` and `status.history`.
+/// The change of a target, compared with the release that the status knows by `status.storageNamespace` and
+/// `status.history`; `None` if nothing has changed.
 ///
 /// Before anything was released, nothing has changed.
 pub fn change(

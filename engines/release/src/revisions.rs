@@ -42,27 +42,27 @@ impl ReleaseRevisions {
         Self { known, broken }
     }
 
-    /// Oldest first.
+    /// All revisions that can be read, oldest first.
     pub fn all(&self) -> &[ReleaseRevision] {
         &self.known
     }
 
-    /// The newest one.
+    /// The newest revision that can be read; `None` if there is none.
     pub fn last(&self) -> Option<&ReleaseRevision> {
         self.known.last()
     }
 
-    /// The newest one that is deployed.
+    /// The newest revision that is deployed; `None` if there is none.
     pub fn deployed(&self) -> Option<&ReleaseRevision> {
         self.known.iter().rev().find(|it| it.record.info.status == RevisionStatus::Deployed)
     }
 
-    /// The one with this number.
+    /// The revision with this number; `None` if it does not exist or cannot be read.
     pub fn get(&self, version: i64) -> Option<&ReleaseRevision> {
         self.known.iter().find(|it| it.record.version == version)
     }
 
-    /// The Secret that cannot be read and would be newer than what can.
+    /// The Secret of the newest revision, if that cannot be read; `None` if the newest one can.
     ///
     /// Differs(helm 4): Helm skips it and then fails to create a revision that is there.
     pub fn unreadable_last(&self) -> Option<&BrokenReleaseRevision> {
@@ -70,7 +70,7 @@ impl ReleaseRevisions {
         self.broken.iter().max_by_key(|it| it.version).filter(|it| it.version > newest)
     }
 
-    /// All there are, those among them that cannot be read, oldest first.
+    /// The numbers of all revisions, oldest first, those included that cannot be read.
     pub fn versions(&self) -> Vec<i64> {
         let known = self.known.iter().map(|it| it.record.version);
         let mut all: Vec<i64> = known.chain(self.broken.iter().map(|it| it.version)).collect();

@@ -18,7 +18,7 @@ use crate::release_snapshot::TestFilter;
 use crate::release_target::ReleaseTarget;
 use crate::status::HelmReleaseStatusFields;
 
-/// Everything that is wanted of a release.
+/// The desired state of a release.
 #[derive(Debug, Clone)]
 pub struct ReleaseDesiredState {
     /// uid of the HelmRelease.
@@ -60,7 +60,7 @@ pub struct ReleaseDesiredState {
     pub interval: Duration,
 }
 
-/// What the spec of an owner asks for of a release.
+/// The part of the spec of an owner that is about a release.
 #[derive(Debug, Clone)]
 pub struct ReleaseSpec {
     /// Namespace and name of the release.
@@ -87,7 +87,7 @@ pub struct ReleaseSpec {
     pub drift: DriftMode,
 }
 
-/// How an action that failed is dealt with.
+/// The way in which an action that failed is dealt with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailureStrategy {
     /// By remediation, as often as [`RemediationSettings::retries`] says.
@@ -98,7 +98,7 @@ pub enum FailureStrategy {
 }
 
 impl FailureStrategy {
-    /// After which time it is repeated, if it is.
+    /// The time after which a failed action is repeated; `None` if it is remediated instead.
     pub fn retry(self) -> Option<Duration> {
         match self {
             Self::RemediateOnFailure => None,
@@ -216,7 +216,7 @@ pub enum DriftMode {
     Enabled,
 }
 
-/// What annotations ask for.
+/// The requests in the annotations of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AnnotationRequests {
     /// `reconcile.fluxcd.io/requestedAt`
@@ -233,17 +233,17 @@ pub struct AnnotationRequests {
 }
 
 impl AnnotationRequests {
-    /// Whether a user has asked for a run since the last one.
+    /// Whether a user has requested a run since the last one.
     pub fn is_new(&self, status: &HelmReleaseStatusFields) -> bool {
         self.reconcile.is_some() && self.reconcile != status.last_handled_reconcile
     }
 
-    /// Whether an upgrade is to be forced.
+    /// Whether a user has requested to force an upgrade.
     pub fn forces(&self, status: &HelmReleaseStatusFields) -> bool {
         self.asks(self.force.as_ref(), status.last_handled_force.as_ref(), status)
     }
 
-    /// Whether a rollback is the requested one.
+    /// Whether the operation of a journal is the requested rollback.
     pub fn is_for(&self, journal: &OperationJournal) -> bool {
         let asked = self.rollback.map(|it| (Some(it.from), Some(it.to)));
         journal.action == OperationKind::Rollback && asked == Some((journal.base, journal.target))
@@ -275,7 +275,7 @@ impl AnnotationRequests {
     }
 }
 
-/// What holds for the last action of a release, when it failed.
+/// The settings and failures of the last action of a release, which decide what is done when it failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveRemediation {
     /// Its remediation.
@@ -289,12 +289,12 @@ pub struct ActiveRemediation {
 }
 
 impl ReleaseDesiredState {
-    /// Whether a journal is of an operation that this owner did on this release.
+    /// Whether the operation of a journal is one that this owner did on this release.
     pub fn owns(&self, journal: &OperationJournal) -> bool {
         journal.owner == self.owner && journal.kube_context == self.kube_context
     }
 
-    /// What holds for the action that was attempted last.
+    /// The remediation of the action that was attempted last; `None` unless that is an installation or upgrade.
     pub fn active(&self, status: &HelmReleaseStatusFields) -> Option<ActiveRemediation> {
         match status.last_attempted_action? {
             OperationKind::Install => Some(ActiveRemediation {
@@ -316,7 +316,7 @@ impl ReleaseDesiredState {
         }
     }
 
-    /// What is decided about an action when it begins.
+    /// The plan of an action that begins.
     pub fn plan(&self, action: OperationKind) -> OperationPlan {
         let ms = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         // Tests are the last action before a release is ready, where they are on.
@@ -378,7 +378,7 @@ impl ReleaseDesiredState {
 }
 
 impl ActiveRemediation {
-    /// Whether it was tried as often as it may be.
+    /// Whether the action failed as often as it may be tried.
     pub fn is_exhausted(&self) -> bool {
         self.remediation.is_exhausted(self.failures)
     }
@@ -394,7 +394,7 @@ impl ActiveRemediation {
         self.remediation.remediate_last_failure.unwrap_or(default)
     }
 
-    /// What undoes a failure.
+    /// The strategy that undoes a failure.
     pub fn strategy(&self) -> RemediationStrategy {
         match self.is_upgrade {
             true => self.remediation.strategy,
@@ -404,7 +404,7 @@ impl ActiveRemediation {
 }
 
 impl RemediationSettings {
-    /// Whether something that failed so often is not tried again.
+    /// Whether an action that failed this often is not tried again.
     pub fn is_exhausted(&self, failures: i64) -> bool {
         self.retries >= 0 && failures > self.retries
     }

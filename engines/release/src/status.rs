@@ -90,7 +90,7 @@ pub struct ReleaseCondition {
     pub generation: i64,
 }
 
-/// The release in the status.
+/// The fields of a HelmRelease's status that decisions read or write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HelmReleaseStatusFields {
     /// `observedGeneration`
@@ -173,7 +173,7 @@ impl HelmReleaseStatusFields {
     }
 }
 
-/// An event.
+/// An event about a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseEvent {
     /// Whether it is a warning.
@@ -228,7 +228,7 @@ pub struct RefusedOperation {
     pub error: String,
 }
 
-/// What is under way.
+/// The progress that `Reconciling` reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseProgress {
     /// For people.
@@ -238,7 +238,7 @@ pub struct ReleaseProgress {
 }
 
 impl ReleaseReport {
-    /// Only a status.
+    /// A report of a new status only.
     pub fn of(status: HelmReleaseStatusFields) -> Self {
         Self {
             status,

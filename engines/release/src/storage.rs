@@ -28,9 +28,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::record::{JsonEncodeError, RecordDecodeError, ReleaseRecord};
 
-/// The type of the Secrets.
+/// The type of the Secrets that store revisions.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
-/// The key of the data.
+/// The key of a record in the data of its Secret.
 pub const DATA_KEY: &str = "release";
 /// Annotation: how many parts the record has, this Secret's among them.
 pub const PARTS: &str = "windlass.dev/release-parts";
@@ -44,7 +44,7 @@ pub const PART_OWNER: &str = "windlass.dev/release-owner";
 
 /// How much the data of a Secret may be, as Kubernetes counts.
 pub const MAX_PART: usize = 1 << 20;
-/// How many parts a record may have.
+/// The most parts that a record may have.
 pub const MAX_PARTS: usize = 64;
 /// How long the JSON of a record may be.
 const MAX_JSON: u64 = 64 << 20;
@@ -88,7 +88,7 @@ pub enum RecordUnpackError {
     Parts(&'static str),
 }
 
-/// What a record is in storage.
+/// A record in the form in which it is stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PackedRecord {
     /// Data of the Secret, and of those that hold the rest; not empty.
@@ -98,7 +98,7 @@ pub struct PackedRecord {
 }
 
 impl PackedRecord {
-    /// What has to stand on the Secret if there is more than one part.
+    /// The annotations that the Secret needs if the record has more than one part; empty for one part.
     pub fn annotations(&self) -> BTreeMap<String, String> {
         if self.parts.len() < 2 {
             return BTreeMap::new();
@@ -110,12 +110,12 @@ impl PackedRecord {
     }
 }
 
-/// The Secret of a revision.
+/// The name of the Secret of a revision.
 pub fn secret_name(release: &str, version: i64) -> String {
     format!("sh.helm.release.v1.{release}.v{version}")
 }
 
-/// The Secret of another part of a revision; `part` counts from 1.
+/// The name of the Secret with another part of a revision; `part` counts from 1.
 pub fn part_name(release: &str, version: i64, digest: &str, part: usize) -> String {
     format!("{}{part}", part_prefix(release, version, digest))
 }
@@ -127,7 +127,7 @@ pub fn part_prefix(release: &str, version: i64, digest: &str) -> String {
     format!("{}.{short}.", secret_name(release, version))
 }
 
-/// The value of [`PART_OF`].
+/// The value of the label [`PART_OF`] on the part Secrets of a revision: `RELEASE.vVERSION`.
 pub fn part_of(release: &str, version: i64) -> String {
     format!("{release}.v{version}")
 }

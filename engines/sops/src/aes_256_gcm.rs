@@ -1,6 +1,7 @@
-//! AES-256-GCM with a nonce of any length, as Go's `cipher.NewGCMWithNonceSize` has it (NIST SP 800-38D).
+//! Decrypts AES-256-GCM with a nonce of any length, as Go's `cipher.NewGCMWithNonceSize` does (NIST SP 800-38D).
 //!
-//! The library of the usual lengths wants to know them when it is compiled, and sops writes 32 bytes; here is the rest.
+//! sops writes nonces of 32 bytes, which `cipher.rs` opens with the library. The library has to know the length when it is
+//! compiled, so values with nonces of other lengths are decrypted here.
 
 use aes_gcm::KeyInit as _;
 use aes_gcm::aes::Aes256;

@@ -9,14 +9,15 @@ use serde_json::{Map, Value};
 use super::status_fields::{HealthError, mapping_strict};
 use super::{HealthReport, HealthStatus, compute, pod};
 
-/// Which objects of its own namespace [`read`] needs to judge an object of this type.
+/// The kind of the objects, in the same namespace, that [`read`] needs to judge an object of this kind; `None` if it needs
+/// none.
 ///
 /// Differs(flux): a Deployment's ReplicaSets are not asked for, because their state never changed the answer.
 pub fn related_kinds(gvk: &Gvk) -> Option<Gvk> {
     is_pod_controller(&gvk.group, &gvk.kind).then(|| Gvk::new("v1", "Pod"))
 }
 
-/// The label selector by which a list has those objects and no others; `None` where [`read`] needs none.
+/// The label selector by which a list has those objects of [`related_kinds`] and no others; `None` if [`read`] needs none.
 pub fn related_selector(object: &Object) -> Option<String> {
     related_kinds(&object.gvk())?;
     let PodLabelSelector(tests) = PodLabelSelector::of(object).ok()?;

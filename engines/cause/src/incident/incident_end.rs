@@ -131,8 +131,8 @@ pub fn is_over(
     }
 }
 
-/// What of the objects that incidents affected may be affected still: to `kept` those of `found` are added, and those are
-/// removed that are ready, suspended, gone, refer to the subject no longer, or fail otherwise. Only of problems that others have
+/// Updates the objects that incidents may still affect. Those of `found` are added to `kept`; those are removed that are
+/// ready, suspended, gone, refer to the subject no longer, or fail otherwise. This is only for problems that others have
 /// with a subject, which end with the last of them.
 pub fn keep_affected(
     kept: &mut BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,

@@ -37,9 +37,9 @@ impl Default for YamlLayout {
     }
 }
 
-/// Why a tree has no text.
+/// The reason why a tree cannot be written.
 ///
-/// The text is Go's, where Go refuses too.
+/// The message is Go's, where Go refuses too.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeEmitError {
@@ -63,7 +63,7 @@ pub enum NodeEmitError {
     Value(String),
 }
 
-/// The text of a document or of any other node, final newline included.
+/// The YAML of a document or of any other node, final newline included.
 ///
 /// # Errors
 /// See [`NodeEmitError`].
@@ -71,7 +71,7 @@ pub fn emit(node: &YamlNode, layout: &YamlLayout) -> Result<String, NodeEmitErro
     write([(node, layout)], MAX_OUTPUT)
 }
 
-/// The strings of several nodes as one stream: all but the first begin with `---`.
+/// Writes several nodes as one YAML stream; each document but the first begins with `---`.
 ///
 /// # Errors
 /// See [`NodeEmitError`].
@@ -82,7 +82,7 @@ pub fn emit_documents<'n>(
     write(nodes.into_iter().map(|node| (node, layout)), MAX_OUTPUT)
 }
 
-/// As [`emit_documents`], each node with its own layout.
+/// Like [`emit_documents`], each node with its own layout.
 ///
 /// # Errors
 /// See [`NodeEmitError`].

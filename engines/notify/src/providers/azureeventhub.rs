@@ -27,8 +27,8 @@ const DOMAINS: [&str; 4] = [
 ];
 
 impl EventHubMessage {
-    /// The request that sends it at a time, in seconds since 1970. `token` is that of the identity that sends, where
-    /// [`EventHubLogin::Identity`] wants one.
+    /// The request that sends the message at a time, in seconds since 1970. `token` is that of the identity that sends,
+    /// where [`EventHubLogin::Identity`] needs one.
     pub fn request(&self, now: i64, token: &str) -> ProviderRequest {
         let hub = format!("https://{}/{}", self.host, path_element(&self.hub));
         let authorization = match &self.login {

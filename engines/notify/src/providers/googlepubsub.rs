@@ -11,7 +11,8 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 impl PubSubMessage {
-    /// The request that publishes it at a server such as `https://pubsub.googleapis.com`, with a token if there is one.
+    /// The request that publishes the message at a server such as `https://pubsub.googleapis.com`, with a token if there is
+    /// one.
     ///
     /// Differs(flux): over REST, not gRPC.
     pub fn request(&self, server: &str, token: Option<&str>) -> ProviderRequest {

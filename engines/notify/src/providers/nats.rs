@@ -28,7 +28,7 @@ impl fmt::Debug for NatsKey {
 }
 
 impl NatsKey {
-    /// The JWT of the user.
+    /// The JWT of the user; `None` if there is none.
     pub fn jwt(&self) -> Option<&str> {
         self.jwt.as_deref()
     }

@@ -61,7 +61,7 @@ pub struct PullRequestProposal {
     pub body: String,
 }
 
-/// What became of the pull request of a branch.
+/// The change that was made to the pull request of a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PullRequestChange {
     /// It was opened.
@@ -105,7 +105,7 @@ impl PullRequestError {
     }
 }
 
-/// What a driver does next.
+/// The next step of the driver of a conversation.
 #[derive(Debug)]
 pub enum PullRequestStep {
     /// Sends this, and calls [`PullRequestConversation::answer`] with the outcome.

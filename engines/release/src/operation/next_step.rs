@@ -20,7 +20,7 @@ use crate::revisions::ReleaseRevisions;
 
 use super::{OperationTask, RecordAndJournalWrite, present};
 
-/// What has to be observed before [`next`] can decide.
+/// The observations that [`next`] needs to decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservationScope {
     /// Nothing.
@@ -56,7 +56,7 @@ pub enum HookObject {
     },
 }
 
-/// How far something is.
+/// The observed progress of objects, or of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedHealth {
     /// On its way: what is waited for, as `Kind/namespace/name status: 'InProgress'`.
@@ -87,7 +87,7 @@ pub struct ObservedLiveObjects {
     pub glass: bool,
 }
 
-/// How the last step went that the run did. It is forgotten with the run.
+/// The outcome of the last step that the run did. It is forgotten with the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepOutcome {
     /// The step.
@@ -101,13 +101,13 @@ pub struct StepOutcome {
 }
 
 impl StepOutcome {
-    /// A step that was done, and has created nothing and taken over nothing.
+    /// The outcome of a step that was done, created nothing and took over nothing.
     pub fn of(step: &ReleaseStep) -> Self {
         Self { step: step.clone(), created: Vec::new(), adopted: Vec::new(), error: None }
     }
 }
 
-/// What an operation needs now.
+/// The next need of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OperationNeed {
     /// This step.
@@ -120,7 +120,8 @@ pub enum OperationNeed {
     Blind,
 }
 
-/// What has to be observed.
+/// The observations that [`next`] needs for an operation; [`ObservationScope::Nothing`] if it is not open, or its present
+/// task needs none.
 pub fn scope(journal: &OperationJournal, record: &ReleaseRecord) -> ObservationScope {
     match present(journal, record).filter(|_| journal.is_open()) {
         Some(OperationTask::Clear { hook, .. }) => ObservationScope::Hook(hook),

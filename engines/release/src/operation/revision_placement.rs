@@ -7,7 +7,7 @@ use crate::journal::OperationKind;
 use crate::record::{RecordChange, RevisionStatus};
 use crate::revisions::ReleaseRevisions;
 
-/// Where a new revision stands.
+/// The place of a new revision among the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevisionPlacement {
     /// Its number.
@@ -20,7 +20,7 @@ pub struct RevisionPlacement {
     pub others: Vec<(i64, RecordChange)>,
 }
 
-/// Where the revision of an installation or upgrade stands.
+/// The place of the revision of an installation or upgrade.
 ///
 /// # Errors
 /// In Helm's words: the name cannot be one, is taken, or there is nothing to upgrade.
@@ -67,7 +67,7 @@ pub fn place(
     Ok(RevisionPlacement { version, base: Some(base), prune, others: Vec::new() })
 }
 
-/// What a removal has to do.
+/// The work that a removal still has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseRemovalScope {
     /// All of it.
@@ -76,7 +76,7 @@ pub enum ReleaseRemovalScope {
     Purge(Vec<i64>),
 }
 
-/// What a removal still has to do.
+/// The work that a removal still has to do.
 ///
 /// # Errors
 /// In Helm's words: the release does not exist, or it was removed before.
