@@ -72,7 +72,7 @@ impl fmt::Debug for GetterRequest {
     }
 }
 
-/// How much of it is taken.
+/// The limits of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GetterLimits {
     /// From the first byte asked to the last byte received.
@@ -97,7 +97,7 @@ pub struct GetterResult {
     pub files: MemoryTree,
 }
 
-/// Fetches. Blocks; not from within a future.
+/// A fetcher of repositories, archives and files. It blocks; do not use it in a future.
 #[derive(Debug, Clone)]
 pub struct HelmfileGetter {
     /// How servers are asked; [`git::GitServerCache::within`] decides which.
@@ -109,7 +109,7 @@ pub struct HelmfileGetter {
 }
 
 impl HelmfileGetter {
-    /// Fetches it; `None` if its revision is still the `known` one.
+    /// Fetches what `wanted` names; `None` if its revision is still the `known` one.
     ///
     /// Of a repository, the commit is asked for before anything is fetched.
     ///

@@ -234,7 +234,7 @@ impl GitSnapshot {
         }
     }
 
-    /// What may be signed of it.
+    /// The objects of the commit that may be signed.
     ///
     /// # Errors
     /// The objects cannot be read.

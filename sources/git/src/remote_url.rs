@@ -61,7 +61,7 @@ impl RemoteUrl {
         Ok(Self { url, scheme })
     }
 
-    /// Its protocol.
+    /// The protocol of the remote.
     pub fn scheme(&self) -> RemoteScheme {
         self.scheme
     }

@@ -64,7 +64,7 @@ impl GitServerCache {
         Self { clients: HttpClients::within(egress), ..Self::default() }
     }
 
-    /// The same cache with shared budgets. Requests over HTTP go through them, and SSH is not counted.
+    /// This cache with budgets that others share. Requests over HTTP go through them; requests over SSH are not counted.
     #[must_use]
     pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
         Self { budgets, ..self }

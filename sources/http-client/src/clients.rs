@@ -39,12 +39,12 @@ impl fmt::Debug for HttpClients {
 }
 
 impl HttpClients {
-    /// For servers that may be asked.
+    /// A cache without clients yet, whose clients reach only the servers that `egress` permits.
     pub fn within(egress: EgressRules) -> Self {
         Self { kept: Mutex::new(RecentlyUsedMap::new(MOST_CLIENTS)), egress }
     }
 
-    /// Which servers may be asked.
+    /// The servers that these clients may reach.
     pub fn egress(&self) -> &EgressRules {
         &self.egress
     }
@@ -87,7 +87,7 @@ impl HttpClients {
         Ok(client)
     }
 
-    /// How many clients are kept.
+    /// The number of clients that are kept.
     pub fn count(&self) -> usize {
         self.kept.lock().count()
     }
@@ -136,7 +136,7 @@ impl<V> RecentlyUsedMap<V> {
         Self { most, uses: 0, entries: BTreeMap::new() }
     }
 
-    /// The value of a key, which counts as a use of it.
+    /// The value of a key, whose time of last use becomes now; `None` if there is none.
     pub fn get(&mut self, key: &ClientKeyDigest) -> Option<&V> {
         self.uses += 1;
         let (used, value) = self.entries.get_mut(key)?;
@@ -161,7 +161,7 @@ impl<V> RecentlyUsedMap<V> {
         self.entries.remove(key);
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> usize {
         self.entries.len()
     }

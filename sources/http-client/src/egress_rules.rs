@@ -92,7 +92,7 @@ impl EgressDenyList {
         Self { allowed, ..Self::default() }
     }
 
-    /// The same rules, except that specs may name this machine and this program. Tests need it.
+    /// These rules, except that specs may name this machine and this program. Tests need it.
     #[must_use]
     pub fn with_loopback(self) -> Self {
         Self { with_loopback: true, ..self }

@@ -117,7 +117,7 @@ impl HostBudgets {
         Self { limits: HostLimits::default(), egress, hosts: Arc::default() }
     }
 
-    /// The same budgets, for requests with another egress policy.
+    /// These budgets, for requests with another egress policy.
     #[must_use]
     pub fn for_servers(&self, egress: EgressRules) -> Self {
         Self { limits: self.limits, egress, hosts: self.hosts.clone() }
@@ -301,7 +301,7 @@ pub struct LimitedResponse {
 }
 
 impl LimitedResponse {
-    /// When the host accepts requests again, if this answer is 429 or 503.
+    /// Fails while requests to the host are paused, for example because this answer is 429 or 503.
     ///
     /// # Errors
     /// The host is closed.

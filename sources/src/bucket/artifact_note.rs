@@ -31,7 +31,7 @@ impl BucketArtifactNote {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    /// As it is kept.
+    /// The bytes of the note as it is stored.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()

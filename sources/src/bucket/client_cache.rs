@@ -30,7 +30,7 @@ pub struct BucketClientCache {
 }
 
 impl BucketClientCache {
-    /// With budgets that others use too.
+    /// This cache with budgets that others share.
     #[must_use]
     pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
         Self { budgets, ..self }

@@ -45,9 +45,9 @@ impl BucketEndpoint {
         Ok(Self { is_insecure, host: name.to_owned(), port, path: String::new() })
     }
 
-    /// Reads `spec.endpoint` of Azure, which is the URL of an account.
+    /// Reads `spec.endpoint` of Azure, which is the URL of a storage account.
     ///
-    /// Differs(flux): a signature is in the Secret only, so there is no query.
+    /// Differs(flux): a SAS token is read from the Secret only, so a URL with a query is refused.
     ///
     /// # Errors
     /// [`Error::Account`] for any other text.

@@ -45,7 +45,7 @@ pub struct PreviousArtifact {
     pub note: BucketArtifactNote,
 }
 
-/// Everything that goes into an artifact.
+/// The files and the note of an artifact that is to be made.
 #[derive(Debug)]
 pub struct BucketFetchResult {
     /// The files.

@@ -21,7 +21,7 @@ pub const MAX_VERSIONS: usize = 500_000;
 /// The most nodes of one version.
 const MAX_NODES: usize = 100_000;
 
-/// What an index knows, at a fraction of its length.
+/// The versions of charts that an index lists, at a fraction of its length.
 #[derive(Debug, Default)]
 pub struct ChartIndex {
     text: String,
@@ -144,19 +144,19 @@ impl ChartIndex {
         Ok(index.finished())
     }
 
-    /// How many bytes of memory it holds, about.
+    /// The number of bytes of memory that the index holds, about.
     pub fn size(&self) -> u64 {
         let names: usize = self.charts.keys().map(|name| name.len() + 64).sum();
         (self.text.capacity() + self.versions.capacity() * size_of::<ChartIndexEntry>() + names)
             as u64
     }
 
-    /// How many versions it lists.
+    /// The number of versions that the index lists.
     pub fn len(&self) -> usize {
         self.versions.len()
     }
 
-    /// Whether it lists none.
+    /// Whether the index lists no versions.
     pub fn is_empty(&self) -> bool {
         self.versions.is_empty()
     }

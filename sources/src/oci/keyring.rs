@@ -42,7 +42,7 @@ struct DockerAuthEntry {
 }
 
 impl RegistryKeyring {
-    /// Adds the credentials of a Secret; false if it holds none of Docker's.
+    /// Adds the credentials of a Secret; false if it holds none in Docker's format.
     ///
     /// # Errors
     /// [`Error::BadSecret`] naming the key. No text of the Secret is repeated.

@@ -188,7 +188,8 @@ impl ManifestReference {
         }
     }
 
-    /// The revision of an artifact with a digest: `tag@digest`, or the digest alone if no tag was asked for.
+    /// The revision of the artifact to whose `digest` this reference was resolved: `tag@digest`, or the digest alone if the
+    /// reference is one.
     pub fn revision(&self, digest: &OciDigest) -> String {
         match self {
             Self::Tag(tag) => format!("{tag}@{digest}"),

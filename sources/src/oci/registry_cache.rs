@@ -51,7 +51,7 @@ impl fmt::Debug for RegistryCache {
 }
 
 impl RegistryCache {
-    /// With budgets that others use too.
+    /// This cache with budgets that others share.
     #[must_use]
     pub fn sharing(self, budgets: Arc<HostBudgets>) -> Self {
         Self { budgets, ..self }

@@ -31,7 +31,7 @@ impl<T> Default for ArchiveContents<T> {
 }
 
 impl<T> ArchiveContents<T> {
-    /// Only the root.
+    /// An archive with only the root folder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -40,7 +40,7 @@ impl<T> ArchiveContents<T> {
     /// Adds a file and the folders above it; a file that is there already is replaced.
     ///
     /// # Errors
-    /// A folder is there, or a file is where a folder must be.
+    /// A folder is at the path, or a file is at the path of a parent folder.
     pub fn file(&mut self, path: RelPath, executable: bool, source: T) -> Result<(), Error> {
         if path.is_root() || matches!(self.entries.get(&path), Some(ArchiveItem::Dir)) {
             return Err(Error::Collision(path));
@@ -53,7 +53,7 @@ impl<T> ArchiveContents<T> {
     /// Adds a folder and those above it, so that it is archived even when nothing in it is.
     ///
     /// # Errors
-    /// A file is there, or where a folder must be.
+    /// A file is already at the path, or at the path of one of its parent folders.
     pub fn dir(&mut self, path: RelPath) -> Result<(), Error> {
         self.parents(&path)?;
         if path.is_root() {

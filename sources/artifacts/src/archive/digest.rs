@@ -25,7 +25,7 @@ pub struct DigestingWriter<W> {
 }
 
 impl<W: Write> DigestingWriter<W> {
-    /// Begins with nothing written.
+    /// A writer through which nothing has passed yet.
     pub fn new(out: W) -> Self {
         Self { out, hash: Sha256::new(), size: 0 }
     }

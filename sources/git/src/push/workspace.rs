@@ -163,7 +163,7 @@ impl<'s> PushWorkspace<'s> {
     /// them.
     ///
     /// # Errors
-    /// As of [`Self::commit`], but for those of signing.
+    /// The same as of [`Self::commit`], but for those of signing.
     pub fn differs(
         &mut self,
         changes: &BTreeMap<String, GitFileChange>,
