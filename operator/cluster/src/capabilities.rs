@@ -27,7 +27,7 @@ pub struct ServerCapabilities {
 }
 
 impl ServerCapabilities {
-    /// The same as charts see it, under `.Capabilities`.
+    /// The capabilities of this API server as charts see them, under `.Capabilities`.
     pub fn to_helm(&self) -> Capabilities {
         let Self { version, major, minor, api_versions } = self;
         Capabilities {
@@ -54,10 +54,10 @@ pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2
     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 impl ClusterConnection {
-    /// What the API server can do now.
+    /// The version and the APIs that an API server serves, as they were found out at most ten minutes ago.
     ///
     /// # Errors
-    /// The server's refusal, and no answer.
+    /// The API server refuses the request, or does not respond.
     pub async fn served(&self) -> Result<Arc<ServerCapabilities>, ClusterError> {
         if let Some(known) =
             self.discovery.served().filter(|(at, _)| at.elapsed() < DISCOVERY_CACHE_TTL)

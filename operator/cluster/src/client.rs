@@ -39,7 +39,7 @@ const UNARY_TIMEOUT: Duration = Duration::from_secs(40);
 /// How often an idle HTTP/2 connection is asked whether it still lives.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// Which cluster is meant; by default the one that the environment or the Pod names.
+/// The choice of a cluster; by default it is the one that the environment or the Pod names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClusterAccessOptions<'a> {
     /// Path of a kubeconfig.
@@ -468,8 +468,8 @@ impl ClusterConnection {
         })
     }
 
-    /// The same cluster, for requesting reconciliations as any user who sees the objects may: also outside of the term,
-    /// since it does not matter which process a webhook reaches.
+    /// This cluster for requests to reconcile an object, which are sent even while another process leads: it does not
+    /// matter which process a webhook reaches.
     pub fn asking(&self) -> Self {
         Self { unary: self.asking.clone(), ..self.clone() }
     }
@@ -480,7 +480,7 @@ impl ClusterConnection {
     /// only triggers a run, whose requests are in the tenant's name.
     ///
     /// # Errors
-    /// When no client can be made in that name.
+    /// No client can be built for that user.
     pub fn acting_as(&self, user: &str) -> Result<Self, ConnectionError> {
         let unary = self.connection.unary(Some(user))?;
         Ok(Self { unary, ..self.clone() })
@@ -488,7 +488,8 @@ impl ClusterConnection {
 }
 
 impl ClusterConnection {
-    /// All clients of this cluster go on with the credentials of another client of it.
+    /// Replaces the credentials of this connection and of all its clones by those of `renewed`, another connection to the
+    /// same cluster.
     pub fn renew(&self, renewed: &Self) {
         let credentials = renewed.connection.credentials();
         let access = &self.connection.access;
@@ -512,10 +513,11 @@ impl ClusterConnection {
         )
     }
 
-    /// Waits until the API server answers, so that a start before it is not a failure.
+    /// Waits until the API server answers, and returns its version. A program that starts before the API server does not
+    /// fail.
     ///
     /// # Errors
-    /// The last answer, when `limit` has passed.
+    /// The last error, if the API server has not answered within `limit`.
     pub async fn await_answer(&self, limit: Duration) -> anyhow::Result<String> {
         let deadline = tokio::time::Instant::now() + limit;
         loop {

@@ -30,11 +30,11 @@ pub struct ApiResourceLocation {
 }
 
 impl ApiResourceLocation {
-    /// Path of the collection, or of one object.
+    /// The URL path of the collection of this kind, or of one object if `name` is given.
     ///
     /// # Errors
-    /// What no object can be called, as the API server would put it: such a name would lead to another object, or to
-    /// another request.
+    /// The namespace or the name is one that no object can have; the message is as the API server would put it. Such a name
+    /// would lead to another object, or to another request.
     pub fn path(&self, namespace: &str, name: Option<&str>) -> Result<String, ClusterError> {
         let Gvk { group, version, .. } = &self.gvk;
         let mut path = if group.is_empty() {
@@ -127,8 +127,8 @@ impl ClusterConnection {
     /// Where the objects of a kind live.
     ///
     /// # Errors
-    /// [`ClusterError::NoSuchKind`] when a discovery document of the API server does not have it now; every refusal, and no
-    /// answer.
+    /// [`ClusterError::NoSuchKind`] if the API server's discovery does not list the kind now. Any other error if the API
+    /// server refuses the request or does not respond.
     pub async fn resource(&self, gvk: &Gvk) -> Result<ApiResourceLocation, ClusterError> {
         let api_version = gvk.api_version();
         let missing = || ClusterError::NoSuchKind {
@@ -199,7 +199,7 @@ impl ClusterConnection {
     /// `.group`. In the version that each group prefers.
     ///
     /// # Errors
-    /// The server's refusal, and no answer.
+    /// The API server refuses the request, or does not respond.
     pub async fn kinds_called(&self, name: &str) -> Result<Vec<ApiResourceLocation>, ClusterError> {
         let name = name.to_lowercase();
         let mut found = Vec::new();

@@ -80,7 +80,7 @@ pub fn controller_of_lease(name: &str, controllers: &[&'static str]) -> Option<&
     controllers.iter().find(|it| is_of(it)).copied()
 }
 
-/// Under which conditions this process may act.
+/// The elections that a process has to win before it may act.
 #[derive(Debug, Clone)]
 pub struct RequiredLeaseElections {
     /// The election among processes of windlass; none where there is only one.
@@ -91,7 +91,7 @@ pub struct RequiredLeaseElections {
     pub replaced: Vec<&'static str>,
 }
 
-/// Where a process stands.
+/// The state of a process in its elections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElectionState {
     /// It may act.
@@ -120,7 +120,8 @@ pub struct ElectionCandidate {
 }
 
 impl RequiredLeaseElections {
-    /// The right to act at the start of a process.
+    /// The right to act that a process has when it starts: without limit if it needs no election, else none until one is
+    /// won.
     pub fn leadership(&self) -> Leadership {
         match (&self.own, &self.flux) {
             (None, None) => Leadership::unlimited(),
@@ -130,7 +131,8 @@ impl RequiredLeaseElections {
 }
 
 impl ClusterConnection {
-    /// Puts this process up. Nothing is sent yet; none if it may act without.
+    /// The candidate that takes part in the elections of `terms`; `None` if this process may act without any. Nothing is
+    /// sent yet.
     pub fn candidate(&self, terms: RequiredLeaseElections) -> Option<ElectionCandidate> {
         let RequiredLeaseElections { own, flux, replaced } = terms;
         let times = own.as_ref().or(flux.as_ref())?;

@@ -49,7 +49,7 @@ impl ClusterError {
         }
     }
 
-    /// The server or the way to it is at fault, not what was asked.
+    /// Whether the server, or the way to it, is at fault and not the request: the same request may succeed later.
     pub fn is_transient(&self) -> bool {
         match self {
             // 401: a token expired, which its issuer renews.
@@ -62,7 +62,7 @@ impl ClusterError {
         }
     }
 
-    /// The server has not handled the request. An admission webhook that fails is another matter: its 500 says
+    /// Whether the server has not handled the request. An admission webhook that fails is another matter: its 500 says
     /// which object it was about.
     pub fn is_busy(&self) -> bool {
         match self {
@@ -72,14 +72,14 @@ impl ClusterError {
         }
     }
 
-    /// What serves or admits this object is at fault, such as an aggregated API server or a webhook that is down;
-    /// about other objects the API server may well answer.
+    /// Whether what serves or admits this object is at fault, such as an aggregated API server or a webhook that is down.
+    /// The API server may well answer requests about other objects.
     pub fn is_of_object(&self) -> bool {
         matches!(self.code(), Some(500 | 503 | 504))
     }
 
-    /// The server is at fault, and not what it was asked: that is asked again. A webhook that fails is another matter,
-    /// since it fails for this object.
+    /// Whether the server is at fault and not the request, so that the request is repeated. A webhook that fails is another
+    /// matter, since it fails for this object.
     pub fn is_of_server(&self) -> bool {
         let is_of_webhook =
             matches!(self, Self::Refused(status) if status.message.contains("webhook"));
@@ -93,7 +93,7 @@ impl ClusterError {
         self.is_of_server() && !is_put_off
     }
 
-    /// The server says of the object itself that it is not there.
+    /// Whether the server says that the object itself does not exist.
     ///
     /// The 404 of a path that is not served (a version that is gone, a proxy in between) says nothing about objects.
     pub fn is_not_found(&self) -> bool {
@@ -109,33 +109,33 @@ impl ClusterError {
         }
     }
 
-    /// Nothing is served at the path that was asked.
+    /// Whether nothing is served at the path of the request.
     pub fn is_unserved(&self) -> bool {
         self.code() == Some(404) && !self.is_not_found()
     }
 
-    /// Something was written in between, such as the quota of a namespace: the same request may succeed now. An object that
-    /// is there already is another matter.
+    /// Whether something was written in between, such as the quota of a namespace: the same request may succeed now. An
+    /// object that exists already is another matter.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused(status) if status.code == 409 && status.reason != "AlreadyExists")
     }
 
-    /// The object cannot be created because its namespace is being deleted.
+    /// Whether the object cannot be created because its namespace is being deleted.
     pub fn is_of_terminating_namespace(&self) -> bool {
         let Self::Refused(status) = self else { return false };
         let causes = status.details.iter().flat_map(|it| &it.causes);
         status.code == 403 && causes.into_iter().any(|it| it.reason == "NamespaceTerminating")
     }
 
-    /// For how long the server wants no requests.
+    /// The time for which the server wants no requests; `None` if it does not say one.
     pub fn retry_after(&self) -> Option<Duration> {
         let Self::Refused(status) = self else { return None };
         let seconds = status.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// The server understood what was asked, and would say the same again: only a change of the manifest, of rights
-    /// or of a policy helps.
+    /// Whether the server understood the request and would refuse it again: only a change of the manifest, of rights or of
+    /// a policy helps.
     pub fn is_permanent(&self) -> bool {
         matches!(self.code(), Some(400 | 403 | 422))
     }

@@ -72,8 +72,8 @@ impl<T: ObjectDecodeForm> ListPager<'_, T> {
     /// it; a server that is busy is asked again a few times, after the delay of its `Retry-After`.
     ///
     /// # Errors
-    /// Every refusal, such as that of a list that has changed too much since it began (410), and no answer;
-    /// [`ClusterError::Unreadable`] for a list that does not end.
+    /// The API server refuses the request, for example with 410 because the list has changed too much since it began, or
+    /// does not respond; [`ClusterError::Unreadable`] for a list that does not end.
     pub async fn next(&mut self) -> Result<Option<Vec<T>>, ClusterError> {
         let after = match &self.place {
             PageCursor::First => String::new(),
@@ -162,7 +162,7 @@ impl ClusterConnection {
     /// more.
     ///
     /// # Errors
-    /// Every refusal, and no answer.
+    /// The API server refuses the request, or does not respond.
     pub async fn labelled(
         &self,
         resource: &ApiResourceLocation,
@@ -182,7 +182,7 @@ impl ClusterConnection {
     /// How many objects of a kind there are.
     ///
     /// # Errors
-    /// Every refusal, and no answer.
+    /// The API server refuses the request, or does not respond.
     pub async fn count(&self, resource: &ApiResourceLocation) -> Result<u64, ClusterError> {
         let path = format!("{}?limit=1", resource.path("", None)?);
         let page = self.page_at::<DepthLimitedObject>(&path, METADATA_LIST).await?;
@@ -192,7 +192,7 @@ impl ClusterConnection {
     /// Whether an object is in a list by its name, for those who may list and not get.
     ///
     /// # Errors
-    /// Every refusal, and no answer.
+    /// The API server refuses the request, or does not respond.
     pub async fn is_listed(
         &self,
         resource: &ApiResourceLocation,

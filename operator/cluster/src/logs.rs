@@ -79,7 +79,7 @@ impl ClusterConnection {
     /// The last lines that a container printed, cut after some KiB. It is not asked again: nothing depends on it.
     ///
     /// # Errors
-    /// Every refusal, such as that of an API server that does not reach the kubelet, and no answer.
+    /// The API server refuses the request, for example because it does not reach the kubelet, or it does not respond.
     pub async fn last_lines(
         &self,
         namespace: &str,
@@ -94,7 +94,8 @@ impl ClusterConnection {
     /// limited. Only one line is in memory.
     ///
     /// # Errors
-    /// Of the first item: every refusal, and no answer. Of others: the connection was lost.
+    /// The first item is an error if the API server refuses the request or does not respond; a later one, if the connection
+    /// was lost.
     pub fn lines(
         &self,
         namespace: &str,

@@ -276,7 +276,7 @@ impl MetricsRegistry {
         self.queue_depth.get_or_create_owned(&KindMetricLabels { kind: kind.to_owned() })
     }
 
-    /// Whether the watch of a kind of ours sees changes.
+    /// Records whether the watch of a kind of windlass sees changes.
     pub fn watch_is_live(&self, kind: &str, live: bool) {
         let labels = KindMetricLabels { kind: kind.to_owned() };
         self.watch_live.get_or_create(&labels).set(i64::from(live));

@@ -29,7 +29,7 @@ pub(super) const LIST_LIMIT: usize = 1_000_000;
 /// How deep an object is kept whose deeper parts are not used.
 const MAX_RETAINED_DEPTH: usize = 100;
 
-/// What every object says about itself.
+/// The metadata that objects of every kind have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMetadata {
@@ -66,7 +66,7 @@ pub struct UnreadableObject {
     pub why: String,
 }
 
-/// An object of a kind of ours, or what can be said of it.
+/// An object of one of windlass's kinds, or what is known of one that cannot be read.
 #[derive(Debug, Clone)]
 pub enum DecodedObject<K> {
     /// All of it.

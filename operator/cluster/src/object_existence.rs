@@ -94,9 +94,9 @@ impl ClusterConnection {
     /// An object as it is now, in `version` or whichever version of its kind is served; `None` when it is not there.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer. A kind that is not served means that the object is not there
-    /// only when discovery is complete and no CRD of the kind is left: where an aggregated API server is down
-    /// or a CRD serves no version, the objects live on.
+    /// The API server does not respond, or refuses the request for another reason than "not found". A kind that is not
+    /// served means that the object is not there only when discovery is complete and no CRD of the kind is left: where an
+    /// aggregated API server is down or a CRD serves no version, the objects live on.
     pub async fn get_by_id(
         &self,
         id: &ObjectId,
@@ -152,7 +152,7 @@ impl ClusterConnection {
     /// Whether a kind is being removed with all its objects: its CRD is being deleted, or is gone.
     ///
     /// # Errors
-    /// The API server did not say; then neither may be concluded.
+    /// The API server did not say whether the kind is being removed; the caller must conclude neither.
     pub async fn is_kind_leaving(&self, crd: &str) -> Result<bool, ClusterError> {
         match self.ask_ourselves(&format!("{CRDS}/{crd}"), METADATA).await {
             Ok(found) => {

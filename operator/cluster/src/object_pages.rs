@@ -53,8 +53,8 @@ impl ObjectPages<'_> {
     /// The next page; none after the last. A page that is too large to be read is made smaller, and so are those after it.
     ///
     /// # Errors
-    /// Every refusal, such as that of a list that has changed too much since it began (410), and no answer;
-    /// [`ClusterError::NoSuchKind`] where discovery says that the kind is not served any more;
+    /// The API server refuses the request, for example with 410 because the list has changed too much since it began, or
+    /// does not respond; [`ClusterError::NoSuchKind`] if discovery says that the kind is not served any more;
     /// [`ClusterError::Unreadable`] for a list that does not end.
     pub async fn next(&mut self) -> Result<Option<ObjectPage>, ClusterError> {
         if self.is_over {

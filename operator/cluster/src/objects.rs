@@ -27,7 +27,7 @@ pub enum DryRunMode {
     Write,
 }
 
-/// A page of a list.
+/// A page of a list of objects.
 pub struct ObjectPage {
     /// The objects.
     pub objects: Vec<Object>,
@@ -106,8 +106,8 @@ impl ClusterConnection {
     /// One object as it is now; `None` when it is not there.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer; [`ClusterError::NoSuchKind`] when discovery says that the kind is not
-    /// served any more.
+    /// The API server does not respond, or refuses the request for another reason than "not found";
+    /// [`ClusterError::NoSuchKind`] when discovery says that the kind is not served any more.
     pub async fn get(
         &self,
         resource: &ApiResourceLocation,
@@ -136,7 +136,7 @@ impl ClusterConnection {
     /// Objects of a kind; none where discovery says that the kind is not served. An empty `namespace` stands for all.
     ///
     /// # Errors
-    /// The server's refusal, and no answer: then nothing is known of the objects.
+    /// The API server refuses the request, or does not respond: then nothing is known of the objects.
     pub async fn list_of_kind(
         &self,
         gvk: &Gvk,
@@ -160,7 +160,8 @@ impl ClusterConnection {
     /// memory.
     ///
     /// # Errors
-    /// Every refusal, and no answer; [`ClusterError::Unreadable`] for a list that does not fit into memory.
+    /// The API server refuses the request, or does not respond; [`ClusterError::Unreadable`] for a list that does not fit
+    /// into memory.
     pub async fn list(
         &self,
         resource: &ApiResourceLocation,
@@ -188,7 +189,7 @@ impl ClusterConnection {
     /// that begins where another ended.
     ///
     /// # Errors
-    /// Every refusal, and no answer.
+    /// The API server refuses the request, or does not respond.
     pub async fn list_part(
         &self,
         query: ObjectQuery<'_>,
@@ -197,10 +198,10 @@ impl ClusterConnection {
         self.list_at_most(query, from, OBJECTS_PER_PAGE).await
     }
 
-    /// The same of at most so many objects.
+    /// Like [`ClusterConnection::list_part`], but a page of at most `limit` objects.
     ///
     /// # Errors
-    /// Every refusal, and no answer.
+    /// The API server refuses the request, or does not respond.
     pub async fn list_at_most(
         &self,
         query: ObjectQuery<'_>,
@@ -236,7 +237,7 @@ impl ClusterConnection {
     /// Server-side apply, taking ownership of every field sent.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn apply(
         &self,
         resource: &ApiResourceLocation,
@@ -247,10 +248,10 @@ impl ClusterConnection {
         self.apply_checked(resource, object, manager, mode, false).await
     }
 
-    /// The same; `strict` refuses fields that the server does not know.
+    /// Like [`ClusterConnection::apply`]; if `strict`, fields that the server does not know are an error.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn apply_checked(
         &self,
         resource: &ApiResourceLocation,
@@ -274,7 +275,7 @@ impl ClusterConnection {
     /// Changes an object by a JSON patch (RFC 6902).
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn json_patch(
         &self,
         resource: &ApiResourceLocation,
@@ -290,8 +291,8 @@ impl ClusterConnection {
     /// Creates an object; `strict` refuses fields that the server does not know.
     ///
     /// # Errors
-    /// The server's refusal; that of an object that is there has the code 409. A reply that was lost is asked for
-    /// again, so this may also be the object that the first attempt made.
+    /// The API server refuses the request, or does not respond; the code is 409 if the object exists already. A reply that
+    /// was lost is asked for again, so this may also be the object that the first attempt made.
     pub async fn create_object(
         &self,
         resource: &ApiResourceLocation,
@@ -308,7 +309,8 @@ impl ClusterConnection {
     /// Whether an object could be created; nothing is.
     ///
     /// # Errors
-    /// The server's refusal; that of a valid object whose name is taken has the code 409.
+    /// The API server refuses the request, or does not respond; the code is 409 if the object is valid and its name is
+    /// taken.
     pub async fn try_create(
         &self,
         resource: &ApiResourceLocation,
@@ -322,7 +324,7 @@ impl ClusterConnection {
     /// Whether this user may do something with all objects of a resource.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, ClusterError> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -335,10 +337,10 @@ impl ClusterConnection {
         Ok(answer["status"]["allowed"] == true)
     }
 
-    /// What the API server calls this user.
+    /// The name that the API server has for the user of this connection.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn own_name(&self) -> Result<String, ClusterError> {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -350,7 +352,7 @@ impl ClusterConnection {
     /// Replaces an object. Its `resourceVersion`, if it has one, makes sure that no other client changed it meanwhile.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn replace_object(
         &self,
         resource: &ApiResourceLocation,
@@ -365,7 +367,7 @@ impl ClusterConnection {
     /// Changes an object by a merge patch (RFC 7386).
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn merge_patch(
         &self,
         resource: &ApiResourceLocation,
@@ -389,10 +391,10 @@ impl ClusterConnection {
         to_object(self.send(Method::PATCH, path, as_type, body).await?)
     }
 
-    /// The same; fields that the server does not know are refused.
+    /// Like [`ClusterConnection::merge_patch`], but fields that the server does not know are an error.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn merge_patch_strictly(
         &self,
         resource: &ApiResourceLocation,
@@ -407,7 +409,7 @@ impl ClusterConnection {
     /// Changes the status of an object by a merge patch.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn merge_patch_status(
         &self,
         resource: &ApiResourceLocation,
@@ -425,7 +427,7 @@ impl ClusterConnection {
     /// Changes the status of an object by a JSON patch (RFC 6902); fields that the server does not know are refused.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn json_patch_status(
         &self,
         resource: &ApiResourceLocation,
@@ -439,10 +441,10 @@ impl ClusterConnection {
         self.send_patch("application/json-patch+json", &path, operations).await
     }
 
-    /// What a merge patch would make of an object, which stays as it is.
+    /// The object that a merge patch would make; nothing is changed.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn try_merge_patch(
         &self,
         resource: &ApiResourceLocation,
@@ -465,7 +467,7 @@ impl ClusterConnection {
     /// [`ClusterConnection::delete_managed`].
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone already is not an error.
+    /// The API server refuses the request, or does not respond; an object that is gone already is not an error.
     pub async fn delete_unmanaged(
         &self,
         resource: &ApiResourceLocation,
@@ -480,7 +482,7 @@ impl ClusterConnection {
     /// `Foreground` or `Orphan`.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone already is not an error.
+    /// The API server refuses the request, or does not respond; an object that is gone already is not an error.
     pub async fn delete_managed(
         &self,
         _: RemovalPermit,
@@ -507,8 +509,8 @@ impl ClusterConnection {
     /// Deletes an object that is applied by us, only if it is still as it was read.
     ///
     /// # Errors
-    /// The server's refusal, which is a conflict if the object has changed; an object that is gone already is not an
-    /// error.
+    /// The API server refuses the request, or does not respond; the error is a conflict if the object has changed; an
+    /// object that is gone already is not an error.
     pub async fn delete_unchanged(
         &self,
         _: RemovalPermit,
@@ -522,10 +524,10 @@ impl ClusterConnection {
         self.delete_by(resource, object.namespace(), object.name(), &options).await
     }
 
-    /// What would become of a deletion; the object stays.
+    /// Checks whether a deletion would be accepted; the object stays.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn try_delete(
         &self,
         resource: &ApiResourceLocation,

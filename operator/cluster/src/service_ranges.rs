@@ -36,7 +36,7 @@ impl ClusterConnection {
     /// they may not be read, a guessed network around the Service `kubernetes`.
     ///
     /// # Errors
-    /// No answer, or a refusal to show that Service.
+    /// The API server does not respond, or refuses to show the Service `kubernetes`.
     pub async fn service_ranges(&self) -> Result<ServiceRanges, ClusterError> {
         let cidrs = ApiResourceLocation {
             gvk: Gvk::new("networking.k8s.io/v1", "ServiceCIDR"),
@@ -66,10 +66,11 @@ impl ClusterConnection {
         Ok(ServiceRanges { nets, is_guess: true })
     }
 
-    /// What a Service answers to GET, which the API server passes on; `most` bytes at most.
+    /// The answer of a Service to GET, which the API server passes on; `most` bytes at most.
     ///
     /// # Errors
-    /// Every refusal, such as that this user may not, and no answer; [`ClusterError::Unreadable`] for a longer answer.
+    /// The API server refuses the request, for example because this user has no right to it, or does not respond;
+    /// [`ClusterError::Unreadable`] for a longer answer.
     pub async fn ask_service(
         &self,
         at: &ServicePort,

@@ -48,7 +48,7 @@ impl ClusterConnection {
     /// Replaces fields in the status of an object that cannot be read, as `manager`.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is not an error.
+    /// The API server refuses the request, or does not respond; an object that is gone is not an error.
     pub async fn write_status_of_unreadable<K: WindlassKind>(
         &self,
         meta: &super::object_decode::ObjectMetadata,
@@ -81,7 +81,7 @@ impl ClusterConnection {
     /// An object of a kind of ours as it is now; `None` when there is none of that name.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer.
+    /// The API server does not respond, or refuses the request for another reason than "not found".
     pub async fn read<K: WindlassKind>(
         &self,
         namespace: &str,
@@ -93,7 +93,7 @@ impl ClusterConnection {
     /// Makes an object that must not be there yet.
     ///
     /// # Errors
-    /// The server's refusal; that of an object that is there has the code 409.
+    /// The API server refuses the request, or does not respond; the code is 409 if the object exists already.
     pub async fn create<K: WindlassKind>(
         &self,
         object: &K,
@@ -109,7 +109,7 @@ impl ClusterConnection {
     /// object has it.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is not an error and gives `None`.
+    /// The API server refuses the request, or does not respond; an object that is gone is not an error and gives `None`.
     pub async fn write_status<K: WindlassKind>(
         &self,
         object: &K,
@@ -129,7 +129,7 @@ impl ClusterConnection {
     /// Adds or removes our finalizer, provided that the object has not changed since it was read.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is not an error and gives `None`.
+    /// The API server refuses the request, or does not respond; an object that is gone is not an error and gives `None`.
     pub async fn write_finalizers<K: WindlassKind>(
         &self,
         object: &K,
@@ -146,7 +146,7 @@ impl ClusterConnection {
     /// changed since it was read.
     ///
     /// # Errors
-    /// The server's refusal; an object that is gone is not an error and gives `None`.
+    /// The API server refuses the request, or does not respond; an object that is gone is not an error and gives `None`.
     pub async fn end_hold<K: WindlassKind>(
         &self,
         object: &K,
@@ -168,7 +168,7 @@ impl ClusterConnection {
     /// The data of a Secret and its version; `None` when there is none of that name.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer.
+    /// The API server does not respond, or refuses the request for another reason than "not found".
     pub async fn secret(
         &self,
         namespace: &str,
@@ -185,7 +185,7 @@ impl ClusterConnection {
     /// The strings of a ConfigMap and its version; `None` when there is none of that name.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer.
+    /// The API server does not respond, or refuses the request for another reason than "not found".
     pub async fn config_map(
         &self,
         namespace: &str,
@@ -202,7 +202,7 @@ impl ClusterConnection {
     /// that name.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer.
+    /// The API server does not respond, or refuses the request for another reason than "not found".
     pub async fn pull_secrets(
         &self,
         namespace: &str,

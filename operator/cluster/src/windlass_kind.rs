@@ -3,7 +3,7 @@
 use kube::core::{NamespaceResourceScope, Resource};
 use serde::de::DeserializeOwned;
 
-/// A kind of ours: typed, namespaced, with a static API.
+/// A kind that windlass reconciles: typed, namespaced, with a static API.
 pub trait WindlassKind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use tempfile::TempDir;
 
-/// What was asked: `METHOD path?query`, and the body; null if there is none.
+/// A request: `METHOD path?query`, and the body; null if there is none.
 pub type RecordedRequest = (String, Value);
 
 /// An API server that runs as long as the test.
@@ -82,7 +82,7 @@ const KINDS: [(&str, &str, bool); 16] = [
     ("coordination.k8s.io/v1", "Lease", true),
 ];
 
-/// What was asked for beyond discovery, lists and reads, in order.
+/// The requests beyond discovery, lists and reads, in order.
 pub type RecordedWrites = Arc<Mutex<Vec<String>>>;
 
 /// Serves these objects, and their kinds beside those that every cluster has. What is deleted is gone, and any
@@ -91,7 +91,7 @@ pub async fn with_objects(objects: Vec<Value>) -> (FakeApiServer, RecordedWrites
     with_shared_objects(Arc::new(Mutex::new(objects))).await
 }
 
-/// The same with objects that a test changes meanwhile.
+/// Like [`with_objects`], with objects that a test may change meanwhile.
 pub async fn with_shared_objects(
     objects: Arc<Mutex<Vec<Value>>>,
 ) -> (FakeApiServer, RecordedWrites) {
@@ -121,9 +121,9 @@ pub async fn with_shared_objects(
     (server, writes)
 }
 
-/// The same server, where merge patches change objects and statuses, and what is applied replaces labels, annotations and spec, as
-/// if all had one manager. Each counts up the version of its object. What is deleted is gone, with its last finalizer if it has any.
-/// Lists have a version and watches end at once, so that both can be followed.
+/// Serves objects like [`with_shared_objects`], but merge patches change objects and statuses, and what is applied replaces
+/// labels, annotations and spec, as if all had one manager. Each counts up the version of its object. What is deleted is
+/// gone, with its last finalizer if it has any. Lists have a version and watches end at once, so that both can be followed.
 ///
 /// # Panics
 /// Where no port or no folder can be had.

@@ -44,7 +44,7 @@ pub async fn with_objects(objects: Vec<Value>) -> (ClusterConnection, RecordedWr
     with_shared_objects(Arc::new(Mutex::new(objects))).await
 }
 
-/// The same with objects that a test changes meanwhile.
+/// A cluster like that of [`with_objects`], with objects that a test may change meanwhile.
 ///
 /// # Panics
 /// Where no port or no folder can be had.
@@ -55,7 +55,7 @@ pub async fn with_shared_objects(
     (connected(&server).await, writes)
 }
 
-/// The same with objects and statuses that merge patches change, and objects that are applied and deleted.
+/// A cluster with objects and statuses that merge patches change, and objects that are applied and deleted.
 ///
 /// # Panics
 /// Where no port or no folder can be had.

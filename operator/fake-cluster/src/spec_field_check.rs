@@ -11,7 +11,7 @@ use serde_json::Value;
 /// it refuses. A kind of another project is named with its group, such as `Helmfile.apps.mumoshu.github.io`.
 ///
 /// # Panics
-/// The spec has a field that is not named, or a named one is not in the spec.
+/// The spec has a field that is not named, or lacks a named one.
 pub fn knows_every_field<'f>(kind: &str, known: impl IntoIterator<Item = &'f str>) {
     let crds = crds::all();
     let is_its = |group: &str, name: &str| called(group, name) == kind;

@@ -95,7 +95,7 @@ impl DependableKind for HelmReleaseController {
     type Object = HelmRelease;
 }
 
-/// What a run has besides its outcome.
+/// The details of a run that the status and events report in addition to its outcome.
 #[derive(Default)]
 pub struct HelmReleaseRunDetails {
     desired_release: Option<Arc<DesiredRelease>>,

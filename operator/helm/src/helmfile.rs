@@ -113,7 +113,7 @@ struct CachedPlan {
     plan: Arc<HelmfilePlan>,
 }
 
-/// What a run has besides its outcome.
+/// The details of a run that the status and events report in addition to its outcome.
 pub struct HelmfileRunDetails<K: HelmfileCustomResource> {
     revision: String,
     plan: Option<Arc<HelmfilePlan>>,

@@ -179,7 +179,7 @@ impl DesiredRelease {
 /// Writes the status of an owner, and returns the owner as it is now.
 ///
 /// # Errors
-/// The API server's refusal, and that the owner is gone.
+/// The API server refuses to write the status, or does not respond; or the owner is gone.
 pub(crate) async fn write_status<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,

@@ -44,7 +44,7 @@ pub(crate) enum SuspendedRequest {
 /// The object as a run begins with it; `None` if there is none now.
 ///
 /// # Errors
-/// The API server's refusal.
+/// The API server refuses the request, or does not respond.
 pub(crate) async fn begin<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
@@ -108,7 +108,7 @@ pub(crate) fn next_run(
 /// Writes the report of a run, announces its event and logs it.
 ///
 /// # Errors
-/// The API server's refusal.
+/// The API server refuses the request, or does not respond.
 pub(crate) async fn publish<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,

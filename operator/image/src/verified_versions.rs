@@ -78,7 +78,8 @@ impl VerifiedVersions {
         Some(format!("it was not verified with the keys of secret '{place}'; {}", remedy(object)))
     }
 
-    /// The same by the keys that are in the Secrets now. `current` has a fingerprint for each Secret that exists.
+    /// Like [`Self::doubt`], but also returns a reason if a Secret is missing or its keys changed since the verification.
+    /// `current` holds the key fingerprints of the Secrets that exist.
     pub(crate) fn doubt_by_keys(
         &self,
         object: &ImagePolicy,

@@ -185,7 +185,7 @@ const KINDS: &[KindRegistration] = &[
 /// Fields of an object that this version does not support; `None` if it is of no kind that runs here.
 ///
 /// # Errors
-/// Says what of the object cannot be read.
+/// A field of the object cannot be read.
 pub fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_json::Error>> {
     let group = object["apiVersion"].as_str().and_then(|it| it.split_once('/'))?.0;
     let is_its = |kind: &&KindRegistration| {
@@ -200,7 +200,7 @@ pub fn unsupported(object: &Value) -> Option<Result<Vec<&'static str>, serde_jso
     }))
 }
 
-/// What the process has besides: its HTTP servers have parts of it, too.
+/// The parts of the process that running kinds share with its HTTP servers.
 pub struct ProcessComponents {
     /// windlass's own cluster.
     pub cluster: ClusterConnection,

@@ -214,7 +214,7 @@ pub struct ApplierRunReport<K: ApplierKind> {
 }
 
 impl<K: ApplierKind> ApplierRunReport<K> {
-    /// A run that has nothing but its outcome.
+    /// The report of a run that ended before it had anything but its outcome.
     pub fn early(object: &Arc<K::Object>, outcome: RunOutcome) -> Self {
         Self { object: object.clone(), outcome, came: K::RunDetails::default(), unsaid_for: None }
     }

@@ -89,7 +89,7 @@ fn is_address_of(object: &HelmRepository, url: &str) -> bool {
     }
 }
 
-/// What a HelmRepository names to be reached: the data of Secrets of its namespace.
+/// The data of the Secrets that a HelmRepository names to be reached, all of its namespace.
 #[derive(Default)]
 pub struct HelmRepositorySecrets {
     /// Data of `spec.secretRef`.
@@ -137,7 +137,7 @@ impl HelmRepositorySecrets {
     }
 }
 
-/// What all chart repositories share: HTTP clients, buckets, and how much is fetched at once.
+/// The access that all chart repositories share: HTTP clients, buckets, and how much is fetched at once.
 pub fn access(context: &RunContext) -> ChartRepositoryClients {
     let budgets = context.remotes.budgets.clone();
     let buckets = context.remotes.buckets.clone();

@@ -185,7 +185,8 @@ pub struct TargetSpec<'a> {
 }
 
 impl<'a> TargetSpec<'a> {
-    /// Parity(flux): the flag's ServiceAccount counts wherever the spec names none, remote clusters included.
+    /// The cluster and the user of a spec with these fields. Parity(flux): the flag's ServiceAccount counts wherever the
+    /// spec names none, remote clusters included.
     pub fn new(
         settings: &'a OperatorSettings,
         namespace: &'a str,
@@ -226,7 +227,7 @@ fn failed(text: String) -> RunOutcome {
 }
 
 impl ClusterTargets {
-    /// Only windlass's own cluster, as itself.
+    /// The targets of a process at its start: only windlass's own cluster, as windlass itself.
     pub fn new(
         settings: &OperatorSettings,
         watcher: &Arc<ObjectWatcher>,

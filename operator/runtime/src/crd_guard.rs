@@ -84,7 +84,7 @@ impl<'a> CrdGuardian<'a> {
         Self { context, target, namespace, ignore: None }
     }
 
-    /// The same for manifests that are written by rules about fields which others may change.
+    /// This guard for manifests that are written by rules about fields which others may change.
     #[must_use]
     pub fn ignoring(self, rules: &'a IgnoreRules) -> Self {
         Self { ignore: Some(rules), ..self }
@@ -253,8 +253,8 @@ impl<'a> CrdGuardian<'a> {
     /// directly before it deletes.
     ///
     /// # Errors
-    /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be
-    /// exported.
+    /// The API server refuses the request, or does not respond; [`ClusterError::Withheld`] where the removal is confirmed
+    /// and the objects cannot be exported.
     pub async fn remove(
         &self,
         permit: RemovalPermit,
@@ -294,7 +294,7 @@ impl<'a> CrdGuardian<'a> {
     /// Removes some marks from a definition that its owner keeps.
     ///
     /// # Errors
-    /// The API server's refusal, such as that of a definition that is another by now.
+    /// The API server refuses the request, for example because the definition is another one by now, or does not respond.
     pub async fn unmark(
         &self,
         live: &Object,

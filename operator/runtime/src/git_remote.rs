@@ -54,7 +54,7 @@ pub fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// What a GitRepository names to be reached: the data of Secrets of its namespace.
+/// The data of the Secrets that a GitRepository names to be reached, all of its namespace.
 #[derive(Default)]
 pub struct GitRemoteSecrets {
     /// The credentials; empty without a Secret.
@@ -158,7 +158,7 @@ impl SecretField<'_> {
 /// Parity(flux): commit wins over name, name over tag, tag over semver, semver over branch; without any it is `master`.
 ///
 /// # Errors
-/// The range of versions is none.
+/// The `semver` is not a range of versions.
 pub fn reference(given: Option<&GitRepositoryRef>) -> Result<GitReference, RunOutcome> {
     Ok(match given.cloned().unwrap_or_default() {
         GitRepositoryRef { commit: Some(sha), branch, name, .. } => {

@@ -34,19 +34,19 @@ pub fn of<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Vec<Anno
         .collect()
 }
 
-/// Whether a reconciliation of an object was requested and is not handled yet.
+/// Whether a user requested a reconciliation of an object that no run has handled yet.
 pub fn is_asked<K: WindlassKind + ReconciledObject>(object: &K) -> bool {
     let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
     requested.is_some() && requested != object.last_handled_reconcile_at()
 }
 
-/// Writes these conditions to the status of an object that does not run now. Everything else in the status stays.
+/// Writes the conditions of [`of`] to the status of an object that does not run now. Everything else in the status stays.
 /// Nothing is written if nothing changes.
 ///
 /// `answered` also records in the status that the requested run was handled.
 ///
 /// # Errors
-/// The server's refusal.
+/// The API server refuses the request, or does not respond.
 pub async fn show<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
@@ -66,7 +66,7 @@ pub async fn show<K: WindlassKind + ReconciledObject>(
 /// `owned` are the further conditions of the kind. Those that may not be true any more are removed.
 ///
 /// # Errors
-/// The server's refusal.
+/// The API server refuses the request, or does not respond.
 pub async fn show_suspended<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,

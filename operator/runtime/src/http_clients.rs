@@ -31,7 +31,7 @@ pub struct RemoteClients {
 }
 
 impl RemoteClients {
-    /// Nothing was asked yet.
+    /// Clients that reach only what `rules` permit, and that have learned nothing of any server yet.
     pub fn within(rules: &Arc<EgressDenyList>) -> Self {
         let egress = EgressRules::Named(rules.clone());
         let budgets = Arc::new(HostBudgets::within(egress.clone()));

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 /// Reads a selector, by way of its text, whose reader knows which keys and values labels have.
 ///
 /// # Errors
-/// It means nothing: says which part.
+/// The selector is not valid; the message says which part.
 pub fn compiled(selector: &LabelSelector) -> Result<objects::LabelSelector, String> {
     let mut requirements = Vec::new();
     for (key, value) in selector.match_labels.iter().flatten() {

@@ -107,14 +107,14 @@ fn waiting(event: &LifecycleEvent) -> ObjectKey {
     ObjectKey::new(group, kind, &event.namespace().unwrap_or_default(), name)
 }
 
-/// Returns once it is known which Lifecycles, bindings and events there are, or that this cannot be found out.
+/// Returns once the Lifecycles, bindings and events were listed, or it is known that they cannot be.
 pub async fn known(context: &RunContext) {
     context.shared::<WatchedObjectCache<Lifecycle>>().known().await;
     context.shared::<WatchedObjectCache<LifecycleBinding>>().known().await;
     context.shared::<WatchedObjectCache<LifecycleEvent>>().known().await;
 }
 
-/// What holds an object at its phases.
+/// The lifecycles that hold an object at its phases; why, if that is not known.
 pub fn holding<K: Resource<DynamicType = ()>>(
     context: &RunContext,
     object: &K,
@@ -302,7 +302,7 @@ pub fn events_of(
     of.iter().filter(is_its).map(|it| event(it)).collect()
 }
 
-/// Cancels and deletes all events about a release that is given up.
+/// Cancels and deletes all events about one release of an object, which is given up.
 pub async fn dismiss_all(
     context: &RunContext,
     namespace: &str,
@@ -406,11 +406,11 @@ fn is_same(one: &LifecycleEventSpec, other: &LifecycleEventSpec) -> bool {
     question(one) == question(other)
 }
 
-/// Creates an event; one that asks the same and is there already counts as well. What is wrong is the answer: its name
-/// belongs to another event.
+/// Creates an event. `None` if it is created, or one that asks the same exists already; a text that says what is wrong if
+/// its name belongs to another event.
 ///
 /// # Errors
-/// Every other refusal, and no answer.
+/// The API server refuses the request for another reason, or does not respond.
 pub async fn ask(
     context: &RunContext,
     asking: &LifecycleSubject<'_>,

@@ -31,7 +31,7 @@ pub fn node_of(namespace: &str) -> ObjectKey {
     ObjectKey::new("", "Namespace", "", namespace)
 }
 
-/// The node that stands for the labels of a Namespace: those wait for their changes for which labels decide what they may do.
+/// The node that stands for the labels of a Namespace. Objects wait for its changes if labels decide what they may do.
 pub fn labels_node_of(namespace: &str) -> ObjectKey {
     ObjectKey::new("", "NamespaceLabels", "", namespace)
 }
@@ -87,7 +87,7 @@ impl Default for NamespacePolicies {
 }
 
 impl NamespacePolicies {
-    /// Returns once something is known.
+    /// Returns once the Namespaces were listed, or it is known that they cannot be.
     pub async fn known(&self) {
         let mut known = self.known.subscribe();
         // The sender is part of the value that is borrowed here, so it cannot be gone.
@@ -128,7 +128,7 @@ impl NamespacePolicies {
     }
 }
 
-/// Follows Namespaces: the appliers of one whose policy changes are woken.
+/// Follows Namespaces, and wakes the appliers of one whose policy changes.
 pub async fn follow(
     cluster: ClusterConnection,
     work_queue: Arc<WorkQueue>,

@@ -119,7 +119,7 @@ fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
 /// Returns the object as it is now; `None` when it is gone.
 ///
 /// # Errors
-/// If the object was changed meanwhile; any other refusal is logged, and the hold has expired all the same.
+/// The object was changed meanwhile; any other error is logged, and the hold has expired all the same.
 pub async fn lift<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,

@@ -10,10 +10,10 @@ use crds::windlass_source::HTTPArchive;
 use kube_core::Resource;
 use notify::EventSourceSelector;
 
-/// On an Alert: more objects whose events are sent.
+/// Annotation of an Alert: more objects whose events are sent.
 pub const EVENT_SOURCES: &str = "windlass.dev/event-sources";
 
-/// On a Receiver: more objects that are reconciled.
+/// Annotation of a Receiver: more objects that are reconciled.
 pub const RESOURCES: &str = "windlass.dev/resources";
 
 /// Most entries of an annotation: they are read anew for each event.
@@ -27,7 +27,7 @@ fn api_version_of<K: Resource<DynamicType = ()>>(kind: &str) -> Option<String> {
 /// The objects that an annotation of an object names.
 ///
 /// # Errors
-/// Names the entry that names none, or says that there are too many.
+/// An entry names no object, or there are too many entries; the message says which.
 pub fn named<K: Resource>(
     object: &K,
     annotation: &str,

@@ -70,7 +70,7 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
     /// Returns the object as it is now, and `None` when it is gone.
     ///
     /// # Errors
-    /// The server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub async fn write_status(
         &self,
         context: &RunContext,
@@ -111,7 +111,7 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
     /// Ends what an expired hold left behind: `spec.suspend` if it is to `resume`, and annotations.
     ///
     /// # Errors
-    /// The server's refusal, a conflict among them.
+    /// The API server refuses the request, or does not respond; a conflict is such an error, too.
     pub(crate) async fn end_hold(
         &self,
         context: &RunContext,
@@ -126,7 +126,7 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
     /// Adds our finalizer, or takes it away.
     ///
     /// # Errors
-    /// The server's refusal, a conflict among them.
+    /// The API server refuses the request, or does not respond; a conflict is such an error, too.
     pub async fn set_finalizer(
         &self,
         context: &RunContext,
@@ -200,7 +200,7 @@ pub fn listed(conditions: Vec<StatusCondition>) -> Vec<crds::Condition> {
     written.collect()
 }
 
-/// An inventory as a status has it.
+/// An inventory in the form of a status.
 pub fn recorded(inventory: &ObjectInventory) -> ResourceInventory {
     let entries = inventory.entries().into_iter();
     ResourceInventory {

@@ -14,7 +14,7 @@ use windlass_cluster::kube_runtime::reflector::{self, ObjectRef, Store};
 use windlass_cluster::kube_runtime::watcher::Event;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// A value of each type that was asked for.
+/// A map of at most one value of each type.
 #[derive(Default)]
 pub struct TypeMap(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
@@ -110,12 +110,12 @@ impl<M> Default for StateCache<M> {
 }
 
 impl<M: Default> StateCache<M> {
-    /// What a node remembers; nothing at first.
+    /// The state of a node; empty when it is first asked for.
     pub fn of(&self, node: &ObjectKey) -> Arc<Mutex<M>> {
         self.0.lock().entry(node.clone()).or_default().clone()
     }
 
-    /// A node is gone.
+    /// Drops the state of a node that is gone.
     pub fn forget(&self, node: &ObjectKey) {
         self.0.lock().remove(node);
     }

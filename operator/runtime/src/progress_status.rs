@@ -18,7 +18,7 @@ use windlass_cluster::windlass_kind::WindlassKind;
 /// How long a phase may take until the status reports it.
 const PROGRESS_REPORT_DELAY: Duration = Duration::from_secs(2);
 
-/// Does the work of a phase; when that takes long, `tell` is done beside it.
+/// Does the work of a phase, and runs `tell` beside it if the work takes long.
 pub async fn telling<T>(work: impl Future<Output = T>, tell: impl Future<Output = ()>) -> T {
     telling_after(tokio::time::sleep(PROGRESS_REPORT_DELAY), work, tell).await
 }
@@ -68,7 +68,7 @@ fn phase<K: WindlassKind + ReconciledObject>(
     (before, after)
 }
 
-/// Whether `Ready` says how it went with the spec as it is.
+/// Whether `Ready` reports the result of reconciling the spec as it is now.
 ///
 /// Differs(flux): a repetition, be it at the interval or of what failed, leaves `Ready` as it is until it has ended, so
 /// that an attempt neither raises nor ends an alarm.

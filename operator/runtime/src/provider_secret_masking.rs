@@ -13,11 +13,11 @@ use url::Url;
 /// second of a processor.
 const MAX_MASKING_WORK_BYTES: usize = 16 << 20;
 
-/// What stands in the place of a text that cannot be masked.
+/// The text that stands in place of one that cannot be masked.
 pub const NOT_MASKED: &str =
     "the reason is not shown, because the Secrets of the Provider are too large to mask them in it";
 
-/// Everything in the Secrets, and what of an address may stand alone in a text.
+/// The masking of everything in the Secrets, and of those parts of an address that may stand alone in a text.
 pub fn masking(secrets: &BTreeMap<String, SecretData>) -> SecretMasking {
     let values = secrets.values().flat_map(|secret| secret.data.iter());
     let values = values.flat_map(|(key, value)| {

@@ -18,7 +18,7 @@ use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_serve::settings::OperatorSettings;
 
-/// Shared by all runs.
+/// The context that all runs share.
 pub struct RunContext {
     /// Flags.
     pub settings: OperatorSettings,

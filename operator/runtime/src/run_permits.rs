@@ -116,12 +116,12 @@ fn hand_out(granted: Vec<(oneshot::Sender<GrantedPermit>, GrantedPermit)>) {
 }
 
 impl RunPermits {
-    /// A number of permits. One namespace may hold all of them while no other one waits.
+    /// A pool of `all` permits. One namespace may hold all of them while no other one waits.
     pub fn new(all: usize) -> Self {
         Self::shared(all, all)
     }
 
-    /// A number of permits, of which one namespace may hold `each` at most.
+    /// A pool of `all` permits, of which one namespace may hold `each` at most.
     pub fn shared(all: usize, each: usize) -> Self {
         Self(Arc::new(Mutex::new(PermitQueues {
             free: all,

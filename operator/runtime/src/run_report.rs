@@ -90,7 +90,7 @@ pub fn report<K: WindlassKind + ReconciledObject>(
     report_with(object, outcome, now, KindSpecificConditions::none(), change)
 }
 
-/// The same for a kind with conditions of its own.
+/// Like [`report`], for a kind with conditions of its own.
 pub fn report_with<K: WindlassKind + ReconciledObject>(
     object: &K,
     outcome: &RunOutcome,

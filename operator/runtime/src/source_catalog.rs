@@ -144,7 +144,7 @@ fn not_current<K: CatalogSourceKind>(object: &K::Object) -> Option<String> {
     if is_stalled { message("Stalled") } else { None }
 }
 
-/// A string that changes with [`SourceSnapshot::not_current`] of a source, for the objects that check it.
+/// A string that changes with [`SourceSnapshot::not_current`] of a source; objects that check it depend on the string.
 pub fn currency<K: CatalogSourceKind>(object: &K::Object) -> String {
     format!("{:?} {}", object.observed_generation(), not_current::<K>(object).is_none())
 }

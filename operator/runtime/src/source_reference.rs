@@ -18,7 +18,7 @@ pub fn source_node(own: &str, source: &CrossNamespaceSourceReference) -> ObjectK
 /// The artifact to build from, as the watch last saw it.
 ///
 /// # Errors
-/// The source may not be named, is not there, or has no artifact yet.
+/// The spec may not name the source, the source does not exist, or it has no artifact yet.
 pub fn artifact(
     context: &RunContext,
     own: &str,

@@ -85,7 +85,7 @@ enum ReferenceOrigin {
     Manifests(Arc<DeclaredReferences>),
 }
 
-/// What a run read; [`ReadReferences::watch`] ends it.
+/// The objects that a run read because a spec names them. [`ReadReferences::watch`] ends the reading.
 #[must_use = "what was read is to be watched"]
 pub struct ReadReferences {
     origin: ReferenceOrigin,
@@ -95,7 +95,7 @@ pub struct ReadReferences {
 }
 
 impl ReadReferences {
-    /// Nothing was read yet from the cluster that is watched.
+    /// An empty list for a run that reads from the cluster of `watcher`.
     pub fn new(watcher: &Arc<ObjectWatcher>) -> Self {
         Self {
             origin: ReferenceOrigin::Cluster(watcher.clone()),
@@ -104,7 +104,7 @@ impl ReadReferences {
         }
     }
 
-    /// Nothing was read yet from manifests, without a cluster. No ServiceAccount is known.
+    /// An empty list for a run that reads from manifests, without a cluster. No ServiceAccount is known.
     pub fn of_manifests(declared: Arc<DeclaredReferences>) -> Self {
         Self {
             origin: ReferenceOrigin::Manifests(declared),
@@ -118,7 +118,7 @@ impl ReadReferences {
         matches!(self.origin, ReferenceOrigin::Cluster(_))
     }
 
-    /// What was asked for and is not declared by the manifests; nothing if a cluster was read.
+    /// The objects that a run wanted to read and the manifests do not declare; none if a cluster was read.
     pub fn undeclared(&self) -> &BTreeSet<ObjectId> {
         &self.undeclared
     }
@@ -199,13 +199,13 @@ impl ReadReferences {
         Ok(names)
     }
 
-    /// What else was read for the same run.
+    /// Adds what another part of the same run read.
     pub fn join(&mut self, other: Self) {
         self.read.extend(other.read);
         self.undeclared.extend(other.undeclared);
     }
 
-    /// In which version something was read that is there.
+    /// The version in which an object was read; `None` if it was not read or does not exist.
     pub fn version(&self, kind: &str, namespace: &str, name: &str) -> Option<u64> {
         let id = ObjectId::new(namespace, name, "", kind);
         self.read.iter().find(|it| it.id == id).and_then(|it| it.version)
@@ -223,7 +223,8 @@ impl ReadReferences {
         Ok(())
     }
 
-    /// Has the object woken by changes of all that was read, and of nothing that an earlier run had read.
+    /// Watches all objects that were read: their changes wake the node. Objects that only an earlier run read are watched
+    /// no longer.
     pub fn watch(self, node: &ObjectKey) {
         if let ReferenceOrigin::Cluster(watcher) = &self.origin {
             watcher.refer_to(node, &self.read);

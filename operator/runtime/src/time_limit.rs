@@ -84,7 +84,7 @@ impl TimeLimit {
         Self { shared: Some(shared) }
     }
 
-    /// Does what waits for others, while the clock stands still.
+    /// Calls `wait`, which waits for others, while the clock stands still.
     pub fn pause<T>(&self, wait: impl FnOnce() -> T) -> T {
         let Some(shared) = &self.shared else { return wait() };
         shared.change(|clock| {

@@ -32,21 +32,22 @@ impl UnansweredWrites {
         self.0.insert(id.clone(), write);
     }
 
-    /// An object is as the manifest with this digest says: the write that made it so, which is forgotten with any other.
+    /// The write that made an object as the manifest with this digest says. Call it if the object is so: any write to it is
+    /// forgotten, and `None` means that no such write was without an answer.
     pub fn take_applied(&mut self, id: &ObjectId, digest: &str) -> Option<UnansweredWrite> {
         let write = self.0.remove(id)?;
         (write.action != Action::Deleted && write.subject == digest).then_some(write)
     }
 
-    /// An object is gone, or the one with this uid is going: the deletion that was the reason, which is forgotten with any
-    /// other write.
+    /// The deletion that removed an object. Call it if the object is gone, or the one with this `uid` is being deleted: any
+    /// write to it is forgotten, and `None` means that no such deletion was without an answer.
     pub fn take_deleted(&mut self, id: &ObjectId, uid: Option<&str>) -> Option<UnansweredWrite> {
         let write = self.0.remove(id)?;
         let is_of_it = uid.is_none_or(|uid| uid == write.subject);
         (write.action == Action::Deleted && is_of_it).then_some(write)
     }
 
-    /// An object is not as it was to become, or was written again.
+    /// Forgets the write to an object that is not as the write would have made it, or that was written again.
     pub fn forget(&mut self, id: &ObjectId) {
         self.0.remove(id);
     }

@@ -1,6 +1,6 @@
 //! Fields of a spec that this version of windlass does not support.
 
-/// How a refusal of fields reads.
+/// The message that refuses fields without support.
 pub fn unsupported_text(fields: &[&str]) -> String {
     let (are, them) = if fields.len() == 1 { ("is", "it") } else { ("are", "them") };
     format!(

@@ -94,7 +94,7 @@ impl WorkQueue {
         self.queued().contains(node) || self.running.lock().contains(node)
     }
 
-    /// Whether any node of a kind and namespace runs or is woken to run: `any` is the one that stands for all of them.
+    /// Whether any node of a kind and namespace runs or is woken to run; `any` is the node that stands for all of them.
     pub fn is_any_due(&self, any: &ObjectKey) -> bool {
         has_any(&self.queued(), any) || has_any(&self.running.lock(), any)
     }

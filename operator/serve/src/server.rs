@@ -39,7 +39,7 @@ impl ServerReadiness {
         self.0.is_up.store(true, Ordering::Release);
     }
 
-    /// Something else works on the same objects, or no longer: meanwhile `/readyz` says no, and names it.
+    /// Makes `/readyz` fail and name `by`, which works on the same objects, until it is called with `None`.
     pub fn exclude(&self, by: Option<String>) {
         *self.0.excluded.lock() = by;
     }

@@ -316,12 +316,12 @@ const NO_WORKERS: &str =
     "a release holds a permit only while it renders or writes, not while it waits";
 
 impl OperatorSettings {
-    /// How many sources and charts of one namespace are fetched at once.
+    /// The number of sources and charts of one namespace that are fetched at once.
     pub fn sources_at_once(&self) -> u16 {
         self.concurrent_source.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_SOURCES)
     }
 
-    /// How many Kustomizations are built, helmfiles read and releases rendered at once.
+    /// The number of Kustomizations that are built, helmfiles that are read and releases that are rendered at once.
     pub fn kustomizations_at_once(&self) -> u16 {
         self.concurrent_kustomize.or(self.concurrent).unwrap_or(DEFAULT_CONCURRENT_APPLIERS)
     }
@@ -415,7 +415,7 @@ impl OperatorSettings {
         Ok(Self::from_arg_matches(&matches)?.normalized())
     }
 
-    /// The same, where a text without content is as if it had not been given.
+    /// The settings in which a text without content counts as not given.
     #[must_use]
     pub fn normalized(mut self) -> Self {
         for text in [

@@ -31,7 +31,8 @@ const ANY_VERSION: &str = "*";
 /// When a server is asked again that was at fault.
 const SERVER_RETRY_DELAY: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// The HelmChart that a HelmRelease should have; none where it names a source that holds the chart.
+/// The HelmChart that a HelmRelease should have, with its key; `None` if the HelmRelease names a source that holds the
+/// chart.
 pub fn wanted(object: &HelmRelease) -> Option<(ObjectKey, HelmChart)> {
     let HelmChartTemplate { metadata, spec } = object.spec.chart.clone()?;
     let HelmChartTemplateSpec {
@@ -317,7 +318,7 @@ async fn apply(
 /// Deletes the HelmChart of a deleted HelmRelease, also one that no status knows because the process ended too early.
 ///
 /// # Errors
-/// The server's refusal; a HelmChart that is gone is not an error.
+/// The API server refuses the request, or does not respond; a HelmChart that is gone is not an error.
 pub(super) async fn remove(context: &RunContext, object: &HelmRelease) -> Result<(), ClusterError> {
     let wanted = wanted(object).map(|(node, _)| node);
     for node in left(object, wanted.as_ref()).iter().chain(&wanted) {

@@ -34,7 +34,8 @@ pub struct ReleaseValues {
     pub(crate) versions: BTreeMap<String, String>,
 }
 
-/// What was found of every object that is named, by kind and name; `None` where there is none.
+/// The data of every object that `valuesFrom` names, by kind and name: `None` if it does not exist, an error if it could
+/// not be read.
 pub type ReferencedObjects =
     BTreeMap<(ConfigKind, String), Result<Option<ReferencedData>, ClusterError>>;
 
@@ -87,10 +88,10 @@ fn failed(text: String) -> RunOutcome {
     RunOutcome::Failed(VALUES_ERROR, text, NextRunTrigger::default())
 }
 
-/// Puts the values together from what was found.
+/// Merges the values of a release from its spec and the objects that were read.
 ///
 /// # Errors
-/// Where a run would end; without anything that a Secret holds.
+/// The outcome of a run that cannot have these values; no message contains anything from a Secret.
 pub fn compose(
     namespace: &str,
     spec: &HelmReleaseSpec,

@@ -23,7 +23,7 @@ use sources::oci::{self, RegistryAuth, RegistryKeyring, RegistryLimits, RemoteOc
 /// How long a repository may take.
 const REPOSITORY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Repositories during one plan: each index is fetched once.
+/// The chart repositories of one plan: each index is fetched once.
 pub struct ChartRepositoryCache {
     indexes: BTreeMap<String, ChartIndex>,
     reach: ChartRepositoryClients,
@@ -41,7 +41,8 @@ pub(super) enum ChartRemote {
 }
 
 impl ChartRepositoryCache {
-    /// Asks as `reach` and `known` allow it.
+    /// A cache in which nothing was fetched yet. Requests use the clients of `reach` and what `known` remembers of
+    /// registries; `logins` reads the registry logins of the user who runs the command.
     pub fn new(
         reach: ChartRepositoryClients,
         known: Arc<oci::RegistryCache>,
@@ -56,7 +57,7 @@ impl ChartRepositoryCache {
         Self { is_anonymous: true, ..self }
     }
 
-    /// The highest version of a chart in its range.
+    /// The highest version of a chart that is in its range.
     ///
     /// # Errors
     /// The repository cannot be read, or has no such version.
@@ -74,10 +75,10 @@ impl ChartRepositoryCache {
             .to_owned())
     }
 
-    /// The archive of that version.
+    /// The archive of the highest version of a chart that is in its range.
     ///
     /// # Errors
-    /// The same, and that the archive cannot be fetched.
+    /// The repository cannot be read, has no such version, or the archive cannot be fetched.
     pub async fn archive(&mut self, chart: &ChartVersionRequest) -> anyhow::Result<Vec<u8>> {
         check(chart)?;
         let place = match chart.url.starts_with("oci://") {

@@ -301,7 +301,8 @@ impl SkippedHelmfiles {
         Some(Self { why, read: plan.files().map(file_id).collect() })
     }
 
-    /// Why it is not known whether a release is in the helmfile that a row names.
+    /// The reason why helmfiles were skipped, unless `file` was read: the `file_id` that the status row of a release has.
+    /// `None` if it was read, so that it is known whether the release is in it.
     pub(super) fn hides(&self, file: Option<&str>) -> Option<&str> {
         (!file.is_some_and(|file| self.read.contains(file))).then_some(&self.why)
     }

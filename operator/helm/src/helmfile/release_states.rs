@@ -148,7 +148,7 @@ impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
     /// Writes the rows as they are by now, unless that was done since this was asked.
     ///
     /// # Errors
-    /// The API server's refusal, and that the Helmfile is gone.
+    /// The API server refuses to write the status, or does not respond; or the Helmfile is gone.
     pub(super) async fn flush(&self) -> Result<(), RunOutcome> {
         let wanted = self.pages().changed;
         let _writing = self.writing.lock().await;

@@ -96,7 +96,7 @@ pub(super) fn uninstalls(spec: &HelmfileSpec) -> bool {
     }
 }
 
-/// What a spec names, as it was read.
+/// The inputs of a helmfile that its spec names, as they were read.
 pub struct HelmfileInputs {
     /// State values as YAML.
     pub(super) values: Vec<u8>,

@@ -7,7 +7,7 @@ use crds::helm::{CrdsPolicy, ServerSideApplyMode};
 use helm::template::PostRendererStrategy;
 use release::{OperationKind, ReleaseRecord};
 
-/// How a revision is made of a chart.
+/// The options with which an action makes a revision of a chart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RevisionOptions {
     /// Whether existing objects that belong to no release, or to another one, are taken over.
@@ -20,7 +20,7 @@ pub struct RevisionOptions {
     pub disable_openapi: bool,
 }
 
-/// How all actions are done.
+/// The options of all actions on a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActionOptions {
     /// How an installation makes its revision.
@@ -57,7 +57,7 @@ impl ActionOptions {
         Self { install: of(self.install), upgrade: of(self.upgrade), ..self }
     }
 
-    /// How a revision is made by an action.
+    /// The options with which an action makes its revision: those of an installation, or else of an upgrade.
     pub fn of_action(&self, action: OperationKind) -> &RevisionOptions {
         if action == OperationKind::Install { &self.install } else { &self.upgrade }
     }

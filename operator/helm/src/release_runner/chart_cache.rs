@@ -155,11 +155,11 @@ pub enum UnusableChartError {
     Version(String),
 }
 
-/// The chart in an artifact of a source of some kind, with the version under which it is released, and the digest of the
-/// registry's artifact, where the version contains it.
+/// The chart in the archive of a source of some kind, with the version under which it is released, and the digest of the
+/// registry's artifact; the digest is empty if the revision has none.
 ///
 /// # Errors
-/// It has none that can be released.
+/// The archive holds no chart, or the version of the chart does not fit the artifact.
 pub fn of_archive(
     bytes: &[u8],
     kind: &str,

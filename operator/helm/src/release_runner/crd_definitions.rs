@@ -262,7 +262,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Deletes a definition that left the release, or releases it if it is still used.
     ///
     /// # Errors
-    /// The API server's refusal.
+    /// The API server refuses the request, or does not respond.
     pub(super) async fn remove_definition(
         &self,
         permit: RemovalPermit,

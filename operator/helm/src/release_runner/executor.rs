@@ -165,7 +165,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.known().outdated
     }
 
-    /// Whether a request had no answer, so that the run ended.
+    /// Whether the run ended because a request got no answer.
     pub(super) fn is_unanswered(&self) -> bool {
         self.known().is_unanswered
     }

@@ -50,20 +50,21 @@ pub(super) enum ManifestObjectError {
     Cluster(#[from] ClusterError),
 }
 
-/// Reads a text of manifests; the order stays.
+/// Reads the objects of a string of manifests; their order stays.
 ///
 /// # Errors
-/// What of it is no manifest, in the words of Helm.
+/// A document is not a manifest; the message is Helm's.
 pub fn read(text: &str) -> Result<Vec<Object>, String> {
     let read = manifest::read("manifest", text.as_bytes(), &goyaml::YamlLimits::default());
     let all = read.map_err(|error| error.to_string())?;
     Ok(all.into_iter().map(|located| located.object).collect())
 }
 
-/// Where an object lives, and the object with its namespace.
+/// The API resource of an object, and the object with its namespace corrected: set to `namespace` if it is namespaced and
+/// has none, removed if its kind is cluster-scoped.
 ///
 /// # Errors
-/// [`ClusterError::NoSuchKind`] where its kind is not served.
+/// [`ClusterError::NoSuchKind`] if its kind is not served; any other error of discovery.
 pub async fn placed(
     cluster: &ClusterConnection,
     mut object: Object,
@@ -81,13 +82,13 @@ pub async fn placed(
     Ok((resource, object))
 }
 
-/// An object of an earlier revision as it can be reached now; none where nothing of its kind is there any more.
+/// An object of an earlier revision as it can be reached now; `None` if nothing of its kind is there any more.
 ///
 /// That its version is served no more says nothing about the object: another version may show it, and an aggregated API
 /// server that is down hides it.
 ///
 /// # Errors
-/// Every refusal, and answers that leave open whether the object exists.
+/// The API server refuses a request, or its answers leave open whether the object exists.
 pub async fn reached(
     cluster: &ClusterConnection,
     object: Object,
@@ -168,7 +169,7 @@ pub(super) async fn of_text(
 /// The live objects of members, some at a time and in their order.
 ///
 /// # Errors
-/// The API server's refusal; an object that is not there is none.
+/// The API server refuses the request, or does not respond; an object that is not there is none.
 pub(super) async fn live(
     cluster: &ClusterConnection,
     members: &[ManifestObject],
@@ -216,7 +217,7 @@ fn check(what: &str, key: &str, found: Option<&str>, wanted: &str) -> Option<Str
     }
 }
 
-/// Whether an object says that another release has it.
+/// Whether the annotations of a live object name another release as its owner.
 pub fn is_of_another(live: &Object, name: &str, namespace: &str) -> bool {
     let is_other = |key: &str, ours: &str| live.annotation(key).is_some_and(|it| it != ours);
     is_other(RELEASE_NAME, name) || is_other(RELEASE_NAMESPACE, namespace)

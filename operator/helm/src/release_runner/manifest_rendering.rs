@@ -13,7 +13,7 @@ use objects::Object;
 use super::manifest_objects;
 use super::postrender::PostRenderers;
 
-/// A release that is rendered.
+/// A release that is to be rendered.
 pub struct HelmfileReleaseToRender {
     /// Its chart.
     pub chart: Chart,
@@ -37,10 +37,10 @@ pub struct RenderedManifests {
 }
 
 impl HelmfileReleaseToRender {
-    /// Renders. Needs a stack of [`helm::render::REQUIRED_STACK_BYTES`].
+    /// Renders the release. Call it on a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors
-    /// What Helm or a post-renderer says; values of Secrets may be in it.
+    /// The message of Helm or of a post-renderer; values of Secrets may be in it.
     pub fn manifests(self, environment: &RenderEnvironment) -> Result<RenderedManifests, String> {
         let Self { chart, config, release, skip_schema, post } = self;
         let rendered = post.with(|post_render| {
@@ -73,7 +73,7 @@ pub fn utc(now: jiff::Timestamp) -> GoTime {
 /// The objects that a chart has in `crds/`.
 ///
 /// # Errors
-/// What of them is not a manifest.
+/// A file in `crds/` is not a manifest.
 pub fn definitions(chart: &Chart) -> Result<Vec<Object>, String> {
     let mut found = Vec::new();
     for file in helm::chart::crds(chart) {

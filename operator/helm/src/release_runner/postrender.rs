@@ -49,8 +49,8 @@ impl PostRenderers {
         Self { strategy, user: user.collect(), common: common.cloned().unwrap_or_default(), origin }
     }
 
-    /// Does something with them in the form in which a [`helm::template::Request`] takes them: not at all where they change
-    /// nothing, so that what Helm rendered is stored as it is.
+    /// Calls `work` with these post-renderers in the form in which a [`helm::template::Request`] takes them. `work` gets
+    /// `None` if they change nothing: then what Helm rendered is stored as it is.
     pub fn with<T>(&self, work: impl FnOnce(Option<PostRenderStep<'_>>) -> T) -> T {
         if self.user.is_empty()
             && self.common == CommonMetadata::default()

@@ -417,7 +417,8 @@ fn is_same_object(before: &Object, namespace: &str, id: &ObjectId) -> bool {
     before.kind() == kind && before.name() == name && before.gvk().group == *group && is_there
 }
 
-/// The values of the revision before stay where none are given.
+/// Keeps the values of the revision `base` where `config` has none, and makes those with which `base` was rendered the
+/// defaults of the chart.
 ///
 /// Source of the semantics: Helm 4.2 `pkg/action/upgrade.go reuseValues`.
 ///
@@ -498,10 +499,10 @@ impl ClusterLookup for TenantClusterLookup {
     }
 }
 
-/// What `lookup` finds: an object, a list of them, or nothing.
+/// The result of `lookup` in a template: an object, a list of objects, or `None` if nothing was found.
 ///
 /// # Errors
-/// What the API server answered, in the words of Helm.
+/// The error of the API server, in the words of Helm.
 pub async fn find(
     cluster: &ClusterConnection,
     wanted: &LookupQuery<'_>,

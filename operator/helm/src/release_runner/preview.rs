@@ -40,10 +40,10 @@ pub enum PreviewError {
     Cluster(String, ClusterError),
 }
 
-/// The revision with which an upgrade compares, if the release is there.
+/// The stored revision with which an upgrade compares; `None` if the release does not exist.
 ///
 /// # Errors
-/// The API server's refusal.
+/// The API server refuses the request, or does not respond.
 pub async fn stored(
     cluster: &ClusterConnection,
     name: &str,
@@ -60,7 +60,7 @@ pub async fn stored(
 /// deleted. Hooks are not among them.
 ///
 /// # Errors
-/// A manifest that cannot be read, and the API server's refusal.
+/// A manifest cannot be read, or the API server refuses a request.
 pub async fn preview(
     cluster: &ClusterConnection,
     record: Option<&ReleaseRecord>,

@@ -45,7 +45,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// As an error of the cluster, where records are only read.
+    /// Converts this error to an error of the cluster, for callers that only read records.
     pub fn into_cluster(self) -> ClusterError {
         match self {
             Self::Cluster(error, _) => error,

@@ -21,7 +21,7 @@ use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::applier::{self, ReconcileIntervals};
 use windlass_serve::settings::OperatorSettings;
 
-/// What is asked for of a release, with the defaults of what was left out.
+/// The desired state of a release by its spec, with the defaults of fields that were left out.
 #[derive(Debug)]
 pub struct ValidatedSpec {
     /// How often the release is reconciled.

@@ -50,7 +50,8 @@ impl PolicyResults {
         }
     }
 
-    /// What the markers of files are read with.
+    /// The policy results that replace values at the `$imagepolicy` markers of files. A policy without a latest image has
+    /// `latest: None`.
     pub(super) fn setters(&self, namespace: &str) -> Vec<PolicyResult> {
         let result = |name: &String, latest: Option<&ImageRef>| PolicyResult {
             namespace: namespace.to_owned(),

@@ -156,7 +156,7 @@ impl PullRequestTarget {
         }
     }
 
-    /// A failure of the forge. The commits are pushed, and the next run proposes them once more.
+    /// The outcome of a run in which the forge failed. The commits are pushed, and the next run proposes them once more.
     pub(super) fn failure(&self, error: &PullRequestError, now: Timestamp) -> RunOutcome {
         let [base, head] = [&self.base, &self.head].map(|it| cut(it, MAX_SHOWN_BRANCH_BYTES));
         let cause = &error.message;
@@ -166,7 +166,7 @@ impl PullRequestTarget {
         RunOutcome::Failed(PULL_REQUEST_FAILED, cut(&text, MAX_FAILURE_BYTES), wake)
     }
 
-    /// The Provider could not be read.
+    /// The outcome of a run that could not read the Provider.
     pub(super) fn unread(&self, namespace: &str, why: &str) -> RunOutcome {
         let text = format!(
             "annotation {PULL_REQUEST}: cannot read Provider {namespace}/{}: {why}",
@@ -187,7 +187,8 @@ impl ForgePause {
         Some(Self { target: target.clone(), until, failure: failure.clone() })
     }
 
-    /// The failure that still counts: no request is sent for the same target before the pause is over.
+    /// The failure that began this pause, if the pause is for `target` and not over: the caller returns it and sends no
+    /// request. `None` if a request may be sent.
     pub(super) fn failure(&self, target: &PullRequestTarget, now: Timestamp) -> Option<RunOutcome> {
         (self.target == *target && now < self.until).then(|| self.failure.clone())
     }

@@ -81,7 +81,7 @@ impl PushTarget {
         self.is_checkout && self.refspec.is_none()
     }
 
-    /// A push to the branch by this rule.
+    /// The request that pushes to the push branch; `rule` decides how the branch may be updated.
     pub(super) fn request(&self, rule: ReferenceUpdateRule) -> PushRequest {
         let update = ReferenceUpdate { name: self.branch_reference(), commit: None, rule };
         PushRequest { references: vec![update], options: self.options.clone() }

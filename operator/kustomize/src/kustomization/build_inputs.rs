@@ -22,10 +22,10 @@ pub struct KustomizationInputs {
 }
 
 impl KustomizationInputs {
-    /// Reads what a spec names.
+    /// Reads the substitution variables and decryption keys that a spec names.
     ///
     /// # Errors
-    /// The outcome of a run that lacks some of it.
+    /// The outcome of a run that lacks one of them.
     pub async fn read(
         settings: &OperatorSettings,
         object: &Kustomization,
@@ -37,8 +37,8 @@ impl KustomizationInputs {
         Ok(Self { substitution: substitution?, decryption: decryption?, keeps_encrypted: false })
     }
 
-    /// Reads what a spec names as far as manifests declare it, without a cluster: variables that are not known stay as they are
-    /// written ([`Self::unknown_variables`]), and nothing is decrypted.
+    /// Reads the inputs of a spec as far as manifests declare them, without a cluster: variables that are not known stay as
+    /// they are written ([`Self::unknown_variables`]), and nothing is decrypted.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -56,7 +56,7 @@ impl KustomizationInputs {
         self.substitution.as_ref().map(PostBuildSubstitution::unknown).unwrap_or_default()
     }
 
-    /// Names the content of all of it; empty if there is none.
+    /// A string that names the content of all inputs; empty if there are none.
     pub fn digest(&self) -> String {
         let substitution = self.substitution.as_ref().map(|it| it.digest.as_str());
         let decryption = self.decryption.as_ref().map(|it| it.digest.as_str());

@@ -15,10 +15,11 @@ use super::validated_spec::DesiredKustomization;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::cluster_target::ClusterTarget;
 
-/// The same desired state with cluster-scoped objects in no namespace. `None` if it has none of them in one.
+/// The desired state in which cluster-scoped objects have no namespace. `None` if no manifest gives one to such an object:
+/// then the state stays as it is.
 ///
 /// # Errors
-/// Names an object that has two manifests.
+/// Two manifests are for the same object; the error names it.
 pub async fn scoped(
     desired_kustomization: &DesiredKustomization,
     cluster: &ClusterConnection,

@@ -114,7 +114,7 @@ pub(super) fn unsupported(spec: &KustomizationSpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// Checks what can be checked without files and expressions.
+/// Checks what can be checked of a spec without files and expressions, and returns its durations.
 ///
 /// # Errors
 /// The outcome of a run: a field that is not supported, a duration that cannot be read.
@@ -218,7 +218,7 @@ pub struct BuildRequest<'b> {
     pub inputs: &'b KustomizationInputs,
 }
 
-/// Builds what is declared at a revision.
+/// Builds the desired state that a Kustomization declares at a revision.
 ///
 /// # Errors
 /// The outcome of a run that cannot build it.

@@ -169,7 +169,7 @@ fn failed(event: &notify::FluxEvent, why: &str) -> AlertWarningEvent {
     ))
 }
 
-/// What the engine makes of it; an expression of the Provider may be evaluated here.
+/// The dispatch of an event to a Provider; an expression of the Provider may be evaluated here.
 ///
 /// # Errors
 /// The Provider or the Alert cannot be read.
@@ -191,7 +191,7 @@ pub fn begin(
 /// Reads the Secrets that a Provider names.
 ///
 /// # Errors
-/// The server's refusal; an object that does not exist is not an error.
+/// The API server refuses the request, or does not respond; an object that does not exist is not an error.
 pub async fn secrets(
     cluster: &ClusterConnection,
     namespace: &str,

@@ -29,7 +29,7 @@ use windlass_runtime::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::{OperatorSettings, parse_duration};
 
-/// On an Alert: whether it is sent incidents instead of each error.
+/// Annotation of an Alert: whether it is sent incidents instead of each error.
 pub const INCIDENTS: &str = "windlass.dev/incidents";
 /// On an Alert: how long an incident is open before that is sent.
 const AFTER: &str = "windlass.dev/incident-after";

@@ -23,7 +23,7 @@ const PUB_SUB_EMULATOR: &str = "PUBSUB_EMULATOR_HOST";
 /// What tokens for Event Hubs are for.
 const EVENT_HUBS: &str = "https://eventhubs.azure.net";
 
-/// What is sent, with the login that it takes.
+/// A message as it is sent, with the login that it needs.
 pub enum TransportMessage {
     /// A request whose answer the engine judges.
     Request(Box<ProviderRequest>),
@@ -33,7 +33,7 @@ pub enum TransportMessage {
     Nats(Box<NatsMessage>),
 }
 
-/// By what it is sent.
+/// A sender of notifications: its clients, and whether it may use the identity of this machine.
 #[derive(Clone, Copy)]
 pub struct NotificationSender<'s> {
     /// HTTP clients, which know what addresses may be asked.
@@ -43,7 +43,7 @@ pub struct NotificationSender<'s> {
 }
 
 impl NotificationSender<'_> {
-    /// What a message is on the wire. Clouds are asked for the token that it takes.
+    /// The message as it is sent. A token that it needs is requested from the cloud.
     ///
     /// # Errors
     /// Why there is no token, and whether another attempt may help.
@@ -110,7 +110,8 @@ impl NotificationSender<'_> {
 }
 
 impl TransportMessage {
-    /// The outcome as the engine takes it: an answer that does not accept a message is a failure of it.
+    /// The result of sending this message as the engine expects it: an answer that does not accept the message becomes a
+    /// failure.
     pub fn judged(&self, outcome: DeliveryResult) -> DeliveryResult {
         match (self, outcome) {
             (Self::Message(_), Ok(answer)) if !(200..300).contains(&answer.status) => {

@@ -47,7 +47,8 @@ impl ExistingResources {
     /// Reads what was asked for by a Receiver of a namespace; false if there was nothing.
     ///
     /// # Errors
-    /// Every refusal but "not found", and no answer. A kind that is not served has no objects.
+    /// The API server does not respond, or refuses the request for another reason than "not found". A kind that is not
+    /// served has no objects.
     pub(super) async fn read(
         &self,
         cluster: &ClusterConnection,

@@ -75,7 +75,7 @@ impl AnnotationTimes {
     /// Has an object reconciled for a request that came at a time.
     ///
     /// # Errors
-    /// The server's refusal, or no answer.
+    /// The API server refuses the request, or does not respond.
     pub(super) async fn request(
         &self,
         cluster: &ClusterConnection,

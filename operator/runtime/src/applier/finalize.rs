@@ -96,8 +96,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// As [`Self::finalize_target`], for one of several clusters. The caller reports the objects that cannot be
-    /// removed.
+    /// Like [`Self::finalize_target`], for one of several clusters. The caller reports the objects that cannot be removed.
     ///
     /// # Errors
     /// windlass's own cluster could not be asked.

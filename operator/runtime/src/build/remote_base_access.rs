@@ -98,7 +98,7 @@ impl BuildPermits {
 pub struct SharedBuildPermits(Arc<Mutex<BuildPermits>>);
 
 impl SharedBuildPermits {
-    /// Those of one build.
+    /// Shares the permits of one build.
     pub fn new(permits: BuildPermits) -> Self {
         Self(Arc::new(Mutex::new(permits)))
     }

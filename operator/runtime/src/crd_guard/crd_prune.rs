@@ -80,7 +80,8 @@ impl CrdPruneRequest<'_> {
     /// Removes the definition, or releases it from its owner.
     ///
     /// # Errors
-    /// The API server's refusal; [`ClusterError::Withheld`] where the removal is confirmed and the objects cannot be exported.
+    /// The API server refuses the request, or does not respond; [`ClusterError::Withheld`] where the removal is confirmed
+    /// and the objects cannot be exported.
     pub(super) async fn run(&self) -> Result<CrdPruneOutcome, ClusterError> {
         let crds = super::definitions();
         let name = self.live.name();

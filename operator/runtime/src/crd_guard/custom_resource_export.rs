@@ -39,19 +39,19 @@ pub const NAME: &str = "windlass.dev/crd-name";
 /// Annotation: how many parts the export has.
 pub const PARTS: &str = "windlass.dev/crd-export-parts";
 
-/// Annotation: how many objects it has.
+/// Annotation: how many objects the export has.
 pub const OBJECTS: &str = "windlass.dev/crd-export-objects";
 
 /// Annotation: the digest of all parts.
 pub const DIGEST: &str = "windlass.dev/crd-export-digest";
 
-/// Annotation: when it was made. A copy in another cluster has another time of creation.
+/// Annotation: when the export was made. A copy in another cluster has another time of creation.
 pub const TIME: &str = "windlass.dev/crd-export-time";
 
 /// Annotation: the namespace whose ServiceAccount deletes the definition, if one does.
 const TENANT: &str = "windlass.dev/crd-export-tenant";
 
-/// The key in its data.
+/// The key of the export in the data of its Secret.
 pub const KEY: &str = "export.jsonl.gz";
 
 /// The field manager of these Secrets.

@@ -14,7 +14,7 @@ pub enum CrdGuardError {
 }
 
 impl CrdGuardError {
-    /// The reason for which it is not done.
+    /// The reason for which the guard refuses, if it decided so.
     ///
     /// # Errors
     /// The API server could not be asked.

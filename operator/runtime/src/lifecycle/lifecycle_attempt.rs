@@ -31,7 +31,7 @@ pub fn beside_release(release: &str, digest: &str) -> String {
     format!("{BESIDE}{release}/{digest}")
 }
 
-/// Whether this is the name of such an attempt.
+/// Whether an operation name is one of [`beside_release`].
 pub fn is_beside_release(operation: &str) -> bool {
     operation.starts_with(BESIDE)
 }
@@ -99,7 +99,7 @@ pub async fn pass(
     Ok(LifecycleAttemptProgress::Free(answers))
 }
 
-/// The same; what failed is asked once more if a user asks.
+/// Like [`pass`], but if `is_requested`, what failed is asked once more, because a user requests it.
 ///
 /// # Errors
 /// The API server does not create an event.
@@ -121,7 +121,7 @@ pub async fn pass_as_requested(
     pass(context, asking, lifecycles, attempt, phases).await
 }
 
-/// What was answered at some phases of an attempt; nothing is asked.
+/// The answers at some phases of an attempt so far; nothing is asked.
 pub fn answered(
     context: &RunContext,
     asking: &LifecycleSubject<'_>,

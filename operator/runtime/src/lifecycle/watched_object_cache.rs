@@ -133,10 +133,10 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         read.collect()
     }
 
-    /// Whether the objects were listed.
+    /// Checks that the objects were listed.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why they were not.
     pub fn ready(&self) -> Result<(), String> {
         let plural = K::plural(&());
         match &*self.0.borrow() {

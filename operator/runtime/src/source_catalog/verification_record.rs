@@ -24,12 +24,12 @@ pub struct StoredVerificationRecord {
 }
 
 impl StoredVerificationRecord {
-    /// The note of a slot; one that cannot be read is none. Blocks.
+    /// The record of a slot; `None` if there is none or it cannot be read. Blocks.
     pub fn read(store: &ArtifactStore, slot: &ObjectFolder) -> Option<Self> {
         serde_json::from_slice(&store.note(slot).ok()??).ok()
     }
 
-    /// Keeps it, in the place of the one before. Blocks.
+    /// Writes this record to a slot, in place of the one before. Blocks.
     ///
     /// # Errors
     /// The disk refuses.

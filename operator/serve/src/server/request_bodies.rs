@@ -23,7 +23,7 @@ impl BodyReader {
         Self { stream: body.into_data_stream(), read: Vec::new(), most }
     }
 
-    /// Reads on until the end, or until more than so many bytes were read. Whether the end was reached.
+    /// Reads until the end, or until more than `bytes` were read. Returns whether the end was reached.
     ///
     /// # Errors
     /// The status of the response: the body is too long, or is interrupted.

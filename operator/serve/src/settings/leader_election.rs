@@ -60,7 +60,7 @@ pub struct LeaderElection {
 const NAME: &str = "windlass-leader-election";
 
 impl OperatorSettings {
-    /// Who this process is, to the API server and to other processes.
+    /// The name of this process for the API server and other processes.
     pub fn identity(&self) -> String {
         let given = self.leader_election.leader_election_identity.clone();
         given
@@ -69,10 +69,10 @@ impl OperatorSettings {
             .unwrap_or_else(|| "windlass".to_owned())
     }
 
-    /// Under which conditions this process may act.
+    /// The elections that this process has to win before it may act.
     ///
     /// # Errors
-    /// When the durations leave no time to step down before another process takes over.
+    /// The durations leave no time to step down before another process takes over.
     pub fn terms(&self) -> anyhow::Result<RequiredLeaseElections> {
         let flags = &self.leader_election;
         let selector = self.watch_label_selector.text();

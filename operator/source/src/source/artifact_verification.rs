@@ -125,7 +125,7 @@ pub(super) async fn confirm<K: SourceKind>(
 /// Differs(flux): there an artifact of before `spec.verify` was set stays, and is applied.
 ///
 /// # Errors
-/// The API server's refusal.
+/// The API server refuses the request, or does not respond.
 pub(super) async fn withhold<K: SourceKind>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,

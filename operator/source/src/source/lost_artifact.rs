@@ -38,7 +38,7 @@ pub(super) async fn is_kept<K: SourceKind>(
 /// Has an object promise no artifact that is not there; the object as it is now, and `None` if it is gone.
 ///
 /// # Errors
-/// The API server's refusal.
+/// The API server refuses the request, or does not respond.
 pub(super) async fn take_back<K: SourceKind>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
@@ -65,7 +65,7 @@ pub(super) async fn take_back<K: SourceKind>(
 /// Has an object promise no artifact; the object as it is now, and `None` if it is gone.
 ///
 /// # Errors
-/// The API server's refusal.
+/// The API server refuses the request, or does not respond.
 pub(super) async fn withdraw<K: SourceKind>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
