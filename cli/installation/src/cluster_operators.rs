@@ -280,7 +280,7 @@ pub struct LeaseHolder {
 }
 
 impl LeaseHolder {
-    /// Who holds a Lease; none if it has run out.
+    /// The holder of a Lease; `None` if the Lease has run out.
     pub fn of(lease: &Object, now: Timestamp) -> Option<Self> {
         let identity = clean(holder(lease, now)?);
         let renewed = renewed(lease)?;
@@ -289,7 +289,8 @@ impl LeaseHolder {
         Some(Self { lease, identity, renewed, until })
     }
 
-    /// How old the renewal is, and until when it counts: a process that was killed holds its Lease until then.
+    /// The time of the last renewal, and the time until which it counts: a process that was killed holds its Lease until
+    /// then.
     pub fn term(&self) -> String {
         format!("renewed at {:.0}, counts until {:.0}", self.renewed, self.until)
     }

@@ -116,10 +116,10 @@ impl WindlassConnectionFlags {
     }
 }
 
-/// Runs what a command does.
+/// Runs the future of a command on a runtime of its own.
 ///
 /// # Errors
-/// That of the command, or that there is no runtime.
+/// The error of the command, or that no runtime can be built.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     // Only fails when a provider was installed before, and nothing does that.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());

@@ -45,7 +45,7 @@ impl ExitCode {
         }
     }
 
-    /// That of a command that failed.
+    /// The exit code of a command that failed.
     pub fn of_failure(error: &anyhow::Error) -> Self {
         match () {
             // The reader of the output, such as `head`, needs no more of it.
@@ -55,7 +55,7 @@ impl ExitCode {
         }
     }
 
-    /// That of a command line that clap does not run: because it is wrong, or asks for help or the version.
+    /// The exit code of a command line that clap does not run: because it is wrong, or asks for help or the version.
     pub fn of_usage(error: &clap::Error) -> Self {
         if error.use_stderr() { Self::Failed } else { Self::Success }
     }

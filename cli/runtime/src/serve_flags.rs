@@ -6,10 +6,10 @@ use anyhow::Context as _;
 
 use windlass_serve::settings::OperatorSettings;
 
-/// The flags of the operator, which decide about builds, too.
+/// The settings that some flags of `windlass serve` give, which decide about builds, too.
 ///
 /// # Errors
-/// They are not those of `windlass serve`.
+/// A flag is not one of `windlass serve`, or its value is invalid.
 pub fn settings(flags: &[String]) -> anyhow::Result<OperatorSettings> {
     let flags: Vec<&String> = flags.iter().filter(|flag| *flag != "serve").collect();
     OperatorSettings::from_flags(&flags)

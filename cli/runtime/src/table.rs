@@ -28,7 +28,7 @@ impl TextColour {
         }
     }
 
-    /// That of a status of `Ready`.
+    /// The colour of a status of `Ready`; `None` for any other text.
     pub fn of_ready(status: &str) -> Option<Self> {
         match status {
             "True" => Some(Self::Good),
@@ -98,19 +98,19 @@ pub struct TableCell {
 }
 
 impl TableCell {
-    /// Of a text from anywhere; `-` for none.
+    /// A cell with a text from anywhere, made harmless; `-` for an empty one.
     pub fn new(text: &str) -> Self {
         let text = clean(text);
         let text = if text.is_empty() { "-".to_owned() } else { text };
         Self { text, colour: None, is_vital: false }
     }
 
-    /// The same in a colour.
+    /// A cell like that of [`Self::new`], in a colour.
     pub fn coloured(text: &str, colour: Option<TextColour>) -> Self {
         Self { colour, ..Self::new(text) }
     }
 
-    /// The same; where the screen is too narrow for it, it has a line of its own below.
+    /// Makes the cell vital: where the screen is too narrow for it, it has a line of its own below.
     pub fn vital(self) -> Self {
         Self { is_vital: true, ..self }
     }
@@ -145,7 +145,7 @@ impl PagedTable {
         Self { titles: titles.to_vec(), widths, screen, is_headed: false }
     }
 
-    /// The same without its first line.
+    /// Leaves out the first line, which has the titles.
     pub fn headless(self) -> Self {
         Self { is_headed: true, ..self }
     }
@@ -232,7 +232,8 @@ pub fn cut(text: &str, most: usize) -> String {
     shorter
 }
 
-/// The same of a text whose end matters, too: an API server repeats a value before it says what is wrong with it.
+/// A text cut like that of [`cut`], but in the middle: its end matters, too, since an API server repeats a value before it
+/// says what is wrong with it.
 pub fn cut_within(text: &str, most: usize) -> String {
     let length = text.chars().count();
     if length <= most {

@@ -12,7 +12,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     duration(text, "no limit")
 }
 
-/// The same of a command that only fetches, where zero stands for the limit that every fetch has.
+/// Like [`parse`], for a command that only fetches: zero stands for the limit that every fetch has.
 ///
 /// # Errors
 /// The text is not a duration, or is negative.
@@ -28,7 +28,7 @@ fn duration(text: &str, zero: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// What is said below an error once the time is over.
+/// The hint below an error once the time is over.
 pub const HINT: &str =
     "The time limit was exceeded; set another with --time-limit, or none with --time-limit=0";
 

@@ -12,12 +12,14 @@ use super::{EmbeddedRenderInputs, HelmTemplateFlags, TemplateOutput};
 /// What `helm template` prints with these arguments and values, unless `stop` ends it.
 ///
 /// # Errors
-/// What Helm says in their place; with `--debug` also what it prints nevertheless.
+/// The error message that `helm template` prints instead of the manifests; with `--debug` it also contains the manifests
+/// that were rendered nevertheless.
 pub fn render(args: &[String], values: &[u8], stop: &StopSignal) -> Result<Vec<u8>, String> {
     render_chart(args, &[values.to_vec()], None, stop)
 }
 
-/// The same with several strings of values, later ones above earlier ones, and a chart that need not be on the disk.
+/// Like [`render`], with several strings of values, later ones above earlier ones, and a chart that need not be on the
+/// disk.
 ///
 /// # Errors
 /// As [`render`].

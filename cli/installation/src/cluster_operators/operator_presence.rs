@@ -53,7 +53,7 @@ fn presence_of(leases: &[Object], now: Timestamp) -> OperatorPresence {
     }
 }
 
-/// Why it is doubtful that an operator acts.
+/// The reason why it is doubtful that an operator acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorDoubtReason {
     /// For people.
@@ -62,23 +62,24 @@ pub struct OperatorDoubtReason {
     pub is_absent: bool,
 }
 
-/// Why it is doubtful that an operator acts; none if one has renewed its Lease, or nothing is known.
+/// The reason why it is doubtful that an operator acts; `None` if one has renewed its Lease, or nothing is known.
 pub async fn doubt(cluster: &ClusterConnection, now: Timestamp) -> Option<OperatorDoubtReason> {
     judged(&leases(cluster).await?, now)
 }
 
-/// The same for people.
+/// The text of [`doubt`]; `None` if there is no doubt.
 pub async fn remark(cluster: &ClusterConnection, now: Timestamp) -> Option<String> {
     doubt(cluster, now).await.map(|doubt| doubt.text)
 }
 
-/// Which Lease is held no longer; none if an operator holds one, or nothing is known.
+/// The text of [`doubt`] if a Lease is held no longer; `None` if an operator holds one, or nothing is known.
 pub async fn absence(cluster: &ClusterConnection, now: Timestamp) -> Option<String> {
     doubt(cluster, now).await.filter(|doubt| doubt.is_absent).map(|doubt| doubt.text)
 }
 
-/// That no operator has a Lease, for a command that has read objects which no operator has reconciled: one that runs without
-/// leader election, or in another namespace, has none either. None if there is a Lease, or one may not be read.
+/// The remark that no operator has a Lease, for a command that has read objects which no operator has reconciled. An
+/// operator that runs without leader election, or in another namespace, has none either. `None` if there is a Lease, or
+/// Leases may not be read.
 pub async fn unseen(cluster: &ClusterConnection) -> Option<String> {
     leases(cluster).await.and_then(|leases| unseen_in(&leases, &namespace()))
 }
