@@ -19,7 +19,7 @@ use super::command_scope::CommandScope;
 use super::kind_argument::ResourceArgument;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// How many applied objects are examined.
@@ -186,7 +186,7 @@ impl AppliedObjects {
         let labels =
             owner_labels().filter(|of| appliers.iter().any(|it| is_of(&it.id, of.group, of.kind)));
         let selectors: Vec<String> = labels.map(|of| of.name).collect();
-        let mut examination = AppliedObjectExamination {
+        let mut examination = AppliedObjectExaminer {
             selectors,
             facts,
             appliers,
@@ -217,7 +217,7 @@ impl AppliedObjects {
 }
 
 /// An examination under way.
-struct AppliedObjectExamination<'e, 'c> {
+struct AppliedObjectExaminer<'e, 'c> {
     facts: &'e mut ClusterFactReader<'c>,
     /// The labels of what was applied, one for each kind of appliers.
     selectors: Vec<String>,
@@ -231,7 +231,7 @@ struct AppliedObjectExamination<'e, 'c> {
     state: AppliedObjectFindings,
 }
 
-impl AppliedObjectExamination<'_, '_> {
+impl AppliedObjectExaminer<'_, '_> {
     /// Lists the objects of a kind: at once in all namespaces, or in each where some are.
     async fn list(
         &mut self,
@@ -294,7 +294,7 @@ impl AppliedObjectExamination<'_, '_> {
             }
             let mut pages = cluster.metadata_pages(resource, namespace, label_selector)?;
             while let Some(page) = pages.next().await? {
-                for DepthLimitedObject(mut item) in page {
+                for DepthPrunedObject(mut item) in page {
                     item["apiVersion"] = resource.gvk.api_version().into();
                     item["kind"] = resource.gvk.kind.clone().into();
                     if let Ok(object) = Object::new(item) {

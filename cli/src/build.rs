@@ -76,7 +76,7 @@ pub(super) struct BuildArgs {
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = time_limit::parse)]
     time_limit: Duration,
     #[command(flatten)]
-    functions: KustomizeFunctionFlags,
+    functions: IgnoredKustomizeFunctionFlags,
     #[command(flatten)]
     object: object::BuildObjectFlags,
 }
@@ -96,7 +96,7 @@ Exit status: that of `kustomize build`; of an object, 2 if it cannot be built, 3
 
 /// Flags for functions in containers, which have no effect as none are run.
 #[derive(Debug, PartialEq, Eq, ClapArgs)]
-struct KustomizeFunctionFlags {
+struct IgnoredKustomizeFunctionFlags {
     /// No effect: functions are not run
     #[arg(long)]
     enable_exec: bool,

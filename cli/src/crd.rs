@@ -22,7 +22,7 @@ use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen};
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::{crd_owners, custom_resource_check};
 
@@ -223,7 +223,7 @@ impl CrdUsage {
         let mut counted = 0;
         while let Some(page) = pages.next().await? {
             counted += page.len() as u64;
-            page.iter().for_each(|DepthLimitedObject(it)| usage.add(&it["metadata"]));
+            page.iter().for_each(|DepthPrunedObject(it)| usage.add(&it["metadata"]));
             usage.is_partial = !pages.is_over() && counted >= MAX_COUNTED_OBJECTS;
             if usage.is_partial {
                 break;

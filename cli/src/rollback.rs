@@ -28,7 +28,7 @@ use super::{complete, release};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The flags of `windlass rollback`.
@@ -336,7 +336,7 @@ async fn stored_revisions(
     let mut pages = cluster.metadata_pages(&secrets, namespace, selector)?;
     let mut stored = Vec::new();
     while let Some(page) = pages.next().await? {
-        let versions = page.iter().filter_map(|DepthLimitedObject(it)| {
+        let versions = page.iter().filter_map(|DepthPrunedObject(it)| {
             it["metadata"]["labels"]["version"].as_str()?.parse::<i64>().ok()
         });
         stored.extend(versions);

@@ -11,8 +11,9 @@ mod lifecycle_spec;
 use crate::string_enum::choice;
 
 pub use event_handler::{
-    ApprovalHandler, HttpCheckHandler, HttpMethod, JobHandler, JobTemplate, LifecycleHandlerSpec,
-    MetricsHandler, PauseHandler, WaitForHandler,
+    HttpMethod, JobTemplate, LifecycleApprovalHandler, LifecycleEventHandlerSpec,
+    LifecycleHttpCheckHandler, LifecycleJobHandler, LifecycleMetricsHandler, LifecyclePauseHandler,
+    LifecycleWaitForHandler,
 };
 pub use lifecycle_binding::{
     LifecycleBinding, LifecycleBindingSpec, LifecycleSubject, SubjectKind,

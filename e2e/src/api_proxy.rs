@@ -192,7 +192,7 @@ async fn run(
     stopped: oneshot::Receiver<()>,
     tell: &std::sync::mpsc::Sender<ListenResult>,
 ) -> Result<()> {
-    let upstream = connection::UpstreamApiServer::of(kubeconfig).await?;
+    let upstream = connection::ProxiedApiServerClient::of(kubeconfig).await?;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.context("no free port on loopback")?;
     tell.send(Ok(Some(listener.local_addr()?))).ok();
     tokio::select! {

@@ -39,7 +39,7 @@ pub use usage::explain as explain_usage;
 
 /// What the command says.
 #[derive(Debug, Default)]
-struct TemplateOutput {
+struct PrintedTemplateOutput {
     stdout: Vec<u8>,
     warnings: Vec<HelmWarning>,
     /// Text behind `Error: `, and what a person at a terminal is shown below it.
@@ -52,7 +52,7 @@ pub fn run(flags: HelmTemplateFlags) -> ExitCode {
     let notices = flags.other.notices.clone();
     // Templates may include each other deeply, which takes stack.
     let thread = std::thread::Builder::new().stack_size(REQUIRED_STACK_BYTES).spawn(move || {
-        let mut said = TemplateOutput::default();
+        let mut said = PrintedTemplateOutput::default();
         if let Err(failed) = render(&flags, None, &mut said) {
             said.error = Some(failed);
         }
@@ -60,9 +60,9 @@ pub fn run(flags: HelmTemplateFlags) -> ExitCode {
     });
     let said = thread
         .and_then(|thread| thread.join().map_err(|_| std::io::Error::other("rendering panicked")));
-    let said = said.unwrap_or_else(|error| TemplateOutput {
+    let said = said.unwrap_or_else(|error| PrintedTemplateOutput {
         error: Some((error.to_string(), None)),
-        ..TemplateOutput::default()
+        ..PrintedTemplateOutput::default()
     });
     let mut text: String = notices.iter().map(|notice| format!("{notice}\n")).collect();
     for warning in &said.warnings {
@@ -111,7 +111,7 @@ struct EmbeddedRenderInputs<'b> {
 fn render(
     flags: &HelmTemplateFlags,
     within: Option<EmbeddedRenderInputs<'_>>,
-    said: &mut TemplateOutput,
+    said: &mut PrintedTemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     let kube_version = match flags.kube_version.as_deref() {
         None | Some("") => None,
@@ -136,7 +136,7 @@ fn render_in(
     flags: &HelmTemplateFlags,
     env: &RenderEnvironment,
     within: Option<EmbeddedRenderInputs<'_>>,
-    said: &mut TemplateOutput,
+    said: &mut PrintedTemplateOutput,
 ) -> Result<(), TemplateCommandError> {
     said.warnings.push(
         HelmWarning::new(WarningLevel::Debug, "Original chart version")

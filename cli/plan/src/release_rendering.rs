@@ -18,7 +18,7 @@ use helm_controller::helm_release::validated_spec::read_without_chart;
 use helm_controller::helm_release::values;
 use helm_controller::release_runner::manifest_objects;
 use helm_controller::release_runner::manifest_rendering::{
-    HelmfileReleaseToRender, RenderedManifests, definitions, utc,
+    HelmReleaseRendering, RenderedManifests, definitions, utc,
 };
 use objects::Object;
 use parking_lot::Mutex;
@@ -88,7 +88,7 @@ impl ReleaseRenderer {
             CrdsPolicy::CreateReplace => kept_definitions(definitions(&chart)?),
             CrdsPolicy::Create | CrdsPolicy::Skip => Vec::new(),
         };
-        let rendering = HelmfileReleaseToRender {
+        let rendering = HelmReleaseRendering {
             chart,
             config: values.map,
             release: ReleaseToRender {

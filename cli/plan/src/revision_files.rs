@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, ensure};
 use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
-use git::{GitLimits, LocalRepository, TreeEntryKind};
+use git::{GitLimits, ReadOnlyLocalRepository, TreeEntryKind};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
@@ -148,7 +148,7 @@ impl RevisionFiles {
 /// A checked out repository.
 pub(crate) struct GitWorkTree {
     root: PathBuf,
-    repository: LocalRepository,
+    repository: ReadOnlyLocalRepository,
 }
 
 impl GitWorkTree {
@@ -167,7 +167,7 @@ impl GitWorkTree {
                 folder.display()
             )
         })?;
-        Ok(Self { root: root.to_owned(), repository: LocalRepository::open(root)? })
+        Ok(Self { root: root.to_owned(), repository: ReadOnlyLocalRepository::open(root)? })
     }
 
     /// Whether it is a clone of its own below the top of another one, and no submodule.

@@ -26,7 +26,7 @@ use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::chart_cache::of_archive;
 use helm_controller::release_runner::manifest_objects;
 use helm_controller::release_runner::manifest_rendering::{
-    HelmfileReleaseToRender, RenderedManifests, definitions, utc,
+    HelmReleaseRendering, RenderedManifests, definitions, utc,
 };
 use helm_controller::release_runner::prepare_revision;
 use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
@@ -98,7 +98,7 @@ pub(crate) async fn render_release(
             definitions(&chart).map_err(anyhow::Error::msg)?
         }
     };
-    let rendering = HelmfileReleaseToRender {
+    let rendering = HelmReleaseRendering {
         chart,
         config,
         release: ReleaseToRender {

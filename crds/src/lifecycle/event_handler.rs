@@ -11,37 +11,37 @@ use crate::{GoDuration, omit_empty, schema};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct LifecycleHandlerSpec {
+pub struct LifecycleEventHandlerSpec {
     /// Users approve, such as with `windlass approve`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub approval: Option<ApprovalHandler>,
+    pub approval: Option<LifecycleApprovalHandler>,
 
     /// The operation continues after a time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pause: Option<PauseHandler>,
+    pub pause: Option<LifecyclePauseHandler>,
 
     /// The operation continues when an object of the cluster is as an expression says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub wait_for: Option<WaitForHandler>,
+    pub wait_for: Option<LifecycleWaitForHandler>,
 
     /// The operation continues when a web server answers as it should.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub http_check: Option<HttpCheckHandler>,
+    pub http_check: Option<LifecycleHttpCheckHandler>,
 
     /// The operation continues when the result of a Prometheus query stays within bounds for a time.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub metrics: Option<MetricsHandler>,
+    pub metrics: Option<LifecycleMetricsHandler>,
 
     /// The operation continues when a Job in the namespace of the event has completed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub job: Option<JobHandler>,
+    pub job: Option<LifecycleJobHandler>,
 }
 
 /// How many users have to approve.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct ApprovalHandler {
+pub struct LifecycleApprovalHandler {
     /// How many different users have to approve.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 16), extend("default" = 1))]
@@ -52,7 +52,7 @@ pub struct ApprovalHandler {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct PauseHandler {
+pub struct LifecyclePauseHandler {
     /// How long, from the creation of the event.
     pub duration: GoDuration,
 }
@@ -61,7 +61,7 @@ pub struct PauseHandler {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct WaitForHandler {
+pub struct LifecycleWaitForHandler {
     /// Its apiVersion.
     #[schemars(length(min = 1, max = 253))]
     pub api_version: String,
@@ -119,7 +119,7 @@ choice! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct HttpCheckHandler {
+pub struct LifecycleHttpCheckHandler {
     /// The URL. Behind the host, `${subject}` and the like stand for what the event says.
     #[schemars(length(min = 1, max = 2048), regex(pattern = "^https?://[^/?#${}@]+([/?#].*)?$"))]
     pub url: String,
@@ -161,7 +161,7 @@ pub struct HttpCheckHandler {
     "rule": "has(self.min) || has(self.max)",
     "message": "one of min and max is required",
 }]))]
-pub struct MetricsHandler {
+pub struct LifecycleMetricsHandler {
     /// The URL of the Prometheus server, without `/api/v1/query`.
     #[schemars(
         length(min = 1, max = 2048),
@@ -198,7 +198,7 @@ pub struct MetricsHandler {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
-pub struct JobHandler {
+pub struct LifecycleJobHandler {
     /// What the Job is made from. Its containers get what the event says as environment variables:
     /// `LIFECYCLE_SUBJECT` and the like, and `LIFECYCLE_PARAMETER_<NAME>`.
     pub template: JobTemplate,

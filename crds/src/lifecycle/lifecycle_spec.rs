@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{LifecycleHandlerSpec, LifecyclePhase};
+use super::{LifecycleEventHandlerSpec, LifecyclePhase};
 use crate::GoDuration;
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::string_enum::choice;
@@ -55,7 +55,7 @@ pub struct LifecycleSpec {
     /// What windlass itself does with the events. Without it another controller answers them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
-    pub handler: Option<LifecycleHandlerSpec>,
+    pub handler: Option<LifecycleEventHandlerSpec>,
 
     /// The namespaces in which it holds all releases, without a LifecycleBinding.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
 use super::api_request_properties::ApiRequestProperties;
-use super::connection::UpstreamApiServer;
+use super::connection::ProxiedApiServerClient;
 use super::{ApiFault, ConnectionCutMoment};
 use crate::random_sequence::RandomSequence;
 
@@ -257,7 +257,7 @@ fn too_old() -> Response {
 
 /// Answers one request, or never.
 pub(super) async fn exchange(
-    State((gate, upstream)): State<(Arc<ApiRequestGate>, UpstreamApiServer)>,
+    State((gate, upstream)): State<(Arc<ApiRequestGate>, ProxiedApiServerClient)>,
     request: Request,
 ) -> Response {
     let sort = ApiRequestProperties::of(request.method(), request.uri());
@@ -299,7 +299,7 @@ impl Drop for WriteInProgress {
 /// Sends a write on and holds its answer until all of it is there; none when the answer is lost.
 async fn write(
     gate: Arc<ApiRequestGate>,
-    upstream: UpstreamApiServer,
+    upstream: ProxiedApiServerClient,
     request: Request,
     delay: Duration,
     cut: Option<(String, oneshot::Sender<String>)>,

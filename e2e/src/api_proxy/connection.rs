@@ -50,7 +50,7 @@ pub(super) async fn serve(
     listener: TcpListener,
     acceptor: TlsAcceptor,
     gate: Arc<ApiRequestGate>,
-    upstream: UpstreamApiServer,
+    upstream: ProxiedApiServerClient,
 ) {
     let router = Router::new().fallback(exchange).with_state((gate.clone(), upstream));
     while let Ok((stream, _)) = listener.accept().await {
@@ -79,14 +79,14 @@ type HttpsClient = legacy::Client<hyper_rustls::HttpsConnector<HttpConnector>, B
 
 /// The API server itself.
 #[derive(Clone)]
-pub(super) struct UpstreamApiServer {
+pub(super) struct ProxiedApiServerClient {
     address: Uri,
     answering: HttpsClient,
     /// A connection of their own, so that many watches do not use up the streams of one.
     watching: HttpsClient,
 }
 
-impl UpstreamApiServer {
+impl ProxiedApiServerClient {
     /// The server of a kubeconfig.
     pub(super) async fn of(kubeconfig: &Path) -> Result<Self> {
         let file = Kubeconfig::read_from(kubeconfig)

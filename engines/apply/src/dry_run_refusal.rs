@@ -95,8 +95,9 @@ pub fn is_of_several(refusal: &str) -> bool {
     refusal.ends_with(')') && refusal.contains(" objects: ")
 }
 
-/// The refusals of a run, which were reported in one text; another text is one part. A refusal may have several lines, as the
-/// API server writes them.
+/// Splits the text in which the dry-run refusals of one run were reported together into the single refusals.
+///
+/// A refusal may have several lines, as the API server writes them. A text that is not such a report comes back as one part.
 pub fn split(text: &str) -> Vec<&str> {
     let mut begins = vec![0];
     let mut at = 0;

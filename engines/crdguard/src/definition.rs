@@ -147,7 +147,8 @@ impl CrdDefinition {
         self.version(name).is_some_and(|it| it.is_served)
     }
 
-    /// A version in which all objects can be read: that of storage, if it is served.
+    /// A served version, in any of which all objects can be read: the storage version if it is served, else the first served
+    /// one. `None` if no version is served.
     pub fn readable(&self) -> Option<&CrdVersion> {
         let storage = self.storage().filter(|it| it.is_served);
         storage.or_else(|| self.versions.iter().find(|it| it.is_served))

@@ -36,7 +36,7 @@ pub enum WorkLimitExceeded {
     Time,
 }
 
-/// How much may be used up.
+/// The most steps and bytes that one piece of work may use, as a [`WorkMeter`] counts them.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkAllowance {
     /// Steps: about a nanosecond to ten each, so that a time limit is a number of them on any machine.

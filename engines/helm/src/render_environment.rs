@@ -61,7 +61,7 @@ pub trait ClusterLookup: Send + Sync {
     fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Json>, String>;
 }
 
-/// Names of hosts.
+/// Resolves the name of a host to an address.
 pub trait HostNameLookup: Send + Sync {
     /// An address of a host.
     ///

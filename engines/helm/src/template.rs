@@ -199,12 +199,12 @@ fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<HelmWarning>) 
     }));
 }
 
-/// The name of a release that a template gives.
+/// The release name that `--name-template` gives: renders `template`.
 ///
-/// Differs(helm 4): `env` and `expandenv` are not there, and functions that read YAML and TOML are.
+/// Differs(helm 4): the functions `env` and `expandenv` do not exist; those that read YAML and TOML do.
 ///
 /// # Errors
-/// Go's text.
+/// The template cannot be parsed or rendered; in Go's words.
 pub fn name(template: &str, env: &RenderEnvironment) -> Result<String, String> {
     render::text("name-template", template, env)
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::image_setter::ImageSetterValues;
 use crate::repository_files::{CheckoutFiles, MarkedFile};
 use crate::rewrite::{
-    FileProblem, MarkerRewriteOptions, MarkerRewriter, MarkerWithoutEffect, RewriteLimits,
+    FileProblem, MarkerRewriteResult, MarkerRewriter, MarkerWithoutEffect, RewriteLimits,
     RewriteMode, TagWithoutDigest,
 };
 use crate::update_result::UpdateResult;
@@ -81,7 +81,7 @@ impl FileUpdateRequest<'_> {
     /// What people should know of files and markers that had no effect.
     ///
     /// Differs(flux): there nothing is said of them.
-    fn findings(&self, rewrite: &MarkerRewriteOptions, outside: &[String]) -> Vec<String> {
+    fn findings(&self, rewrite: &MarkerRewriteResult, outside: &[String]) -> Vec<String> {
         let is_of_other = |marker: &&MarkerWithoutEffect| {
             let policy = marker.setter.as_deref().and_then(policy_of);
             policy.is_some_and(|policy| self.others.contains(policy))

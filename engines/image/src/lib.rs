@@ -40,7 +40,7 @@ pub use repository_files::{
     CheckoutError, CheckoutFiles, MarkedFile, RepositoryFileEntry, SelectedFiles,
 };
 pub use rewrite::{
-    FileProblem, MarkerRewriteOptions, MarkerRewriter, MarkerWithoutEffect, RewriteError,
+    FileProblem, MarkerRewriteResult, MarkerRewriter, MarkerWithoutEffect, RewriteError,
     RewriteLimits, RewriteMode, TagWithoutDigest, UpdateStrategyError, check_strategy, has_marker,
 };
 pub use scan_schedule::{ScanDecision, ScanError, ScanReason, ScanState};

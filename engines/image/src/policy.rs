@@ -5,7 +5,7 @@
 //! how long a digest is known (`tag_history.rs`), digests (the sources).
 
 mod ranked_tags;
-mod verdict;
+mod tag_verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 
 use crate::tag_list::cost;
 
-pub use verdict::{TagEligibility, TagVerdict};
+pub use tag_verdict::{TagEligibility, TagVerdict};
 
 /// The longest `spec.filterTags.extract`, in bytes. Differs(flux): it has no limit.
 const MAX_EXTRACT_BYTES: usize = 4096;

@@ -133,7 +133,7 @@ impl fmt::Display for TagWithoutDigest {
 
 /// The result of an update.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MarkerRewriteOptions {
+pub struct MarkerRewriteResult {
     /// The whole content of files that change or are new, by the names that [`MarkerRewriter::file`] was given.
     pub files: BTreeMap<String, String>,
     /// The values that change.
@@ -196,21 +196,14 @@ pub struct MarkerRewriter<'s> {
     bytes: usize,
     /// What is written at the end, as Flux does.
     documents: Vec<FluxFormattedDocument>,
-    rewrite: MarkerRewriteOptions,
+    rewrite: MarkerRewriteResult,
 }
 
 impl<'s> MarkerRewriter<'s> {
     /// A rewriter that has read no file yet.
     pub fn new(setters: &'s ImageSetterValues, mode: RewriteMode, limits: RewriteLimits) -> Self {
         let documents = Vec::new();
-        Self {
-            setters,
-            mode,
-            limits,
-            bytes: 0,
-            documents,
-            rewrite: MarkerRewriteOptions::default(),
-        }
+        Self { setters, mode, limits, bytes: 0, documents, rewrite: MarkerRewriteResult::default() }
     }
 
     /// Reads the next file, under the name that changes are listed by.
@@ -265,7 +258,7 @@ impl<'s> MarkerRewriter<'s> {
     ///
     /// # Errors
     /// More values would change than the limit, or Flux ends the run.
-    pub fn finish(self, root: &str) -> Result<MarkerRewriteOptions, RewriteError> {
+    pub fn finish(self, root: &str) -> Result<MarkerRewriteResult, RewriteError> {
         let Self { limits, documents, mut rewrite, .. } = self;
         rewrite.files.extend(flux::write(documents, root, &mut rewrite.result)?);
         if rewrite.result.len() > limits.changes {

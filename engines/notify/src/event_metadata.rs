@@ -16,7 +16,8 @@ const CONFLICT: &str = "metadata key conflicts detected (please refer to the Ale
                         Flux RFC 0008 for more information)";
 
 impl FluxEvent {
-    /// Keeps the metadata of the event group and of the object's group, without digests.
+    /// Keeps only metadata whose key begins with `event.toolkit.fluxcd.io/` or with the API group of the event's object, and of
+    /// the latter neither `checksum` nor `digest`.
     pub fn clean_metadata(&mut self) {
         self.lacks_metadata = false;
         let excluded = [self.object.key("checksum"), self.object.key("digest")];

@@ -50,7 +50,7 @@ impl ImmutableFieldConsequence {
 
 /// Under which condition a change of a field counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FieldCondition {
+enum ImmutableFieldChangeCondition {
     /// Whenever the values differ; an absent one is the default.
     Always(&'static str),
     /// If both manifests have it: the API server or a controller fills it in.
@@ -71,19 +71,19 @@ struct ImmutableField {
     kind: &'static str,
     /// A JSON pointer.
     path: &'static str,
-    condition: FieldCondition,
+    condition: ImmutableFieldChangeCondition,
 }
 
 const fn field(group: &'static str, kind: &'static str, path: &'static str) -> ImmutableField {
-    ImmutableField { group, kind, path, condition: FieldCondition::Always("") }
+    ImmutableField { group, kind, path, condition: ImmutableFieldChangeCondition::Always("") }
 }
 
 impl ImmutableField {
     const fn defaulting(self, default: &'static str) -> Self {
-        Self { condition: FieldCondition::Always(default), ..self }
+        Self { condition: ImmutableFieldChangeCondition::Always(default), ..self }
     }
 
-    const fn under(self, condition: FieldCondition) -> Self {
+    const fn under(self, condition: ImmutableFieldChangeCondition) -> Self {
         Self { condition, ..self }
     }
 }
@@ -102,34 +102,34 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
     field("apps", "StatefulSet", "/spec/serviceName"),
     field("apps", "StatefulSet", "/spec/podManagementPolicy").defaulting("OrderedReady"),
     field("apps", "StatefulSet", "/spec/volumeClaimTemplates")
-        .under(FieldCondition::ClaimTemplates),
+        .under(ImmutableFieldChangeCondition::ClaimTemplates),
     field("batch", "Job", "/spec/template"),
-    field("batch", "Job", "/spec/selector").under(FieldCondition::SetInBoth),
-    field("batch", "Job", "/spec/completions").under(FieldCondition::NotIndexed),
+    field("batch", "Job", "/spec/selector").under(ImmutableFieldChangeCondition::SetInBoth),
+    field("batch", "Job", "/spec/completions").under(ImmutableFieldChangeCondition::NotIndexed),
     field("batch", "Job", "/spec/completionMode").defaulting("NonIndexed"),
     field("batch", "Job", "/spec/podFailurePolicy"),
     field("batch", "Job", "/spec/successPolicy"),
     field("batch", "Job", "/spec/backoffLimitPerIndex"),
     field("batch", "Job", "/spec/managedBy"),
-    field("", "Service", "/spec/clusterIP").under(FieldCondition::ClusterAddress),
-    field("", "ConfigMap", "/data").under(FieldCondition::MarkedImmutable),
-    field("", "ConfigMap", "/binaryData").under(FieldCondition::MarkedImmutable),
-    field("", "ConfigMap", "/immutable").under(FieldCondition::MarkedImmutable),
-    field("", "Secret", "/data").under(FieldCondition::MarkedImmutable),
-    field("", "Secret", "/stringData").under(FieldCondition::MarkedImmutable),
-    field("", "Secret", "/immutable").under(FieldCondition::MarkedImmutable),
+    field("", "Service", "/spec/clusterIP").under(ImmutableFieldChangeCondition::ClusterAddress),
+    field("", "ConfigMap", "/data").under(ImmutableFieldChangeCondition::MarkedImmutable),
+    field("", "ConfigMap", "/binaryData").under(ImmutableFieldChangeCondition::MarkedImmutable),
+    field("", "ConfigMap", "/immutable").under(ImmutableFieldChangeCondition::MarkedImmutable),
+    field("", "Secret", "/data").under(ImmutableFieldChangeCondition::MarkedImmutable),
+    field("", "Secret", "/stringData").under(ImmutableFieldChangeCondition::MarkedImmutable),
+    field("", "Secret", "/immutable").under(ImmutableFieldChangeCondition::MarkedImmutable),
     field("", "Secret", "/type").defaulting("Opaque"),
     field("", "ResourceQuota", "/spec/scopes"),
     field("", CLAIM_KIND, "/spec/accessModes"),
     field("", CLAIM_KIND, "/spec/selector"),
     field("", CLAIM_KIND, "/spec/resources/limits"),
-    field("", CLAIM_KIND, "/spec/volumeName").under(FieldCondition::SetInBoth),
-    field("", CLAIM_KIND, "/spec/storageClassName").under(FieldCondition::SetInBoth),
+    field("", CLAIM_KIND, "/spec/volumeName").under(ImmutableFieldChangeCondition::SetInBoth),
+    field("", CLAIM_KIND, "/spec/storageClassName").under(ImmutableFieldChangeCondition::SetInBoth),
     field("", CLAIM_KIND, "/spec/volumeMode").defaulting("Filesystem"),
-    field("", CLAIM_KIND, "/spec/dataSource").under(FieldCondition::SetInBoth),
-    field("", CLAIM_KIND, "/spec/dataSourceRef").under(FieldCondition::SetInBoth),
+    field("", CLAIM_KIND, "/spec/dataSource").under(ImmutableFieldChangeCondition::SetInBoth),
+    field("", CLAIM_KIND, "/spec/dataSourceRef").under(ImmutableFieldChangeCondition::SetInBoth),
     field("", VOLUME_KIND, "/spec/volumeMode").defaulting("Filesystem"),
-    field("", VOLUME_KIND, "/spec/nodeAffinity").under(FieldCondition::SetInBoth),
+    field("", VOLUME_KIND, "/spec/nodeAffinity").under(ImmutableFieldChangeCondition::SetInBoth),
     field("", VOLUME_KIND, "/spec/awsElasticBlockStore"),
     field("", VOLUME_KIND, "/spec/azureDisk"),
     field("", VOLUME_KIND, "/spec/azureFile"),
@@ -155,9 +155,10 @@ const IMMUTABLE_FIELDS: &[ImmutableField] = &[
     field(STORAGE_GROUP, "StorageClass", "/volumeBindingMode").defaulting("Immediate"),
     field(STORAGE_GROUP, "VolumeAttributesClass", "/driverName"),
     field(STORAGE_GROUP, "VolumeAttributesClass", "/parameters"),
-    field(STORAGE_GROUP, "CSIDriver", "/spec/attachRequired").under(FieldCondition::SetInBoth),
+    field(STORAGE_GROUP, "CSIDriver", "/spec/attachRequired")
+        .under(ImmutableFieldChangeCondition::SetInBoth),
     field(STORAGE_GROUP, "CSIDriver", "/spec/volumeLifecycleModes")
-        .under(FieldCondition::SetInBoth),
+        .under(ImmutableFieldChangeCondition::SetInBoth),
     field("networking.k8s.io", "IngressClass", "/spec/controller"),
     field("scheduling.k8s.io", "PriorityClass", "/value"),
     field("scheduling.k8s.io", "PriorityClass", "/preemptionPolicy")
@@ -177,7 +178,9 @@ pub(crate) fn immutable_field_changes(
     let changed = fields.filter(|it| it.is_changed(before, after));
     let change = |it: &ImmutableField| {
         let rule = match it.condition {
-            FieldCondition::MarkedImmutable => format!("the {} is marked `immutable`", it.kind),
+            ImmutableFieldChangeCondition::MarkedImmutable => {
+                format!("the {} is marked `immutable`", it.kind)
+            }
             _ => format!("`{}` of a {} is immutable", dotted(it.path), it.kind),
         };
         let object = PlanObjectReference::from(&after.id());
@@ -192,18 +195,18 @@ impl ImmutableField {
         let new = value_at(after, self.path);
         let differ = old != new;
         match self.condition {
-            FieldCondition::Always(default) => {
+            ImmutableFieldChangeCondition::Always(default) => {
                 differ && !(is_default(old, default) && is_default(new, default))
             }
-            FieldCondition::SetInBoth => differ && old.is_some() && new.is_some(),
-            FieldCondition::MarkedImmutable => {
+            ImmutableFieldChangeCondition::SetInBoth => differ && old.is_some() && new.is_some(),
+            ImmutableFieldChangeCondition::MarkedImmutable => {
                 differ && value_at(before, "/immutable") == Some(&Value::Bool(true))
             }
-            FieldCondition::NotIndexed => {
+            ImmutableFieldChangeCondition::NotIndexed => {
                 let mode = value_at(after, "/spec/completionMode").and_then(Value::as_str);
                 differ && mode != Some("Indexed") && old.is_some() && new.is_some()
             }
-            FieldCondition::ClusterAddress => {
+            ImmutableFieldChangeCondition::ClusterAddress => {
                 let is_external = |object| {
                     let of_type = value_at(object, "/spec/type").and_then(Value::as_str);
                     of_type == Some("ExternalName")
@@ -213,7 +216,7 @@ impl ImmutableField {
                 let is_known = new.is_some() && (old.is_some() || becomes_headless);
                 differ && is_known && !is_external(before) && !is_external(after)
             }
-            FieldCondition::ClaimTemplates => differ && claims(old) != claims(new),
+            ImmutableFieldChangeCondition::ClaimTemplates => differ && claims(old) != claims(new),
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct ManagerOwnedFields<'o> {
 }
 
 impl<'o> ManagerOwnedFields<'o> {
-    /// The entries of `managedFields`, as JSON.
+    /// Reads the value of `metadata.managedFields`: one item for each of its entries, none if it is absent or no list.
     pub fn listed(entries: Option<&'o Value>) -> impl Iterator<Item = Self> {
         entries.and_then(Value::as_array).into_iter().flatten().map(|entry| Self {
             manager: entry["manager"].as_str().unwrap_or_default(),

@@ -21,7 +21,7 @@ use crate::release_snapshot::{
 use crate::revisions::ReleaseRevisions;
 use crate::settings::{DriftMode, ReleaseDesiredState};
 use crate::status::{
-    self, HelmReleaseStatusFields, RefusedOperation, ReleaseCondition, ReleaseEvent,
+    self, HelmReleaseStatusFields, LifecycleRefusedOperation, ReleaseCondition, ReleaseEvent,
     ReleaseProgress, ReleaseReport,
 };
 
@@ -157,7 +157,7 @@ pub(crate) fn rollback_refused(
 pub(crate) fn held_back(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
-    refused: RefusedOperation,
+    refused: LifecycleRefusedOperation,
 ) -> ReleaseReport {
     let action = refused.action;
     let ReleaseReport { mut status, events, .. } =

@@ -208,12 +208,12 @@ pub struct ReleaseReport {
     /// The operation whose end it reports.
     pub ended: Option<OperationKind>,
     /// The operation that a lifecycle did not let begin.
-    pub refused: Option<Box<RefusedOperation>>,
+    pub refused: Option<Box<LifecycleRefusedOperation>>,
 }
 
 /// An installation or upgrade that a lifecycle did not let begin, so that it has no journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedOperation {
+pub struct LifecycleRefusedOperation {
     /// Its name.
     pub operation: String,
     /// What was to be done.

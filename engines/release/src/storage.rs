@@ -120,7 +120,8 @@ pub fn part_name(release: &str, version: i64, digest: &str, part: usize) -> Stri
     format!("{}{part}", part_prefix(release, version, digest))
 }
 
-/// The common prefix of the names of all other parts of a revision.
+/// The common prefix of the names of a revision's part Secrets: those besides [`secret_name`], among which a record is split
+/// that is too large for one.
 pub fn part_prefix(release: &str, version: i64, digest: &str) -> String {
     let digits = digest.rsplit_once(':').map_or(digest, |(_, digits)| digits);
     let short = digits.get(..12).unwrap_or(digits);
@@ -187,10 +188,10 @@ pub(crate) fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String,
     user.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Packs a record.
+/// Packs a record for Secrets: its JSON, compressed with gzip, as Base64, cut into parts of at most [`MAX_PART`] bytes.
 ///
 /// # Errors
-/// It has no JSON or is too large. The text does not quote its content.
+/// It cannot be written as JSON, or is longer than [`MAX_PARTS`] parts. The text of the error does not quote the record.
 pub fn pack(record: &ReleaseRecord) -> Result<PackedRecord, RecordPackError> {
     let json =
         record.to_json().map_err(|error| RecordPackError::Encode(record.full_name(), error))?;

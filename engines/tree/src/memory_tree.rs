@@ -138,10 +138,10 @@ impl MemoryTreeBuilder {
         self.insert(path, MemoryNode::File { body, executable })
     }
 
-    /// Puts a folder, and those above it, into the tree; one that is there already is fine.
+    /// Adds a folder, and the folders above it that are missing. A folder that is there already stays as it is.
     ///
     /// # Errors
-    /// A file is there or where a folder must be, or a limit is reached.
+    /// There is a file at `path` or in the place of a folder above it, or a limit is reached.
     pub fn dir(&mut self, path: &RelPath) -> Result<(), TreeBuildError> {
         self.is_shallow(path)?;
         self.parents(path)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::discovery::ApiResourceLocation;
 use super::object_decode::{
-    DepthLimitedObject, LIST_LIMIT, METADATA_LIST, OBJECTS_PER_PAGE, ObjectDecodeForm,
+    DepthPrunedObject, LIST_LIMIT, METADATA_LIST, OBJECTS_PER_PAGE, ObjectDecodeForm,
     ObjectListPage, RawObject,
 };
 use super::objects::url_encode;
@@ -121,7 +121,7 @@ impl ClusterConnection {
         resource: &ApiResourceLocation,
         namespace: &str,
         part: ObjectProjection,
-    ) -> Result<ListPager<'_, DepthLimitedObject>, ClusterError> {
+    ) -> Result<ListPager<'_, DepthPrunedObject>, ClusterError> {
         Ok(self.pages_of(resource.path(namespace, None)?, part.accept(), OBJECTS_PER_PAGE))
     }
 
@@ -134,7 +134,7 @@ impl ClusterConnection {
         resource: &ApiResourceLocation,
         namespace: &str,
         label_selector: &str,
-    ) -> Result<ListPager<'_, DepthLimitedObject>, ClusterError> {
+    ) -> Result<ListPager<'_, DepthPrunedObject>, ClusterError> {
         let mut pages = self.pages(resource, namespace, ObjectProjection::Metadata)?;
         pages.selector = format!("&labelSelector={}", url_encode(label_selector));
         Ok(pages)
@@ -172,9 +172,9 @@ impl ClusterConnection {
         let path = resource.path(namespace, None)?;
         let selector = url_encode(selector);
         let path = format!("{path}?limit={OBJECTS_PER_PAGE}&labelSelector={selector}");
-        let page = self.page_at::<DepthLimitedObject>(&path, METADATA_LIST).await?;
+        let page = self.page_at::<DepthPrunedObject>(&path, METADATA_LIST).await?;
         Ok((
-            page.items.into_iter().map(|DepthLimitedObject(item)| item).collect(),
+            page.items.into_iter().map(|DepthPrunedObject(item)| item).collect(),
             page.next.is_some(),
         ))
     }
@@ -185,7 +185,7 @@ impl ClusterConnection {
     /// The API server refuses the request, or does not respond.
     pub async fn count(&self, resource: &ApiResourceLocation) -> Result<u64, ClusterError> {
         let path = format!("{}?limit=1", resource.path("", None)?);
-        let page = self.page_at::<DepthLimitedObject>(&path, METADATA_LIST).await?;
+        let page = self.page_at::<DepthPrunedObject>(&path, METADATA_LIST).await?;
         Ok(page.items.len() as u64 + page.remaining)
     }
 
@@ -201,7 +201,7 @@ impl ClusterConnection {
     ) -> Result<bool, ClusterError> {
         let selector = url_encode(&format!("metadata.name={name}"));
         let path = format!("{}?fieldSelector={selector}", resource.path(namespace, None)?);
-        Ok(!self.page_at::<DepthLimitedObject>(&path, METADATA_LIST).await?.items.is_empty())
+        Ok(!self.page_at::<DepthPrunedObject>(&path, METADATA_LIST).await?.items.is_empty())
     }
 
     async fn page_at<T: ObjectDecodeForm>(

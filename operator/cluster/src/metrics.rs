@@ -79,7 +79,7 @@ struct ReceivedEventMetricLabels {
 
 /// What became of a notification, or of an attempt to send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum NotificationOutcome {
+pub enum NotificationOutcomeLabel {
     /// The service took it.
     Delivered,
     /// It will be tried again.
@@ -96,7 +96,7 @@ pub enum NotificationOutcome {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NotificationMetricLabels {
-    outcome: NotificationOutcome,
+    outcome: NotificationOutcomeLabel,
 }
 
 /// Whether an audit was written, and if not, why.
@@ -288,7 +288,7 @@ impl MetricsRegistry {
     }
 
     /// Counts what became of a notification.
-    pub fn notified(&self, outcome: NotificationOutcome) {
+    pub fn notified(&self, outcome: NotificationOutcomeLabel) {
         self.notifications.get_or_create(&NotificationMetricLabels { outcome }).inc();
     }
 

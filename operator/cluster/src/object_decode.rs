@@ -148,9 +148,9 @@ impl ObjectDecodeForm for FullObject {
 
 /// An object of any kind, with nulls for what is nested too deeply.
 #[derive(Debug)]
-pub struct DepthLimitedObject(pub Value);
+pub struct DepthPrunedObject(pub Value);
 
-impl ObjectDecodeForm for DepthLimitedObject {
+impl ObjectDecodeForm for DepthPrunedObject {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
         let whole = serde_json::from_slice(json);
         whole.or_else(|_| serde_json::from_slice(&pruned(json))).map(Self)

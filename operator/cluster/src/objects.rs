@@ -7,7 +7,7 @@ use reconcile::RemovalPermit;
 use serde_json::{Value, json};
 
 use super::discovery::ApiResourceLocation;
-use super::object_decode::{DepthLimitedObject, OBJECTS_PER_PAGE, ObjectListPage};
+use super::object_decode::{DepthPrunedObject, OBJECTS_PER_PAGE, ObjectListPage};
 use super::object_pages::ObjectQuery;
 use super::request_retry::{self, RetryAfterHint};
 use super::{ClusterConnection, ClusterError};
@@ -222,10 +222,10 @@ impl ClusterConnection {
     ) -> Result<ObjectPage, ClusterError> {
         let answer = self.send_for_text(Method::GET, path, "application/json", Vec::new()).await?;
         let page =
-            ObjectListPage::<DepthLimitedObject>::read(answer.as_bytes()).map_err(|error| {
+            ObjectListPage::<DepthPrunedObject>::read(answer.as_bytes()).map_err(|error| {
                 ClusterError::Unreadable(format!("the list of {}: {error}", resource.plural))
             })?;
-        let named = |DepthLimitedObject(mut item): DepthLimitedObject| {
+        let named = |DepthPrunedObject(mut item): DepthPrunedObject| {
             item["apiVersion"] = resource.gvk.api_version().into();
             item["kind"] = resource.gvk.kind.clone().into();
             to_object(item)

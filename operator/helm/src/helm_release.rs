@@ -25,7 +25,7 @@ use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ObjectKey, ROLLBACK, ReleaseRollback, RunGateFacts, RunOutcome};
 use release::{OperationOrigin, ReleaseDesiredState};
 
-use self::release_owner::{DeferredStatusWrite, ReleaseOwner};
+use self::release_owner::{DeferredStatusWrite, HelmReleaseOwner};
 pub(super) use self::release_pause::released_parts;
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
 use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
@@ -414,7 +414,7 @@ impl HelmReleaseSession<'_> {
         let context = &self.context;
         let node = &self.node;
         let latest = self.latest.clone();
-        let owner = ReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
+        let owner = HelmReleaseOwner::new(context.clone(), node.clone(), latest, object.clone());
         let owner = Arc::new(owner);
         let memory = self.memory().release.clone();
         let driven =

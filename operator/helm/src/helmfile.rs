@@ -4,7 +4,7 @@
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
 //! `remote_fetch`, `decryption`, `helmfile_files`, `values`, `charts`), the releases (`release_reconciler`,
 //! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
-//! `hook_reapply`; `release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
+//! `hooks_without_operation`; `release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
 //! (`finalize`).
 
 pub mod charts;
@@ -14,8 +14,8 @@ mod helmfile_custom_resource;
 mod helmfile_files;
 pub mod helmfile_operator_resource;
 mod helmfile_source;
-mod hook_reapply;
 mod hooks;
+mod hooks_without_operation;
 mod plan;
 mod prune;
 mod release_clusters;

@@ -55,7 +55,8 @@ use crate::image_kind_run::{
     report_with, retry_after_refusal,
 };
 use crate::image_verification::{
-    IMAGE_VERIFIED, KeySecret, VERIFY_IMAGES, key_secrets, platform_secret,
+    IMAGE_VERIFIED, ImageVerificationKeySecretReference, VERIFY_IMAGES, key_secrets,
+    platform_secret,
 };
 use crate::registry_access::ScannedImage;
 use crate::verified_versions::{KeyFingerprints, VerifiedVersion, VerifiedVersions};
@@ -241,7 +242,7 @@ struct LatestVersion {
 struct ImageFindings {
     known: ImageCheckResultCache,
     /// The Secrets with a key of each of which the images have to be signed, as far as the run found that out.
-    secrets: Vec<KeySecret>,
+    secrets: Vec<ImageVerificationKeySecretReference>,
     verification: LatestVerification,
 }
 
@@ -365,7 +366,7 @@ impl PolicyRun<'_> {
     async fn key_secrets(
         &self,
         findings: &mut ImageFindings,
-    ) -> Result<Vec<KeySecret>, RunOutcome> {
+    ) -> Result<Vec<ImageVerificationKeySecretReference>, RunOutcome> {
         if self.context.settings.verify_images_namespaces.is_some() {
             self.context.shared::<NamespacePolicies>().known().await;
         }
@@ -436,7 +437,7 @@ impl PolicyRun<'_> {
 /// What is asked of the image of a tag.
 struct ImageRequirements {
     platforms: Vec<OciPlatform>,
-    secrets: Vec<KeySecret>,
+    secrets: Vec<ImageVerificationKeySecretReference>,
 }
 
 /// The canonical name of an image; `None` if the last scan was of another one.
@@ -615,7 +616,7 @@ mod tests {
         }))
         .unwrap();
         let notes = VerifiedVersions::default();
-        let secret = |name: &str| KeySecret {
+        let secret = |name: &str| ImageVerificationKeySecretReference {
             namespace: "apps".to_owned(),
             name: name.to_owned(),
             advice: "create it",

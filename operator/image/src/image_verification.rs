@@ -27,14 +27,14 @@ pub(crate) const IMAGE_VERIFIED: &str = "ImageVerified";
 
 /// A Secret with public keys, with one of which an image has to be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeySecret {
+pub(crate) struct ImageVerificationKeySecretReference {
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// What to do if there is none.
     pub(crate) advice: &'static str,
 }
 
-impl KeySecret {
+impl ImageVerificationKeySecretReference {
     /// The Secret, as `namespace/name`.
     pub(crate) fn place(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -50,7 +50,7 @@ fn secret_of_flags(
     settings: &OperatorSettings,
     namespace: &str,
     labels: Option<&BTreeMap<String, String>>,
-) -> Result<Option<KeySecret>, RunOutcome> {
+) -> Result<Option<ImageVerificationKeySecretReference>, RunOutcome> {
     if settings.verify_images_namespaces.is_none() {
         return Ok(None);
     }
@@ -61,7 +61,7 @@ fn secret_of_flags(
         let why = reason::DEPENDENCY_NOT_READY;
         return Err(RunOutcome::Failed(why, text, NextRunTrigger::default()));
     };
-    Ok(settings.image_verification_secret(labels).map(|name| KeySecret {
+    Ok(settings.image_verification_secret(labels).map(|name| ImageVerificationKeySecretReference {
         namespace: settings.runtime_namespace.clone(),
         name: name.to_owned(),
         advice: "--verify-images-secret names it; create it there",
@@ -75,7 +75,7 @@ fn secret_of_flags(
 pub(crate) fn platform_secret(
     context: &RunContext,
     namespace: &str,
-) -> Result<Option<KeySecret>, RunOutcome> {
+) -> Result<Option<ImageVerificationKeySecretReference>, RunOutcome> {
     let facts = context.shared::<NamespacePolicies>().facts(namespace);
     let labels = facts.as_ref().map(|facts| &facts.labels);
     secret_of_flags(&context.settings, namespace, labels)
@@ -87,19 +87,19 @@ pub(crate) fn platform_secret(
 /// The annotation names no Secret, or the policy publishes tags without digests.
 pub(crate) fn key_secrets(
     object: &ImagePolicy,
-    of_platform: Option<KeySecret>,
-) -> Result<Vec<KeySecret>, RunOutcome> {
+    of_platform: Option<ImageVerificationKeySecretReference>,
+) -> Result<Vec<ImageVerificationKeySecretReference>, RunOutcome> {
     let source = match &of_platform {
         Some(_) => VERIFY_IMAGES_NAMESPACES.to_owned(),
         None => format!("annotation {VERIFY_IMAGES}"),
     };
-    let mut secrets: Vec<KeySecret> = of_platform.into_iter().collect();
+    let mut secrets: Vec<ImageVerificationKeySecretReference> = of_platform.into_iter().collect();
     if let Some(name) = object.annotations().get(VERIFY_IMAGES) {
         if name.is_empty() {
             let text = format!("annotation {VERIFY_IMAGES} is empty: it has to name a Secret");
             return Err(RunOutcome::Stalled(INVALID_POLICY, text));
         }
-        secrets.push(KeySecret {
+        secrets.push(ImageVerificationKeySecretReference {
             namespace: object.namespace().unwrap_or_default(),
             name: name.clone(),
             advice: "create it, or correct the annotation windlass.dev/verify-images",
@@ -134,15 +134,16 @@ mod tests {
         .unwrap()
     }
 
-    fn platform() -> KeySecret {
+    fn platform() -> ImageVerificationKeySecretReference {
         let [namespace, name] = ["flux-system", "keys"].map(str::to_owned);
-        KeySecret { namespace, name, advice: "" }
+        ImageVerificationKeySecretReference { namespace, name, advice: "" }
     }
 
     #[test]
     fn the_secret_of_a_tenant_comes_beside_that_of_the_platform_and_not_in_its_place() {
         let pinned = json!({"digestReflectionPolicy": "IfNotPresent"});
-        let names = |annotations: Value, of_platform: Option<KeySecret>| {
+        let names = |annotations: Value,
+                     of_platform: Option<ImageVerificationKeySecretReference>| {
             let secrets = key_secrets(&policy(&annotations, &pinned), of_platform);
             let secrets = secrets.unwrap().into_iter();
             secrets.map(|it| it.place()).collect::<Vec<_>>()
@@ -156,12 +157,15 @@ mod tests {
 
     #[test]
     fn a_policy_without_digests_is_stalled_and_so_is_one_without_a_secret() {
-        let stalled = |annotations: Value, spec: Value, of_platform: Option<KeySecret>| {
-            let outcome = key_secrets(&policy(&annotations, &spec), of_platform);
-            let outcome = outcome.unwrap_err();
-            assert!(matches!(outcome, RunOutcome::Stalled(INVALID_POLICY, _)), "{outcome:?}");
-            outcome.text().to_owned()
-        };
+        let stalled =
+            |annotations: Value,
+             spec: Value,
+             of_platform: Option<ImageVerificationKeySecretReference>| {
+                let outcome = key_secrets(&policy(&annotations, &spec), of_platform);
+                let outcome = outcome.unwrap_err();
+                assert!(matches!(outcome, RunOutcome::Stalled(INVALID_POLICY, _)), "{outcome:?}");
+                outcome.text().to_owned()
+            };
         let why = "needs digests, since a tag can be moved after it was verified: set \
                    spec.digestReflectionPolicy to IfNotPresent or Always";
         let own = json!({VERIFY_IMAGES: "own"});

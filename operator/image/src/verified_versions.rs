@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use signatures::image_verification::SignatureSecretData;
 use sources::oci::OciDigest;
 
-use crate::image_verification::KeySecret;
+use crate::image_verification::ImageVerificationKeySecretReference;
 
 /// Digests of keys, by the Secrets in which they are.
 pub(crate) type KeyFingerprints = BTreeMap<String, String>;
@@ -58,7 +58,11 @@ impl VerifiedVersions {
     }
 
     /// Why the version in the status of a policy is not known to be signed with a key of each of these Secrets; `None` if it is.
-    pub(crate) fn doubt(&self, object: &ImagePolicy, secrets: &[KeySecret]) -> Option<String> {
+    pub(crate) fn doubt(
+        &self,
+        object: &ImagePolicy,
+        secrets: &[ImageVerificationKeySecretReference],
+    ) -> Option<String> {
         let status = object.status.as_ref();
         let latest = status.and_then(|status| status.latest_ref.as_ref());
         let Some(latest) = latest.filter(|latest| latest.digest.is_some()) else {
@@ -83,7 +87,7 @@ impl VerifiedVersions {
     pub(crate) fn doubt_by_keys(
         &self,
         object: &ImagePolicy,
-        secrets: &[KeySecret],
+        secrets: &[ImageVerificationKeySecretReference],
         current: &KeyFingerprints,
     ) -> Option<String> {
         let known = self.of(object).map(|note| note.keys).unwrap_or_default();
@@ -132,9 +136,9 @@ mod tests {
         ImageRef { name, tag, digest: Some(digest) }
     }
 
-    fn secret(name: &str) -> KeySecret {
+    fn secret(name: &str) -> ImageVerificationKeySecretReference {
         let [namespace, name] = ["apps", name].map(str::to_owned);
-        KeySecret { namespace, name, advice: "create it" }
+        ImageVerificationKeySecretReference { namespace, name, advice: "create it" }
     }
 
     fn keys(all: &[(&str, &str)]) -> KeyFingerprints {
@@ -175,7 +179,8 @@ mod tests {
             VerifiedVersion { version: version("sha256:1"), keys: keys(&[("apps/own", "a")]) };
         notes.keep(&object, &note);
         let doubt = |object: &ImagePolicy, names: &[&str], current: &[(&str, &str)]| {
-            let secrets: Vec<KeySecret> = names.iter().map(|name| secret(name)).collect();
+            let secrets: Vec<ImageVerificationKeySecretReference> =
+                names.iter().map(|name| secret(name)).collect();
             notes.doubt_by_keys(object, &secrets, &keys(current)).unwrap_or_default()
         };
         let same = [("apps/own", "a"), ("apps/platform", "p")];

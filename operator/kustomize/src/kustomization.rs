@@ -54,8 +54,8 @@ use windlass_runtime::applier::{
 };
 use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::depends_on_annotation::DependableKind;
-use windlass_runtime::field_conflict::FieldConflictHistory;
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::spec_references::ReadReferences;
@@ -93,7 +93,7 @@ pub struct KustomizationState {
     /// Refusals in a row.
     retries: RefusedAttempts,
     /// Objects that another manager changes again and again.
-    contests: Arc<Mutex<FieldConflictHistory>>,
+    contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Writes that the API server did not answer.
     unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The desired state that was applied and that runs wait for.

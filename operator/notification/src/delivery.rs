@@ -2,7 +2,7 @@
 //!
 //! Here: its parts, and how they are put together. In the folder, in the order of the way:
 //! * An event is received (`event_dispatch`) unless it is a repetition (`repeated_events`), and matched with Alerts in
-//!   a queue for each namespace (`alert_matcher`, `alert_router`).
+//!   a queue for each namespace (`alert_match_queues`, `alert_router`).
 //! * Each Alert that selects it makes a notification, which waits for an incident (`suppressed_notifications`) or at once
 //!   (`notification_queue`) in a file (`notification_spool`) and for its Provider (`provider_queues`).
 //! * The Provider has attempts and pauses (`provider_worker`); an attempt (`delivery_attempt`) sends requests
@@ -12,7 +12,7 @@
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests
 //! (`windlass_runtime::http_request`).
 
-mod alert_matcher;
+mod alert_match_queues;
 mod alert_router;
 mod alert_warnings;
 pub mod delivery_attempt;

@@ -44,7 +44,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use self::absent_kinds::{AbsentKinds, KIND_CHECK_INTERVAL, end_of_kind};
-use self::alerts_of_incident::IncidentAudience;
+use self::alerts_of_incident::IncidentAlertIndex;
 use self::incident_notifier::{IncidentNotifier, IncidentOpenNotificationState};
 use self::incident_store::IncidentWriter;
 use self::namespace_round_robin::NamespaceRoundRobin;
@@ -365,7 +365,7 @@ impl IncidentRun {
         }
         self.judge().await;
         let audience =
-            IncidentAudience::new(&subscribers, self.context.settings.no_cross_namespace_refs);
+            IncidentAlertIndex::new(&subscribers, self.context.settings.no_cross_namespace_refs);
         self.write(&audience).await;
         self.tell(&subscribers, &audience).await;
         self.send_suppressed().await;
@@ -438,7 +438,7 @@ impl IncidentRun {
     }
 
     /// Writes what incidents need: namespaces take turns, and in each what has ended comes first.
-    async fn write(&mut self, audience: &IncidentAudience) {
+    async fn write(&mut self, audience: &IncidentAlertIndex) {
         let mut needs = self.ended().await;
         needs.extend(self.begun(audience).await);
         for (namespace, need) in self.turns.order(needs) {
@@ -475,7 +475,7 @@ impl IncidentRun {
     }
 
     /// Incidents that are to be opened, and then those that are open.
-    async fn begun(&self, audience: &IncidentAudience) -> Vec<(String, IncidentWrite)> {
+    async fn begun(&self, audience: &IncidentAlertIndex) -> Vec<(String, IncidentWrite)> {
         let mut opened = Vec::new();
         let mut updated = Vec::new();
         for (step, (identity, incident)) in self.judged.found.iter().enumerate() {
@@ -563,7 +563,7 @@ impl IncidentRun {
     }
 
     /// Sends what is due.
-    async fn tell(&mut self, subscribers: &[IncidentSubscriber], audience: &IncidentAudience) {
+    async fn tell(&mut self, subscribers: &[IncidentSubscriber], audience: &IncidentAlertIndex) {
         for (step, object) in self.book.open_ones().into_iter().enumerate() {
             pause(step).await;
             let Some(identity) = incident_store::identity(&object) else { continue };

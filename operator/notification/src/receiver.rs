@@ -6,7 +6,7 @@
 
 mod receiver_resources;
 mod reconcile_requests;
-mod webhook_body;
+mod webhook_body_permits;
 pub mod webhook_requests;
 
 use std::sync::Arc;

@@ -24,7 +24,7 @@ use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
-use super::source::{SourceKind, ValidatedSourceSpec, artifact_verification};
+use super::source::{SourceKind, ValidatedSourceSpec, artifact_verification_record};
 use windlass_runtime::git_remote;
 use windlass_runtime::run_context::RunContext;
 
@@ -124,7 +124,7 @@ impl SourceKind for GitRepository {
 
     fn unverified(&self) -> Option<String> {
         match self.spec.include.is_empty() {
-            true => artifact_verification::unverified(self),
+            true => artifact_verification_record::unverified(self),
             // What is included has signatures of its own, which are not part of this one.
             false => Some("it includes other repositories".to_owned()),
         }

@@ -28,7 +28,9 @@ use super::source::executor::{RemoteRevision, SourceRun, StoredArtifact};
 use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
-use super::source::{SourceController, SourceKind, ValidatedSourceSpec, artifact_verification};
+use super::source::{
+    SourceController, SourceKind, ValidatedSourceSpec, artifact_verification_record,
+};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::currency;
 
@@ -95,7 +97,7 @@ impl SourceKind for HelmChart {
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
         let anyone = verify.and_then(|it| SignaturePolicy::of_chart(it).accepts_anyone());
-        anyone.or_else(|| artifact_verification::unverified(self))
+        anyone.or_else(|| artifact_verification_record::unverified(self))
     }
 
     async fn ask(

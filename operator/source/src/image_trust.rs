@@ -1,7 +1,7 @@
 //! Which signatures the artifacts of a registry need, and verifying these before a pull.
 //!
 //! Elsewhere: signatures themselves (the engine `signatures`), requests to registries (`sources::oci`), what becomes of it
-//! (each kind), how it is remembered (`source::artifact_verification`).
+//! (each kind), how it is remembered (`source::artifact_verification_record`).
 
 use std::sync::Arc;
 

@@ -23,8 +23,8 @@ use super::source::report::{
     FETCH_FAILED, FailureConditions, SOURCE_VERIFIED, STORAGE_OPERATION_FAILED,
 };
 use super::source::{
-    LATEST_ARCHIVE, SourceController, SourceKind, ValidatedSourceSpec, artifact_verification,
-    latest_url,
+    LATEST_ARCHIVE, SourceController, SourceKind, ValidatedSourceSpec,
+    artifact_verification_record, latest_url,
 };
 use windlass_runtime::registry_login::login;
 use windlass_runtime::run_context::RunContext;
@@ -110,7 +110,7 @@ impl SourceKind for OCIRepository {
     fn unverified(&self) -> Option<String> {
         let verify = self.spec.verify.as_ref();
         let anyone = verify.and_then(|it| SignaturePolicy::of_repository(it).accepts_anyone());
-        anyone.or_else(|| artifact_verification::unverified(self))
+        anyone.or_else(|| artifact_verification_record::unverified(self))
     }
 
     fn settled(_run: &SourceRun<Self>, revision: &str) -> (ConditionReason, String) {

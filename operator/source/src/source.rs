@@ -2,11 +2,11 @@
 //!
 //! Here: what a kind has to say about itself (`SourceKind`) and the run that is the same for all of them.
 //! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts
-//! that are not where they should be (`lost_artifact`), how they were verified (`artifact_verification`). Elsewhere:
+//! that are not where they should be (`lost_artifact`), how they were verified (`artifact_verification_record`). Elsewhere:
 //! every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision
 //! whether to fetch (`sources`).
 
-pub(crate) mod artifact_verification;
+pub(crate) mod artifact_verification_record;
 pub(crate) mod executor;
 mod lost_artifact;
 pub(crate) mod report;
@@ -92,7 +92,7 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
 
     /// Why the artifact of the status does not count as verified; `None` if it does.
     fn unverified(&self) -> Option<String> {
-        artifact_verification::unverified(self)
+        artifact_verification_record::unverified(self)
     }
 
     /// The revision of the status' artifact as the remote would say it today.
@@ -374,11 +374,12 @@ async fn attempt<K: SourceKind>(
     let desired = ArtifactDesiredState { shape };
     let (_, outcome) = reconcile::drive(&desired, &executor).await;
     let kept =
-        artifact_verification::withhold(context, latest, &object, &desired.shape, &outcome).await?;
+        artifact_verification_record::withhold(context, latest, &object, &desired.shape, &outcome)
+            .await?;
     let Some(object) = kept else { return Ok(None) };
     if outcome.is_settled() && executor.stored().is_none() {
         // Before the status says so, which wakes those that may only apply what is verified.
-        artifact_verification::confirm(context, &*object, &desired.shape).await;
+        artifact_verification_record::confirm(context, &*object, &desired.shape).await;
     }
     let outcome = offered(context, &object, executor.stored().as_ref(), outcome).await;
     let came = SourceRunDetails { stored: executor.stored(), run: Some(run) };

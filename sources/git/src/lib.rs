@@ -1,7 +1,7 @@
 //! Git repositories: what a remote has, and one commit of it with its files.
 //!
 //! Here: the two questions, [`tip`] and [`fetch`], over HTTP(S) and SSH; [`checkout`] is a fetch with submodules and
-//! without what is not wanted; [`push`] makes commits on top of a fetch and sends them; [`LocalRepository`] is on this disk.
+//! without what is not wanted; [`push`] makes commits on top of a fetch and sends them; [`ReadOnlyLocalRepository`] is on this disk.
 //! Elsewhere: turning files into an artifact (`artifacts::archive`), deciding when to ask (the program's `controllers` room).
 //!
 //! ```text
@@ -53,7 +53,7 @@ pub use commit_snapshot::{
 };
 pub use credentials::{GitAuth, GitCredentials};
 pub use error::Error;
-pub use local_repository::{LocalRepository, LocalRepositoryError};
+pub use local_repository::{LocalRepositoryError, ReadOnlyLocalRepository};
 pub use reference::{GitReference, ReferenceTip};
 pub use reference_name::named;
 pub use remote_url::{RemoteScheme, RemoteUrl};

@@ -38,13 +38,13 @@ pub enum LocalRepositoryError {
 }
 
 /// A repository on this disk.
-pub struct LocalRepository {
+pub struct ReadOnlyLocalRepository {
     repository: gix::Repository,
     /// Where it was opened.
     path: PathBuf,
 }
 
-impl LocalRepository {
+impl ReadOnlyLocalRepository {
     /// Opens the repository of a work tree: the folder that has `.git`.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ mod tests {
             git(folder.path(), &["commit", "-qm", text]);
         }
         git(folder.path(), &["tag", "-a", "-m", "v1", "v1", "HEAD~1"]);
-        let repository = LocalRepository::open(folder.path()).unwrap();
+        let repository = ReadOnlyLocalRepository::open(folder.path()).unwrap();
         let read = |revision: &str| {
             let snapshot = repository.snapshot(revision, GitLimits::default()).unwrap();
             let entries = snapshot.entries().unwrap().entries;
@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_folder_without_a_repository_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let error = LocalRepository::open(folder.path()).err().map(|error| error.to_string());
+        let error =
+            ReadOnlyLocalRepository::open(folder.path()).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("cannot open the Git repository in ")));
     }
 }

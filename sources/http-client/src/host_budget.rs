@@ -159,7 +159,7 @@ impl HostBudgets {
         Ok(LimitedResponse { response, permit })
     }
 
-    /// As [`HostBudgets::send`], with an answer that is read without a permit: the permit is given back when it begins.
+    /// As [`HostBudgets::send`], but the permit is given back as soon as the answer begins: its body is read without one.
     ///
     /// # Errors
     /// As [`HostBudgets::send`].

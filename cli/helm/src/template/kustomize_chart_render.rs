@@ -7,7 +7,7 @@ use golang::work_meter::StopSignal;
 use helm::chart::ChartFile;
 use helm::render::REQUIRED_STACK_BYTES;
 
-use super::{EmbeddedRenderInputs, HelmTemplateFlags, TemplateOutput};
+use super::{EmbeddedRenderInputs, HelmTemplateFlags, PrintedTemplateOutput};
 
 /// What `helm template` prints with these arguments and values, unless `stop` ends it.
 ///
@@ -34,7 +34,7 @@ pub fn render_chart(
         command.try_get_matches_from(args).and_then(|it| HelmTemplateFlags::from_arg_matches(&it));
     let flags =
         flags.map_err(|error| super::explain_usage(&error).unwrap_or_else(|| error.to_string()))?;
-    let mut said = TemplateOutput::default();
+    let mut said = PrintedTemplateOutput::default();
     // Templates may include each other deeply, which takes stack.
     let done = std::thread::scope(|scope| {
         let work =

@@ -53,14 +53,14 @@ const PERMISSIVE: &str = "insecure-";
 const APPLIERS: [&str; 2] = ["kustomize-controller", "helm-controller"];
 
 /// A restriction, and the controllers that know it.
-struct FlagRestriction {
+struct RestrictiveControllerFlag {
     flag: &'static str,
     controllers: &'static [&'static str],
 }
 
 /// Restrictions that some controllers may have and others not.
-const RESTRICTIONS: [FlagRestriction; 3] = [
-    FlagRestriction {
+const RESTRICTIONS: [RestrictiveControllerFlag; 3] = [
+    RestrictiveControllerFlag {
         flag: "no-cross-namespace-refs",
         controllers: &[
             "kustomize-controller",
@@ -70,8 +70,11 @@ const RESTRICTIONS: [FlagRestriction; 3] = [
             "notification-controller",
         ],
     },
-    FlagRestriction { flag: "default-service-account", controllers: &APPLIERS },
-    FlagRestriction { flag: "default-kubeconfig-service-account", controllers: &APPLIERS },
+    RestrictiveControllerFlag { flag: "default-service-account", controllers: &APPLIERS },
+    RestrictiveControllerFlag {
+        flag: "default-kubeconfig-service-account",
+        controllers: &APPLIERS,
+    },
 ];
 
 /// What becomes of the flags of Flux's controllers.
@@ -359,7 +362,9 @@ fn is_of_all_appliers(flags: &[ControllerFlag], controllers: &[Object]) -> bool 
 /// The controllers without a restriction that others have, and that they know.
 fn unrestricted<'c>(flags: &[ControllerFlag], controllers: &'c [Object]) -> Vec<&'c str> {
     let restriction = RESTRICTIONS.iter().find(|it| flags.iter().any(|flag| flag.name == it.flag));
-    let Some(FlagRestriction { controllers: knowing, .. }) = restriction else { return Vec::new() };
+    let Some(RestrictiveControllerFlag { controllers: knowing, .. }) = restriction else {
+        return Vec::new();
+    };
     let know = controllers
         .iter()
         .filter(|it| replaced(it).is_some_and(|controller| knowing.contains(&controller)));

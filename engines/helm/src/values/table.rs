@@ -109,8 +109,8 @@ pub(super) fn value_at(values: &GoMap, path: &str) -> Option<GoRuntimeValue> {
     found.filter(|value| !matches!(value, GoRuntimeValue::Map(_)))
 }
 
-/// A table of values over another one, as Helm puts values files together: tables in both are merged. As deep as what was
-/// read, which is bounded.
+/// Merges two tables of values as Helm merges values files: a value of `more` replaces that of `under`, and where both are
+/// tables they are merged likewise. The recursion goes as deep as the tables, whose depth was bounded when they were read.
 #[must_use]
 pub fn over(under: &GoMap, more: &GoMap) -> GoMap {
     let merged = GoMap::new(GoType::Any, under.entries());

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use golang::semver::{SemverVersion, VersionConstraint};
 use golang::strconv::parse_float;
 
-use super::verdict::TagEligibility;
+use super::tag_verdict::TagEligibility;
 use super::{PolicyError, TagRanking, TagSortOrder};
 
 /// A version in the range, and its place.

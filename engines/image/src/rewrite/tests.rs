@@ -14,7 +14,7 @@ fn setters(tag: &str) -> ImageSetterValues {
     ImageSetterValues::new(&[PolicyResult { namespace, name, latest }]).unwrap()
 }
 
-fn run(mode: RewriteMode, tag: &str, files: &[(&str, &str)]) -> MarkerRewriteOptions {
+fn run(mode: RewriteMode, tag: &str, files: &[(&str, &str)]) -> MarkerRewriteResult {
     let setters = setters(tag);
     let mut rewriter = MarkerRewriter::new(&setters, mode, RewriteLimits::default());
     for (name, content) in files {

@@ -19,7 +19,7 @@ use crate::release_snapshot::{SnapshotDigestError, is_selected};
 use crate::release_step::ReleaseStep;
 use crate::revisions::ReleaseRevision;
 use crate::settings::{ReleaseDesiredState, ReleaseSpec};
-use crate::status::{HelmReleaseStatusFields, RefusedOperation};
+use crate::status::{HelmReleaseStatusFields, LifecycleRefusedOperation};
 
 use super::DesiredAndObservedRelease;
 
@@ -162,7 +162,8 @@ impl DesiredAndObservedRelease<'_> {
                 OperationHoldState::Fail(answer) => {
                     let error = answer.failure();
                     answers.push(answer);
-                    let refused = RefusedOperation { operation, action, from, to, answers, error };
+                    let refused =
+                        LifecycleRefusedOperation { operation, action, from, to, answers, error };
                     let report = operation_status::held_back(self.desired, status, refused);
                     PlanVerdict::Act(vec![self.tell(report)])
                 }

@@ -52,8 +52,8 @@ fn an_item_nested_as_deeply_as_an_api_server_stores_spoils_no_other() {
 #[test]
 fn a_list_of_any_kind_has_nulls_for_what_is_nested_too_deeply() {
     let text = page(&[release("deep", &nested(9_990), ""), release("well", "{\"a\":1}", "")]);
-    let page = ObjectListPage::<DepthLimitedObject>::read(text.as_bytes()).unwrap();
-    let [DepthLimitedObject(deep), DepthLimitedObject(well)] = &page.items[..] else {
+    let page = ObjectListPage::<DepthPrunedObject>::read(text.as_bytes()).unwrap();
+    let [DepthPrunedObject(deep), DepthPrunedObject(well)] = &page.items[..] else {
         panic!("{:?}", page.items)
     };
     assert_eq!(deep["metadata"]["uid"], json!("u-deep"));

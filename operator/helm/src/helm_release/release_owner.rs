@@ -35,7 +35,7 @@ pub(crate) struct DeferredStatusWrite {
 }
 
 /// A HelmRelease as the owner of its one Helm release, with its status and its events.
-pub(super) struct ReleaseOwner {
+pub(super) struct HelmReleaseOwner {
     context: Arc<RunContext>,
     node: ObjectKey,
     latest: Arc<LatestWrittenObject<HelmRelease>>,
@@ -48,7 +48,7 @@ struct HelmReleaseOwnerState {
     pending: Option<DeferredStatusWrite>,
 }
 
-impl ReleaseOwner {
+impl HelmReleaseOwner {
     pub(super) fn new(
         context: Arc<RunContext>,
         node: ObjectKey,
@@ -77,7 +77,7 @@ impl ReleaseOwner {
     }
 }
 
-impl ReleaseStatusOwner for ReleaseOwner {
+impl ReleaseStatusOwner for HelmReleaseOwner {
     const KIND: &'static str = "HelmRelease";
     const OWNERSHIP: OwnershipMarks = OWNERSHIP;
 

@@ -53,7 +53,7 @@ const MAX_HISTORY: i64 = 5;
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The durations of a spec, with their defaults.
-struct HelmReleaseTimeouts {
+struct HelmReleaseDurations {
     /// Between two runs.
     interval: Duration,
     /// For what has no time of its own.
@@ -70,7 +70,7 @@ struct HelmReleaseTimeouts {
 }
 
 /// For a HelmRelease whose spec says nothing that could be read.
-const UNREADABLE_SPEC: HelmReleaseTimeouts = HelmReleaseTimeouts {
+const UNREADABLE_SPEC: HelmReleaseDurations = HelmReleaseDurations {
     interval: AFTER_REFUSAL,
     timeout: DEFAULT_ACTION_TIMEOUT,
     install: DEFAULT_ACTION_TIMEOUT,
@@ -112,7 +112,7 @@ fn ignore(spec: &HelmReleaseSpec) -> Result<IgnoreRules, RunOutcome> {
     ignored("spec.driftDetection.ignore", rules)
 }
 
-fn timeouts(spec: &HelmReleaseSpec) -> Result<HelmReleaseTimeouts, RunOutcome> {
+fn timeouts(spec: &HelmReleaseSpec) -> Result<HelmReleaseDurations, RunOutcome> {
     let read = |field: &str, given: Option<&GoDuration>, default: Duration| match given {
         None => Ok(default),
         Some(text) => reconcile::parse_duration(text.as_str()).map_err(|error| {
@@ -132,7 +132,7 @@ fn timeouts(spec: &HelmReleaseSpec) -> Result<HelmReleaseTimeouts, RunOutcome> {
     let of = |field: &str, given: Option<&GoDuration>| read(field, given, timeout);
     let install_retry = install.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
     let upgrade_retry = upgrade.and_then(|it| it.strategy.as_ref()?.retry_interval.as_ref());
-    Ok(HelmReleaseTimeouts {
+    Ok(HelmReleaseDurations {
         interval,
         timeout,
         install: of("spec.install.timeout", install.and_then(|it| it.timeout.as_ref()))?,
@@ -156,7 +156,7 @@ fn read(
     spec: &HelmReleaseSpec,
     target: ReleaseTarget,
     labels: BTreeMap<String, String>,
-    timeouts: &HelmReleaseTimeouts,
+    timeouts: &HelmReleaseDurations,
     settings: &OperatorSettings,
 ) -> ValidatedSpec {
     let options = options(spec, settings);
@@ -267,7 +267,7 @@ fn strategy(
 
 fn install(
     spec: &HelmReleaseSpec,
-    timeouts: &HelmReleaseTimeouts,
+    timeouts: &HelmReleaseDurations,
     settings: &OperatorSettings,
 ) -> InstallSettings {
     // Here and below no `..`: a new field must be thought about. What is not used here is in `options`.
@@ -307,7 +307,7 @@ fn install(
 
 fn upgrade(
     spec: &HelmReleaseSpec,
-    timeouts: &HelmReleaseTimeouts,
+    timeouts: &HelmReleaseDurations,
     settings: &OperatorSettings,
 ) -> UpgradeSettings {
     let crds::helm::Upgrade {
@@ -354,7 +354,7 @@ fn upgrade(
     }
 }
 
-fn rollback(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> RollbackSettings {
+fn rollback(spec: &HelmReleaseSpec, timeouts: &HelmReleaseDurations) -> RollbackSettings {
     let crds::helm::Rollback {
         timeout: _,
         disable_wait,
@@ -374,7 +374,7 @@ fn rollback(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> RollbackS
     }
 }
 
-fn test(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> TestSettings {
+fn test(spec: &HelmReleaseSpec, timeouts: &HelmReleaseDurations) -> TestSettings {
     let crds::helm::Test { enable, timeout: _, ignore_failures, filters } =
         spec.test.clone().unwrap_or_default();
     let filter = |crds::helm::Filter { name, exclude }| TestFilter { name, exclude };
@@ -386,7 +386,7 @@ fn test(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> TestSettings 
     }
 }
 
-fn uninstall(spec: &HelmReleaseSpec, timeouts: &HelmReleaseTimeouts) -> UninstallSettings {
+fn uninstall(spec: &HelmReleaseSpec, timeouts: &HelmReleaseDurations) -> UninstallSettings {
     let crds::helm::Uninstall {
         timeout: _,
         disable_hooks,

@@ -35,7 +35,7 @@ pub struct ChartRepositoryCache {
 }
 
 /// How the chart repository or the registry of a chart is spoken to.
-pub(super) enum ChartRemote {
+pub(super) enum HelmfileChartRemote {
     Index(Box<ChartRepository>),
     Registry(Box<RemoteOciRepository>, Arc<oci::RegistryCache>),
 }
@@ -82,8 +82,10 @@ impl ChartRepositoryCache {
     pub async fn archive(&mut self, chart: &ChartVersionRequest) -> anyhow::Result<Vec<u8>> {
         check(chart)?;
         let place = match chart.url.starts_with("oci://") {
-            true => ChartRemote::Registry(Box::new(self.remote(chart)?), self.known.clone()),
-            false => ChartRemote::Index(Box::new(self.repository(chart)?)),
+            true => {
+                HelmfileChartRemote::Registry(Box::new(self.remote(chart)?), self.known.clone())
+            }
+            false => HelmfileChartRemote::Index(Box::new(self.repository(chart)?)),
         };
         self.archive_at(&place, chart).await
     }
@@ -95,12 +97,12 @@ impl ChartRepositoryCache {
     /// As [`ChartRepositoryCache::archive`].
     pub(super) async fn archive_at(
         &mut self,
-        place: &ChartRemote,
+        place: &HelmfileChartRemote,
         chart: &ChartVersionRequest,
     ) -> anyhow::Result<Vec<u8>> {
         let repository = match place {
-            ChartRemote::Index(repository) => repository,
-            ChartRemote::Registry(remote, known) => {
+            HelmfileChartRemote::Index(repository) => repository,
+            HelmfileChartRemote::Registry(remote, known) => {
                 let version = oci::chart::choose(remote, known, &chart.range).await?;
                 let mut layer = oci::chart::fetch(remote, known, &version).await?;
                 let mut bytes = Vec::new();

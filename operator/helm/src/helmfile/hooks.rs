@@ -25,7 +25,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
-use super::release_states::ReleaseOwner;
+use super::release_states::HelmfileReleaseOwner;
 use crate::release_runner::audit::subject;
 use crate::release_runner::crd_definitions::{EstablishError, established};
 use crate::release_runner::{ReleaseStatusOwner as _, manifest_objects};
@@ -143,13 +143,13 @@ fn version(object: &Object) -> Option<String> {
 
 /// What hooks changed: by writes that were answered, and by earlier ones that were not and turned out to be done.
 #[derive(Debug, Default)]
-struct HookChanges {
+struct HelmfileHookChanges {
     all: Vec<Changed>,
     /// When the first of those was sent that had no answer.
     unanswered_since: Option<Time>,
 }
 
-impl HookChanges {
+impl HelmfileHookChanges {
     /// A write was answered, which changed this; `unanswered` is the earlier one that made the object so.
     fn answered(
         &mut self,
@@ -187,7 +187,7 @@ pub(super) enum HookApplyOutcome {
     Overtaken,
 }
 
-impl<K: HelmfileCustomResource> ReleaseOwner<K> {
+impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
     /// Applies what the hooks of some moments name, in order, which lifecycles have let begin with these answers.
     ///
     /// # Errors
@@ -209,7 +209,7 @@ impl<K: HelmfileCustomResource> ReleaseOwner<K> {
             target,
             permit,
             desired,
-            changes: HookChanges::default(),
+            changes: HelmfileHookChanges::default(),
             left: MOST_OBJECTS,
         };
         let began = jiff::Timestamp::now();
@@ -220,7 +220,7 @@ impl<K: HelmfileCustomResource> ReleaseOwner<K> {
                 break;
             }
         }
-        let HookChanges { all: changes, unanswered_since } = round.changes;
+        let HelmfileHookChanges { all: changes, unanswered_since } = round.changes;
         if ended == Ok(HookApplyOutcome::Applied) {
             let mut unanswered = self.unanswered.lock();
             moments.iter().for_each(|moment| unanswered.forget(*moment));
@@ -321,12 +321,12 @@ impl<K: HelmfileCustomResource> ReleaseOwner<K> {
 
 /// One application of hooks.
 struct HookRound<'r, K: HelmfileCustomResource> {
-    owner: &'r ReleaseOwner<K>,
+    owner: &'r HelmfileReleaseOwner<K>,
     target: &'r ClusterTarget,
     permit: &'r RunPermit,
     desired: &'r ReleaseDesiredState,
     /// What was changed so far.
-    changes: HookChanges,
+    changes: HelmfileHookChanges,
     /// How many objects may follow.
     left: usize,
 }
@@ -533,7 +533,7 @@ mod tests {
         digest: &str,
     ) -> Vec<(ObjectChangeKind, Option<i64>)> {
         let written = map(version, "x");
-        let mut changes = HookChanges::default();
+        let mut changes = HelmfileHookChanges::default();
         let unanswered = writes.take(moment, &written, digest);
         let change = changed(Ok(Some(map(version, "x"))), &written);
         changes.answered(&written, change, unanswered);
@@ -569,7 +569,7 @@ mod tests {
 
     #[test]
     fn what_a_later_write_changed_is_counted_alone() {
-        let mut changes = HookChanges::default();
+        let mut changes = HelmfileHookChanges::default();
         let written = map("2", "x");
         let change = changed(Ok(Some(map("1", "y"))), &written);
         changes.answered(&written, change, Some(unanswered(None, 1)));

@@ -13,7 +13,7 @@ use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::{HelmfilePlan, ReleaseKey};
 use super::{HELMFILE_ERROR, HelmfileSession};
 use windlass_cluster::ClusterError;
-use windlass_runtime::applier::finalize::FinalizeTarget;
+use windlass_runtime::applier::finalize::FinalizationTargetCluster;
 use windlass_runtime::cluster_target::{ClusterTarget, TargetSpec};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::spec_references::ReadReferences;
@@ -198,9 +198,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 }
             };
             let place = match self.finalize_target_of(&wanted, &mut references).await? {
-                FinalizeTarget::There(target) => Ok(target),
-                FinalizeTarget::Unusable(outcome) => Err(outcome),
-                FinalizeTarget::Gone(what) => {
+                FinalizationTargetCluster::There(target) => Ok(target),
+                FinalizationTargetCluster::Unusable(outcome) => Err(outcome),
+                FinalizationTargetCluster::Gone(what) => {
                     gone.insert(name.clone(), what);
                     continue;
                 }

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: their order (`release_order.rs`), those that left (`prune.rs`) or are suspended
 //! (`suspended_releases.rs`), one release (`release_runner`), what is asked of it (`release_request.rs`), its hooks
-//! (`hook_reapply.rs`, `hooks.rs`), what is said of it (`release_states.rs`).
+//! (`hooks_without_operation.rs`, `hooks.rs`), what is said of it (`release_states.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use release::operation_phase::OperationPhaseGates;
 use release::{OperationOrigin, ReleaseDesiredState};
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
-use super::hook_reapply::ReleaseDigestComparison;
 use super::hooks::UnansweredHookWrites;
+use super::hooks_without_operation::ReleaseDigestComparison;
 use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
 use super::release_clusters::{ReleaseClusterId, ReleaseClusters};
 use super::release_order::{
     OrderedOperationOutcome, OrderedReleaseOperations, ReleaseOrder, in_turn,
 };
-use super::release_states::{ReleaseOwner, ReleaseStatusRows};
+use super::release_states::{HelmfileReleaseOwner, ReleaseStatusRows};
 use super::report::{ReleaseNameList, is_under_way};
 use super::suspended_releases::ReleaseSuspensions;
 use super::validated_spec::HelmfileTimeouts;
@@ -327,7 +327,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             Ok(desired_release) => desired_release,
             Err(outcome) => return Some(self.unfinished(run, key, outcome)),
         };
-        let owner = ReleaseOwner {
+        let owner = HelmfileReleaseOwner {
             namesakes: all.namesakes(key).cloned().collect(),
             hooks: planned.hooks.clone(),
             timeout: operation.timeout.map_or(run.timeouts.timeout, Duration::from_secs),
@@ -451,8 +451,12 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     }
 
     /// A Helmfile as the owner of a release without hooks.
-    pub(super) fn owner(&self, run: &HelmfileRun<'_, K>, key: &ReleaseKey) -> ReleaseOwner<K> {
-        ReleaseOwner {
+    pub(super) fn owner(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        key: &ReleaseKey,
+    ) -> HelmfileReleaseOwner<K> {
+        HelmfileReleaseOwner {
             book: run.book.clone(),
             key: key.clone(),
             namesakes: Vec::new(),
@@ -469,7 +473,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     pub(super) async fn drive(
         &self,
         run: &HelmfileRun<'_, K>,
-        owner: &Arc<ReleaseOwner<K>>,
+        owner: &Arc<HelmfileReleaseOwner<K>>,
         desired_release: &Arc<DesiredRelease>,
         remembered: &ReleaseRunState,
     ) -> Option<RunOutcome> {

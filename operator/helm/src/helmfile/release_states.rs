@@ -207,7 +207,7 @@ fn placed<K: HelmfileCustomResource>(mut event: ObjectEvent, context: &str) -> O
 }
 
 /// A Helmfile as the owner of one of its releases.
-pub(super) struct ReleaseOwner<K: HelmfileCustomResource> {
+pub(super) struct HelmfileReleaseOwner<K: HelmfileCustomResource> {
     pub(super) book: Arc<ReleaseStatusRows<K>>,
     pub(super) key: ReleaseKey,
     /// Other releases of the plan with its namespace and name.
@@ -224,7 +224,7 @@ pub(super) struct ReleaseOwner<K: HelmfileCustomResource> {
     pub(super) unanswered: Arc<Mutex<UnansweredHookWrites>>,
 }
 
-impl<K: HelmfileCustomResource> ReleaseOwner<K> {
+impl<K: HelmfileCustomResource> HelmfileReleaseOwner<K> {
     /// The status in the row of the release.
     fn row_status(&self) -> HelmReleaseStatus {
         self.book.row(&self.key).map(|row| row.status).unwrap_or_default()
@@ -250,7 +250,7 @@ impl<K: HelmfileCustomResource> ReleaseOwner<K> {
     }
 }
 
-impl<K: HelmfileCustomResource> ReleaseStatusOwner for ReleaseOwner<K> {
+impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
     const KIND: &'static str = "Helmfile";
     const OWNERSHIP: OwnershipMarks = K::OWNERSHIP;
 

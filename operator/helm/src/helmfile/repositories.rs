@@ -14,7 +14,7 @@ use http_client::refusal;
 use kube_core::ResourceExt as _;
 use reconcile::RunOutcome;
 
-use super::charts::{ChartRemote, ChartRepositoryCache};
+use super::charts::{ChartRepositoryCache, HelmfileChartRemote};
 use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, is_registry, with_address};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;
@@ -149,17 +149,20 @@ impl HelmfileRepositories {
         &self,
         object: &HelmRepository,
         chart: &ChartVersionRequest,
-    ) -> Result<ChartRemote, RunOutcome> {
+    ) -> Result<HelmfileChartRemote, RunOutcome> {
         let context = &self.context;
         // Not watched: a failed plan is repeated, and one that is kept is made anew at the interval.
         let mut references = ReadReferences::new(&context.watcher);
         let secrets = HelmRepositorySecrets::read(object, &mut references).await?;
         if is_registry(object) {
             let remote = chart_repository::registry(context, object, &secrets, &chart.name).await?;
-            return Ok(ChartRemote::Registry(Box::new(remote), context.remotes.oci.clone()));
+            return Ok(HelmfileChartRemote::Registry(
+                Box::new(remote),
+                context.remotes.oci.clone(),
+            ));
         }
         chart_repository::repository(&chart_repository::access(context), object, &secrets)
-            .map(|repository| ChartRemote::Index(Box::new(repository)))
+            .map(|repository| HelmfileChartRemote::Index(Box::new(repository)))
     }
 }
 

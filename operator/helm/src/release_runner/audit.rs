@@ -15,7 +15,7 @@ use reconcile::{ObjectKey, ROLLBACK, Time};
 use release::audit::{
     self as release_audit, AuditedRevision, OperationCause, OperationOutcome, RevisionSpan,
 };
-use release::status::RefusedOperation;
+use release::status::LifecycleRefusedOperation;
 use release::{OperationKind, OperationOrigin, ReleaseDesiredState, ReleaseRecord};
 
 use super::ReleaseStatusOwner;
@@ -161,7 +161,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// Writes the audit of an operation that a lifecycle did not let begin.
-    pub(super) async fn audit_refused(&self, refused: &RefusedOperation) {
+    pub(super) async fn audit_refused(&self, refused: &LifecycleRefusedOperation) {
         let now = jiff::Timestamp::now();
         let target = &self.desired().spec.target;
         let began = refused.answers.iter().map(|it| it.asked).min().unwrap_or(now);

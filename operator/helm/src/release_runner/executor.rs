@@ -40,7 +40,7 @@ use super::{DesiredRelease, ReleaseStatusOwner, inventory};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::field_conflict::FieldConflictHistory;
+use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::lifecycle::lifecycle_attempt::is_beside_release;
 use windlass_runtime::lifecycle::{self, LifecycleSubject};
 use windlass_runtime::object_watcher::{AwaitedObject, WatchMoment};
@@ -116,7 +116,7 @@ pub(super) struct ReleaseExecutor<O> {
     pub(super) owner: Arc<O>,
     pub(super) desired_release: Arc<DesiredRelease>,
     /// Objects that another manager changes again and again.
-    pub(super) contests: Arc<Mutex<FieldConflictHistory>>,
+    pub(super) contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Corrections of drift that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     pub(super) known: Mutex<ObservedReleaseState>,
@@ -197,7 +197,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         self.known().revisions.clone()
     }
 
-    pub(super) fn contests(&self) -> MutexGuard<'_, FieldConflictHistory> {
+    pub(super) fn contests(&self) -> MutexGuard<'_, ContestedObjectCorrections> {
         self.contests.lock()
     }
 

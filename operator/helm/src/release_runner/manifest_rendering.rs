@@ -14,7 +14,7 @@ use super::manifest_objects;
 use super::postrender::PostRenderers;
 
 /// A release that is to be rendered.
-pub struct HelmfileReleaseToRender {
+pub struct HelmReleaseRendering {
     /// Its chart.
     pub chart: Chart,
     /// What the values of the chart are overridden with.
@@ -36,7 +36,7 @@ pub struct RenderedManifests {
     pub hooks: String,
 }
 
-impl HelmfileReleaseToRender {
+impl HelmReleaseRendering {
     /// Renders the release. Call it on a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors

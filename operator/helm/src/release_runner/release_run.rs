@@ -15,7 +15,7 @@ use super::storage::ReleaseStorage;
 use super::{DesiredRelease, ReleaseStatusOwner};
 use windlass_runtime::applier::WaitObservation;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::field_conflict::FieldConflictHistory;
+use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
@@ -33,7 +33,7 @@ struct ReleaseDriveState {
     /// Whether an operation is under way, as far as this process knows.
     under_way: Option<bool>,
     /// Objects that another manager changes again and again.
-    contests: Arc<Mutex<FieldConflictHistory>>,
+    contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Corrections of drift that the API server did not answer.
     unanswered: Arc<Mutex<UnansweredWrites>>,
     /// Runs that failed in a row.

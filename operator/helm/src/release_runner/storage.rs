@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 
 use super::MANAGER;
 use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
@@ -171,7 +171,7 @@ struct RecordMetadata {
 }
 
 impl RecordMetadata {
-    fn of(DepthLimitedObject(secret): &DepthLimitedObject) -> Self {
+    fn of(DepthPrunedObject(secret): &DepthPrunedObject) -> Self {
         let metadata = &secret["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default().to_owned();
         let label = |key: &str| metadata["labels"][key].as_str().unwrap_or_default();
@@ -195,7 +195,7 @@ struct PartMetadata<'a> {
 }
 
 impl<'a> PartMetadata<'a> {
-    fn of(DepthLimitedObject(secret): &'a DepthLimitedObject) -> Self {
+    fn of(DepthPrunedObject(secret): &'a DepthPrunedObject) -> Self {
         let metadata = &secret["metadata"];
         let text = |key: &str| metadata[key].as_str().unwrap_or_default();
         Self {

@@ -11,7 +11,7 @@ use signatures::referrers::SignatureSearch;
 use sources::source_reasons::VERIFICATION_ERROR;
 use windlass_runtime::spec_references::ReadReferences;
 
-use crate::image_verification::KeySecret;
+use crate::image_verification::ImageVerificationKeySecretReference;
 use crate::verified_versions;
 
 /// What the names of keys in a Secret end with, as in that of an OCIRepository.
@@ -85,7 +85,7 @@ impl VerificationKeyError {
 /// # Errors
 /// A Secret is missing, cannot be read, or has no key.
 pub(super) async fn read(
-    secrets: &[KeySecret],
+    secrets: &[ImageVerificationKeySecretReference],
     references: &mut ReadReferences,
 ) -> Result<Vec<VerificationKeys>, VerificationKeyError> {
     let mut all = Vec::new();
@@ -98,7 +98,7 @@ pub(super) async fn read(
 
 /// The keys of a Secret that was read.
 fn keys_of(
-    secret: &KeySecret,
+    secret: &ImageVerificationKeySecretReference,
     data: Result<Option<SignatureSecretData>, String>,
 ) -> Result<VerificationKeys, VerificationKeyError> {
     let place = secret.place();
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_could_not_be_read_is_not_a_secret_that_is_missing() {
-        let secret = KeySecret {
+        let secret = ImageVerificationKeySecretReference {
             namespace: "apps".to_owned(),
             name: "keys".to_owned(),
             advice: "create it",

@@ -11,7 +11,7 @@ use reconcile::{NextRunTrigger, RunOutcome, reason};
 use tokio::time::{Instant, timeout_at};
 use windlass_runtime::run_context::RunContext;
 
-use crate::image_verification::KeySecret;
+use crate::image_verification::ImageVerificationKeySecretReference;
 use crate::verified_versions::{KeyFingerprints, fingerprint};
 
 /// How long all Secrets together may take.
@@ -37,7 +37,10 @@ enum KeyReading {
 
 impl CurrentVerificationKeys {
     /// Reads some Secrets. One that cannot be read concerns only who needs it.
-    pub(super) async fn read(context: &RunContext, secrets: BTreeMap<String, KeySecret>) -> Self {
+    pub(super) async fn read(
+        context: &RunContext,
+        secrets: BTreeMap<String, ImageVerificationKeySecretReference>,
+    ) -> Self {
         let deadline = Instant::now() + READ_TIMEOUT;
         let reads: Vec<_> =
             secrets.into_values().map(|secret| read_one(context, secret, deadline)).collect();
@@ -57,7 +60,10 @@ impl CurrentVerificationKeys {
     ///
     /// # Errors
     /// One of them could not be read.
-    pub(super) fn of(&self, secrets: &[KeySecret]) -> Result<Option<KeyFingerprints>, RunOutcome> {
+    pub(super) fn of(
+        &self,
+        secrets: &[ImageVerificationKeySecretReference],
+    ) -> Result<Option<KeyFingerprints>, RunOutcome> {
         let mut fingerprints = KeyFingerprints::new();
         for secret in secrets {
             let place = secret.place();
@@ -81,7 +87,7 @@ impl CurrentVerificationKeys {
 
 async fn read_one(
     context: &RunContext,
-    secret: KeySecret,
+    secret: ImageVerificationKeySecretReference,
     deadline: Instant,
 ) -> (String, KeyReading) {
     let read = context.cluster.secret(&secret.namespace, &secret.name);
@@ -115,9 +121,9 @@ mod tests {
         }
     }
 
-    fn secret(name: &str) -> KeySecret {
+    fn secret(name: &str) -> ImageVerificationKeySecretReference {
         let [namespace, name] = ["apps", name].map(str::to_owned);
-        KeySecret { namespace, name, advice: "create it" }
+        ImageVerificationKeySecretReference { namespace, name, advice: "create it" }
     }
 
     #[test]

@@ -15,7 +15,9 @@ use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 
 use super::current_verification_keys::CurrentVerificationKeys;
-use crate::image_verification::{KeySecret, key_secrets, platform_secret};
+use crate::image_verification::{
+    ImageVerificationKeySecretReference, key_secrets, platform_secret,
+};
 use crate::verified_versions::VerifiedVersions;
 
 /// The selector of policies means nothing. Parity(flux).
@@ -80,7 +82,7 @@ struct VerifiedPolicy {
     policy: Arc<ImagePolicy>,
     /// The policy, as `namespace:name`.
     setter: String,
-    secrets: Vec<KeySecret>,
+    secrets: Vec<ImageVerificationKeySecretReference>,
 }
 
 impl PolicySelection {
@@ -154,7 +156,7 @@ impl PolicySelection {
     }
 
     /// The Secrets with the keys of the others, by `namespace/name`.
-    pub(super) fn secrets(&self) -> BTreeMap<String, KeySecret> {
+    pub(super) fn secrets(&self) -> BTreeMap<String, ImageVerificationKeySecretReference> {
         let all = self.verified.iter().flat_map(|it| &it.secrets);
         all.map(|secret| (secret.place(), secret.clone())).collect()
     }
@@ -190,7 +192,7 @@ struct VerificationFacts<'v> {
     /// Which policies this process verifies.
     settings: &'v OperatorSettings,
     /// The Secret with the keys with which all images of the namespace have to be signed.
-    of_platform: Option<&'v KeySecret>,
+    of_platform: Option<&'v ImageVerificationKeySecretReference>,
     /// What was verified.
     notes: Arc<VerifiedVersions>,
 }
@@ -200,7 +202,10 @@ impl VerificationFacts<'_> {
     ///
     /// # Errors
     /// Says why a version that has to be verified is not.
-    fn secrets(&self, policy: &ImagePolicy) -> Result<Vec<KeySecret>, String> {
+    fn secrets(
+        &self,
+        policy: &ImagePolicy,
+    ) -> Result<Vec<ImageVerificationKeySecretReference>, String> {
         let secrets = key_secrets(policy, self.of_platform.cloned());
         let secrets = secrets.map_err(|outcome| outcome.text().to_owned())?;
         if secrets.is_empty() {
@@ -304,9 +309,9 @@ mod tests {
         }
     }
 
-    fn secret(namespace: &str, name: &str) -> KeySecret {
+    fn secret(namespace: &str, name: &str) -> ImageVerificationKeySecretReference {
         let [namespace, name] = [namespace, name].map(str::to_owned);
-        KeySecret { namespace, name, advice: "create it" }
+        ImageVerificationKeySecretReference { namespace, name, advice: "create it" }
     }
 
     #[test]
@@ -345,12 +350,12 @@ mod tests {
             notes.keep(policy, &VerifiedVersion { version, keys });
         }
         let spec: ImageUpdateAutomationSpec = serde_json::from_value(json!({})).unwrap();
-        let chosen = |of_platform: Option<&KeySecret>| {
+        let chosen = |of_platform: Option<&ImageVerificationKeySecretReference>| {
             let notes = notes.clone();
             let facts = VerificationFacts { settings: &settings, of_platform, notes };
             PolicySelection::select(&spec, "apps", all.iter(), facts).unwrap()
         };
-        let select = |of_platform: Option<KeySecret>, keys: &str| {
+        let select = |of_platform: Option<ImageVerificationKeySecretReference>, keys: &str| {
             let places = [("apps/keys", Ok(Some(keys))), ("flux-system/keys", Ok(Some("p")))];
             let current = CurrentVerificationKeys::found(places);
             chosen(of_platform.as_ref()).results(&current).unwrap().unwrap()

@@ -146,7 +146,7 @@ impl<M> CommitDraft<M> {
 
 /// The place of a commit, and of an edit in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct EditPlace {
+struct CommitMemberIndex {
     commit: usize,
     member: usize,
 }
@@ -164,7 +164,7 @@ pub(super) struct DraftFile<'d> {
 pub(super) struct RoundDraft<M> {
     commits: Vec<CommitDraft<M>>,
     /// The place of each edit, by its number.
-    places: Vec<EditPlace>,
+    places: Vec<CommitMemberIndex>,
     /// The last edit of each file.
     last_edits: BTreeMap<String, EditNumber>,
     /// What all edits take.
@@ -186,7 +186,7 @@ impl<M> RoundDraft<M> {
     /// A file as the edits left it; `None` if none of them changed it.
     pub(super) fn file(&self, path: &str) -> Option<DraftFile<'_>> {
         let number = *self.last_edits.get(path)?;
-        let EditPlace { commit, member } = self.places.get(number)?;
+        let CommitMemberIndex { commit, member } = self.places.get(number)?;
         let edit = &self.commits.get(*commit)?.members.get(*member)?.edit;
         match edit.files.get(path)? {
             GitFileChange::Write { bytes, .. } => Some(DraftFile { bytes, edit: number }),
@@ -226,7 +226,7 @@ impl<M> RoundDraft<M> {
         });
         let members = self.commits.get_mut(commit).map(|commit| &mut commit.members)?;
         let number = self.places.len();
-        self.places.push(EditPlace { commit, member: members.len() });
+        self.places.push(CommitMemberIndex { commit, member: members.len() });
         self.last_edits.extend(edit.files.keys().map(|path| (path.clone(), number)));
         members.push(DraftEdit { number, edit });
         None

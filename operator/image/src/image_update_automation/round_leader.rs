@@ -35,7 +35,7 @@ use super::round_gathering::{
 };
 use super::update::{CommitPlan, MergeState, PushBranchMode, Update, UpdateReport};
 use super::{ImageUpdateAutomationState, recommit_after};
-use crate::image_verification::KeySecret;
+use crate::image_verification::ImageVerificationKeySecretReference;
 
 /// How often a leader that waits finds out whether something is due.
 const GATHERING_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -228,7 +228,7 @@ impl RoundLeader<'_> {
     }
 
     /// The Secrets with the keys of the verified policies of all members, each once.
-    fn secrets(&self, round: &Gathering) -> BTreeMap<String, KeySecret> {
+    fn secrets(&self, round: &Gathering) -> BTreeMap<String, ImageVerificationKeySecretReference> {
         let mut secrets = BTreeMap::new();
         for object in round.of_each(|member| member.object.clone()) {
             let ObjectKey { namespace, .. } = node_of(&*object);

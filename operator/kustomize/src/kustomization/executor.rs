@@ -33,8 +33,8 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::expressions::RunExpressions;
-use windlass_runtime::field_conflict::FieldConflictHistory;
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_watcher::{AwaitedObject, OwnerLabel};
 use windlass_runtime::progress_status;
@@ -121,7 +121,7 @@ pub(super) struct ApplySettings {
     /// Whether this build was applied completely before.
     pub(super) is_correction: bool,
     /// Objects that another manager changes again and again.
-    pub(super) contests: Arc<Mutex<FieldConflictHistory>>,
+    pub(super) contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Writes of earlier runs, and of this one, that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
     /// The secret values that must not be repeated from messages of API servers and objects.
@@ -412,7 +412,7 @@ impl KustomizationExecutor {
         }
     }
 
-    fn contests(&self) -> MutexGuard<'_, FieldConflictHistory> {
+    fn contests(&self) -> MutexGuard<'_, ContestedObjectCorrections> {
         self.settings.contests.lock()
     }
 

@@ -1,6 +1,6 @@
 //! Which Alerts select an event, and the notification that each of them sends about it.
 //!
-//! Elsewhere: the decision (`notify::route`), in which order events are matched (`alert_matcher`).
+//! Elsewhere: the decision (`notify::route`), in which order events are matched (`alert_match_queues`).
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use objects::Gvk;
 
 use super::alert_warnings::{AlertWarnings, dispatch_failed};
 use super::notification_spool::{MAX_NOTIFICATION_BYTES, QueuedNotification};
-use windlass_cluster::metrics::NotificationOutcome;
+use windlass_cluster::metrics::NotificationOutcomeLabel;
 use windlass_runtime::expressions::on_thread;
 use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::object_selection_annotations::{EVENT_SOURCES, named};
@@ -135,7 +135,7 @@ impl AlertRouter {
                 MAX_NOTIFICATION_BYTES >> 10
             );
             self.warnings.warn(&namespace, &name, dispatch_failed(message));
-            self.context.metrics.notified(NotificationOutcome::Dropped);
+            self.context.metrics.notified(NotificationOutcomeLabel::Dropped);
             return None;
         }
         let since = jiff::Timestamp::now().as_second();

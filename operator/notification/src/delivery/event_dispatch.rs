@@ -1,6 +1,6 @@
 //! Receives events, and passes those on that Alerts may select.
 //!
-//! Elsewhere: the queue of events (`windlass_cluster::events`), which Alerts select one (`alert_matcher`).
+//! Elsewhere: the queue of events (`windlass_cluster::events`), which Alerts select one (`alert_match_queues`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use notify::ObjectReference;
 
-use super::alert_matcher::AlertMatcher;
+use super::alert_match_queues::AlertMatcher;
 use super::alert_router::is_reported_alone;
 use super::repeated_events::RepeatedEvents;
 use super::{NotificationDelivery, wait_for_alerts};
 use windlass_cluster::events::{EventOrigin, EventRecord, EventSeverity, EventSink};
-use windlass_cluster::metrics::NotificationOutcome;
+use windlass_cluster::metrics::NotificationOutcomeLabel;
 
 /// Longest message. Parity(flux).
 const MESSAGE_LIMIT: usize = 39_000;
@@ -94,7 +94,7 @@ impl EventSink for EventDispatcher {
         let mut event = event(record);
         event.clean_metadata();
         if self.repetitions.is_repeated(&event.rate_key(), Instant::now()) {
-            self.delivery.context.metrics.notified(NotificationOutcome::Repeated);
+            self.delivery.context.metrics.notified(NotificationOutcomeLabel::Repeated);
             return;
         }
         self.matcher.push(&Arc::new(event)).await;

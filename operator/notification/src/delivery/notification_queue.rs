@@ -17,7 +17,7 @@ use super::notification_spool::{NotificationSpool, QueuedNotification, SpoolBoun
 use super::provider_queues::{ProviderKey, ProviderQueues};
 use super::provider_worker::{ProviderHealth, ProviderWorker};
 use super::wait_for_alerts;
-use windlass_cluster::metrics::NotificationOutcome;
+use windlass_cluster::metrics::NotificationOutcomeLabel;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermits;
 
@@ -105,7 +105,7 @@ impl NotificationQueue {
         let provider = notification.provider_key();
         let put = self.on_disk(move |spool| spool.put(notification)).await;
         for _ in 0..put.dropped {
-            self.context.metrics.notified(NotificationOutcome::Dropped);
+            self.context.metrics.notified(NotificationOutcomeLabel::Dropped);
         }
         if let Some(number) = put.number {
             self.enqueue(number, provider);

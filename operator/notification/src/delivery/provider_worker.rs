@@ -20,7 +20,7 @@ use super::notification_queue::NotificationQueue;
 use super::notification_spool::QueuedNotification;
 use super::provider_queues::ProviderKey;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_cluster::metrics::NotificationOutcome;
+use windlass_cluster::metrics::NotificationOutcomeLabel;
 
 /// Pauses after failed attempts; they double.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(5);
@@ -202,7 +202,7 @@ impl ProviderWorker {
             DeliveryOutcome::Later(warning, asked) if !has_expired => {
                 self.known.failures.attempts += 1;
                 let pause = self.known.failures.pause(asked);
-                queue.context.metrics.notified(NotificationOutcome::Retried);
+                queue.context.metrics.notified(NotificationOutcomeLabel::Retried);
                 self.report_failure(&warning, Some(pause));
                 if self.known.failures.attempts.is_multiple_of(ATTEMPTS_IN_FRONT) {
                     queue.providers.step_back(&self.provider);
@@ -213,9 +213,9 @@ impl ProviderWorker {
                 let QueuedNotification { namespace, alert, .. } = notification;
                 queue.warnings.warn(namespace, alert, warning.clone());
                 self.report_failure(&warning, None);
-                NotificationOutcome::Failed
+                NotificationOutcomeLabel::Failed
             }
-            DeliveryOutcome::Unwanted => NotificationOutcome::Unwanted,
+            DeliveryOutcome::Unwanted => NotificationOutcomeLabel::Unwanted,
             DeliveryOutcome::Delivered(id) => {
                 message = id;
                 if std::mem::take(&mut self.known.failures).reported_at.is_some() {
@@ -223,7 +223,7 @@ impl ProviderWorker {
                     let text = format!("notifications are delivered again; {waiting} are waiting");
                     self.report(EventSeverity::Info, "DeliveryResumed", text);
                 }
-                NotificationOutcome::Delivered
+                NotificationOutcomeLabel::Delivered
             }
         };
         queue.context.metrics.notified(outcome);

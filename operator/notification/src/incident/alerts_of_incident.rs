@@ -25,9 +25,9 @@ struct AlertsByNamedObject {
 
 /// The Alerts by what they name.
 #[derive(Debug, Default)]
-pub(super) struct IncidentAudience(BTreeMap<(String, String), AlertsByNamedObject>);
+pub(super) struct IncidentAlertIndex(BTreeMap<(String, String), AlertsByNamedObject>);
 
-impl IncidentAudience {
+impl IncidentAlertIndex {
     /// Of Alerts that have incidents. Where Alerts are `confined`, they name objects of their own namespace only.
     pub(super) fn new(subscribers: &[IncidentSubscriber], confined: bool) -> Self {
         let mut named: BTreeMap<(String, String), AlertsByNamedObject> = BTreeMap::new();
@@ -166,7 +166,7 @@ mod tests {
             subscribers.iter().map(|(namespace, it)| subscriber_of(namespace, it)).collect();
         let names: Vec<String> = (0..20).map(|at| format!("k{at}")).collect();
         let ids = ids(&names.iter().map(String::as_str).collect::<Vec<_>>());
-        let of = |confined| IncidentAudience::new(&subscribers, confined).of(ids.iter());
+        let of = |confined| IncidentAlertIndex::new(&subscribers, confined).of(ids.iter());
         let found = of(false);
         assert_eq!(found.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(found[&0], (0..MAX_MATCHED_OBJECTS).collect());

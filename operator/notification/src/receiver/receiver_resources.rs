@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::run_permits::{GrantedPermit, RunPermits};
 
@@ -135,7 +135,7 @@ async fn all(
     };
     let mut pages = cluster.pages(&resource, namespace, ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
-        for DepthLimitedObject(mut object) in page {
+        for DepthPrunedObject(mut object) in page {
             let mut metadata = object["metadata"].take();
             bare(&mut metadata);
             bytes += metadata.to_string().len();

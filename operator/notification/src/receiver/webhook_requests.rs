@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::receiver_resources::ExistingResources;
 use super::reconcile_requests::AnnotationTimes;
-use super::webhook_body::{WebhookBody, WebhookBodyPermits};
+use super::webhook_body_permits::{WebhookBody, WebhookBodyPermits};
 use crate::delivery::logged;
 use windlass_cluster::ClusterConnection;
 use windlass_runtime::expressions::{ExpressionThreadError, on_thread};

@@ -19,7 +19,7 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 
 /// The target at which applied objects are removed.
-pub enum FinalizeTarget {
+pub enum FinalizationTargetCluster {
     /// The target exists and can be used.
     There(Arc<ClusterTarget>),
     /// The Secret or ServiceAccount that the spec names does not exist any more. Nothing can be deleted without it.
@@ -82,10 +82,10 @@ impl<K: ApplierKind> ApplierSession<K> {
         let found = self.finalize_target_of(&self.wanted(object), &mut references).await;
         references.watch(&self.node);
         match found? {
-            FinalizeTarget::There(target) => Ok(Some(target)),
-            FinalizeTarget::Unusable(outcome) => Err(outcome.into()),
+            FinalizationTargetCluster::There(target) => Ok(Some(target)),
+            FinalizationTargetCluster::Unusable(outcome) => Err(outcome.into()),
             // Parity(flux): no account may remove the objects any more, so they stay and an event reports that.
-            FinalizeTarget::Gone(gone) => {
+            FinalizationTargetCluster::Gone(gone) => {
                 self.context.events.announce(
                     &**object,
                     K::Object::CONTROLLER,
@@ -104,19 +104,21 @@ impl<K: ApplierKind> ApplierSession<K> {
         &self,
         wanted: &TargetSpec<'_>,
         references: &mut ReadReferences,
-    ) -> Result<FinalizeTarget, ClusterError> {
+    ) -> Result<FinalizationTargetCluster, ClusterError> {
         let secret = wanted.kube_config.and_then(|it| it.secret_ref.as_ref());
         if let Some(secret) = secret.filter(|_| K::STAYS_WITHOUT_KUBECONFIG) {
             let id = ObjectId::new(&self.node.namespace, &secret.name, "", "Secret");
             if self.context.cluster.get_by_id(&id, "v1").await?.is_none() {
-                return Ok(FinalizeTarget::Gone(format!("Secret '{}'", secret.name)));
+                return Ok(FinalizationTargetCluster::Gone(format!("Secret '{}'", secret.name)));
             }
         }
         let target = match self.context.targets.of(wanted, references).await {
             Ok(target) => target,
-            Err(outcome) => return Ok(FinalizeTarget::Unusable(outcome)),
+            Err(outcome) => return Ok(FinalizationTargetCluster::Unusable(outcome)),
         };
-        let Some(name) = wanted.service_account else { return Ok(FinalizeTarget::There(target)) };
+        let Some(name) = wanted.service_account else {
+            return Ok(FinalizationTargetCluster::There(target));
+        };
         let id = ObjectId::new(&self.node.namespace, name, "", "ServiceAccount");
         // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
         let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
@@ -128,7 +130,7 @@ impl<K: ApplierKind> ApplierSession<K> {
             Err(error) if wanted.kube_config.is_some() => {
                 let text = format!("unable to look up ServiceAccount '{name}': {error}");
                 let wake = NextRunTrigger::at(self.in_future(AFTER_REFUSAL));
-                return Ok(FinalizeTarget::Unusable(RunOutcome::Failed(
+                return Ok(FinalizationTargetCluster::Unusable(RunOutcome::Failed(
                     reason::RECONCILIATION_FAILED,
                     text,
                     wake,
@@ -137,8 +139,8 @@ impl<K: ApplierKind> ApplierSession<K> {
             Err(error) => return Err(error),
         };
         Ok(match is_gone {
-            true => FinalizeTarget::Gone(format!("ServiceAccount '{name}'")),
-            false => FinalizeTarget::There(target),
+            true => FinalizationTargetCluster::Gone(format!("ServiceAccount '{name}'")),
+            false => FinalizationTargetCluster::There(target),
         })
     }
 }

@@ -16,7 +16,7 @@ use super::{SUBJECT_UID, repay, resource};
 use crate::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::list_pager::ObjectProjection;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// How often audits are listed.
@@ -134,7 +134,7 @@ async fn sweep(
     let mut all = Vec::new();
     let mut pages = context.cluster.pages(&audits, namespace, ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
-        all.extend(page.iter().filter_map(|DepthLimitedObject(item)| AuditSummary::of(item)));
+        all.extend(page.iter().filter_map(|DepthPrunedObject(item)| AuditSummary::of(item)));
     }
     let oldest = jiff::Timestamp::now().saturating_sub(settings.audit_retention_ttl);
     let gone = surplus(all, oldest.unwrap_or(Time::MIN), settings.audit_retention_records);

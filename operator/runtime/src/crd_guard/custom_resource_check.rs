@@ -18,7 +18,7 @@ use crate::run_permits::{GrantedPermit, RunPermits};
 use crate::time_limit::TimeLimit;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// How many definitions are judged at once: each takes a processor. Waiting for objects does not count.
@@ -47,7 +47,7 @@ const MAX_QUEUED_PAGES: usize = 2;
 const MAX_NAMED_OBJECTS: usize = 5;
 
 /// A page of objects, and the version that it was read in.
-type CheckedObjectPage = (String, Vec<DepthLimitedObject>);
+type CheckedObjectPage = (String, Vec<DepthPrunedObject>);
 
 /// Judges a new definition by the existing objects. The namespaces take turns.
 ///
@@ -149,7 +149,7 @@ fn on_thread(
     let work = move || {
         while let Some((version, objects)) = limit.pause(|| given.blocking_recv()) {
             let turn = limit.pause(|| runtime.block_on(JUDGING.acquire()));
-            for DepthLimitedObject(object) in &objects {
+            for DepthPrunedObject(object) in &objects {
                 judge.object(&version, object);
             }
             drop(turn);
@@ -278,7 +278,7 @@ pub(super) async fn users(
             Err(error) if !error.is_of_server() => return unknown(error.to_string()),
             Err(error) => return Err(error),
         };
-        for DepthLimitedObject(item) in &page {
+        for DepthPrunedObject(item) in &page {
             let meta = &item["metadata"];
             if !meta["deletionTimestamp"].is_null() {
                 continue;

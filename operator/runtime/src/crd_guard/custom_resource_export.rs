@@ -27,7 +27,7 @@ use super::guard_policy::REMOVAL;
 use crate::run_permits::RunPermits;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
-use windlass_cluster::object_decode::{DepthLimitedObject, RawObject};
+use windlass_cluster::object_decode::{DepthPrunedObject, RawObject};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// Label of a Secret that is part of an export: the uid of the definition.
@@ -282,7 +282,7 @@ impl CustomResourceExport<'_> {
         let mut seen = Sha256::new();
         let mut pages = self.cluster.pages(resource, "", ObjectProjection::Metadata)?;
         while let Some(page) = pages.next().await? {
-            for DepthLimitedObject(item) in &page {
+            for DepthPrunedObject(item) in &page {
                 let meta = &item["metadata"];
                 let text = |key: &str| meta[key].as_str().unwrap_or_default();
                 if meta["deletionTimestamp"].is_null() {

@@ -16,7 +16,7 @@ use super::error::CrdGuardError;
 use crate::cluster_target::ClusterTarget;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
-use windlass_cluster::object_decode::DepthLimitedObject;
+use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// Attempts at an object that others write at the same time.
@@ -135,7 +135,7 @@ async fn listed(
         |item: &Value, key: &str| item["metadata"][key].as_str().unwrap_or_default().to_owned();
     let mut pages = reader.pages(resource, "", ObjectProjection::Metadata)?;
     while let Some(page) = pages.next().await? {
-        let named = |DepthLimitedObject(item): &DepthLimitedObject| {
+        let named = |DepthPrunedObject(item): &DepthPrunedObject| {
             ["namespace", "name", "uid"].map(|key| text(item, key))
         };
         all.extend(page.iter().map(named));

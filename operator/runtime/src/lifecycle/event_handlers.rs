@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crds::lifecycle::{
-    HttpCheckHandler, JobHandler, Lifecycle, LifecycleEvent, LifecycleHandlerSpec, LifecycleState,
-    WaitForHandler,
+    Lifecycle, LifecycleEvent, LifecycleEventHandlerSpec, LifecycleHttpCheckHandler,
+    LifecycleJobHandler, LifecycleState, LifecycleWaitForHandler,
 };
 use kube_core::ResourceExt as _;
 use lifecycle::{HandlerCheckResult, MetricBounds};
@@ -51,8 +51,8 @@ const MAX_CONCURRENT_CHECKS: (usize, usize) = (32, 8);
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum LifecycleEventHandler {
     Pause(Duration),
-    WaitFor(Box<WaitForHandler>, Duration),
-    Http(Box<HttpCheckHandler>, Duration),
+    WaitFor(Box<LifecycleWaitForHandler>, Duration),
+    Http(Box<LifecycleHttpCheckHandler>, Duration),
     Metrics {
         address: String,
         query: String,
@@ -60,7 +60,7 @@ pub(super) enum LifecycleEventHandler {
         duration: Duration,
         interval: Duration,
     },
-    Job(Box<JobHandler>),
+    Job(Box<LifecycleJobHandler>),
 }
 
 impl LifecycleEventHandler {
@@ -68,7 +68,7 @@ impl LifecycleEventHandler {
     ///
     /// # Errors
     /// Says what of it cannot be read.
-    pub(super) fn of(handler: &LifecycleHandlerSpec) -> Result<Self, String> {
+    pub(super) fn of(handler: &LifecycleEventHandlerSpec) -> Result<Self, String> {
         let read = |field: &str, text: &crds::GoDuration| {
             let duration = reconcile::parse_duration(text.as_str());
             duration.map_err(|error| format!("spec.handler.{field}: {error}"))
@@ -77,7 +77,7 @@ impl LifecycleEventHandler {
             let interval = text.as_ref().map_or(Ok(default), |text| read(field, text));
             interval.map(|it| it.max(LEAST_INTERVAL))
         };
-        let LifecycleHandlerSpec { approval: _, pause, wait_for, http_check, metrics, job } =
+        let LifecycleEventHandlerSpec { approval: _, pause, wait_for, http_check, metrics, job } =
             handler;
         if let Some(pause) = pause {
             return read("pause.duration", &pause.duration).map(Self::Pause);

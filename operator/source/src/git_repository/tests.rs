@@ -7,7 +7,7 @@ use reconcile::{NextRunTrigger, Time, reason};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::source::artifact_verification::VerificationRecord;
+use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::report::{SourceReport, report};
 use windlass_runtime::object_status::conditions_of;
 

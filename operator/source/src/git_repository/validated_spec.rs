@@ -14,7 +14,7 @@ use super::include::RepositoryInclude;
 use super::resolve::GitRepositoryInputs;
 use super::verify::CommitVerification;
 use crate::source::ValidatedSourceSpec;
-use crate::source::artifact_verification::VERIFY;
+use crate::source::artifact_verification_record::VERIFY;
 
 /// Checks a spec.
 pub(super) fn desired(

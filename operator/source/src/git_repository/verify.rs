@@ -12,7 +12,7 @@ use signatures::git::{
     self, GitTag, GitVerificationError, GitVerificationKeys, GitVerificationMode,
 };
 
-use crate::source::artifact_verification::VerificationRecord;
+use crate::source::artifact_verification_record::VerificationRecord;
 use windlass_runtime::git_remote::classify;
 
 /// Which objects have to be signed, and the keys for that.

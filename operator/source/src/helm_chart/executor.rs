@@ -24,7 +24,7 @@ use super::resolve::{ChartOrigin, SourceArtifact};
 use super::signed_name::SignedChartName;
 use super::{LATEST, chart_package, generation, oci_registry};
 use crate::helm_repository::executor::index;
-use crate::source::artifact_verification::VerificationRecord;
+use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
 use crate::source::{busy, linked};
 use windlass_cluster::error::chain;

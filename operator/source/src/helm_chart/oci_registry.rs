@@ -19,7 +19,7 @@ use sources::source_reasons::{
 use super::executor::{ChartLookupResult, failed};
 use super::resolve::ChartRegistry;
 use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
-use crate::source::artifact_verification::VerificationRecord;
+use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::busy;
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;

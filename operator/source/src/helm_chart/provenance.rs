@@ -13,7 +13,7 @@ use signatures::provenance::{self, VerifiedChart as Signed};
 use sources::charts::repository::{ChartRepository, Error, file_name};
 use sources::source_reasons::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFICATION_ERROR};
 
-use crate::source::artifact_verification::VerificationRecord;
+use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::busy;
 use windlass_cluster::error::chain;
 use windlass_runtime::spec_references::ReadReferences;

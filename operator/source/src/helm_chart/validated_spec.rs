@@ -13,7 +13,7 @@ use super::resolve::ChartOrigin;
 use super::{generation, shape};
 use crate::image_trust::ImageVerificationPolicy;
 use crate::source::ValidatedSourceSpec;
-use crate::source::artifact_verification::VERIFY;
+use crate::source::artifact_verification_record::VERIFY;
 
 /// How much of a revision goes into a version. Parity(flux).
 const REVISION_DIGITS: usize = 12;

@@ -22,7 +22,7 @@ use sources::source_reasons::{
 use super::artifact_file_selection::{contents, write};
 use super::signed_version;
 use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
-use crate::source::artifact_verification::VerificationRecord;
+use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
 use crate::source::{LATEST_ARCHIVE, linked};
 use windlass_cluster::error::chain;

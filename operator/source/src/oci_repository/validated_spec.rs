@@ -18,7 +18,7 @@ use sources::source_reasons::{
 
 use super::executor::{OciFetchSpec, OciReferenceSelector};
 use super::resolve::{CREDENTIALS, OciRepositoryInputs, PROXY, transport, unusable};
-use crate::source::artifact_verification::VERIFY;
+use crate::source::artifact_verification_record::VERIFY;
 use crate::source::{LONGEST_TIMEOUT, ValidatedSourceSpec};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -17,8 +17,8 @@ use sources::fetch_plan::{
 };
 use sources::source_reasons::ARCHIVE_OPERATION_FAILED;
 
-use super::artifact_verification::{VERIFY, VerificationRecord};
-use super::{SourceKind, artifact_verification, lost_artifact};
+use super::artifact_verification_record::{VERIFY, VerificationRecord};
+use super::{SourceKind, artifact_verification_record, lost_artifact};
 use windlass_cluster::error::chain;
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::progress_status;
@@ -182,7 +182,7 @@ impl<'a, K: SourceKind> SourceExecutor<'a, K> {
         let shape = match desired.shape.get(VERIFY) {
             Some(_) => shape.with(
                 VERIFY,
-                artifact_verification::how(&self.run.context, &**object, &artifact).await,
+                artifact_verification_record::how(&self.run.context, &**object, &artifact).await,
             ),
             None => shape,
         };
@@ -222,8 +222,13 @@ impl<K: SourceKind> reconcile::Executor<SourceFetchPlan> for SourceExecutor<'_, 
         let stored = progress_status::telling(fetching, self.tell_of_fetching(revision)).await?;
         if let Some(verified) = &stored.verified {
             let SourceRun { context, object, .. } = &*self.run;
-            artifact_verification::remember(context, &**object, &stored.artifact.digest, verified)
-                .await;
+            artifact_verification_record::remember(
+                context,
+                &**object,
+                &stored.artifact.digest,
+                verified,
+            )
+            .await;
         }
         *self.stored.lock() = Some(stored);
         Ok(())

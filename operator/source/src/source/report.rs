@@ -8,7 +8,7 @@ use reconcile::reason::SUCCEEDED;
 use reconcile::{ConditionReason, ConditionStatus, RunOutcome, StatusCondition, Time};
 
 use super::SourceKind;
-use super::artifact_verification::VerificationRecord;
+use super::artifact_verification_record::VerificationRecord;
 use super::executor::{SourceRun, StoredArtifact};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::controller_kind::REQUESTED_AT;

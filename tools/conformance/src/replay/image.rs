@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ::image::{
     CheckoutFiles, CommitMessageData, CommitMessageEnvironment, FilterTags, ImageName, ImageRef,
-    ImageSetterValues, ImageValueChange, MarkerRewriteOptions, MarkerRewriter, ObjectIdentifier,
+    ImageSetterValues, ImageValueChange, MarkerRewriteResult, MarkerRewriter, ObjectIdentifier,
     PolicyChoice, PolicyResult, RepositoryFileEntry, RewriteLimits, RewriteMode, ScanDecision,
     ScanState, TagList, TagPolicy, UpdateResult, check_strategy, commit_message, has_marker,
     read_tags,
@@ -418,7 +418,7 @@ impl SettersCase {
 struct UpdateOutcome {
     /// The new content of files, by their path in the repository.
     files: BTreeMap<String, String>,
-    rewrite: MarkerRewriteOptions,
+    rewrite: MarkerRewriteResult,
 }
 
 enum SettersFailure {

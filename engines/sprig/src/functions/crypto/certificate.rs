@@ -174,7 +174,7 @@ pub(super) fn self_signed(
     key: &PrivateKey,
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let name = name(request.common_name).map_err(failed)?;
-    issue(template_environment, request, key, &CertificateIssuer { name: &name, key_id: &[], key })
+    issue(template_environment, request, key, &IssuerNameAndKey { name: &name, key_id: &[], key })
 }
 
 /// A certificate that an authority signs.
@@ -188,7 +188,7 @@ pub(super) fn signed(
     if signer.is_signer() && signer.public_info().as_ref() != Ok(public_info) {
         return Err(failed("x509: provided PrivateKey doesn't match parent's PublicKey"));
     }
-    issue(template_environment, request, key, &CertificateIssuer { name, key_id, key: signer })
+    issue(template_environment, request, key, &IssuerNameAndKey { name, key_id, key: signer })
 }
 
 fn failed(error: impl fmt::Display) -> TemplateFunctionError {
@@ -196,7 +196,7 @@ fn failed(error: impl fmt::Display) -> TemplateFunctionError {
 }
 
 /// The issuer of a certificate: its key and name.
-struct CertificateIssuer<'a> {
+struct IssuerNameAndKey<'a> {
     name: &'a [u8],
     key_id: &'a [u8],
     key: &'a PrivateKey,
@@ -206,7 +206,7 @@ fn issue(
     template_environment: RandomDraws<'_>,
     request: &CertificateFields<'_>,
     key: &PrivateKey,
-    issuer: &CertificateIssuer<'_>,
+    issuer: &IssuerNameAndKey<'_>,
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
     if !issuer.key.is_signer() {
         return Err(failed("x509: certificate private key does not implement crypto.Signer"));

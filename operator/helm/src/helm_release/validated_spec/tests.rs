@@ -233,7 +233,7 @@ fn timeouts_fall_back_to_that_of_the_release_and_that_to_five_minutes() {
     let settings = OperatorSettings::from_flags::<&str>(&[]).unwrap();
     let timeouts = |more: &Value| timeouts(&spec(more)).unwrap();
     let retry = |more: &Value| validated(&object(more), &settings).unwrap().pace.retry;
-    let actions = |timeouts: &HelmReleaseTimeouts| {
+    let actions = |timeouts: &HelmReleaseDurations| {
         [timeouts.install, timeouts.upgrade, timeouts.rollback, timeouts.test, timeouts.uninstall]
     };
     let default = timeouts(&json!({}));

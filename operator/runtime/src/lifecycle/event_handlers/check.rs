@@ -12,7 +12,8 @@ use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, SuspendedRelease, helmfile_operator};
 use crds::kustomize::Kustomization;
 use crds::lifecycle::{
-    HttpCheckHandler, HttpMethod, JobHandler, LifecycleEvent, LifecycleRevision, WaitForHandler,
+    HttpMethod, LifecycleEvent, LifecycleHttpCheckHandler, LifecycleJobHandler, LifecycleRevision,
+    LifecycleWaitForHandler,
 };
 use gocel::CelExpression;
 use http::header::CONTENT_TYPE;
@@ -234,7 +235,7 @@ impl HandlerCheck<'_> {
             .unwrap_or_else(|broken| HandlerCheckResult::Wait(broken.to_string()))
     }
 
-    async fn object(&self, wait: &WaitForHandler) -> HandlerCheckResult {
+    async fn object(&self, wait: &LifecycleWaitForHandler) -> HandlerCheckResult {
         let (object, shown) = match self.read(wait).await {
             Ok(read) => read,
             Err(why) => return HandlerCheckResult::Wait(why),
@@ -249,7 +250,10 @@ impl HandlerCheck<'_> {
         about(&shown, found)
     }
 
-    async fn read(&self, wait: &WaitForHandler) -> Result<(Option<Object>, String), String> {
+    async fn read(
+        &self,
+        wait: &LifecycleWaitForHandler,
+    ) -> Result<(Option<Object>, String), String> {
         let name = self.fill("waitFor.name", &wait.name, VariableTextContext::Name)?;
         let own = self.event.namespace().unwrap_or_default();
         let namespace = match &wait.namespace {
@@ -270,7 +274,7 @@ impl HandlerCheck<'_> {
         object.map(|object| (object, shown)).map_err(|error| error.to_string())
     }
 
-    async fn server(&self, check: &HttpCheckHandler) -> HandlerCheckResult {
+    async fn server(&self, check: &LifecycleHttpCheckHandler) -> HandlerCheckResult {
         let method = check.method.unwrap_or_default();
         let answer = match self.fill("httpCheck.url", &check.url, VariableTextContext::Url) {
             Ok(url) => self.ask(&url, method).await,
@@ -343,7 +347,7 @@ impl HandlerCheck<'_> {
     /// Creates the Job of the event, as the user that applies its subject, or says how far it is.
     async fn job(
         &self,
-        job: &JobHandler,
+        job: &LifecycleJobHandler,
         subject: &CheckSubject,
     ) -> Result<HandlerCheckResult, String> {
         let context = self.context;

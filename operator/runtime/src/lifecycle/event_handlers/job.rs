@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::lifecycle::{JobHandler, LifecycleEvent, LifecycleProgress};
+use crds::lifecycle::{LifecycleEvent, LifecycleJobHandler, LifecycleProgress};
 use kube_core::{Resource as _, ResourceExt as _};
 use lifecycle::{EventJobStep, HandlerCheckResult, job_task};
 use objects::{Gvk, Object};
@@ -32,7 +32,7 @@ fn jobs() -> ApiResourceLocation {
 /// # Errors
 /// The template is invalid.
 pub(super) fn manifest(
-    job: &JobHandler,
+    job: &LifecycleJobHandler,
     event: &LifecycleEvent,
     namespace: &str,
     variables: &BTreeMap<String, String>,

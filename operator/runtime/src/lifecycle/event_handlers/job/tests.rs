@@ -96,7 +96,7 @@ impl FakeJobApiServer {
         cluster: &ClusterConnection,
         event: &LifecycleEvent,
     ) -> Result<HandlerCheckResult, String> {
-        let job: JobHandler =
+        let job: LifecycleJobHandler =
             serde_json::from_value(json!({"template": {"spec": {"ttlSecondsAfterFinished": 0,
             "template": {"spec": {"containers": [{"name": "c"}]}}}}}))
             .unwrap();

@@ -15,7 +15,7 @@ use reconcile::{CorrectionBudget, Time};
 
 /// The corrections of one owner, with the objects that another field manager keeps changing.
 #[derive(Default)]
-pub struct FieldConflictHistory {
+pub struct ContestedObjectCorrections {
     corrections: CorrectionBudget<ObjectId>,
     /// The messages about objects that are contested, or were contested at their last correction.
     strings: BTreeMap<ObjectId, String>,
@@ -23,7 +23,7 @@ pub struct FieldConflictHistory {
     audited: BTreeMap<ObjectId, i64>,
 }
 
-impl FieldConflictHistory {
+impl ContestedObjectCorrections {
     /// Whether an object that drifted from the manifest with this digest may be corrected now. `text` makes the message
     /// that is kept while the object is contested.
     pub fn allows(
@@ -91,7 +91,7 @@ mod tests {
             what: apply::object_changes::ObjectChangeKind::Changed,
             fields: Vec::new(),
         };
-        let mut contests = FieldConflictHistory::default();
+        let mut contests = ContestedObjectCorrections::default();
         assert_eq!(contests.unaudited(1, vec![change("a")]), [change("a")]);
         assert_eq!(contests.unaudited(1, vec![change("a"), change("b")]), [change("b")]);
         assert_eq!(contests.unaudited(2, vec![change("a")]), [change("a")]);
@@ -103,8 +103,8 @@ mod tests {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
         let pause = Duration::from_secs(60);
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
-        let mut contests = FieldConflictHistory::default();
-        let allows = |contests: &mut FieldConflictHistory, second: i64| {
+        let mut contests = ContestedObjectCorrections::default();
+        let allows = |contests: &mut ContestedObjectCorrections, second: i64| {
             contests.allows(&id, "d", at(second), pause, || "by a rival".to_owned())
         };
         for second in 0..10 {
@@ -124,8 +124,8 @@ mod tests {
         let at = |second: i64| Time::from_second(1_800_000_000 + second).unwrap();
         let pause = Duration::from_secs(60);
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
-        let mut contests = FieldConflictHistory::default();
-        let allows = |contests: &mut FieldConflictHistory, digest: &str, second: i64| {
+        let mut contests = ContestedObjectCorrections::default();
+        let allows = |contests: &mut ContestedObjectCorrections, digest: &str, second: i64| {
             contests.allows(&id, digest, at(second), pause, || "by a rival".to_owned())
         };
         while allows(&mut contests, "d", 0) {}
@@ -147,8 +147,8 @@ mod tests {
         let now = Time::from_second(1_800_000_000).unwrap();
         let pause = Duration::from_secs(60);
         let [a, b] = ["a", "b"].map(|name| ObjectId::new("shop", name, "", "ConfigMap"));
-        let mut contests = FieldConflictHistory::default();
-        let allows = |contests: &mut FieldConflictHistory, id: &ObjectId| {
+        let mut contests = ContestedObjectCorrections::default();
+        let allows = |contests: &mut ContestedObjectCorrections, id: &ObjectId| {
             contests.allows(id, "d", now, pause, || "by a rival".to_owned())
         };
         while allows(&mut contests, &a) {}
@@ -169,7 +169,7 @@ mod tests {
         let now = Time::from_second(1_800_000_000).unwrap();
         let pause = Duration::from_secs(60);
         let id = ObjectId::new("shop", "a", "", "ConfigMap");
-        let mut contests = FieldConflictHistory::default();
+        let mut contests = ContestedObjectCorrections::default();
         let mut allows = || {
             let is_allowed = contests.allows(&id, "d", now, pause, String::new);
             contests.end(&id);

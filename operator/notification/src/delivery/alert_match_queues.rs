@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::NotificationDelivery;
 use super::alert_router::{ObjectLabels, is_of_incident};
 use super::suppressed_notifications::AlertTopic;
-use windlass_cluster::metrics::NotificationOutcome;
+use windlass_cluster::metrics::NotificationOutcomeLabel;
 
 /// How many bytes of events wait at most for decisions. An event counts once for each namespace in which it waits.
 const WAITING_BYTES: usize = 64 << 20;
@@ -115,7 +115,7 @@ impl AlertMatcher {
             let job = QueuedAlertMatch::new(event.clone(), alerts);
             let (is_new, dropped) = self.queues.lock().push(&namespace, job, WAITING_BYTES);
             for _ in 0..dropped {
-                self.delivery.context.metrics.notified(NotificationOutcome::Dropped);
+                self.delivery.context.metrics.notified(NotificationOutcomeLabel::Dropped);
             }
             if is_new {
                 self.workers.spawn(self.clone().work(namespace));

@@ -20,7 +20,7 @@ use super::hooks::HookApplyOutcome;
 use super::plan::ReleaseKey;
 use super::release_reconciler::{HelmfileRun, ReleaseRunState};
 use super::release_request::latest_version;
-use super::release_states::ReleaseOwner;
+use super::release_states::HelmfileReleaseOwner;
 use super::report::RELEASE_FAILED;
 use crate::release_runner::{DesiredRelease, ReleaseStatusOwner as _};
 use windlass_runtime::hold_conditions;
@@ -64,7 +64,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// began. Nothing where the Helmfile changed meanwhile.
     pub(super) async fn reapply(
         &self,
-        owner: &ReleaseOwner<K>,
+        owner: &HelmfileReleaseOwner<K>,
         desired_release: &DesiredRelease,
         remembered: &ReleaseRunState,
         of: ReleaseDigestComparison<'_>,
@@ -127,7 +127,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
 
     async fn apply_hooks_of(
         &self,
-        owner: &ReleaseOwner<K>,
+        owner: &HelmfileReleaseOwner<K>,
         desired_release: &DesiredRelease,
         remembered: &ReleaseRunState,
         moments: &[ManifestHookTime],
