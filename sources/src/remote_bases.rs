@@ -9,5 +9,5 @@ pub(crate) mod git_program;
 mod remote_files;
 pub(crate) mod web_files;
 
-pub use remote_files::{RemoteBaseLimits, RemoteBuildFiles};
+pub use remote_files::{RemoteBaseLimits, RemoteBuildFiles, ResolvedRemoteBase};
 pub use web_files::without_credentials;

@@ -2,8 +2,8 @@
 //!
 //! Kustomizations are built on the way, because their objects are what declares more. An applier waits until what it names
 //! is declared: its source, ConfigMaps and Secrets; what nothing declares is unknown. Releases are rendered later, and only
-//! where they differ (`rendering.rs`), unless they may declare appliers themselves. Elsewhere: building
-//! (`kustomization_build.rs`), releases (`release_inputs.rs`).
+//! where they differ (`rendering.rs`), unless they may declare appliers themselves; Helmfiles are planned at the end.
+//! Elsewhere: building (`kustomization_build.rs`), releases (`release_inputs.rs`), Helmfiles (`helmfile_releases.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use plan::RenderedApplier;
 use serde_json::{Value, json};
 use tree::RelPath;
 
+use super::declared_helmfile::HELMFILE_OPERATOR_GROUP;
+use super::helmfile_releases::{HelmfileReleaseFiles, HelmfileReleaseInputs};
 use super::kustomization_build::{KustomizationBuilds, KustomizationFiles, target_cluster};
 use super::parallel_work::in_parallel;
 use super::release_chart::chart_sources;
@@ -31,17 +33,13 @@ use windlass_runtime::spec_references::DeclaredReferences;
 use windlass_serve::settings::OperatorSettings;
 
 /// The most appliers of a revision.
-const MAX_APPLIERS: usize = 5_000;
+pub(crate) const MAX_APPLIERS: usize = 5_000;
 
 /// The most objects of a revision: all of them are in memory.
 const MAX_OBJECTS: usize = 200_000;
 
 /// Why an applier was not begun.
 pub(crate) const TIME_IS_OVER: &str = "the time limit of this command was reached before its turn";
-
-/// Why Helmfiles have no objects here.
-const HELMFILES: &str =
-    "windlass plan does not render Helmfiles; `windlass helmfile template` renders one";
 
 /// A kind whose objects apply others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +56,7 @@ impl ApplierKind {
         match (gvk.group.as_str(), gvk.kind.as_str()) {
             ("kustomize.toolkit.fluxcd.io", "Kustomization") => Some(Self::Kustomization),
             ("helm.toolkit.fluxcd.io", "HelmRelease") => Some(Self::HelmRelease),
-            ("helmfile.windlass.dev", "Helmfile") => Some(Self::Helmfile),
+            ("helmfile.windlass.dev" | HELMFILE_OPERATOR_GROUP, "Helmfile") => Some(Self::Helmfile),
             _ => None,
         }
     }
@@ -71,6 +69,8 @@ pub(crate) struct Revision<'r> {
     pub(crate) builds: &'r KustomizationBuilds,
     pub(crate) renderer: &'r ReleaseRenderer,
     pub(crate) settings: &'r OperatorSettings,
+    /// The releases of Helmfiles that the base has; none while that is read.
+    pub(crate) known_releases: &'r HelmfileReleaseFiles,
     /// When no further applier is begun.
     pub(crate) deadline: Instant,
 }
@@ -106,6 +106,10 @@ pub(crate) struct DeferredRendering {
 pub(crate) enum DeferredWork {
     /// As those of a release.
     Release(Box<ReleaseInputs>),
+    /// As those of a release of a Helmfile.
+    HelmfileRelease(Box<HelmfileReleaseInputs>),
+    /// Not at all: they stay as they are in the base, for this reason.
+    LeftAsItIs(String),
     /// Not at all, for this reason.
     NotRendered(String),
 }
@@ -123,8 +127,12 @@ pub(crate) struct RepositoryDeclarations {
     pub(crate) replaced_secrets: Vec<Vec<u8>>,
     pub(crate) kinds: DeclaredKindScopes,
     pub(crate) incomplete: Option<String>,
+    /// The releases of Helmfiles.
+    pub(crate) helmfile_releases: HelmfileReleaseFiles,
     /// Releases whose inputs are known at the end only.
     releases: BTreeMap<ObjectId, HelmRelease>,
+    /// Helmfiles, which are planned at the end.
+    pub(crate) helmfiles: BTreeMap<ObjectId, Object>,
     /// All appliers that were found, so that none is followed twice.
     seen: BTreeSet<ObjectId>,
     objects: usize,
@@ -187,11 +195,12 @@ pub(crate) fn declarations(
         }
     }
     found.defer_releases(revision)?;
+    found.add_helmfile_releases(revision)?;
     Ok(found)
 }
 
 /// The source that an object's `spec.sourceRef` names.
-fn source_of(object: &Object) -> Option<ObjectId> {
+pub(crate) fn source_of(object: &Object) -> Option<ObjectId> {
     referenced_source(&object.get("spec")?["sourceRef"], object.namespace())
 }
 
@@ -252,7 +261,7 @@ impl RepositoryDeclarations {
             ApplierKind::HelmRelease => {
                 typed(&applier.object).map(|release| self.release(release, revision))
             }
-            ApplierKind::Helmfile => Ok(self.helmfile(&applier.object, revision)),
+            ApplierKind::Helmfile => DeclaredApplier::helmfile(&applier.object),
         };
         applied.unwrap_or_else(DeclaredApplier::failed)
     }
@@ -315,18 +324,6 @@ impl RepositoryDeclarations {
         DeclaredApplier { rendered, own_sources: Vec::new(), deferred: None }
     }
 
-    fn helmfile(&self, object: &Object, revision: &Revision<'_>) -> DeclaredApplier {
-        let source = source_of(object);
-        let content = match source.as_ref().map(|id| self.artifact(id, revision)) {
-            // Its files may be anywhere in the repository.
-            Some(Ok(_)) => revision.files.content_digest(),
-            Some(Err(_)) => self.source_specs(source.as_slice()).to_string(),
-            None => String::new(),
-        };
-        let key = json!([object.get("spec"), content]);
-        DeclaredApplier::not_rendered(key.to_string(), HELMFILES.to_owned())
-    }
-
     /// The Kustomization by which the entry point applies itself, if it declares one: it takes the place of the one that was
     /// made for the folder, since it may have patches and variables.
     fn applies_itself(
@@ -379,6 +376,9 @@ impl RepositoryDeclarations {
         if let Some(Ok(release)) = release.filter(|_| declared.is_empty()) {
             self.releases.insert(id.clone(), release);
         }
+        if applier.kind == ApplierKind::Helmfile && declared.is_empty() {
+            self.helmfiles.insert(id.clone(), applier.object);
+        }
         declared.rendered.parent = applier.parent;
         self.appliers.insert(id, declared);
     }
@@ -419,7 +419,7 @@ impl RepositoryDeclarations {
         }
     }
 
-    fn stop_at(&mut self, limit: &str) {
+    pub(crate) fn stop_at(&mut self, limit: &str) {
         let text = || format!("the repository declares {limit}, and no more are compared");
         self.incomplete.get_or_insert_with(text);
     }

@@ -20,7 +20,8 @@ const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 const MAX_APPLIER_MANIFESTS: usize = 20_000;
 
 /// What a file has that declares an applier.
-const APPLIER_MARKS: [&[u8]; 2] = [b"toolkit.fluxcd.io", b"helmfile.windlass.dev"];
+const APPLIER_MARKS: [&[u8]; 3] =
+    [b"toolkit.fluxcd.io", b"helmfile.windlass.dev", b"apps.mumoshu.github.io"];
 
 /// The manifests of appliers in the files of a revision, as they are written there.
 pub(crate) struct ApplierManifests(Vec<LocatedObject>);

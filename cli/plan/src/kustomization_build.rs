@@ -19,13 +19,10 @@ use reconcile::RunOutcome;
 use sha2::{Digest as _, Sha256};
 use tree::{MemoryTree, TreeTrace};
 
+use super::remote_servers::{BuildBaseRules, RemoteServers};
 use windlass_runtime::build::key_services::KeyServiceAccess;
-use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
 use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_serve::settings::OperatorSettings;
-
-/// Why bases on other servers are not fetched.
-const NO_BASES: &str = "remote bases are not fetched by this command";
 
 /// Why nothing is decrypted.
 const NO_SERVICES: &str = "this command decrypts nothing";
@@ -51,10 +48,18 @@ struct KustomizationBuild {
 }
 
 /// The builds of the base, which count for the head, too, where neither the Kustomization nor a file that it reads changed.
-#[derive(Default)]
-pub(crate) struct KustomizationBuilds(Mutex<BTreeMap<String, Arc<KustomizationBuild>>>);
+pub(crate) struct KustomizationBuilds {
+    builds: Mutex<BTreeMap<String, Arc<KustomizationBuild>>>,
+    /// Where remote bases are fetched.
+    servers: Arc<RemoteServers>,
+}
 
 impl KustomizationBuilds {
+    /// Nothing was built yet.
+    pub(crate) fn new(servers: Arc<RemoteServers>) -> Self {
+        Self { builds: Mutex::default(), servers }
+    }
+
     /// What a Kustomization applies; its failure if it cannot be built.
     pub(crate) fn build(
         &self,
@@ -100,22 +105,24 @@ impl KustomizationBuilds {
         let undeclared: Vec<String> =
             references.undeclared().iter().map(ObjectId::subject).collect();
         let key = key(object, &inputs.digest(), &undeclared);
-        let known = self.0.lock().get(&key).cloned();
+        let known = self.builds.lock().get(&key).cloned();
         if let Some(known) = known.filter(|known| known.trace.is_same_in(*files)) {
             return Ok(known);
         }
         let request = BuildRequest { object, timeouts, files: *files, revision, inputs: &inputs };
+        let bases = BuildBaseRules::new(&self.servers);
         let servers = RemoteServerAccess {
-            bases: RemoteBaseAccess::Refused(NO_BASES),
+            bases: RemoteServers::base_access(&bases, settings),
             keys: KeyServiceAccess::Refused(NO_SERVICES),
         };
         let desired = validated_spec::desired(&request, servers, settings)?;
-        let unknown_values = unknown_values(object, &inputs, &undeclared);
+        let mut unknown_values = unknown_values(object, &inputs, &undeclared);
+        unknown_values.extend(bases.notes());
         let DesiredKustomization { desired, trace, .. } = desired;
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
         let objects = manifests.map(|manifest| manifest.object.clone()).collect();
         let build = Arc::new(KustomizationBuild { objects, unknown_values, trace });
-        self.0.lock().insert(key, build.clone());
+        self.builds.lock().insert(key, build.clone());
         Ok(build)
     }
 }

@@ -2,18 +2,24 @@
 //!
 //! Here: the command, its formats and its end. Below: the files of both revisions (`revision_files.rs`), where the search begins
 //! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`,
-//! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `release_rendering.rs`), both
-//! sides (`rendering.rs`).
+//! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `release_rendering.rs`), Helmfiles
+//! (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`, `helmfile_rendering.rs`), other servers
+//! (`remote_servers.rs`), both sides (`rendering.rs`).
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
 
 mod chart_fetch;
+mod declared_helmfile;
 mod discovery;
 mod entry_point;
+mod helmfile_releases;
+mod helmfile_rendering;
+mod helmfile_servers;
 mod kustomization_build;
 mod parallel_work;
 mod release_chart;
 mod release_inputs;
 mod release_rendering;
+mod remote_servers;
 mod rendering;
 mod repository_sources;
 mod resource_scope;
@@ -24,6 +30,7 @@ mod source_files;
 mod tests;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
@@ -36,8 +43,10 @@ use tree::RelPath;
 use chart_fetch::ChartFetcher;
 use discovery::Revision;
 use entry_point::ApplierManifests;
+use helmfile_releases::HelmfileReleaseFiles;
 use kustomization_build::KustomizationBuilds;
 use release_rendering::ReleaseRenderer;
+use remote_servers::RemoteServers;
 use rendering::{ComparedSide, DeclaredSide};
 use repository_sources::RepositorySources;
 use revision_files::{GitWorkTree, RevisionFiles};
@@ -70,7 +79,7 @@ pub struct PlanArgs {
     /// A source that is this repository, such as OCIRepository/flux-system/fleet; may be repeated
     #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
     source: Vec<String>,
-    /// Hosts from which charts are fetched, between commas; may be repeated
+    /// Hosts from which charts, remote bases and what helmfiles name are fetched, between commas; may be repeated
     #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
     allow_hosts: Vec<String>,
     /// The version of Kubernetes that charts are rendered for
@@ -120,7 +129,8 @@ cluster has is named as unknown. No value of a Secret is printed, and what SOPS 
 
 A GitRepository is this repository if its URL is that of a remote, and so are the source of the Kustomization that applies
 itself and what --source names. Charts of other hosts are fetched, without credentials, only from --allow-hosts, and only
-if their release changes. Remote bases, hooks and the objects of Helmfiles are not covered.
+if their release changes; so are remote bases, and what helmfiles name elsewhere. The releases of a Helmfile count as
+HelmReleases do; their hooks are not covered, and no program is run that a helmfile names.
 
 Exit status: 0 if the plan was made; 1 if something would change, with --detailed-exitcode; 2 if the plan could not be made,
 or an applier cannot be rendered with the change that could be before.";
@@ -156,14 +166,18 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
         Some(path) => work_tree.path_of(path)?,
         None => common_entry(&base_manifests, &head_manifests)?,
     };
+    let remote = Arc::new(RemoteServers::new(args.allow_hosts.clone())?);
     let renderer = ReleaseRenderer {
-        charts: ChartFetcher::new(args.allow_hosts.clone()),
+        charts: Arc::new(ChartFetcher::new(args.allow_hosts.clone())),
+        remote: remote.clone(),
         capabilities: capabilities(args)?,
         settings,
     };
     let deadline = Instant::now() + MAX_RENDER_TIME;
-    let builds = KustomizationBuilds::default();
-    let side = |files: &RevisionFiles, manifests: ApplierManifests| {
+    let builds = KustomizationBuilds::new(remote);
+    let side = |files: &RevisionFiles,
+                manifests: ApplierManifests,
+                known_releases: &HelmfileReleaseFiles| {
         let shown = &files.revision;
         let progress = format!("building what `{entry}` declares: {shown}");
         say(ProgressGlyph::Action, &plan::clean_line(&progress));
@@ -173,13 +187,14 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
             builds: &builds,
             renderer: &renderer,
             settings: &renderer.settings,
+            known_releases,
             deadline,
         };
         declared_side(&revision, manifests, &entry)
     };
     // One after the other, each on all threads: the head takes over what the base built of the same files.
-    let base = side(&base_files, base_manifests)?;
-    let head = side(&head_files, head_manifests)?;
+    let base = side(&base_files, base_manifests, &HelmfileReleaseFiles::new())?;
+    let head = side(&head_files, head_manifests, &base.declarations.helmfile_releases)?;
     let secrets = secret_masking(base.secret_values().chain(head.secret_values()).collect());
     let of_base = ComparedSide::of(&base);
     let of_head = ComparedSide::of(&head);

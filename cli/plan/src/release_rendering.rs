@@ -29,6 +29,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::chart_fetch::ChartFetcher;
 use super::release_inputs::ReleaseInputs;
+use super::remote_servers::RemoteServers;
 use super::resource_scope::DeclaredKindScopes;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
@@ -38,17 +39,22 @@ const RENDER_TIME_SECONDS: i64 = 1_767_225_600;
 
 /// Renders releases.
 pub(crate) struct ReleaseRenderer {
-    pub(crate) charts: ChartFetcher,
+    pub(crate) charts: Arc<ChartFetcher>,
+    /// Where helmfiles fetch addresses.
+    pub(crate) remote: Arc<RemoteServers>,
     /// What the cluster can do, besides the kinds that the repository declares.
     pub(crate) capabilities: Capabilities,
     pub(crate) settings: OperatorSettings,
 }
 
-/// What a release has.
-struct ReleaseObjects {
-    objects: Vec<Object>,
-    chart: String,
-    unknown_values: Vec<UnknownValue>,
+/// What was rendered of a release.
+pub(crate) struct RenderedObjects {
+    /// With the namespaces that they will have.
+    pub(crate) objects: Vec<Object>,
+    /// The name and the version of the chart.
+    pub(crate) chart: String,
+    /// What templates looked up in the cluster.
+    pub(crate) unknown_values: Vec<UnknownValue>,
 }
 
 impl ReleaseRenderer {
@@ -61,7 +67,7 @@ impl ReleaseRenderer {
         begun: RenderedApplier,
     ) -> RenderedApplier {
         match self.rendered(inputs, kinds, is_upgrade) {
-            Ok(ReleaseObjects { objects, chart, unknown_values }) => {
+            Ok(RenderedObjects { objects, chart, unknown_values }) => {
                 RenderedApplier { objects, source_revision: chart, unknown_values, ..begun }
             }
             Err(text) => RenderedApplier { failure: Some(text), ..begun },
@@ -73,10 +79,9 @@ impl ReleaseRenderer {
         inputs: &ReleaseInputs,
         kinds: &DeclaredKindScopes,
         is_upgrade: bool,
-    ) -> Result<ReleaseObjects, String> {
+    ) -> Result<RenderedObjects, String> {
         let release = &inputs.release;
         let chart = inputs.chart.as_ref().map_err(Clone::clone)?.load(&self.charts)?;
-        let chart_text = format!("{}@{}", chart.metadata.name, chart.metadata.version);
         let namespace = release.metadata.namespace.clone().unwrap_or_default();
         let values = values::compose(&namespace, &release.spec, &inputs.references)
             .map_err(|outcome| outcome.text().to_owned())?;
@@ -100,27 +105,52 @@ impl ReleaseRenderer {
             skip_schema: options.skip_schema,
             post: spec.post,
         };
-        let lookups = Arc::new(UnansweredLookups::default());
-        let stop = StopSignal::default();
-        let _limit = TimeLimit::start(TIME_LIMIT, &stop);
-        let environment = self.environment(kinds, lookups.clone(), stop);
-        let rendered = rendering.manifests(&environment);
-        let RenderedManifests { manifests, .. } =
-            rendered.map_err(|text| values.secrets.mask(&text))?;
-        let read = manifest_objects::read(&manifests);
-        objects.extend(read.map_err(|text| values.secrets.mask(&text))?);
         for object in &mut objects {
             kinds.place(object, Some(&target.namespace));
         }
+        let rendered = self.objects_of(rendering, kinds);
+        let rendered = rendered.map_err(|text| values.secrets.mask(&text))?;
+        objects.extend(rendered.objects);
         let mut unknown_values = inputs.unknown_values.clone();
-        unknown_values.extend(lookups.unknown_values());
+        unknown_values.extend(rendered.unknown_values);
         if spec.options.preserve_values {
             unknown_values.push(UnknownValue {
                 what: "values of the last revision".to_owned(),
                 reason: "spec.upgrade.preserveValues takes them from the cluster".to_owned(),
             });
         }
-        Ok(ReleaseObjects { objects, chart: chart_text, unknown_values })
+        Ok(RenderedObjects { objects, chart: rendered.chart, unknown_values })
+    }
+
+    /// Renders a release.
+    ///
+    /// # Errors
+    /// Why it cannot be rendered; values of Secrets may be in it.
+    pub(crate) fn objects_of(
+        &self,
+        rendering: HelmReleaseRendering,
+        kinds: &DeclaredKindScopes,
+    ) -> Result<RenderedObjects, String> {
+        let metadata = &rendering.chart.metadata;
+        let chart = format!("{}@{}", metadata.name, metadata.version);
+        let namespace = rendering.release.namespace.clone();
+        let lookups = Arc::new(UnansweredLookups::default());
+        let stop = StopSignal::default();
+        let _limit = TimeLimit::start(TIME_LIMIT, &stop);
+        let environment = self.environment(kinds, lookups.clone(), stop);
+        let RenderedManifests { manifests, .. } = rendering.manifests(&environment)?;
+        let mut objects = manifest_objects::read(&manifests)?;
+        for object in &mut objects {
+            kinds.place(object, Some(&namespace));
+        }
+        Ok(RenderedObjects { objects, chart, unknown_values: lookups.unknown_values() })
+    }
+
+    /// What charts may assume of a cluster that has these kinds, too.
+    pub(crate) fn capabilities_with(&self, kinds: &DeclaredKindScopes) -> Arc<Capabilities> {
+        let mut capabilities = self.capabilities.clone();
+        capabilities.api_versions.extend(kinds.api_versions.iter().cloned());
+        Arc::new(capabilities)
     }
 
     fn environment(
@@ -129,14 +159,11 @@ impl ReleaseRenderer {
         lookups: Arc<UnansweredLookups>,
         stop: StopSignal,
     ) -> RenderEnvironment {
-        let mut capabilities = self.capabilities.clone();
-        capabilities.api_versions.extend(kinds.api_versions.iter().cloned());
-        let time = jiff::Timestamp::from_second(RENDER_TIME_SECONDS);
         RenderEnvironment {
-            now: utc(time.unwrap_or(jiff::Timestamp::UNIX_EPOCH)),
+            now: utc(fixed_time()),
             local: GoTimeZone::fixed("UTC", 0),
             random: fixed_randomness(),
-            capabilities: Arc::new(capabilities),
+            capabilities: self.capabilities_with(kinds),
             cluster: Some(lookups),
             stop,
             names: None,
@@ -152,8 +179,13 @@ fn kept_definitions(mut definitions: Vec<Object>) -> Vec<Object> {
     definitions
 }
 
+/// The time that templates see.
+pub(crate) fn fixed_time() -> jiff::Timestamp {
+    jiff::Timestamp::from_second(RENDER_TIME_SECONDS).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+}
+
 /// The same bytes for each rendering.
-fn fixed_randomness() -> Arc<RandomFill> {
+pub(crate) fn fixed_randomness() -> Arc<RandomFill> {
     let blocks = AtomicU64::new(0);
     Arc::new(move |buffer: &mut [u8]| {
         for chunk in buffer.chunks_mut(32) {

@@ -1,7 +1,7 @@
 //! Both revisions, rendered where they differ.
 //!
-//! Elsewhere: what is rendered on the way down (`discovery.rs`), releases (`release_rendering.rs`), the comparison (engine
-//! `plan`).
+//! Elsewhere: what is rendered on the way down (`discovery.rs`), releases (`release_rendering.rs`, `helmfile_rendering.rs`),
+//! the comparison (engine `plan`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -11,6 +11,7 @@ use plan::{RepositoryRendering, UnknownValue};
 
 use super::discovery::{DeferredRendering, DeferredWork, RepositoryDeclarations, TIME_IS_OVER};
 use super::entry_point::ApplierManifests;
+use super::helmfile_rendering::{PendingHelmfileRelease, render_helmfile_releases};
 use super::parallel_work::in_parallel;
 use super::release_chart::{ReleaseChart, VersionedChart};
 use super::release_inputs::ReleaseInputs;
@@ -38,9 +39,21 @@ impl DeclaredSide {
         let appliers = self.declarations.appliers.iter();
         let charts = appliers.filter_map(|(id, it)| match &it.deferred.as_ref()?.work {
             DeferredWork::Release(inputs) => Some((id.clone(), versioned_chart(inputs)?)),
-            DeferredWork::NotRendered(_) => None,
+            DeferredWork::HelmfileRelease(_)
+            | DeferredWork::LeftAsItIs(_)
+            | DeferredWork::NotRendered(_) => None,
         });
         charts.collect()
+    }
+
+    /// The appliers whose objects stay as they are on the other side.
+    fn left_as_they_are(&self) -> BTreeSet<ObjectId> {
+        let appliers = self.declarations.appliers.iter();
+        let left = appliers.filter(|(_, it)| {
+            let work = it.deferred.as_ref().map(|it| &it.work);
+            matches!(work, Some(DeferredWork::LeftAsItIs(_)))
+        });
+        left.map(|(id, _)| id.clone()).collect()
     }
 
     /// What the Secrets hold that it declares.
@@ -64,9 +77,11 @@ impl DeclaredSide {
         let mut rendering =
             RepositoryRendering { revision, incomplete, ..RepositoryRendering::default() };
         let mut jobs = Vec::new();
+        let mut helmfile_jobs = Vec::new();
         for (id, applier) in appliers {
             let mut rendered = applier.rendered;
-            rendered.file = manifests.file_of(&id);
+            let declared = rendered.parent.as_ref().filter(|_| rendered.is_part_of_parent);
+            rendered.file = manifests.file_of(declared.unwrap_or(&id));
             let moved =
                 applier.own_sources.iter().filter_map(|it| other.moved_source(it, &sources));
             rendered.unknown_values.extend(moved);
@@ -81,6 +96,22 @@ impl DeclaredSide {
                         jobs.push(PendingReleaseRender { id: id.clone(), inputs, is_upgrade });
                     }
                 }
+                Some(DeferredRendering { key, work: DeferredWork::HelmfileRelease(inputs) }) => {
+                    let is_upgrade = other.appliers.contains(&id);
+                    if other.keys.get(&id) != Some(&key) && !other.left.contains(&id) {
+                        helmfile_jobs.push(PendingHelmfileRelease {
+                            id,
+                            inputs,
+                            is_upgrade,
+                            begun: rendered,
+                        });
+                        continue;
+                    }
+                }
+                Some(DeferredRendering { work: DeferredWork::LeftAsItIs(reason), .. }) => {
+                    let what = "objects of the release in the cluster".to_owned();
+                    rendered.unknown_values.push(UnknownValue { what, reason });
+                }
                 Some(DeferredRendering { key, work: DeferredWork::NotRendered(reason) }) => {
                     if other.keys.get(&id) == Some(&key) {
                         let what = "all objects".to_owned();
@@ -93,6 +124,8 @@ impl DeclaredSide {
             rendering.appliers.insert(id, rendered);
         }
         render_releases(&mut rendering, jobs, &kinds, renderer, deadline)?;
+        let releases = render_helmfile_releases(helmfile_jobs, &kinds, renderer, deadline)?;
+        rendering.appliers.extend(releases);
         Ok(rendering)
     }
 }
@@ -102,6 +135,8 @@ pub(crate) struct ComparedSide {
     appliers: BTreeSet<ObjectId>,
     keys: BTreeMap<ObjectId, String>,
     charts: BTreeMap<ObjectId, VersionedChart>,
+    /// Appliers whose objects stay as they are on the other side.
+    left: BTreeSet<ObjectId>,
     sources: DeclaredSources,
 }
 
@@ -117,6 +152,7 @@ impl ComparedSide {
             appliers: side.declarations.appliers.keys().cloned().collect(),
             keys: side.deferred_keys(),
             charts: side.versioned_charts(),
+            left: side.left_as_they_are(),
             sources: side.declarations.sources.clone(),
         }
     }

@@ -81,6 +81,11 @@ impl RepositorySources {
         Ok(Self { places, named })
     }
 
+    /// Whether an address of a Git repository is that of a remote.
+    pub(crate) fn is_remote(&self, address: &str) -> bool {
+        GitRepositoryIdentity::parse(address).is_some_and(|place| self.places.contains(&place))
+    }
+
     /// What a source is made of. `own` are sources that the repository must be, by how it is built.
     pub(crate) fn origin(
         &self,
@@ -118,9 +123,7 @@ impl RepositorySources {
     }
 
     fn origin_of_git(&self, subject: &str, spec: GitRepositorySpec) -> SourceOrigin {
-        let is_here = GitRepositoryIdentity::parse(&spec.url)
-            .is_some_and(|place| self.places.contains(&place));
-        if !is_here {
+        if !self.is_remote(&spec.url) {
             return SourceOrigin::Elsewhere(format!(
                 "{subject} is another repository, which is not fetched; if it is this one, add its URL as a remote, or use \
                  --source={subject}"

@@ -6,13 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use artifacts::ignore::{IGNORE_FILE, IgnoreMatcher};
 use git::{GitLimits, ReadOnlyLocalRepository, TreeEntryKind};
 use parking_lot::Mutex;
-use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath, TreeLimits};
 
 use super::source_artifact::SourceArtifact;
@@ -48,7 +47,6 @@ pub(crate) struct RevisionFiles {
     artifacts: Mutex<BTreeMap<String, Arc<SourceArtifact>>>,
     /// The artifacts that generators make of it, or why there is none.
     generated: Mutex<BTreeMap<String, Result<Arc<SourceArtifact>, String>>>,
-    content_digest: OnceLock<String>,
 }
 
 impl RevisionFiles {
@@ -66,24 +64,7 @@ impl RevisionFiles {
             ignore_files,
             artifacts: Mutex::default(),
             generated: Mutex::default(),
-            content_digest: OnceLock::new(),
         }
-    }
-
-    /// Identifies the content of all files.
-    pub(crate) fn content_digest(&self) -> String {
-        let digest = || {
-            let mut hash = Sha256::new();
-            for (path, _) in self.files.walk() {
-                let content = self.files.read(path).unwrap_or_default();
-                for part in [path.as_str().as_bytes(), &content] {
-                    hash.update(part.len().to_le_bytes());
-                    hash.update(part);
-                }
-            }
-            hex::encode(hash.finalize())
-        };
-        self.content_digest.get_or_init(digest).clone()
     }
 
     /// The artifact of a source with this `spec.ignore`.
@@ -116,6 +97,24 @@ impl RevisionFiles {
         let artifact = Arc::new(SourceArtifact::new(builder.build()));
         known.insert(key, artifact.clone());
         Ok(artifact)
+    }
+
+    /// The files of a folder as the repository has them, whatever sources leave out. Paths begin at the folder.
+    ///
+    /// # Errors
+    /// There are too many files.
+    pub(crate) fn folder(&self, folder: &RelPath) -> Result<Arc<SourceArtifact>, String> {
+        // The keys of generated artifacts are JSON.
+        self.generated(format!("folder {folder}"), || {
+            let mut builder = MemoryTree::builder(FILE_LIMITS);
+            for (path, entry) in self.files.walk() {
+                let Some(inner) = path.strip_prefix(folder) else { continue };
+                let FileMetadata::File { executable, .. } = entry else { continue };
+                let body = self.files.read(path).map_err(|error| error.to_string())?;
+                builder.file(&inner, body, executable).map_err(|error| error.to_string())?;
+            }
+            Ok(builder.build())
+        })
     }
 
     /// The artifact that a generator makes; each is made once, or as often as it cannot be kept.

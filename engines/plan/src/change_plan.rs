@@ -147,6 +147,7 @@ impl ApplierChange {
         self.comparison != ApplierComparison::Compared
             || self.moved_away > 0
             || self.is_resumed
+            || self.deletion.is_some()
             || !(self.added.is_empty()
                 && self.changed.is_empty()
                 && self.removed.is_empty()

@@ -108,6 +108,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
                     return RemovalEffect::LeftInCluster(EXCLUDED_OBJECT);
                 }
                 Some(_) => at = parent,
+                None if base.is_some_and(|it| it.is_part_of_parent) => at = parent,
                 None => return RemovalEffect::LeftInCluster(NO_PARENT),
             }
         }

@@ -19,7 +19,7 @@ pub struct RepositoryRendering {
     pub incomplete: Option<String>,
 }
 
-/// A Kustomization, HelmRelease or Helmfile, and the objects that it applies.
+/// A Kustomization, a HelmRelease, a Helmfile or one of its releases, and the objects that it applies.
 #[derive(Debug, Clone, Default)]
 pub struct RenderedApplier {
     /// The revision of its source: a commit, or the version of a chart.
@@ -31,6 +31,9 @@ pub struct RenderedApplier {
     pub file: Option<String>,
     /// The applier that applies it; none for the entry point.
     pub parent: Option<ObjectId>,
+    /// Whether it is no object of its own but a part of its parent, as a release is of its Helmfile: the parent deletes it when
+    /// it has it no more.
+    pub is_part_of_parent: bool,
     /// What it applies, with the namespaces that the objects will have. Of two objects of one name the last one counts.
     pub objects: Vec<Object>,
     /// What could not be known when it was rendered.

@@ -101,6 +101,26 @@ fn messages(plan: &ChangePlan) -> Vec<&str> {
 }
 
 #[test]
+fn a_part_of_an_applier_is_deleted_by_it_as_far_as_it_prunes() {
+    let all = |prunes: bool| RenderedApplier { prunes, ..applier(Vec::new()) };
+    let part = || RenderedApplier { is_part_of_parent: true, ..child(maps(&["x"]), "all") };
+    let removed = |prunes: bool| {
+        plan(vec![("all", all(prunes)), ("all#x", part())], vec![("all", all(prunes))])
+    };
+    let pruned = removed(true);
+    assert_eq!(lines(&pruned), ["all#x: Removed", "all#x: - x"]);
+    let by = pruned.appliers.iter().find(|it| it.deletion.is_some()).unwrap();
+    assert_eq!((by.applier.name.as_str(), pruned.summary.deleted), ("all", 1));
+    assert_eq!(
+        lines(&removed(false)),
+        ["all#x: Removed", "all#x: - x left: the applier does not prune"]
+    );
+    let unread =
+        plan(vec![("all", all(true)), ("all#x", part())], vec![("all", failed("no such file"))]);
+    assert_eq!(lines(&unread), ["all: HeadFailed", "all#x: HeadUnknown"]);
+}
+
+#[test]
 fn objects_are_added_changed_and_deleted() {
     let base = vec![map("same", "1"), map("other", "1"), map("gone", "1")];
     let head = vec![map("new", "1"), map("other", "2"), map("same", "1")];

@@ -10,27 +10,27 @@
 pub mod charts;
 mod decryption;
 mod finalize;
-mod helmfile_custom_resource;
+pub mod helmfile_custom_resource;
 mod helmfile_files;
 pub mod helmfile_operator_resource;
 mod helmfile_source;
 mod hooks;
 mod hooks_without_operation;
-mod plan;
+pub mod plan;
 mod prune;
 mod release_clusters;
 mod release_order;
 mod release_reconciler;
-mod release_request;
+pub mod release_request;
 mod release_states;
-mod remote_fetch;
+pub mod remote_fetch;
 mod report;
 mod repositories;
 mod status_limits;
-mod suspended_releases;
+pub mod suspended_releases;
 #[cfg(test)]
 mod testing;
-mod validated_spec;
+pub mod validated_spec;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -472,7 +472,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 .flat_map(|it| &it.releases)
                 .map(ReleaseKey::of)
                 .collect(),
-            served,
+            capabilities: Arc::new(served.to_helm()),
+            now: jiff::Timestamp::now(),
+            random: Arc::new(windlass_runtime::random_bytes::fill),
         };
         let keys = named.decryption.clone();
         let made = self.plan(inputs, target, keys, timeouts.timeout, is_verified_only).await;

@@ -15,6 +15,7 @@ use git::{
 };
 use http_client::TlsConfig;
 use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
+use sha2::{Digest as _, Sha256};
 
 use super::commit_worktree::{self, CommitWorktree, WorktreePathError};
 use super::web_files::{self, without_credentials};
@@ -41,6 +42,17 @@ impl Default for RemoteBaseLimits {
     fn default() -> Self {
         Self { time: Duration::from_secs(300), parts: 128, bytes: 256 << 20 }
     }
+}
+
+/// A remote part of a build, and what it was when it was fetched.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResolvedRemoteBase {
+    /// The address, without credentials.
+    pub address: String,
+    /// The branch, tag or commit that was asked for; empty for the default branch, and for a file.
+    pub reference: String,
+    /// The commit, or `sha256:` and the digest of a file.
+    pub revision: String,
 }
 
 /// The files of a build and its remote parts. Each remote part is fetched once.
@@ -71,6 +83,7 @@ struct RemoteBuildState {
     /// kustomize, which compares folders to detect a kustomization that includes itself.
     mounted: Vec<Rc<CommitWorktree>>,
     asked: usize,
+    resolved: Vec<ResolvedRemoteBase>,
 }
 
 impl<F: BuildFiles> RemoteBuildFiles<F> {
@@ -82,6 +95,16 @@ impl<F: BuildFiles> RemoteBuildFiles<F> {
     /// Whether the build used a remote file or repository, so that its own files do not determine its result.
     pub fn is_used(&self) -> bool {
         self.state.borrow().asked > 0
+    }
+
+    /// The parts that were fetched, in this order.
+    pub fn resolved(&self) -> Vec<ResolvedRemoteBase> {
+        self.state.borrow().resolved.clone()
+    }
+
+    /// How many bytes were received.
+    pub fn received(&self) -> u64 {
+        self.state.borrow().received
     }
 
     /// Counts one more part; returns the time that is left for it.
@@ -148,6 +171,11 @@ impl<F: BuildFiles> RemoteBuildFiles<F> {
         })?;
         let mut state = self.state.borrow_mut();
         state.received = state.received.saturating_add(found.received());
+        state.resolved.push(ResolvedRemoteBase {
+            address: shown,
+            reference: repository.reference.clone(),
+            revision: found.commit.sha.clone(),
+        });
         let found = Rc::new(CommitWorktree::new(found));
         state.repositories.insert(key, Rc::clone(&found));
         Ok(found)
@@ -233,6 +261,11 @@ impl<F: BuildFiles> BuildFiles for RemoteBuildFiles<F> {
         })?;
         let mut state = self.state.borrow_mut();
         state.received = state.received.saturating_add(content.len() as u64);
+        state.resolved.push(ResolvedRemoteBase {
+            address: shown,
+            reference: String::new(),
+            revision: format!("sha256:{}", hex::encode(Sha256::digest(&content))),
+        });
         state.fetched.insert(url.to_owned(), Arc::clone(&content));
         Ok(content)
     }

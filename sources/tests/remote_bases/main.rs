@@ -16,7 +16,9 @@ use std::time::Duration;
 use git::{GitOperationContext, GitServerCache};
 use http_client::EgressRules;
 use kustomize::{KustomizeBuildOptions, LoadRestriction, TreeBuildFiles, build};
-use sources::remote_bases::{RemoteBaseLimits, RemoteBuildFiles, without_credentials};
+use sources::remote_bases::{
+    RemoteBaseLimits, RemoteBuildFiles, ResolvedRemoteBase, without_credentials,
+};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
@@ -86,6 +88,13 @@ fn repository() -> BareRepository {
     repository
 }
 
+/// What a build came to.
+struct BuildOutcome {
+    names: Result<Vec<String>, String>,
+    is_used: bool,
+    resolved: Vec<ResolvedRemoteBase>,
+}
+
 struct BasesTestbed {
     scratch: tempfile::TempDir,
     egress: EgressRules,
@@ -100,6 +109,11 @@ impl BasesTestbed {
 
     /// The names of the objects that an overlay of these resources has, and whether remote parts were asked for.
     fn build(&self, resources: &[&str]) -> (Result<Vec<String>, String>, bool) {
+        let BuildOutcome { names, is_used, .. } = self.outcome(resources);
+        (names, is_used)
+    }
+
+    fn outcome(&self, resources: &[&str]) -> BuildOutcome {
         let context = GitOperationContext {
             runtime: RUNTIME.handle().clone(),
             cancel: CancellationToken::new(),
@@ -126,10 +140,12 @@ impl BasesTestbed {
             .map(|objects| objects.into_iter().map(|object| object.id.name).collect())
             .map_err(|error| error.to_string());
         let is_used = remotes.is_used();
+        let resolved = remotes.resolved();
+        assert!(remotes.received() == 0 || !resolved.is_empty());
         drop(remotes);
         let left = std::fs::read_dir(self.scratch.path()).unwrap().count();
         assert_eq!(left, 0, "a scratch repository is left");
-        (names, is_used)
+        BuildOutcome { names, is_used, resolved }
     }
 
     fn names(&self, resources: &[&str]) -> Vec<String> {
@@ -162,6 +178,20 @@ fn an_overlay_has_its_bases_in_a_repository() {
     assert_eq!(base(&format!("?ref={sha}")), ["my-one", "my-tagged", "my-linked"]);
     let error = bed.refused(&format!("{url}//base?ref=none"));
     assert!(error.contains("branch, tag or commit `none` not found in"), "{error}");
+}
+
+#[test]
+fn a_build_knows_which_commits_its_bases_were() {
+    let repository = repository();
+    let server = served(&repository);
+    let url = server.url();
+    let outcome = BasesTestbed::new().outcome(&[&format!("{url}//base?ref=feature/x")]);
+    let resolved = ResolvedRemoteBase {
+        address: url,
+        reference: "feature/x".to_owned(),
+        revision: repository.commit_of("feature/x"),
+    };
+    assert_eq!(outcome.resolved, [resolved]);
 }
 
 #[test]

@@ -11,9 +11,10 @@ use crds::helmfile::{Dialect, HelmfileReleaseStatus};
 use golang::time::{GoTime, GoTimeZone};
 use golang::value::GoMap;
 use golang::work_meter::StopSignal;
-use helm::chart::{ChartFile, load};
+use helm::capabilities::Capabilities;
+use helm::chart::{Chart, ChartFile, load};
 use helm::render::{ReleaseToRender, RenderMode};
-use helm::render_environment::RenderEnvironment;
+use helm::render_environment::{RandomFill, RenderEnvironment};
 use helm::template::{RenderRequest, render, text};
 use helmfile::{
     ChartRenderRequest, HelmChartRenderer, HelmfileHostEnvironment, HelmfilePlanSettings,
@@ -32,16 +33,18 @@ use super::release_clusters::undeclared;
 use super::remote_fetch::{FetchContext, HelmfileFetcher};
 use super::values;
 use crate::release_runner::chart_cache::LoadedChart;
-use windlass_cluster::capabilities::ServerCapabilities;
+use crate::release_runner::manifest_rendering;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// A release: its cluster, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ReleaseKey {
+pub struct ReleaseKey {
     /// The `kubeContext` that names its cluster; empty for that of the spec.
-    pub(super) context: String,
-    pub(super) namespace: String,
-    pub(super) name: String,
+    pub context: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
 }
 
 impl fmt::Display for ReleaseKey {
@@ -78,69 +81,90 @@ impl ReleaseKey {
 }
 
 /// What a plan is made from.
-pub(super) struct HelmfilePlanInputs {
-    pub(super) source: Arc<MemoryTree>,
+pub struct HelmfilePlanInputs {
+    /// The files of the source.
+    pub source: Arc<MemoryTree>,
     /// The helmfile in the source, or its directory.
-    pub(super) path: String,
-    pub(super) dialect: Dialect,
+    pub path: String,
+    /// The version of helmfile that it is written for.
+    pub dialect: Dialect,
     /// Files of state values, relative to the helmfile.
-    pub(super) values_files: Vec<String>,
-    pub(super) environment: String,
-    pub(super) selectors: Vec<String>,
+    pub values_files: Vec<String>,
+    /// The environment of the helmfile.
+    pub environment: String,
+    /// Which releases are wanted; all without any.
+    pub selectors: Vec<String>,
     /// State values as YAML.
-    pub(super) values: Vec<u8>,
-    pub(super) variables: BTreeMap<String, String>,
+    pub values: Vec<u8>,
+    /// The environment variables that templates see.
+    pub variables: BTreeMap<String, String>,
     /// The namespace of releases that name none.
-    pub(super) namespace: String,
+    pub namespace: String,
     /// The contexts that the spec names.
-    pub(super) contexts: BTreeSet<String>,
+    pub contexts: BTreeSet<String>,
     /// Existing releases: if they are not in the plan, it is asked whether they are in the helmfile at all.
-    pub(super) known: BTreeSet<ReleaseKey>,
-    /// What the cluster is, for charts that are made of other charts.
-    pub(super) served: Arc<ServerCapabilities>,
+    pub known: BTreeSet<ReleaseKey>,
+    /// What the cluster can do, for charts that are made of other charts.
+    pub capabilities: Arc<Capabilities>,
+    /// The time that templates see.
+    pub now: jiff::Timestamp,
+    /// Fills buffers with the randomness that templates draw.
+    pub random: Arc<RandomFill>,
 }
 
 /// The releases that a helmfile asks for, and what was found while it was read.
 #[derive(Default)]
-pub(super) struct HelmfilePlan {
+pub struct HelmfilePlan {
     /// Those that are needed first.
-    pub(super) releases: Vec<PlannedRelease>,
+    pub releases: Vec<PlannedRelease>,
     /// Releases that must not be there, whether or not others that left are pruned.
-    pub(super) unwanted: BTreeSet<ReleaseKey>,
+    pub unwanted: BTreeSet<ReleaseKey>,
     /// Existing releases that it does not have.
-    pub(super) others: UnplannedReleases,
+    pub others: UnplannedReleases,
     /// Functions that drew randomness or the time.
-    pub(super) drawn: Vec<&'static str>,
+    pub drawn: Vec<&'static str>,
     /// What a person has to know of it.
-    pub(super) warnings: Vec<String>,
+    pub warnings: Vec<String>,
     /// What was encrypted in the files of the source, which no status, event or log may show.
     pub(super) hidden: Vec<Vec<u8>>,
 }
 
 /// The chart of a release.
 #[derive(Clone)]
-pub(super) struct PlannedChart {
+pub struct PlannedChart {
     pub(super) loaded: Arc<LoadedChart>,
     /// The digest of its files.
-    pub(super) digest: String,
+    pub digest: String,
+}
+
+impl PlannedChart {
+    /// The chart.
+    pub fn chart(&self) -> &Chart {
+        &self.loaded.chart
+    }
 }
 
 /// A release as a helmfile asks for it.
-pub(super) struct PlannedRelease {
-    pub(super) key: ReleaseKey,
+pub struct PlannedRelease {
+    /// Which release it is.
+    pub key: ReleaseKey,
     pub(super) needs: Vec<ReleaseKey>,
     /// Or why a helmfile may not name where its chart is: then the release fails, and no other.
-    pub(super) chart: Result<PlannedChart, String>,
-    pub(super) values: GoMap,
-    pub(super) values_digest: String,
-    pub(super) operation: ReleaseOperationSettings,
+    pub chart: Result<PlannedChart, String>,
+    /// What the values of the chart are overridden with.
+    pub values: GoMap,
+    /// The digest of these values.
+    pub values_digest: String,
+    /// How Helm's operations on it are done.
+    pub operation: ReleaseOperationSettings,
     /// What its hooks apply.
     pub(super) hooks: Arc<ReleaseHooks>,
-    pub(super) skips_schema: bool,
+    /// Whether its values are not checked against the schema of the chart.
+    pub skips_schema: bool,
     /// The number of its helmfile: those before it come first, as helmfile does it.
     pub(super) helmfile: usize,
-    /// [`file_id`] of its helmfile.
-    pub(super) file: String,
+    /// Its helmfile: its path in the source, or a digest of a long one.
+    pub file: String,
 }
 
 impl HelmfilePlan {
@@ -175,7 +199,7 @@ pub(super) fn plan(
 ) -> Result<HelmfilePlan, String> {
     let time = limit.clone();
     let (planned, hidden) = decryption::during(decrypting, stop, &time, |decrypt| {
-        made(inputs, reaching, decrypt, stop, limit)
+        plan_with(inputs, reaching, decrypt, stop, limit)
     })?;
     let secrets = SecretMasking::new(hidden.iter().cloned());
     let planned = planned.map_err(|text| secrets.mask(&text))?;
@@ -185,7 +209,12 @@ pub(super) fn plan(
     Ok(HelmfilePlan { warnings, others, hidden, ..planned })
 }
 
-fn made(
+/// Makes a plan with what decrypts for it. Blocks; call it on a thread with a stack of
+/// [`helm::render::REQUIRED_STACK_BYTES`]. What was decrypted may be in the plan, and in errors.
+///
+/// # Errors
+/// What is wrong with the helmfile, a chart or values, for a person.
+pub fn plan_with(
     inputs: HelmfilePlanInputs,
     reaching: FetchContext,
     decrypt: Arc<dyn SopsFileDecryptor>,
@@ -195,16 +224,20 @@ fn made(
     let files = Arc::new(HelmfileFiles::new(inputs.source.clone()));
     let state = files.put("state", [("values.yaml", inputs.values.as_slice())])?;
     let (directory, file) = place(&files, &inputs.path)?;
-    let now = jiff::Timestamp::now();
     let utc = GoTimeZone::fixed("UTC", 0);
-    let now = GoTime::from_unix(now.as_second(), i64::from(now.subsec_nanosecond()), utc.clone());
-    let random = Arc::new(windlass_runtime::random_bytes::fill);
+    let now = manifest_rendering::utc(inputs.now);
+    let random = inputs.random;
     let fetching = HelmfileFetcher::new(files.clone(), &directory, reaching, limit)?;
-    let helmfile_environment =
-        HelmfileHostEnvironment::new(files.clone(), inputs.variables, now.clone(), utc, random)
-            .with_stop(stop.clone())
-            .with_fetch(Arc::new(fetching))
-            .with_decrypt(decrypt);
+    let helmfile_environment = HelmfileHostEnvironment::new(
+        files.clone(),
+        inputs.variables,
+        now.clone(),
+        utc,
+        random.clone(),
+    )
+    .with_stop(stop.clone())
+    .with_fetch(Arc::new(fetching))
+    .with_decrypt(decrypt);
     let dialect = match inputs.dialect {
         Dialect::V0 => helmfile::HelmfileDialect::V0,
         Dialect::V1 => helmfile::HelmfileDialect::V1,
@@ -238,7 +271,8 @@ fn made(
         skip_needs: !settings.selectors.is_empty(),
         ..ReleaseRenderOptions::default()
     };
-    let helm = HelmTemplateRenderer { served: inputs.served, now, stop: stop.clone() };
+    let capabilities = inputs.capabilities;
+    let helm = HelmTemplateRenderer { capabilities, now, random, stop: stop.clone() };
     let all = plan.renderings(&options, &helm).map_err(|error| error.to_string())?;
     if all.releases.len() > MOST_RELEASES {
         let number = all.releases.len();
@@ -272,22 +306,22 @@ fn made(
 
 /// Existing releases that are not in a plan.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct UnplannedReleases {
+pub struct UnplannedReleases {
     /// Those that are in the helmfile, and that selectors or a condition leave out: they are neither kept nor uninstalled.
-    pub(super) left_out: BTreeSet<ReleaseKey>,
+    pub left_out: BTreeSet<ReleaseKey>,
     /// Why it is not known of the rest whether they are in the helmfile: then they are not uninstalled either.
-    pub(super) unread: Option<String>,
+    pub unread: Option<String>,
     /// Helmfiles that were skipped: what they have is not known.
-    pub(super) skipped: Option<SkippedHelmfiles>,
+    pub skipped: Option<SkippedHelmfiles>,
 }
 
 /// That helmfiles were skipped because they lack the environment.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct SkippedHelmfiles {
+pub struct SkippedHelmfiles {
     /// Which one, and what to do.
-    pub(super) why: String,
-    /// [`file_id`]s of the helmfiles that were read: a release that they do not list is not in them.
-    pub(super) read: BTreeSet<String>,
+    pub why: String,
+    /// The helmfiles that were read, as [`PlannedRelease::file`] has them: a release that they do not list is not in them.
+    pub read: BTreeSet<String>,
 }
 
 impl SkippedHelmfiles {
@@ -303,7 +337,7 @@ impl SkippedHelmfiles {
 
     /// The reason why helmfiles were skipped, unless `file` was read: the `file_id` that the status row of a release has.
     /// `None` if it was read, so that it is known whether the release is in it.
-    pub(super) fn hides(&self, file: Option<&str>) -> Option<&str> {
+    pub fn hides(&self, file: Option<&str>) -> Option<&str> {
         (!file.is_some_and(|file| self.read.contains(file))).then_some(&self.why)
     }
 }
@@ -489,8 +523,9 @@ fn chart_of(
 
 /// Renders charts of which other charts are made.
 struct HelmTemplateRenderer {
-    served: Arc<ServerCapabilities>,
+    capabilities: Arc<Capabilities>,
     now: GoTime,
+    random: Arc<RandomFill>,
     stop: StopSignal,
 }
 
@@ -505,12 +540,11 @@ impl HelmChartRenderer for HelmTemplateRenderer {
         let namespace = flags.iter().position(|flag| flag == "--namespace");
         let namespace = namespace.and_then(|at| flags.get(at + 1)).cloned().unwrap_or_default();
         let local = GoTimeZone::fixed("UTC", 0);
-        let capabilities = self.served.to_helm();
         let env = RenderEnvironment {
             now: self.now.clone(),
             local,
-            random: Arc::new(windlass_runtime::random_bytes::fill),
-            capabilities: Arc::new(capabilities),
+            random: self.random.clone(),
+            capabilities: self.capabilities.clone(),
             cluster: None,
             stop: self.stop.clone(),
             names: None,

@@ -130,7 +130,7 @@ fn spec(
 ///
 /// # Errors
 /// What cannot be read, of the spec of the Helmfile or of the operation.
-pub(super) fn release_spec(
+pub fn release_spec(
     asked: &HelmfileSpec,
     key: &ReleaseKey,
     operation: &ReleaseOperationSettings,

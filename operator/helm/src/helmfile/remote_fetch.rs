@@ -1,6 +1,7 @@
 //! What a helmfile names on other servers, put beside its source: charts, addresses, or the entries of its bundle.
 //!
-//! Blocks. Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses (`helmfile_source.rs`),
+//! Blocks. Here: what is asked for once, and how much there may be; a command has servers of its own
+//! ([`HelmfileServerAccess`]). Elsewhere: repositories and registries (`repositories.rs`, `charts.rs`), addresses (`helmfile_source.rs`),
 //! the lock of a bundle (`helmfile::bundle`).
 
 use std::collections::BTreeMap;
@@ -10,9 +11,9 @@ use helm::chart::{ChartFile, load};
 use helmfile::bundle::{self, HelmfileBundle};
 use helmfile::{ChartFetchError, ChartVersionRequest, RemoteAddress, RemoteFetcher};
 use parking_lot::{Mutex, MutexGuard};
-use sources::go_getter::HelmfileGetter;
+use sources::go_getter::{GetterRequest, HelmfileGetter};
 use tokio::runtime::Handle;
-use tree::{FileTree as _, RelPath};
+use tree::{FileTree as _, MemoryTree, RelPath};
 
 use super::helmfile_files::HelmfileFiles;
 use super::helmfile_source;
@@ -30,8 +31,23 @@ const MOST_BYTES: u64 = 256 << 20;
 pub(super) const NOT_VERIFIED: &str =
     "it is not verified, and the namespace requires verified sources; copy it into the source";
 
-/// Everything that fetches a chart or an address that a helmfile names.
-pub(super) struct FetchContext {
+/// Sends the requests for what a helmfile names on other servers. Calls block.
+pub trait HelmfileServerAccess: Send {
+    /// The archive of a chart.
+    ///
+    /// # Errors
+    /// As [`RemoteFetcher::chart`].
+    fn chart(&mut self, chart: &ChartVersionRequest) -> Result<Vec<u8>, ChartFetchError>;
+
+    /// The files that an address names.
+    ///
+    /// # Errors
+    /// Why they cannot be fetched, for a person.
+    fn address(&mut self, request: &GetterRequest) -> Result<MemoryTree, String>;
+}
+
+/// The servers that a run may send requests to.
+struct RunServers {
     repositories: HelmfileRepositories,
     permits: SharedBuildPermits,
     /// Or why addresses are not fetched.
@@ -39,12 +55,39 @@ pub(super) struct FetchContext {
     runtime: Handle,
     /// Whether only what is in the source may be used, since that alone is verified.
     is_verified_only: bool,
+}
+
+impl HelmfileServerAccess for RunServers {
+    fn chart(&mut self, chart: &ChartVersionRequest) -> Result<Vec<u8>, ChartFetchError> {
+        if self.is_verified_only {
+            let why = format!("chart `{}` of {}: {NOT_VERIFIED}", chart.name, chart.url);
+            return Err(ChartFetchError::Refused(why));
+        }
+        let Self { repositories, permits, runtime, .. } = self;
+        permits.while_asking(|| runtime.block_on(repositories.archive(chart)))
+    }
+
+    fn address(&mut self, request: &GetterRequest) -> Result<MemoryTree, String> {
+        let getter = self.getter.as_ref().map_err(|why| (*why).to_owned())?;
+        let got = self.permits.while_asking(|| getter.get(request, None))?;
+        Ok(got.ok_or(helmfile_source::NO_CONTENT)?.files)
+    }
+}
+
+/// Everything that fetches a chart or an address that a helmfile names.
+pub struct FetchContext {
+    servers: Box<dyn HelmfileServerAccess>,
     /// Where what an address named was put.
     fetched: BTreeMap<String, String>,
 }
 
 impl FetchContext {
-    /// Nothing was fetched yet.
+    /// Nothing was fetched yet from these servers.
+    pub fn of(servers: Box<dyn HelmfileServerAccess>) -> Self {
+        Self { servers, fetched: BTreeMap::new() }
+    }
+
+    /// The same for a run.
     pub(super) fn new(
         repositories: HelmfileRepositories,
         permits: SharedBuildPermits,
@@ -52,7 +95,7 @@ impl FetchContext {
         runtime: Handle,
         is_verified_only: bool,
     ) -> Self {
-        Self { repositories, permits, getter, runtime, is_verified_only, fetched: BTreeMap::new() }
+        Self::of(Box::new(RunServers { repositories, permits, getter, runtime, is_verified_only }))
     }
 }
 
@@ -166,18 +209,16 @@ impl RemoteFetcher for HelmfileFetcher {
         }
         let wanted = helmfile_source::wanted(address)?;
         let mut reaching = self.reaching();
-        let FetchContext { permits, getter, fetched, .. } = &mut *reaching;
+        let FetchContext { servers, fetched } = &mut *reaching;
         if let Some(place) = fetched.get(&key) {
             return Ok(place.clone());
         }
-        let getter = getter.as_ref().map_err(|why| (*why).to_owned())?;
         if fetched.len() >= MOST_ADDRESSES {
             return Err(format!("a helmfile may name at most {MOST_ADDRESSES} addresses"));
         }
-        let got = self.limit.pause(|| permits.while_asking(|| getter.get(&wanted, None)))?;
-        let got = got.ok_or(helmfile_source::NO_CONTENT)?;
-        budget.charge(got.files.bytes())?;
-        let place = self.files.put_tree(&format!("address-{}", fetched.len()), got.files);
+        let files = self.limit.pause(|| servers.address(&wanted))?;
+        budget.charge(files.bytes())?;
+        let place = self.files.put_tree(&format!("address-{}", fetched.len()), files);
         fetched.insert(key, place.clone());
         Ok(place)
     }
@@ -198,14 +239,7 @@ impl RemoteFetcher for HelmfileFetcher {
         if self.files.entry(&at).is_some() {
             return Ok(place);
         }
-        if reaching.is_verified_only {
-            let why = format!("chart `{name}` of {}: {NOT_VERIFIED}", chart.url);
-            return Err(ChartFetchError::Refused(why));
-        }
-        let FetchContext { repositories, permits, runtime, .. } = &mut *reaching;
-        let archive = self
-            .limit
-            .pause(|| permits.while_asking(|| runtime.block_on(repositories.archive(chart))))?;
+        let archive = self.limit.pause(|| reaching.servers.chart(chart))?;
         let parts = load::archive_entries(&archive).map_err(|error| error.to_string())?;
         let bytes = parts.iter().map(|file| (file.name.len() + file.data.len()) as u64);
         budget.charge(bytes.fold(0, u64::saturating_add))?;
@@ -220,7 +254,6 @@ impl RemoteFetcher for HelmfileFetcher {
 mod tests {
     use artifacts::archive::{ArchiveContents, write};
     use helmfile::bundle::HelmfileBundleEntry;
-    use tree::MemoryTree;
 
     use super::*;
 

@@ -22,10 +22,11 @@ use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::object_hold;
 
 /// The suspensions of releases that are in force, by the names of releases.
-pub(super) struct ReleaseSuspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);
+pub struct ReleaseSuspensions<'s>(BTreeMap<&'s str, Vec<&'s SuspendedRelease>>);
 
 impl<'s> ReleaseSuspensions<'s> {
-    pub(super) fn new(spec: &'s HelmfileSpec, now: Time) -> Self {
+    /// Those of a spec at this time.
+    pub fn new(spec: &'s HelmfileSpec, now: Time) -> Self {
         let mut all = BTreeMap::<&str, Vec<&SuspendedRelease>>::new();
         let entries = spec.suspended_releases.iter();
         for entry in entries.filter(|entry| object_hold::is_in_force(entry, now)) {
@@ -35,7 +36,7 @@ impl<'s> ReleaseSuspensions<'s> {
     }
 
     /// The entry that suspends a release; `None` if none does.
-    pub(super) fn of(&self, key: &ReleaseKey) -> Option<&'s SuspendedRelease> {
+    pub fn of(&self, key: &ReleaseKey) -> Option<&'s SuspendedRelease> {
         let release = (key.name.as_str(), key.namespace.as_str(), key.context.as_str());
         let entries = self.0.get(key.name.as_str())?;
         entries.iter().find(|entry| object_hold::names_release(entry, release)).copied()

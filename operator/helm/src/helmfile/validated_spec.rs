@@ -48,7 +48,10 @@ pub(super) fn unsupported(spec: &HelmfileSpec) -> Vec<&'static str> {
 }
 
 /// Checks what can be checked without the cluster.
-pub(super) fn check(spec: &HelmfileSpec) -> Result<HelmfileTimeouts, RunOutcome> {
+///
+/// # Errors
+/// The outcome of a run: a field that is not supported or cannot be read.
+pub fn check(spec: &HelmfileSpec) -> Result<HelmfileTimeouts, RunOutcome> {
     let read = |field: &str, given: Option<&crds::GoDuration>, default: Duration| {
         let Some(text) = given else { return Ok(default) };
         reconcile::parse_duration(text.as_str()).map_err(|error| {
@@ -88,7 +91,7 @@ impl HelmfileTimeouts {
 }
 
 /// Whether releases go with their Helmfile.
-pub(super) fn uninstalls(spec: &HelmfileSpec) -> bool {
+pub fn uninstalls(spec: &HelmfileSpec) -> bool {
     match spec.deletion_policy.unwrap_or_default() {
         DeletionPolicy::MirrorPrune => spec.prune,
         DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
@@ -135,13 +138,8 @@ pub(super) async fn read<K: HelmfileCustomResource>(
     let settings = &context.settings;
     let annotations = object.annotations();
     let decryption = decryption::read(settings, spec, namespace, annotations, references).await;
-    // State values are put together as those of a HelmRelease are.
-    let like = HelmReleaseSpec {
-        values: spec.values.clone(),
-        values_from: spec.values_from.clone(),
-        ..HelmReleaseSpec::default()
-    };
-    let ReleaseValues { map, secrets, .. } = values::read(namespace, &like, references).await?;
+    let ReleaseValues { map, secrets, .. } =
+        values::read(namespace, &state_values(spec), references).await?;
     let text = helm::values::yaml(&map).map_err(|error| {
         RunOutcome::Failed(values::VALUES_ERROR, error.to_string(), NextRunTrigger::default())
     })?;
@@ -151,8 +149,20 @@ pub(super) async fn read<K: HelmfileCustomResource>(
     Ok(HelmfileInputs { values, variables, secrets, contexts, decryption: decryption? })
 }
 
+/// The state values of a spec, which are put together as the values of a HelmRelease are.
+pub fn state_values(spec: &HelmfileSpec) -> HelmReleaseSpec {
+    HelmReleaseSpec {
+        values: spec.values.clone(),
+        values_from: spec.values_from.clone(),
+        ..HelmReleaseSpec::default()
+    }
+}
+
 /// The environment variables, and those of them that came from Secrets.
-async fn variables(
+///
+/// # Errors
+/// The outcome of a run that lacks some of them.
+pub async fn variables(
     spec: &HelmfileSpec,
     references: &mut ReadReferences,
     namespace: &str,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kustomize::{BuildFiles, ChartInflation, Error, RepositoryAddress, ResolvedPath};
 use parking_lot::Mutex;
-use sources::remote_bases::{RemoteBaseLimits, RemoteBuildFiles};
+use sources::remote_bases::{RemoteBaseLimits, RemoteBuildFiles, ResolvedRemoteBase};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +15,7 @@ use crate::cluster_target::ClusterTarget;
 use crate::run_context::RunContext;
 use crate::run_permits::{GrantedPermit, RunPermits};
 use crate::time_limit::TimeLimit;
+use windlass_serve::settings::OperatorSettings;
 
 /// Why no Kustomization may use remote bases.
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
@@ -31,7 +32,22 @@ pub enum RemoteBaseAccess {
 pub struct BaseFetchContext {
     pub(super) git: git::GitOperationContext,
     pub(super) limits: RemoteBaseLimits,
-    pub(super) permits: SharedBuildPermits,
+    /// None for a command, which shares nothing with other builds.
+    pub(super) permits: Option<SharedBuildPermits>,
+    /// None where the servers that `git` may reach are all that is asked.
+    pub(super) rules: Option<Arc<dyn CommandBaseRules>>,
+}
+
+/// What a command allows its builds to fetch, and what it takes note of.
+pub trait CommandBaseRules: Send + Sync {
+    /// Whether a base may be fetched, and is within what all builds may fetch.
+    ///
+    /// # Errors
+    /// Why not, as the end of a sentence about the base, and what to do.
+    fn admit(&self, address: &str) -> Result<(), String>;
+
+    /// A build has ended: what its bases were, and how many bytes were received.
+    fn note(&self, bases: Vec<ResolvedRemoteBase>, received: u64);
 }
 
 /// The permits of a build: a build permit, or a remote permit while it asks servers.
@@ -144,7 +160,23 @@ impl RemoteBaseAccess {
         };
         let limits = RemoteBaseLimits::default();
         let limits = RemoteBaseLimits { time: limits.time.min(timeout), ..limits };
-        Self::Fetched(Box::new(BaseFetchContext { git, limits, permits: permits.clone() }))
+        let permits = Some(permits.clone());
+        Self::Fetched(Box::new(BaseFetchContext { git, limits, permits, rules: None }))
+    }
+
+    /// The servers that a command may ask: those that `git` may reach, as far as its rules allow it. A flag of the operator
+    /// that disables remote bases counts, too.
+    pub fn of_command(
+        git: git::GitOperationContext,
+        limits: RemoteBaseLimits,
+        rules: Arc<dyn CommandBaseRules>,
+        settings: &OperatorSettings,
+    ) -> Self {
+        if settings.no_remote_bases {
+            return Self::Refused(DISABLED);
+        }
+        let rules = Some(rules);
+        Self::Fetched(Box::new(BaseFetchContext { git, limits, permits: None, rules }))
     }
 
     /// Builds from files and their bases on other servers. Also returns whether the build used such a base: then the
@@ -159,10 +191,13 @@ impl RemoteBaseAccess {
         match self {
             Self::Refused(why) => (build(&RemoteRefusingFiles(files, why)), false),
             Self::Fetched(it) => {
-                let BaseFetchContext { git, limits, permits } = *it;
+                let BaseFetchContext { git, limits, permits, rules } = *it;
                 let remotes = RemoteBuildFiles::new(files, git, limits);
-                let files = RemoteFetchingFiles { remotes, permits, limit };
+                let files = RemoteFetchingFiles { remotes, permits, rules, limit };
                 let built = build(&files);
+                if let Some(rules) = &files.rules {
+                    rules.note(files.remotes.resolved(), files.remotes.received());
+                }
                 (built, files.remotes.is_used())
             }
         }
@@ -174,8 +209,12 @@ struct RemoteRefusingFiles<F>(F, &'static str);
 
 impl<F> RemoteRefusingFiles<F> {
     fn refused(&self, address: &str) -> Error {
-        Error::new(format!("`{address}` is a remote base, and {}", self.1))
+        refused(address, self.1)
     }
+}
+
+fn refused(address: &str, why: &str) -> Error {
+    Error::new(format!("`{address}` is a remote base, and {why}"))
 }
 
 impl<F: BuildFiles> BuildFiles for RemoteRefusingFiles<F> {
@@ -199,13 +238,20 @@ impl<F: BuildFiles> BuildFiles for RemoteRefusingFiles<F> {
 /// The files of a build that fetches bases without its build permit.
 struct RemoteFetchingFiles<'l, F> {
     remotes: RemoteBuildFiles<F>,
-    permits: SharedBuildPermits,
+    permits: Option<SharedBuildPermits>,
+    rules: Option<Arc<dyn CommandBaseRules>>,
     limit: &'l TimeLimit,
 }
 
 impl<F> RemoteFetchingFiles<'_, F> {
-    fn ask<T>(&self, ask: impl FnOnce() -> T) -> T {
-        self.limit.pause(|| self.permits.while_asking(ask))
+    fn ask<T>(&self, address: &str, ask: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        if let Some(rules) = &self.rules {
+            rules.admit(address).map_err(|why| refused(address, &why))?;
+        }
+        self.limit.pause(|| match &self.permits {
+            Some(permits) => permits.while_asking(ask),
+            None => ask(),
+        })
     }
 }
 
@@ -219,11 +265,11 @@ impl<F: BuildFiles> BuildFiles for RemoteFetchingFiles<'_, F> {
     }
 
     fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
-        self.ask(|| self.remotes.fetch(url))
+        self.ask(url, || self.remotes.fetch(url))
     }
 
     fn checkout(&self, repository: &RepositoryAddress) -> Result<String, Error> {
-        self.ask(|| self.remotes.checkout(repository))
+        self.ask(&repository.url(), || self.remotes.checkout(repository))
     }
 
     fn prepare(&self, chart: &ChartInflation) -> Result<(), Error> {

@@ -54,7 +54,8 @@ impl BuildPermitsFixture {
         RemoteBaseAccess::Fetched(Box::new(BaseFetchContext {
             git,
             limits: RemoteBaseLimits::default(),
-            permits,
+            permits: Some(permits),
+            rules: None,
         }))
     }
 }

@@ -1,0 +1,309 @@
+//! What files of a revision name on other servers: bases of kustomizations, addresses in helmfiles. All of it is fetched
+//! without credentials, from hosts that the user allows, within one budget.
+//!
+//! Elsewhere: charts (`chart_fetch.rs`), fetching (`sources::remote_bases`, `sources::go_getter`), which hosts requests reach
+//! (`http_client::EgressRules`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use git::{GitOperationContext, GitServerCache};
+use http_client::{EgressHostList, EgressRules, HostBudgets};
+use parking_lot::Mutex;
+use plan::UnknownValue;
+use sources::bucket::BucketClientCache;
+use sources::go_getter::{GetterLimits, GetterRequest, HelmfileGetter};
+use sources::remote_bases::{RemoteBaseLimits, ResolvedRemoteBase, without_credentials};
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+use tree::MemoryTree;
+use url::Url;
+
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_runtime::build::remote_base_access::{CommandBaseRules, RemoteBaseAccess};
+use windlass_serve::settings::OperatorSettings;
+
+/// The most addresses of one plan.
+const MAX_ADDRESSES: usize = 256;
+
+/// The most bytes that are received for one plan, besides those of builds that run at the same time.
+const MAX_RECEIVED_BYTES: u64 = 512 << 20;
+
+/// How long fetching the bases of one build, or one address of a helmfile, may take.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The length of a commit's name.
+const COMMIT_CHARACTERS: usize = 40;
+
+/// The files that an address of a helmfile named, or why they were not fetched.
+type FetchedAddress = Result<MemoryTree, String>;
+
+/// What was asked for in this run of the command.
+#[derive(Default)]
+struct RemoteUsage {
+    addresses: BTreeSet<String>,
+    received: u64,
+    /// What bases were when they were fetched first, by their address and reference.
+    revisions: BTreeMap<ResolvedBaseKey, String>,
+}
+
+/// A base, whatever it is.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ResolvedBaseKey {
+    address: String,
+    reference: String,
+}
+
+/// The servers of the hosts that the user allows; nothing is kept after the command.
+pub(crate) struct RemoteServers {
+    hosts: Arc<EgressHostList>,
+    servers: Arc<GitServerCache>,
+    usage: Mutex<RemoteUsage>,
+    /// Each address of helmfiles is fetched once, so that both revisions have the same files.
+    addresses: Mutex<BTreeMap<String, FetchedAddress>>,
+    /// Connections live as long as it does.
+    runtime: Runtime,
+}
+
+impl RemoteServers {
+    /// Fetches from these hosts alone, wherever a redirect leads.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub(crate) fn new(hosts: Vec<String>) -> anyhow::Result<Self> {
+        let hosts = Arc::new(EgressHostList::new(hosts));
+        let egress = EgressRules::Listed(hosts.clone());
+        let budgets = Arc::new(HostBudgets::within(egress.clone()));
+        let servers = Arc::new(GitServerCache::within(egress).sharing(budgets));
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        Ok(Self {
+            hosts,
+            servers,
+            usage: Mutex::default(),
+            addresses: Mutex::default(),
+            runtime: runtime.context("cannot start a thread")?,
+        })
+    }
+
+    fn git(&self) -> GitOperationContext {
+        GitOperationContext {
+            runtime: self.runtime.handle().clone(),
+            cancel: CancellationToken::new(),
+            scratch: std::env::temp_dir(),
+            known: self.servers.clone(),
+        }
+    }
+
+    /// How many bytes may still be received.
+    fn bytes_left(&self) -> u64 {
+        MAX_RECEIVED_BYTES.saturating_sub(self.usage.lock().received)
+    }
+
+    fn count_received(&self, bytes: u64) {
+        let mut usage = self.usage.lock();
+        usage.received = usage.received.saturating_add(bytes);
+    }
+
+    /// Whether an address may be fetched.
+    fn admit(&self, address: &str) -> Result<(), String> {
+        let url = Url::parse(address).ok();
+        let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
+        let Some(url) = url else {
+            return Err("it was not fetched: this command fetches from http:// and https:// only"
+                .to_owned());
+        };
+        let host = url.host_str().unwrap_or_default();
+        if !self.hosts.has(host) {
+            return Err(format!("it was not fetched: allow its host with --allow-hosts={host}"));
+        }
+        let mut usage = self.usage.lock();
+        let is_new = !usage.addresses.contains(address);
+        if is_new && usage.addresses.len() >= MAX_ADDRESSES {
+            return Err(format!(
+                "it was not fetched: the limit of {MAX_ADDRESSES} addresses was reached"
+            ));
+        }
+        if usage.received >= MAX_RECEIVED_BYTES {
+            return Err(format!(
+                "it was not fetched: the limit of {MAX_RECEIVED_BYTES} received bytes was reached"
+            ));
+        }
+        if is_new {
+            usage.addresses.insert(address.to_owned());
+            let progress = format!("fetching {}", without_credentials(address));
+            say(ProgressGlyph::Action, &plan::clean_line(&progress));
+        }
+        Ok(())
+    }
+
+    /// The files that an address of a helmfile names.
+    ///
+    /// # Errors
+    /// Its host is not allowed, or it cannot be fetched.
+    pub(crate) fn address(&self, request: &GetterRequest) -> FetchedAddress {
+        let (url, parts) = match request {
+            GetterRequest::Git { url, folder, reference } => {
+                (url, [folder.as_str(), reference.as_str()])
+            }
+            GetterRequest::File { url, name } => (url, [name.as_str(), "file"]),
+            GetterRequest::Archive { url, folder } => (url, [folder.as_str(), "archive"]),
+            GetterRequest::Object { .. } => return Err("buckets are not read".to_owned()),
+        };
+        let key = [&[url.as_str()][..], &parts].concat().join("\n");
+        // Held while an address is fetched, so that each is fetched once.
+        let mut addresses = self.addresses.lock();
+        if let Some(known) = addresses.get(&key) {
+            return known.clone();
+        }
+        let fetched = self.admit(url).and_then(|()| self.fetch(request));
+        let shown = without_credentials(url);
+        let fetched = fetched.map_err(|why| format!("{shown}: {why}"));
+        addresses.insert(key, fetched.clone());
+        fetched
+    }
+
+    fn fetch(&self, request: &GetterRequest) -> FetchedAddress {
+        let limits = GetterLimits::default();
+        let limits =
+            GetterLimits { time: FETCH_TIMEOUT, bytes: limits.bytes.min(self.bytes_left()) };
+        let buckets = Arc::new(BucketClientCache::default());
+        let fetched = HelmfileGetter { git: self.git(), buckets, limits }.get(request, None)?;
+        let files = fetched.ok_or("the server returned no content")?.files;
+        self.count_received(files.bytes());
+        Ok(files)
+    }
+
+    /// What a build may fetch, by its rules.
+    pub(crate) fn base_access(
+        rules: &Arc<BuildBaseRules>,
+        settings: &OperatorSettings,
+    ) -> RemoteBaseAccess {
+        let servers = &rules.servers;
+        let limits = RemoteBaseLimits::default();
+        let limits = RemoteBaseLimits {
+            time: FETCH_TIMEOUT,
+            bytes: limits.bytes.min(servers.bytes_left()),
+            ..limits
+        };
+        RemoteBaseAccess::of_command(servers.git(), limits, rules.clone(), settings)
+    }
+}
+
+/// The bases of one build.
+pub(crate) struct BuildBaseRules {
+    servers: Arc<RemoteServers>,
+    notes: Mutex<Vec<UnknownValue>>,
+}
+
+impl BuildBaseRules {
+    /// Nothing was fetched yet for a build.
+    pub(crate) fn new(servers: &Arc<RemoteServers>) -> Arc<Self> {
+        Arc::new(Self { servers: servers.clone(), notes: Mutex::default() })
+    }
+
+    /// What the bases were that the cluster fetches anew.
+    pub(crate) fn notes(&self) -> Vec<UnknownValue> {
+        self.notes.lock().clone()
+    }
+}
+
+impl CommandBaseRules for BuildBaseRules {
+    fn admit(&self, address: &str) -> Result<(), String> {
+        self.servers.admit(address)
+    }
+
+    fn note(&self, bases: Vec<ResolvedRemoteBase>, received: u64) {
+        self.servers.count_received(received);
+        let mut usage = self.servers.usage.lock();
+        let mut notes = self.notes.lock();
+        for ResolvedRemoteBase { address, reference, revision } in bases {
+            let key = ResolvedBaseKey { address: address.clone(), reference: reference.clone() };
+            let first = usage.revisions.entry(key).or_insert_with(|| revision.clone());
+            let is_moved = *first != revision;
+            notes.extend(base_note(&address, &reference, &revision, is_moved));
+        }
+    }
+}
+
+/// What is not known of a base: what it is when the cluster fetches it. Nothing of one that is named by its commit.
+fn base_note(
+    address: &str,
+    reference: &str,
+    revision: &str,
+    is_moved: bool,
+) -> Option<UnknownValue> {
+    if reference.len() == COMMIT_CHARACTERS && reference == revision {
+        return None;
+    }
+    let named = if reference.is_empty() { String::new() } else { format!("?ref={reference}") };
+    let advice = match revision.starts_with("sha256:") {
+        true => "",
+        false => "; name a commit in `ref` to pin it",
+    };
+    let moved = match is_moved {
+        true => "; it changed while this command ran",
+        false => "",
+    };
+    Some(UnknownValue {
+        what: format!("remote base {address}{named}"),
+        reason: format!(
+            "it was {revision} for this plan, and the cluster fetches it anew{moved}{advice}"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_host_is_reached_that_is_not_allowed() {
+        let servers = RemoteServers::new(vec!["git.example.com".to_owned()]).unwrap();
+        let file = |url: &str| GetterRequest::File { url: url.to_owned(), name: "a".to_owned() };
+        let error = |url: &str| servers.address(&file(url)).unwrap_err();
+        assert_eq!(
+            error("https://evil.example.com/a"),
+            "https://evil.example.com/a: it was not fetched: allow its host with \
+             --allow-hosts=evil.example.com"
+        );
+        assert!(error("ssh://git.example.com/a").contains("https:// only"));
+        assert!(!error("https://user:hunter2@evil.example.com/a").contains("hunter2"));
+        let [region, bucket, key] = ["", "b", "k"].map(str::to_owned);
+        let object = GetterRequest::Object { region, bucket, key };
+        assert_eq!(servers.address(&object).unwrap_err(), "buckets are not read");
+    }
+
+    #[test]
+    fn the_addresses_of_a_plan_are_limited_and_each_counts_once() {
+        let servers = RemoteServers::new(vec!["git.example.com".to_owned()]).unwrap();
+        let nth = |at: usize| format!("https://git.example.com/{at}");
+        for at in 0..MAX_ADDRESSES {
+            assert_eq!(servers.admit(&nth(at)), Ok(()));
+        }
+        assert_eq!(servers.admit(&nth(0)), Ok(()));
+        assert!(servers.admit(&nth(MAX_ADDRESSES)).unwrap_err().contains("limit"));
+        servers.count_received(MAX_RECEIVED_BYTES);
+        assert!(servers.admit(&nth(0)).unwrap_err().contains("received bytes"));
+    }
+
+    #[test]
+    fn a_base_that_the_cluster_fetches_anew_is_noted_with_what_it_was() {
+        let servers = Arc::new(RemoteServers::new(Vec::new()).unwrap());
+        let rules = BuildBaseRules::new(&servers);
+        let commit = "0123456789012345678901234567890123456789";
+        let base = |reference: &str, revision: &str| ResolvedRemoteBase {
+            address: "https://git.example.com/a".to_owned(),
+            reference: reference.to_owned(),
+            revision: revision.to_owned(),
+        };
+        rules.note(vec![base(commit, commit), base("main", commit), base("main", "other")], 3);
+        let notes = rules.notes();
+        let whats: Vec<&str> = notes.iter().map(|it| it.what.as_str()).collect();
+        assert_eq!(whats, ["remote base https://git.example.com/a?ref=main"; 2]);
+        assert!(notes[0].reason.starts_with(&format!("it was {commit} ")), "{notes:?}");
+        assert!(!notes[0].reason.contains("changed") && notes[1].reason.contains("changed"));
+        assert_eq!(servers.bytes_left(), MAX_RECEIVED_BYTES - 3);
+    }
+}
