@@ -1,14 +1,15 @@
 //! Charts: repositories of them, and how files become the archive of one.
 //!
 //! Here: the index of a repository ([`index`]) and the indexes that are in memory ([`index_cache`]), asking a
-//! repository ([`repository`]), the files of a chart ([`chart_files`]), its values files ([`values_merge`]), where its
-//! dependencies are ([`dependency`]).
+//! repository ([`repository`]), what stays of its answers after a command ([`download_cache`]), the files of a chart
+//! ([`chart_files`]), its values files ([`values_merge`]), where its dependencies are ([`dependency`]).
 //! Elsewhere: what charts mean (`helm`), Git and other sources that they come from ([`git`], …), which object asks
 //! for which chart (the program's `controllers` room).
 
 pub mod chart_files;
 pub mod credentials;
 pub mod dependency;
+pub mod download_cache;
 pub mod index;
 pub mod index_cache;
 pub mod repository;
@@ -17,9 +18,10 @@ pub mod values_merge;
 pub use chart_files::{LoadedChartFiles, with_metadata};
 pub use credentials::{ChartBucketServer, ChartRepositoryCredentials};
 pub use dependency::ChartDependencyLocation;
+pub use download_cache::{CachedDownload, DownloadCache, DownloadKey};
 pub use index::ChartIndex;
 pub use index_cache::{ChartIndexCache, IndexValidatorCache};
-pub use repository::{ChartRepository, HttpValidators, IndexFetchResult};
+pub use repository::{ChartFetchResult, ChartRepository, HttpValidators, IndexFetchResult};
 
 /// Largest index that is read, in bytes. Parity(flux).
 pub const MAX_INDEX: u64 = 50 << 20;

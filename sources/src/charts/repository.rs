@@ -69,6 +69,20 @@ pub enum IndexFetchResult {
     },
 }
 
+/// What a repository answered when it was asked for the archive of a chart.
+#[derive(Debug)]
+pub enum ChartFetchResult {
+    /// The archive still has these validators.
+    Unchanged,
+    /// The current archive.
+    Archive {
+        /// All of it.
+        bytes: Vec<u8>,
+        /// What to ask with the next time; none of a bucket.
+        validators: HttpValidators,
+    },
+}
+
 /// Why a repository cannot be used. URLs are without user, password and query.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -285,6 +299,25 @@ impl ChartRepository {
         match &self.0 {
             RepositoryBackend::Web(web) => web.chart(reference, digest).await,
             RepositoryBackend::Store(store) => store.chart(reference, digest).await,
+        }
+    }
+
+    /// Fetches the archive of a chart from its URL in the index, unless it still has the validators `since`. Of a bucket
+    /// it is always fetched.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn chart_since(
+        &self,
+        reference: &str,
+        since: &HttpValidators,
+    ) -> Result<ChartFetchResult, Error> {
+        match &self.0 {
+            RepositoryBackend::Web(web) => web.chart_since(reference, None, Some(since)).await,
+            RepositoryBackend::Store(store) => {
+                let bytes = store.chart(reference, None).await?;
+                Ok(ChartFetchResult::Archive { bytes, validators: HttpValidators::default() })
+            }
         }
     }
 

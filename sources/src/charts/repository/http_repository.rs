@@ -15,8 +15,9 @@ use reqwest::{Method, Response, StatusCode};
 use url::Url;
 
 use super::{
-    ChartRepositoryClients, ChartRepositoryCredentials, Error, HttpValidators, INDEX,
-    IndexFetchResult, ResponseChunks, in_time, receive_chart, receive_index, shown, validator,
+    ChartFetchResult, ChartRepositoryClients, ChartRepositoryCredentials, Error, HttpValidators,
+    INDEX, IndexFetchResult, ResponseChunks, in_time, receive_chart, receive_index, shown,
+    validator,
 };
 
 /// Redirects in one answer. Parity(go).
@@ -82,23 +83,14 @@ impl HttpChartRepository {
     ) -> Result<IndexFetchResult, Error> {
         let mut url = self.url.clone();
         url.set_path(&format!("{}{INDEX}", self.url.path()));
-        let mut headers = HeaderMap::new();
-        let mut ask = |name: HeaderName, value: Option<&String>| {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
-                headers.insert(name, value);
-            }
-        };
-        ask(header::IF_NONE_MATCH, since.and_then(|since| since.etag.as_ref()));
-        ask(header::IF_MODIFIED_SINCE, since.and_then(|since| since.modified.as_ref()));
+        let headers = conditions(since);
         let url_shown = shown(&url);
         let fetching = async {
             let answer = self.get(url, headers, since.is_some()).await?;
             if answer.status() == StatusCode::NOT_MODIFIED {
                 return Ok(IndexFetchResult::Unchanged);
             }
-            let said = |name: HeaderName| validator(answer.headers().get(name)?.to_str().ok()?);
-            let validators =
-                HttpValidators { etag: said(header::ETAG), modified: said(header::LAST_MODIFIED) };
+            let validators = validators(&answer);
             receive_index(&url_shown, chunks(&url_shown, answer), validators).await
         };
         in_time(&url_shown, self.timeout, fetching).await
@@ -109,13 +101,35 @@ impl HttpChartRepository {
         reference: &str,
         digest: Option<&str>,
     ) -> Result<Vec<u8>, Error> {
+        match self.chart_since(reference, digest, None).await? {
+            ChartFetchResult::Archive { bytes, .. } => Ok(bytes),
+            // `get` takes this status for an error where no validators were sent.
+            ChartFetchResult::Unchanged => Err(Error::NoAnswer {
+                url: self.url(),
+                why: "the server answers that the archive is unchanged".to_owned(),
+            }),
+        }
+    }
+
+    pub(super) async fn chart_since(
+        &self,
+        reference: &str,
+        digest: Option<&str>,
+        since: Option<&HttpValidators>,
+    ) -> Result<ChartFetchResult, Error> {
         let url = self.resolve(reference)?;
         let url_shown = shown(&url);
+        let mut headers = conditions(since);
+        // Some servers compress archives once more.
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let fetching = async {
-            // Some servers compress archives once more.
-            let identity = (header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-            let answer = self.get(url, HeaderMap::from_iter([identity]), false).await?;
-            receive_chart(&url_shown, chunks(&url_shown, answer), digest).await
+            let answer = self.get(url, headers, since.is_some()).await?;
+            if answer.status() == StatusCode::NOT_MODIFIED {
+                return Ok(ChartFetchResult::Unchanged);
+            }
+            let validators = validators(&answer);
+            let bytes = receive_chart(&url_shown, chunks(&url_shown, answer), digest).await?;
+            Ok(ChartFetchResult::Archive { bytes, validators })
         };
         in_time(&url_shown, self.timeout, fetching).await
     }
@@ -212,6 +226,25 @@ impl HttpChartRepository {
             SendError::Transport(error) => unanswered(error),
         })
     }
+}
+
+/// The headers of a request for what no longer has these validators.
+fn conditions(since: Option<&HttpValidators>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let mut ask = |name: HeaderName, value: Option<&String>| {
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            headers.insert(name, value);
+        }
+    };
+    ask(header::IF_NONE_MATCH, since.and_then(|since| since.etag.as_ref()));
+    ask(header::IF_MODIFIED_SINCE, since.and_then(|since| since.modified.as_ref()));
+    headers
+}
+
+/// What to ask with the next time.
+fn validators(answer: &Response) -> HttpValidators {
+    let said = |name: HeaderName| validator(answer.headers().get(name)?.to_str().ok()?);
+    HttpValidators { etag: said(header::ETAG), modified: said(header::LAST_MODIFIED) }
 }
 
 fn is_same_host(a: &Url, b: &Url) -> bool {

@@ -103,6 +103,25 @@ async fn an_index_that_did_not_change_is_not_sent_again() {
 }
 
 #[tokio::test]
+async fn an_archive_that_did_not_change_is_not_sent_again() {
+    let server = FakeChartServer::start(|_, request| {
+        match request.to_ascii_lowercase().contains("if-none-match: \"1\"") {
+            true => answer("304 Not Modified", "", b""),
+            false => answer("200 OK", "ETag: \"1\"\r\n", b"archive"),
+        }
+    });
+    let charts = repository(&server.url("/charts"), false);
+    let first = charts.chart_since("web.tgz", &HttpValidators::default()).await.unwrap();
+    let ChartFetchResult::Archive { bytes, validators } = first else { panic!("it is new") };
+    assert_eq!((bytes.as_slice(), validators.etag.as_deref()), (&b"archive"[..], Some("\"1\"")));
+    let again = charts.chart_since("web.tgz", &validators).await.unwrap();
+    assert!(matches!(again, ChartFetchResult::Unchanged));
+    // Without validators, such an answer is an error.
+    let server = FakeChartServer::start(|_, _| answer("304 Not Modified", "", b""));
+    assert!(repository(&server.url("/"), false).chart("web.tgz", None).await.is_err());
+}
+
+#[tokio::test]
 async fn credentials_go_to_the_repository_and_elsewhere_only_if_that_is_asked_for() {
     let third = FakeChartServer::start(|_, _| answer("200 OK", "", b"chart"));
     let far = third.url("/far.tgz");

@@ -1,0 +1,174 @@
+//! Indexes and archives that stay after a command, such as in a folder of the user, and when they count.
+//!
+//! An archive whose digest the repository names is compared with it whenever it is used; of another one, and of an index,
+//! the repository is asked whether it is still the same. Each key has the whole address of its repository: what one
+//! repository sent is not taken for what another one has. Callers keep nothing that was fetched with credentials.
+//!
+//! Elsewhere: asking repositories ([`super::repository`]) and registries ([`crate::oci`]), the folder (the program).
+
+use std::io::Read as _;
+
+use sha2::{Digest as _, Sha256};
+
+use super::index::ChartVersion;
+use super::repository::Error;
+use super::{ChartFetchResult, ChartRepository, HttpValidators, IndexFetchResult, MAX_INDEX};
+use crate::oci::{self, RegistryCache, RegistrySession, RemoteOciRepository};
+
+/// Where what was fetched stays.
+pub trait DownloadCache: Send + Sync {
+    /// What is kept under a key; none if nothing is, or it is damaged.
+    fn download(&self, key: &DownloadKey) -> Option<CachedDownload>;
+
+    /// Keeps what was fetched, in the place of what was there. That it cannot be kept is not an error.
+    fn keep(&self, key: &DownloadKey, download: &CachedDownload);
+}
+
+/// The name of something that was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DownloadKey(String);
+
+impl DownloadKey {
+    /// That of these parts: equal keys stand for equal parts.
+    pub fn of(parts: &[&str]) -> Self {
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+        Self(hex::encode(hash.finalize()))
+    }
+
+    /// 64 hexadecimal digits, which can be the name of a file.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Something that was fetched.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CachedDownload {
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// What to ask with whether it is still the same; none for what is found by its digest.
+    pub validators: HttpValidators,
+}
+
+/// The text of the index that a repository has now: the one that is kept, if the repository says that it is the same.
+///
+/// # Errors
+/// As [`ChartRepository::index`].
+pub async fn index_text(
+    repository: &ChartRepository,
+    downloads: &dyn DownloadCache,
+) -> Result<Vec<u8>, Error> {
+    let url = repository.url();
+    let key = DownloadKey::of(&["index", &url]);
+    let kept = downloads.download(&key).filter(|kept| kept.validators.etag.is_some());
+    let since = kept.as_ref().map(|kept| kept.validators.clone());
+    let IndexFetchResult::Index { file, validators, .. } = repository.index(since.as_ref()).await?
+    else {
+        return kept.map(|kept| kept.bytes).ok_or_else(|| unexpectedly_unchanged(&url));
+    };
+    let mut bytes = Vec::new();
+    let disk = |error: std::io::Error| Error::Disk { url: url.clone(), why: error.to_string() };
+    file.take(MAX_INDEX).read_to_end(&mut bytes).map_err(disk)?;
+    let download = CachedDownload { bytes, validators };
+    if download.validators.etag.is_some() {
+        downloads.keep(&key, &download);
+    }
+    Ok(download.bytes)
+}
+
+/// The archive of a version of an index: the one that is kept, if it has the digest of the index, or, where the index has
+/// none, the server says that it is the same.
+///
+/// # Errors
+/// As [`ChartRepository::chart`].
+pub async fn archive(
+    repository: &ChartRepository,
+    chosen: ChartVersion<'_>,
+    downloads: &dyn DownloadCache,
+) -> Result<Vec<u8>, Error> {
+    let url = repository.url();
+    let reference = chosen.url.unwrap_or_default();
+    let mut parts = vec!["archive", url.as_str(), chosen.name, chosen.version, reference];
+    let Some(digest) = chosen.digest else {
+        let key = DownloadKey::of(&parts);
+        let kept = downloads.download(&key).filter(|kept| kept.validators.etag.is_some());
+        let since = kept.as_ref().map(|kept| kept.validators.clone()).unwrap_or_default();
+        return match repository.chart_since(reference, &since).await? {
+            ChartFetchResult::Unchanged => {
+                kept.map(|kept| kept.bytes).ok_or_else(|| unexpectedly_unchanged(&url))
+            }
+            ChartFetchResult::Archive { bytes, validators } => {
+                let download = CachedDownload { bytes, validators };
+                if download.validators.etag.is_some() {
+                    downloads.keep(&key, &download);
+                }
+                Ok(download.bytes)
+            }
+        };
+    };
+    parts.push(digest);
+    let key = DownloadKey::of(&parts);
+    if let Some(kept) = kept_with_digest(downloads, &key, digest) {
+        return Ok(kept);
+    }
+    let bytes = repository.chart(reference, Some(digest)).await?;
+    Ok(kept_bytes(downloads, &key, bytes))
+}
+
+/// The archive that a version of a chart is in a registry: the one that is kept, if it has the digest that the manifest
+/// names.
+///
+/// # Errors
+/// The registry does not send the manifest, or not the layer.
+pub async fn registry_archive(
+    remote: &RemoteOciRepository,
+    known: &RegistryCache,
+    version: &str,
+    downloads: &dyn DownloadCache,
+) -> Result<Vec<u8>, oci::Error> {
+    let session = RegistrySession::new(remote, known)?;
+    let manifest = oci::chart::resolve(&session, version).await?;
+    let manifest = session.manifest(&manifest).await?;
+    let layer = oci::chart::layer_of(&manifest)?;
+    let repository = remote.repository.to_string();
+    let digest = layer.digest.to_string();
+    let key = DownloadKey::of(&["layer", &repository, &digest]);
+    if let Some(kept) = kept_with_digest(downloads, &key, &digest) {
+        return Ok(kept);
+    }
+    let mut fetched = session.layer(layer).await?;
+    let mut bytes = Vec::new();
+    let disk = |error: std::io::Error| oci::Error::Disk {
+        what: repository.clone(),
+        why: error.to_string(),
+    };
+    fetched.file.read_to_end(&mut bytes).map_err(disk)?;
+    Ok(kept_bytes(downloads, &key, bytes))
+}
+
+/// What is kept under a key, if it has a digest: SHA-256 in hexadecimal digits, with or without `sha256:`.
+fn kept_with_digest(
+    downloads: &dyn DownloadCache,
+    key: &DownloadKey,
+    digest: &str,
+) -> Option<Vec<u8>> {
+    let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
+    let kept = downloads.download(key)?.bytes;
+    hex::encode(Sha256::digest(&kept)).eq_ignore_ascii_case(digits).then_some(kept)
+}
+
+/// Keeps what has a digest.
+fn kept_bytes(downloads: &dyn DownloadCache, key: &DownloadKey, bytes: Vec<u8>) -> Vec<u8> {
+    let download = CachedDownload { bytes, ..CachedDownload::default() };
+    downloads.keep(key, &download);
+    download.bytes
+}
+
+fn unexpectedly_unchanged(url: &str) -> Error {
+    let why = "the server answers that it is unchanged, and nothing was fetched before".to_owned();
+    Error::NoAnswer { url: url.to_owned(), why }
+}
