@@ -11,6 +11,7 @@ pub(crate) mod fixes;
 mod grammar;
 pub(crate) mod incidents;
 mod logs;
+mod plan_facts;
 mod predictions;
 mod read_commands;
 mod rollbacks;

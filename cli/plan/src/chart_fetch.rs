@@ -1,7 +1,7 @@
 //! Charts of repositories and registries, fetched once, from hosts that the user allows.
 //!
-//! Elsewhere: speaking to repositories (`helm_controller::helmfile::charts`), which hosts requests reach
-//! (`http_client::EgressRules`).
+//! Elsewhere: speaking to repositories (`helm_controller::helmfile::charts`), what earlier runs fetched
+//! (`download_folder.rs`), which hosts requests reach (`http_client::EgressRules`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use sources::charts::repository::ChartRepositoryClients;
 use sources::oci::RegistryCache;
 use url::Url;
 
+use super::download_folder::DownloadFolder;
 use windlass_cli_runtime::connection::{ProgressGlyph, block_on, say};
 
 /// How long fetching one chart may take, with the index of its repository.
@@ -25,7 +26,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 /// The archive of a chart, or why it was not fetched.
 type FetchedArchive = Result<Arc<[u8]>, String>;
 
-/// Fetches charts without credentials; nothing is kept after the command.
+/// Fetches charts without credentials.
 pub(crate) struct ChartFetcher {
     hosts: Arc<EgressHostList>,
     repositories: Mutex<ChartRepositoryCache>,
@@ -33,8 +34,9 @@ pub(crate) struct ChartFetcher {
 }
 
 impl ChartFetcher {
-    /// Fetches from these hosts alone, wherever an index or a redirect leads.
-    pub(crate) fn new(hosts: Vec<String>) -> Self {
+    /// Fetches from these hosts alone, wherever an index or a redirect leads. What was fetched is kept in `downloads`, and
+    /// taken from there.
+    pub(crate) fn new(hosts: Vec<String>, downloads: Option<DownloadFolder>) -> Self {
         let hosts = Arc::new(EgressHostList::new(hosts));
         let egress = EgressRules::Listed(hosts.clone());
         let budgets = Arc::new(HostBudgets::within(egress.clone()));
@@ -44,7 +46,10 @@ impl ChartFetcher {
             buckets: Arc::new(BucketClientCache::default().sharing(budgets.clone())),
         };
         let registries = Arc::new(RegistryCache::default().sharing(budgets));
-        let repositories = ChartRepositoryCache::new(access, registries, None);
+        let mut repositories = ChartRepositoryCache::new(access, registries, None);
+        if let Some(downloads) = downloads {
+            repositories = repositories.with_downloads(Arc::new(downloads));
+        }
         Self { hosts, repositories: Mutex::new(repositories), archives: Mutex::default() }
     }
 
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn no_host_is_reached_that_is_not_allowed() {
-        let fetcher = ChartFetcher::new(vec!["charts.example.com".to_owned()]);
+        let fetcher = ChartFetcher::new(vec!["charts.example.com".to_owned()], None);
         let error = |url: &str| fetcher.archive(url, "web", "1.x").unwrap_err();
         assert_eq!(
             error("https://evil.example.com/charts"),

@@ -12,11 +12,12 @@ use std::time::Instant;
 use crds::helm::HelmRelease;
 use crds::kustomize::Kustomization;
 use objects::{Object, ObjectId};
-use plan::RenderedApplier;
+use plan::{MissingReference, RenderedApplier};
 use serde_json::{Value, json};
 use tree::RelPath;
 
 use super::declared_helmfile::HELMFILE_OPERATOR_GROUP;
+use super::facts_file::{AppliersReference, ClusterFacts, references_of};
 use super::helmfile_releases::{HelmfileReleaseFiles, HelmfileReleaseInputs};
 use super::kustomization_build::{KustomizationBuilds, KustomizationFiles, target_cluster};
 use super::parallel_work::in_parallel;
@@ -71,6 +72,8 @@ pub(crate) struct Revision<'r> {
     pub(crate) settings: &'r OperatorSettings,
     /// The releases of Helmfiles that the base has; none while that is read.
     pub(crate) known_releases: &'r HelmfileReleaseFiles,
+    /// What is known of the cluster.
+    pub(crate) facts: &'r ClusterFacts,
     /// When no further applier is begun.
     pub(crate) deadline: Instant,
 }
@@ -133,9 +136,27 @@ pub(crate) struct RepositoryDeclarations {
     releases: BTreeMap<ObjectId, HelmRelease>,
     /// Helmfiles, which are planned at the end.
     pub(crate) helmfiles: BTreeMap<ObjectId, Object>,
+    /// The ConfigMaps and Secrets that appliers name, each with its applier.
+    named_references: Vec<(ObjectId, AppliersReference)>,
     /// All appliers that were found, so that none is followed twice.
     seen: BTreeSet<ObjectId>,
     objects: usize,
+}
+
+/// For which ConfigMaps and Secrets an applier does not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KnownReferences {
+    /// Those that are declared.
+    Declared,
+    /// Also those that the cluster has and that no applier applied, or one that was built and does not declare them any more.
+    OfBuiltAppliers,
+    /// Also all others of which the cluster is known to have them or not.
+    OfCluster,
+}
+
+impl KnownReferences {
+    /// All of them, in this order: what is still to be built may declare what the facts have in an older state.
+    const ALL: [Self; 3] = [Self::Declared, Self::OfBuiltAppliers, Self::OfCluster];
 }
 
 /// An applier whose turn has not come.
@@ -170,11 +191,21 @@ pub(crate) fn declarations(
     revision: &Revision<'_>,
     entry: &RelPath,
 ) -> anyhow::Result<RepositoryDeclarations> {
-    let mut found = RepositoryDeclarations::default();
+    let mut found = RepositoryDeclarations {
+        references: Arc::new(revision.facts.known_references()),
+        kinds: revision.facts.kind_scopes(),
+        ..RepositoryDeclarations::default()
+    };
     let mut pending = vec![entry_applier(entry)?];
     while !pending.is_empty() {
-        let (mut ready, mut waiting): (Vec<_>, Vec<_>) =
-            pending.into_iter().partition(|it| found.is_ready(it, revision));
+        let mut ready: Vec<PendingApplier> = Vec::new();
+        let mut waiting = pending;
+        for known in KnownReferences::ALL {
+            if ready.is_empty() {
+                (ready, waiting) =
+                    waiting.into_iter().partition(|it| found.is_ready(it, revision, known));
+            }
+        }
         if ready.is_empty() {
             // Nothing declares what they wait for.
             std::mem::swap(&mut ready, &mut waiting);
@@ -196,6 +227,7 @@ pub(crate) fn declarations(
     }
     found.defer_releases(revision)?;
     found.add_helmfile_releases(revision)?;
+    found.name_missing_references(revision.facts);
     Ok(found)
 }
 
@@ -211,8 +243,13 @@ fn typed<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, String> {
 }
 
 impl RepositoryDeclarations {
-    /// Whether all that an applier names is declared.
-    fn is_ready(&self, applier: &PendingApplier, revision: &Revision<'_>) -> bool {
+    /// Whether all that an applier names is declared or known.
+    fn is_ready(
+        &self,
+        applier: &PendingApplier,
+        revision: &Revision<'_>,
+        known: KnownReferences,
+    ) -> bool {
         if Instant::now() > revision.deadline {
             return true;
         }
@@ -220,7 +257,10 @@ impl RepositoryDeclarations {
         let namespace = object.namespace();
         let is_declared = |reference: &Value| {
             let text = |key: &str| reference[key].as_str().unwrap_or_default();
-            self.references.data(text("kind"), namespace, text("name")).is_some()
+            let [kind, name] = ["kind", "name"].map(text);
+            let id = ObjectId::new(namespace, name, "", kind);
+            self.references.declares(kind, namespace, name)
+                || self.has_fact(&id, applier, revision.facts, known)
         };
         let Some(spec) = object.get("spec") else { return true };
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -235,6 +275,27 @@ impl RepositoryDeclarations {
                 is_known && list(&spec["valuesFrom"]).iter().all(is_declared)
             }
             ApplierKind::Helmfile => true,
+        }
+    }
+
+    /// Whether the facts of the cluster have a ConfigMap or Secret, as far as they count.
+    fn has_fact(
+        &self,
+        id: &ObjectId,
+        applier: &PendingApplier,
+        facts: &ClusterFacts,
+        known: KnownReferences,
+    ) -> bool {
+        let Some(fact) = facts.reference(id) else { return false };
+        match known {
+            KnownReferences::Declared => false,
+            KnownReferences::OfBuiltAppliers => {
+                let is_built = |owner: ObjectId| {
+                    owner == applier.object.id() || self.appliers.contains_key(&owner)
+                };
+                fact.exists && fact.applier().is_none_or(is_built)
+            }
+            KnownReferences::OfCluster => true,
         }
     }
 
@@ -295,6 +356,7 @@ impl RepositoryDeclarations {
             files: &files.files,
             revision: &revision.files.revision,
             references: self.references.clone(),
+            facts: revision.facts,
         };
         let mut rendered = revision.builds.build(&source, revision.settings);
         for object in &mut rendered.objects {
@@ -363,6 +425,9 @@ impl RepositoryDeclarations {
             self.incomplete = Some(format!("the folder `{entry}` cannot be built: {failure}"));
         }
         self.seen.insert(id.clone());
+        let spec = applier.object.get("spec").unwrap_or(&Value::Null);
+        let named = references_of(spec, applier.object.namespace());
+        self.named_references.extend(named.into_iter().map(|it| (id.clone(), it)));
         self.objects += declared.rendered.objects.len();
         if self.objects > MAX_OBJECTS {
             self.stop_at(&format!("more than {MAX_OBJECTS} objects"));
@@ -415,6 +480,24 @@ impl RepositoryDeclarations {
                     parent,
                     is_entry: false,
                 });
+            }
+        }
+    }
+
+    /// Takes note of what appliers need and neither the repository nor the cluster has, now that all that may be declared is.
+    fn name_missing_references(&mut self, facts: &ClusterFacts) {
+        for (applier, AppliersReference { id, field, is_optional }) in
+            std::mem::take(&mut self.named_references)
+        {
+            let is_absent = facts.reference(&id).is_some_and(|fact| !fact.exists);
+            let is_declared = self.references.declares(&id.kind, &id.namespace, &id.name);
+            if !is_absent || is_declared || is_optional {
+                continue;
+            }
+            if let Some(applier) = self.appliers.get_mut(&applier) {
+                let object = (&id).into();
+                let missing = MissingReference { object, field: field.to_owned() };
+                applier.rendered.missing_references.push(missing);
             }
         }
     }

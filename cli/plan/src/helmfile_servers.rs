@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_chart_is_fetched_only_if_its_release_changes() {
-        let charts = Arc::new(ChartFetcher::new(Vec::new()));
+        let charts = Arc::new(ChartFetcher::new(Vec::new(), None));
         let remote = Arc::new(RemoteServers::new(Vec::new()).unwrap());
         let chart =
             ChartVersionRequest::anonymous("https://u:hunter2@charts.example.com", "web", "1.x");

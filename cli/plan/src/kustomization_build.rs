@@ -19,6 +19,7 @@ use reconcile::RunOutcome;
 use sha2::{Digest as _, Sha256};
 use tree::{MemoryTree, TreeTrace};
 
+use super::facts_file::ClusterFacts;
 use super::remote_servers::{BuildBaseRules, RemoteServers};
 use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
@@ -37,6 +38,8 @@ pub(crate) struct KustomizationFiles<'b> {
     pub(crate) revision: &'b str,
     /// What it may substitute.
     pub(crate) references: Arc<DeclaredReferences>,
+    /// What is known of the cluster.
+    pub(crate) facts: &'b ClusterFacts,
 }
 
 /// What was built of a Kustomization, and what of.
@@ -96,14 +99,13 @@ impl KustomizationBuilds {
         source: &KustomizationFiles<'_>,
         settings: &OperatorSettings,
     ) -> Result<Arc<KustomizationBuild>, RunOutcome> {
-        let KustomizationFiles { object, files, revision, references } = source;
+        let KustomizationFiles { object, files, revision, references, facts } = source;
         let timeouts = validated_spec::check(&object.spec)?;
         let mut references = ReadReferences::of_manifests(references.clone());
         // Manifests are at hand, so nothing is waited for.
         let inputs =
             block_on(KustomizationInputs::of_manifests(settings, object, &mut references))?;
-        let undeclared: Vec<String> =
-            references.undeclared().iter().map(ObjectId::subject).collect();
+        let undeclared: Vec<ObjectId> = references.undeclared().iter().cloned().collect();
         let key = key(object, &inputs.digest(), &undeclared);
         let known = self.builds.lock().get(&key).cloned();
         if let Some(known) = known.filter(|known| known.trace.is_same_in(*files)) {
@@ -116,7 +118,8 @@ impl KustomizationBuilds {
             keys: KeyServiceAccess::Refused(NO_SERVICES),
         };
         let desired = validated_spec::desired(&request, servers, settings)?;
-        let mut unknown_values = unknown_values(object, &inputs, &undeclared);
+        let mut unknown_values = undeclared_values(&undeclared, facts);
+        unknown_values.extend(unknown_variables(object, &inputs));
         unknown_values.extend(bases.notes());
         let DesiredKustomization { desired, trace, .. } = desired;
         let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
@@ -140,9 +143,10 @@ pub(crate) fn target_cluster(namespace: &str, reference: Option<&KubeConfigRefer
 }
 
 /// Identifies all that a build depends on but files.
-fn key(object: &Kustomization, inputs: &str, undeclared: &[String]) -> String {
+fn key(object: &Kustomization, inputs: &str, undeclared: &[ObjectId]) -> String {
     let mut hash = Sha256::new();
     let object = serde_json::to_string(object).unwrap_or_default();
+    let undeclared: Vec<String> = undeclared.iter().map(ObjectId::subject).collect();
     for part in [object.as_str(), inputs, &undeclared.join("\n")] {
         hash.update(part.len().to_le_bytes());
         hash.update(part);
@@ -150,28 +154,25 @@ fn key(object: &Kustomization, inputs: &str, undeclared: &[String]) -> String {
     hex::encode(hash.finalize())
 }
 
-/// What is known in the cluster only.
-fn unknown_values(
-    object: &Kustomization,
-    inputs: &KustomizationInputs,
-    undeclared: &[String],
-) -> Vec<UnknownValue> {
-    let mut unknown: Vec<UnknownValue> = undeclared
-        .iter()
-        .map(|what| UnknownValue {
-            what: what.clone(),
-            reason: "spec.postBuild.substituteFrom names it, and the repository does not declare it, or encrypted it"
-                .to_owned(),
+/// The ConfigMaps and Secrets whose values are known in the cluster only.
+fn undeclared_values(undeclared: &[ObjectId], facts: &ClusterFacts) -> Vec<UnknownValue> {
+    let unknown = |id: &ObjectId| UnknownValue {
+        what: id.subject(),
+        reason: facts.unknown_reason(id, "spec.postBuild.substituteFrom"),
+    };
+    undeclared.iter().map(unknown).collect()
+}
+
+/// What of a build is known in the cluster only.
+fn unknown_variables(object: &Kustomization, inputs: &KustomizationInputs) -> Vec<UnknownValue> {
+    let reason = "no source that the repository declares has a value, so it stays as it is written";
+    let names = inputs.unknown_variables().into_iter();
+    let mut unknown: Vec<UnknownValue> = names
+        .map(|name| UnknownValue {
+            what: format!("variable ${{{name}}}"),
+            reason: reason.to_owned(),
         })
         .collect();
-    unknown.extend(inputs.unknown_variables().into_iter().map(|name| {
-        UnknownValue {
-            what: format!("variable ${{{name}}}"),
-            reason:
-                "no source that the repository declares has a value, so it stays as it is written"
-                    .to_owned(),
-        }
-    }));
     if object.spec.decryption.is_some() {
         unknown.push(UnknownValue {
             what: "values that SOPS encrypted".to_owned(),

@@ -2,15 +2,20 @@
 //!
 //! Here: the command, its formats and its end. Below: the files of both revisions (`revision_files.rs`), where the search begins
 //! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`,
-//! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `release_rendering.rs`), Helmfiles
-//! (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`, `helmfile_rendering.rs`), other servers
-//! (`remote_servers.rs`), both sides (`rendering.rs`).
+//! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `download_folder.rs`,
+//! `release_rendering.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
+//! `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`); `windlass plan facts`
+//! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`).
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
 
 mod chart_fetch;
 mod declared_helmfile;
 mod discovery;
+mod download_folder;
 mod entry_point;
+mod facts_command;
+mod facts_file;
+mod facts_of_cluster;
 mod helmfile_releases;
 mod helmfile_rendering;
 mod helmfile_servers;
@@ -34,7 +39,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use helm::capabilities::{Capabilities, KubeVersion};
 use objects::SecretMasking;
 use plan::{ApplierComparison, ChangePlan, CompareOptions};
@@ -42,7 +47,9 @@ use tree::RelPath;
 
 use chart_fetch::ChartFetcher;
 use discovery::Revision;
+use download_folder::DownloadFolder;
 use entry_point::ApplierManifests;
+use facts_file::{ClusterFacts, FACTS_PATH};
 use helmfile_releases::HelmfileReleaseFiles;
 use kustomization_build::KustomizationBuilds;
 use release_rendering::ReleaseRenderer;
@@ -66,7 +73,10 @@ const MAX_MASKING_STEPS: u64 = 100_000_000_000;
 
 /// The flags of `windlass plan`.
 #[derive(Debug, Clone, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct PlanArgs {
+    #[command(subcommand)]
+    command: Option<PlanCommand>,
     /// The folder that the cluster applies first [default: that of the Kustomization that applies itself, or the root]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
@@ -88,6 +98,12 @@ pub struct PlanArgs {
     /// API versions that the cluster serves besides those of Kubernetes and of the repository, between commas
     #[arg(long, value_delimiter = ',', value_name = "VERSIONS")]
     api_versions: Vec<String>,
+    /// File with what only the cluster knows, as `windlass plan facts` writes it [default: .windlass/facts.yaml of the base]
+    #[arg(long, value_name = "FILE")]
+    facts: Option<PathBuf>,
+    /// Folder in which charts are kept for the next run [default: $XDG_CACHE_HOME/windlass/plan, or that of the system]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
     /// Format
     #[arg(short, long, value_enum, default_value_t = PlanFormat::Table, value_name = "FORMAT")]
     output: PlanFormat,
@@ -97,6 +113,14 @@ pub struct PlanArgs {
     /// Flags with which `windlass serve` runs in the cluster; by default none
     #[arg(last = true, value_name = "FLAG")]
     flags: Vec<String>,
+}
+
+/// What is done besides comparing two revisions.
+#[derive(Debug, Clone, Subcommand)]
+enum PlanCommand {
+    /// Write what only the cluster knows into a file of the repository, or compare both
+    #[command(after_help = facts_command::EXAMPLES)]
+    Facts(facts_command::FactsArgs),
 }
 
 /// How a plan is printed.
@@ -121,11 +145,13 @@ pub const EXAMPLES: &str = "Examples:
   windlass plan --base v1.4 --head v1.5 -o markdown     what is between two revisions, as a comment
   windlass plan --path clusters/prod --base main        of one of several clusters
   windlass plan --base main --allow-hosts=charts.example.com,ghcr.io --detailed-exitcode
+  windlass plan facts                                   write what only the cluster knows, for later plans
 
 Both revisions are read out of the Git repository around the folder; nothing is checked out, no program is run, and no
 request is sent to a cluster. Kustomizations are built as windlass builds them, from the entry point down, and releases are
-rendered where their spec, chart or values differ. ConfigMaps and Secrets that the repository declares count; what only the
-cluster has is named as unknown. No value of a Secret is printed, and what SOPS encrypted is compared as it is.
+rendered where their spec, chart or values differ. ConfigMaps and Secrets that the repository declares count, and facts of
+the cluster that the base has; what else only the cluster has is named as unknown. No value of a Secret is printed, and what
+SOPS encrypted is compared as it is.
 
 A GitRepository is this repository if its URL is that of a remote, and so are the source of the Kustomization that applies
 itself and what --source names. Charts of other hosts are fetched, without credentials, only from --allow-hosts, and only
@@ -142,6 +168,9 @@ or an applier cannot be rendered with the change that could be before.";
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     // Errors name files and objects, whose names may come from anyone who can propose a change.
     let clean = |error: anyhow::Error| anyhow!(plan::clean_line(&format!("{error:#}")));
+    if let Some(PlanCommand::Facts(args)) = &args.command {
+        return facts_command::run(args);
+    }
     let plan = change_plan(args, settings(&args.flags)?).map_err(clean)?;
     print(&text(&plan, args.output)?)?;
     Ok(exit_code(&plan, args.detailed_exitcode))
@@ -166,11 +195,13 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
         Some(path) => work_tree.path_of(path)?,
         None => common_entry(&base_manifests, &head_manifests)?,
     };
+    let facts = known_facts(args, [&base_files, &head_files], &entry)?;
+    let downloads = DownloadFolder::new(args.cache_dir.clone());
     let remote = Arc::new(RemoteServers::new(args.allow_hosts.clone())?);
     let renderer = ReleaseRenderer {
-        charts: Arc::new(ChartFetcher::new(args.allow_hosts.clone())),
+        charts: Arc::new(ChartFetcher::new(args.allow_hosts.clone(), downloads)),
         remote: remote.clone(),
-        capabilities: capabilities(args)?,
+        capabilities: capabilities(args, &facts)?,
         settings,
     };
     let deadline = Instant::now() + MAX_RENDER_TIME;
@@ -188,6 +219,7 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
             renderer: &renderer,
             settings: &renderer.settings,
             known_releases,
+            facts: &facts,
             deadline,
         };
         declared_side(&revision, manifests, &entry)
@@ -245,9 +277,35 @@ fn declared_side(
     Ok(DeclaredSide { revision: revision.files.revision.clone(), declarations, manifests })
 }
 
+/// What is known of the cluster: what the named file has, else the file of the base. That of the head does not count before it
+/// is merged, since its author must not choose what is known.
+fn known_facts(
+    args: &PlanArgs,
+    sides: [&RevisionFiles; 2],
+    entry: &RelPath,
+) -> anyhow::Result<ClusterFacts> {
+    if let Some(path) = &args.facts {
+        return facts_command::read_file(path).context("--facts");
+    }
+    let path = entry.join(FACTS_PATH)?;
+    let [base, head] = sides.map(|side| side.read(&path));
+    let warn = |text: String| say(ProgressGlyph::Warning, &plan::clean_line(&text));
+    if base != head {
+        warn(format!(
+            "`{path}` is another one in the head: that of the base counts, unless --facts names a file"
+        ));
+    }
+    let Some(text) = base else { return Ok(ClusterFacts::default()) };
+    Ok(ClusterFacts::parse(&text).unwrap_or_else(|error| {
+        warn(format!("`{path}` of the base is not used: {error:#}"));
+        ClusterFacts::default()
+    }))
+}
+
 /// What charts may assume of the cluster.
-fn capabilities(args: &PlanArgs) -> anyhow::Result<Capabilities> {
+fn capabilities(args: &PlanArgs, facts: &ClusterFacts) -> anyhow::Result<Capabilities> {
     let mut capabilities = Capabilities::default();
+    facts.add_to(&mut capabilities)?;
     if let Some(text) = &args.kube_version {
         let version = KubeVersion::parse(text);
         capabilities.kube_version = version.with_context(|| format!("--kube-version {text}"))?;

@@ -14,7 +14,7 @@ use super::source_artifact::APPLIER_GROUPS;
 
 /// What a release is rendered from.
 pub(crate) struct ReleaseInputs {
-    /// The HelmRelease, without the references of `spec.valuesFrom` that are not declared.
+    /// The HelmRelease, without the references of `spec.valuesFrom` whose values are not known.
     pub(crate) release: HelmRelease,
     /// Its chart, or why it is not known.
     pub(crate) chart: Result<ReleaseChart, String>,
@@ -49,6 +49,13 @@ impl ReleaseInputs {
         let mut unknown_values = Vec::new();
         release.spec.values_from.retain(|named| {
             let kind = named.kind.as_str();
+            let id = ObjectId::new(&namespace, &named.name, "", kind);
+            let is_declared = declarations.references.declares(kind, &namespace, &named.name);
+            let is_absent = revision.facts.reference(&id).is_some_and(|fact| !fact.exists);
+            if is_absent && !is_declared {
+                // It gives no values; unless it is optional, it is named as missing.
+                return false;
+            }
             let data = declarations.references.data(kind, &namespace, &named.name);
             match data {
                 Some(data) => {
@@ -56,9 +63,8 @@ impl ReleaseInputs {
                     references.insert(place, Ok(Some(data.clone())));
                 }
                 None => unknown_values.push(UnknownValue {
-                    what: format!("{kind}/{namespace}/{}", named.name),
-                    reason: "spec.valuesFrom names it, and the repository does not declare it, or encrypted it"
-                        .to_owned(),
+                    what: id.subject(),
+                    reason: revision.facts.unknown_reason(&id, "spec.valuesFrom"),
                 }),
             }
             data.is_some()

@@ -8,7 +8,7 @@ use kustomize::schema::OpenApiSchemas;
 use objects::Object;
 use serde_json::Value;
 
-/// The scopes of kinds, as far as definitions are declared.
+/// The scopes of kinds, as far as definitions are declared, or facts of the cluster have them.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct DeclaredKindScopes {
     /// Whether objects of a group and kind are in namespaces.
@@ -34,6 +34,11 @@ impl DeclaredKindScopes {
             }
         }
         self.scopes.insert((group, kind), spec["scope"] != "Cluster");
+    }
+
+    /// Adds the scope of a kind.
+    pub(crate) fn add_scope(&mut self, group: &str, kind: &str, is_namespaced: bool) {
+        self.scopes.insert((group.to_owned(), kind.to_owned()), is_namespaced);
     }
 
     /// Whether objects of the kind of an object are in namespaces; `None` if that is not known.

@@ -67,6 +67,11 @@ impl RevisionFiles {
         }
     }
 
+    /// A file, whether an artifact has it or not; none if there is no such file.
+    pub(crate) fn read(&self, path: &RelPath) -> Option<Vec<u8>> {
+        self.files.read(path).ok().map(|content| content.to_vec())
+    }
+
     /// The artifact of a source with this `spec.ignore`.
     ///
     /// # Errors
@@ -209,6 +214,11 @@ impl GitWorkTree {
             || format!("{} is not in the repository {}", folder.display(), self.root.display());
         let inside = inside.and_then(Path::to_str).with_context(outside)?;
         Ok(RelPath::parse(inside)?)
+    }
+
+    /// Where a path from the top is on this disk.
+    pub(crate) fn place_of(&self, path: &RelPath) -> PathBuf {
+        self.root.join(path.as_str())
     }
 
     /// The addresses of the remotes.

@@ -1,7 +1,8 @@
 //! Small repositories, planned from commit to commit.
 //!
-//! Below: releases of Helmfiles (`helmfiles`).
+//! Below: facts of the cluster (`facts`), releases of Helmfiles (`helmfiles`).
 
+mod facts;
 mod helmfiles;
 
 use std::fs;

@@ -47,7 +47,8 @@ const AT_ONCE: usize = 6;
 /// How long a command may take that waits for no operator.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff` asks one.
+/// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff` and `plan facts` ask
+/// one.
 pub(crate) const ASKS_NO_CLUSTER: [&str; 9] = [
     "bundle",
     "completion",

@@ -12,7 +12,7 @@ use crate::field_change::{FieldChangeList, is_zero};
 use crate::image_change::ImageChange;
 use crate::immutable_field::ImmutableFieldChange;
 use crate::plan_finding::PlanFinding;
-use crate::rendering::UnknownValue;
+use crate::rendering::{MissingReference, UnknownValue};
 
 /// What changes between two revisions of a repository.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -139,6 +139,9 @@ pub struct ApplierChange {
     /// What is not known without a cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
+    /// ConfigMaps and Secrets that it needs since the head, and that the cluster does not have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing_references: Vec<MissingReference>,
 }
 
 impl ApplierChange {
@@ -148,6 +151,7 @@ impl ApplierChange {
             || self.moved_away > 0
             || self.is_resumed
             || self.deletion.is_some()
+            || !self.missing_references.is_empty()
             || !(self.added.is_empty()
                 && self.changed.is_empty()
                 && self.removed.is_empty()

@@ -22,7 +22,7 @@ use crate::image_change::image_changes;
 use crate::immutable_field::{ImmutableFieldConsequence, immutable_field_changes};
 use crate::plan_finding::plan_findings;
 use crate::removal::ObjectRemovals;
-use crate::rendering::{RenderedApplier, RepositoryRendering, UnknownValue};
+use crate::rendering::{MissingReference, RenderedApplier, RepositoryRendering, UnknownValue};
 
 /// The most objects of an applier that are compared.
 const MAX_COMPARED_OBJECTS: usize = 10_000;
@@ -30,7 +30,7 @@ const MAX_COMPARED_OBJECTS: usize = 10_000;
 /// The most fields that a plan lists.
 const MAX_LISTED_FIELDS: usize = 20_000;
 
-/// The most unknown values of an applier that are listed.
+/// The most unknown values, and the most missing references, of an applier that are listed.
 const MAX_UNKNOWN_VALUES: usize = 100;
 
 /// What a comparison needs besides both sides.
@@ -91,6 +91,17 @@ pub fn compare(
     };
     plan_findings(&mut plan);
     plan
+}
+
+/// What an applier lacks in the head, and not in the base.
+fn new_missing_references(
+    base: Option<&RenderedApplier>,
+    head: Option<&RenderedApplier>,
+) -> Vec<MissingReference> {
+    let missing = |side: Option<&RenderedApplier>| -> BTreeSet<MissingReference> {
+        side.into_iter().flat_map(|it| it.missing_references.iter().cloned()).collect()
+    };
+    missing(head).difference(&missing(base)).take(MAX_UNKNOWN_VALUES).cloned().collect()
 }
 
 fn summary(appliers: &[ApplierChange]) -> PlanSummary {
@@ -322,6 +333,7 @@ impl<'i> RenderingComparison<'i> {
             definitions: Vec::new(),
             deletion: None,
             unknown_values: head.map(|it| self.unknown_values(it)).unwrap_or_default(),
+            missing_references: new_missing_references(base, head),
         };
         if let (Some(head), Some(objects)) = (head, self.head.objects(id)) {
             match state.comparison {

@@ -42,7 +42,7 @@ pub use image_change::ImageChange;
 pub use immutable_field::{ImmutableFieldChange, ImmutableFieldConsequence};
 pub use markdown::markdown_comment;
 pub use plan_finding::{FindingLevel, PlanFinding, PlanRule};
-pub use rendering::{RenderedApplier, RepositoryRendering, UnknownValue};
+pub use rendering::{MissingReference, RenderedApplier, RepositoryRendering, UnknownValue};
 pub use sarif::sarif_log;
 pub use table::table_text;
 pub use untrusted_text::clean_line;

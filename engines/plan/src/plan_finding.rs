@@ -43,12 +43,19 @@ pub enum PlanRule {
     DefinitionChange,
     /// Something could not be rendered, or not be compared.
     NotCompared,
+    /// An applier needs a ConfigMap or Secret that the cluster does not have.
+    MissingReference,
 }
 
 impl PlanRule {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::DeletionBudget, Self::ImmutableField, Self::DefinitionChange, Self::NotCompared];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::DeletionBudget,
+        Self::ImmutableField,
+        Self::DefinitionChange,
+        Self::NotCompared,
+        Self::MissingReference,
+    ];
 
     /// Its name, the same as in JSON.
     pub(crate) fn name(self) -> &'static str {
@@ -57,6 +64,7 @@ impl PlanRule {
             Self::ImmutableField => "immutable-field",
             Self::DefinitionChange => "definition-change",
             Self::NotCompared => "not-compared",
+            Self::MissingReference => "missing-reference",
         }
     }
 
@@ -69,6 +77,9 @@ impl PlanRule {
                 "A CustomResourceDefinition loses a version, or a field of it changes that cannot be changed."
             }
             Self::NotCompared => "An applier could not be rendered or compared.",
+            Self::MissingReference => {
+                "An applier needs a ConfigMap or Secret that neither the repository nor the cluster has."
+            }
         }
     }
 }
@@ -143,6 +154,11 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
             Some(&field.object),
             message,
         ));
+    }
+    for missing in &change.missing_references {
+        let object = Some(&missing.object);
+        let level = FindingLevel::Error;
+        findings.push(finding(PlanRule::MissingReference, level, object, missing.text()));
     }
     for definition in &change.definitions {
         for loss in &definition.losses {

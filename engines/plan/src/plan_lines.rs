@@ -84,10 +84,15 @@ pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
     if change.is_resumed {
         add("! it is resumed: what changed while it was suspended happens with this, and is not compared".to_owned());
     }
-    if let (Some(old), Some(new)) = (&change.base_source_revision, &change.head_source_revision)
-        && old != new
-    {
-        add(format!("  source: {old} -> {new}"));
+    // Of a release, the version of its chart, which a range stands for, is named also where it stays.
+    let is_release = change.applier.kind == "HelmRelease";
+    match (&change.base_source_revision, &change.head_source_revision) {
+        (Some(old), Some(new)) if old != new => add(format!("  source: {old} -> {new}")),
+        (_, Some(new)) if is_release => add(format!("  source: {new}")),
+        _ => {}
+    }
+    for missing in &change.missing_references {
+        add(format!("! missing {}: {}", missing.object.subject(), missing.text()));
     }
     for removed in &change.removed {
         let subject = removed.object.subject();

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use objects::{Object, ObjectId};
 use serde::Serialize;
 
+use crate::change_plan::PlanObjectReference;
+
 /// What a repository declares at a revision, from an entry point down.
 #[derive(Debug, Clone, Default)]
 pub struct RepositoryRendering {
@@ -38,6 +40,8 @@ pub struct RenderedApplier {
     pub objects: Vec<Object>,
     /// What could not be known when it was rendered.
     pub unknown_values: Vec<UnknownValue>,
+    /// ConfigMaps and Secrets that it needs and the cluster does not have.
+    pub missing_references: Vec<MissingReference>,
     /// Why it could not be rendered; the objects mean nothing then.
     pub failure: Option<String>,
     /// Whether it is suspended: nothing is applied or deleted.
@@ -50,6 +54,27 @@ pub struct RenderedApplier {
     /// Whether it recreates an object whose immutable field changes: `spec.force` of a Kustomization, `upgrade.force` of a
     /// HelmRelease.
     pub forces: bool,
+}
+
+/// A ConfigMap or Secret that an applier needs, that the repository does not declare, and that the cluster is known not to
+/// have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MissingReference {
+    /// Which.
+    pub object: PlanObjectReference,
+    /// The field of the applier that names it, such as `spec.valuesFrom`.
+    pub field: String,
+}
+
+impl MissingReference {
+    /// What is wrong with it.
+    pub(crate) fn text(&self) -> String {
+        format!(
+            "{} needs it, the repository does not declare it, and the cluster does not have it",
+            self.field
+        )
+    }
 }
 
 /// Something that is known in the cluster only, and was replaced or left out when an applier was rendered.

@@ -6,8 +6,8 @@ use objects::{Object, ObjectId};
 use serde_json::{Value, json};
 
 use crate::{
-    ApplierComparison, ChangePlan, CompareOptions, RenderedApplier, RepositoryRendering,
-    UnknownValue, compare,
+    ApplierComparison, ChangePlan, CompareOptions, MissingReference, PlanObjectReference, PlanRule,
+    RenderedApplier, RepositoryRendering, UnknownValue, compare, table_text,
 };
 
 mod formats;
@@ -315,4 +315,39 @@ fn what_is_not_known_is_listed_once_and_is_no_change() {
     let plan = plan(side(), side());
     assert_eq!(plan.appliers[0].unknown_values, [unknown("a"), unknown("b")]);
     assert!(plan.is_unchanged());
+}
+
+#[test]
+fn a_reference_that_the_cluster_lacks_is_an_error_unless_it_was_missing_before() {
+    let missing = |names: &[&str]| {
+        let reference = |name: &&str| MissingReference {
+            object: (&ObjectId::new("shop", name, "", "ConfigMap")).into(),
+            field: "spec.postBuild.substituteFrom".to_owned(),
+        };
+        let missing_references = names.iter().map(reference).collect();
+        vec![("a", RenderedApplier { missing_references, ..applier(maps(&["x"])) })]
+    };
+    let new = plan(missing(&["old"]), missing(&["old", "new"]));
+    let found: Vec<_> = new.findings.iter().map(|it| (it.rule, it.object.clone())).collect();
+    let object = PlanObjectReference::from(&ObjectId::new("shop", "new", "", "ConfigMap"));
+    assert_eq!(found, [(PlanRule::MissingReference, Some(object))]);
+    assert!(
+        table_text(&new)
+            .contains("! missing ConfigMap/shop/new: spec.postBuild.substituteFrom needs it")
+    );
+    assert!(plan(missing(&["old"]), missing(&["old"])).is_unchanged());
+}
+
+#[test]
+fn the_version_of_a_chart_is_named_also_where_it_stays() {
+    let side = |value: &str| {
+        let release = RenderedApplier {
+            source_revision: "web@1.2.3".to_owned(),
+            ..applier(vec![map("x", value)])
+        };
+        let id = ObjectId::new("shop", "web", "helm.toolkit.fluxcd.io", "HelmRelease");
+        RepositoryRendering { appliers: [(id, release)].into(), ..RepositoryRendering::default() }
+    };
+    let text = table_text(&compare(&side("1"), &side("2"), &CompareOptions::default()));
+    assert!(text.contains("\n    source: web@1.2.3\n"), "{text}");
 }

@@ -79,6 +79,16 @@ pub(super) fn is_plain(text: &str) -> bool {
         && !matches!(text, "." | "..")
 }
 
+/// The kinds that an API server lists.
+#[derive(Debug, Default)]
+pub struct ServedKinds {
+    /// Where the objects of each are.
+    pub kinds: Vec<ApiResourceLocation>,
+    /// Versions of groups whose kinds may have changed or are not listed, because the API server behind them did not
+    /// respond: `metrics.k8s.io/v1beta1`.
+    pub stale_versions: Vec<String>,
+}
+
 type ResourcesByKind = Arc<BTreeMap<String, ApiResourceLocation>>;
 
 /// What is known so far.
@@ -211,6 +221,18 @@ impl ClusterConnection {
         Ok(found)
     }
 
+    /// All kinds that the API server lists, in all versions.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub async fn served_kinds(&self) -> Result<ServedKinds, ClusterError> {
+        let mut served = ServedKinds::default();
+        for path in ["/api", "/apis"] {
+            add_served(&self.ask(path, AGGREGATED).await?, &mut served)?;
+        }
+        Ok(served)
+    }
+
     /// See [`ApiDiscovery::forget_group`].
     pub fn forget_group(&self, group: &str) {
         self.discovery.forget_group(group);
@@ -269,21 +291,54 @@ fn called(group: &Value, name: &str) -> Vec<ApiResourceLocation> {
             {
                 continue;
             }
-            let gvk = Gvk {
-                group: group_name.to_owned(),
-                version: of_version.to_owned(),
-                kind: kind.to_owned(),
-            };
-            let verbs = resource["verbs"].as_array().into_iter().flatten();
-            found.push(ApiResourceLocation {
-                gvk,
-                plural: text("resource").to_owned(),
-                namespaced: text("scope") == "Namespaced",
-                watchable: verbs.into_iter().any(|verb| verb == "watch"),
-            });
+            found.push(location(group_name, of_version, resource));
         }
     }
     found
+}
+
+/// Where the objects of a resource of aggregated discovery are.
+fn location(group: &str, version: &str, resource: &Value) -> ApiResourceLocation {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let verbs = resource["verbs"].as_array().into_iter().flatten();
+    ApiResourceLocation {
+        gvk: Gvk {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: text(&resource["responseKind"]["kind"]),
+        },
+        plural: text(&resource["resource"]),
+        namespaced: resource["scope"] == "Namespaced",
+        watchable: verbs.into_iter().any(|verb| verb == "watch"),
+    }
+}
+
+/// Adds the kinds of a document of aggregated discovery.
+///
+/// # Errors
+/// It is another document.
+fn add_served(document: &Value, served: &mut ServedKinds) -> Result<(), ClusterError> {
+    if document["kind"] != "APIGroupDiscoveryList" {
+        let text = "the list of kinds is no document of aggregated discovery";
+        return Err(ClusterError::Unreadable(text.to_owned()));
+    }
+    for group in document["items"].as_array().into_iter().flatten() {
+        let name = group["metadata"]["name"].as_str().unwrap_or_default();
+        for version in group["versions"].as_array().into_iter().flatten() {
+            let of_version = version["version"].as_str().unwrap_or_default();
+            if version["freshness"] == "Stale" {
+                let gvk = Gvk {
+                    group: name.to_owned(),
+                    version: of_version.to_owned(),
+                    kind: String::new(),
+                };
+                served.stale_versions.push(gvk.api_version());
+            }
+            let resources = version["resources"].as_array().into_iter().flatten();
+            served.kinds.extend(resources.map(|it| location(name, of_version, it)));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -33,11 +33,23 @@ pub fn distinct_pull_secrets(names: Vec<String>) -> Result<Vec<String>, String> 
     Ok(names)
 }
 
+/// ConfigMaps and Secrets with their data.
+type DataByObject = BTreeMap<ObjectId, BTreeMap<String, Vec<u8>>>;
+
 /// The ConfigMaps and Secrets that manifests declare, with the data that the API server would store of them.
 #[derive(Default, Clone)]
-pub struct DeclaredReferences(BTreeMap<ObjectId, BTreeMap<String, Vec<u8>>>);
+pub struct DeclaredReferences {
+    declared: DataByObject,
+    /// What a cluster had earlier, for those that no manifest declares.
+    of_cluster: Arc<DataByObject>,
+}
 
 impl DeclaredReferences {
+    /// Nothing is declared, and what a cluster had earlier is known: these objects.
+    pub fn with_cluster_objects(of_cluster: Self) -> Self {
+        Self { declared: DataByObject::new(), of_cluster: Arc::new(of_cluster.declared) }
+    }
+
     /// Adds an object if it is a ConfigMap or Secret whose data can be read: one that SOPS encrypted is not. The last one of an
     /// id counts. Values of a Secret that are not base64 stay as they are written.
     pub fn add(&mut self, object: &Object) {
@@ -58,22 +70,31 @@ impl DeclaredReferences {
                 data.insert(key.clone(), decoded.unwrap_or_else(|| text.as_bytes().to_vec()));
             }
         }
-        self.0.insert(object.id(), data);
+        self.declared.insert(object.id(), data);
     }
 
-    /// What the Secrets hold.
+    /// Whether a manifest declares a ConfigMap or Secret.
+    pub fn declares(&self, kind: &str, namespace: &str, name: &str) -> bool {
+        self.declared.contains_key(&ObjectId::new(namespace, name, "", kind))
+    }
+
+    /// What the Secrets hold that are declared.
     pub fn secret_values(&self) -> impl Iterator<Item = &Vec<u8>> {
-        self.0.iter().filter(|(id, _)| id.kind == "Secret").flat_map(|(_, data)| data.values())
+        self.declared
+            .iter()
+            .filter(|(id, _)| id.kind == "Secret")
+            .flat_map(|(_, data)| data.values())
     }
 
-    /// The data of a ConfigMap or Secret; `None` if it is not declared.
+    /// The data of a ConfigMap or Secret; `None` if it is not declared, and a cluster is not known to have had it.
     pub fn data(
         &self,
         kind: &str,
         namespace: &str,
         name: &str,
     ) -> Option<&BTreeMap<String, Vec<u8>>> {
-        self.0.get(&ObjectId::new(namespace, name, "", kind))
+        let id = ObjectId::new(namespace, name, "", kind);
+        self.declared.get(&id).or_else(|| self.of_cluster.get(&id))
     }
 }
 
@@ -245,6 +266,24 @@ mod tests {
         let many = |count: usize| (0..count).map(|at| at.to_string()).collect::<Vec<_>>();
         assert!(distinct_pull_secrets(many(MAX_PULL_SECRETS)).is_ok());
         assert!(distinct_pull_secrets(many(MAX_PULL_SECRETS + 1)).is_err());
+    }
+
+    #[test]
+    fn what_manifests_declare_counts_more_than_what_a_cluster_had() {
+        let map = |name: &str, value: &str| {
+            Object::new(serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": name, "namespace": "shop"}, "data": {"x": value}}))
+            .unwrap()
+        };
+        let mut of_cluster = DeclaredReferences::default();
+        of_cluster.add(&map("a", "1"));
+        of_cluster.add(&map("b", "1"));
+        let mut references = DeclaredReferences::with_cluster_objects(of_cluster);
+        references.add(&map("a", "2"));
+        let value = |name: &str| references.data("ConfigMap", "shop", name).unwrap()["x"].clone();
+        assert_eq!([value("a"), value("b")], [b"2", b"1"]);
+        assert!(references.declares("ConfigMap", "shop", "a"));
+        assert!(!references.declares("ConfigMap", "shop", "b"));
     }
 
     #[tokio::test]

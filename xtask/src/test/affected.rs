@@ -54,8 +54,8 @@ const PLACES: [(&str, &[&str]); 55] = [
     ("cli/installation/src/install", &["installation"]),
     ("cli/installation/src/uninstall", &["installation", "migration"]),
     ("cli/helm/", &["releases::helmfile", "stories::helmfile", "cli::", "migration"]),
-    // No cluster is read, and so no story is about it.
-    ("cli/plan/", &[]),
+    // A plan itself reads no cluster.
+    ("cli/plan/", &["cli::plan_facts", "cli::all_commands"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
     (

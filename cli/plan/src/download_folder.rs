@@ -1,0 +1,222 @@
+//! Charts and indexes of repositories that earlier runs fetched, in a folder of the user.
+//!
+//! Here: the files of the folder, how many bytes they may have, which of them are removed. Elsewhere: what is kept under
+//! which key, and when it counts (`sources::charts::download_cache`), fetching (`chart_fetch.rs`).
+//!
+//! Several runs may use a folder at once: a file has its name only when it is complete, and one that another run removes
+//! is fetched again. The folder decides what a range of versions means only as far as a repository answers that its index
+//! did not change, so it belongs to those alone who may decide that.
+
+use std::env;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use sources::charts::{CachedDownload, DownloadCache, DownloadKey, HttpValidators, MAX_INDEX};
+
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+
+/// The folder within that of the user. It has a version, since another one of windlass may write other files.
+const FOLDER: &str = "charts-v1";
+
+/// The most bytes of all files.
+const MAX_FOLDER_BYTES: u64 = 512 << 20;
+
+/// The most bytes of one file: the largest index, and its first line.
+const MAX_FILE_BYTES: u64 = MAX_INDEX + (64 << 10);
+
+/// How the name of a file begins that is being written.
+const UNFINISHED: &str = ".new-";
+
+/// After this time, a file that is being written counts as left by a run that was killed.
+const MAX_WRITE_TIME: Duration = Duration::from_secs(3600);
+
+/// The first line of a file, as JSON.
+#[derive(Debug, Serialize, Deserialize)]
+struct FileHeader {
+    /// Of all that follows.
+    sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+}
+
+/// A folder with what was fetched. It is made when the first file is kept.
+pub(crate) struct DownloadFolder {
+    folder: PathBuf,
+    most: u64,
+    /// Whether it was said that nothing can be kept.
+    is_failure_said: AtomicBool,
+}
+
+impl DownloadFolder {
+    /// That in a folder, by default in the one for caches of the user; none if the environment names no such folder.
+    pub(crate) fn new(folder: Option<PathBuf>) -> Option<Self> {
+        let folder = folder.or_else(default_folder)?.join(FOLDER);
+        Some(Self { folder, most: MAX_FOLDER_BYTES, is_failure_said: AtomicBool::new(false) })
+    }
+
+    fn read(&self, key: &DownloadKey) -> Option<CachedDownload> {
+        let file = File::open(self.folder.join(key.text())).ok()?;
+        let mut content = Vec::new();
+        (&file).take(MAX_FILE_BYTES + 1).read_to_end(&mut content).ok()?;
+        let end = memchr::memchr(b'\n', &content)?;
+        let bytes = content.split_off(end + 1);
+        let header: FileHeader = serde_json::from_slice(&content).ok()?;
+        if hex::encode(Sha256::digest(&bytes)) != header.sha256 {
+            return None;
+        }
+        // The file that was used longest ago is the first to go. If that cannot be noted, it goes earlier.
+        drop(file.set_modified(SystemTime::now()));
+        let validators = HttpValidators { etag: header.etag, modified: header.modified };
+        Some(CachedDownload { bytes, validators })
+    }
+
+    fn write(&self, key: &DownloadKey, download: &CachedDownload) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        let HttpValidators { etag, modified } = download.validators.clone();
+        let sha256 = hex::encode(Sha256::digest(&download.bytes));
+        let mut content = serde_json::to_vec(&FileHeader { sha256, etag, modified })?;
+        content.push(b'\n');
+        let mut file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.folder)?;
+        file.write_all(&content)?;
+        file.write_all(&download.bytes)?;
+        file.persist(self.folder.join(key.text())).map_err(|failed| failed.error)?;
+        self.remove_excess()
+    }
+
+    /// Removes the files that were used longest ago, until the rest fits; nothing that another program wrote.
+    fn remove_excess(&self) -> io::Result<()> {
+        let now = SystemTime::now();
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            // Another run may have removed it.
+            let Ok(known) = entry.metadata() else { continue };
+            let used = known.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let is_key = name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if known.is_file() && is_key {
+                files.push((used, entry.path(), known.len()));
+            }
+            let age = now.duration_since(used).unwrap_or_default();
+            if known.is_file() && name.starts_with(UNFINISHED) && age > MAX_WRITE_TIME {
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+        files.sort();
+        let mut total = 0_u64;
+        for (_, path, length) in files.iter().rev() {
+            total = total.saturating_add(*length);
+            if total > self.most {
+                drop(fs::remove_file(path));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl DownloadCache for DownloadFolder {
+    fn download(&self, key: &DownloadKey) -> Option<CachedDownload> {
+        self.read(key)
+    }
+
+    fn keep(&self, key: &DownloadKey, download: &CachedDownload) {
+        let Err(error) = self.write(key, download) else { return };
+        if !self.is_failure_said.swap(true, Ordering::Relaxed) {
+            let folder = self.folder.display();
+            let text = format!(
+                "charts are not kept for the next run, because {folder} cannot be written: {error}; --cache-dir names \
+                 another folder"
+            );
+            say(ProgressGlyph::Warning, &plan::clean_line(&text));
+        }
+    }
+}
+
+/// The folder of windlass among the caches of the user.
+fn default_folder() -> Option<PathBuf> {
+    // Relative ones are ignored, as the specification of these variables says.
+    let named = |name: &str| env::var_os(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    let of_home = || {
+        let caches = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
+        named("HOME").map(|home| home.join(caches))
+    };
+    let caches = named("XDG_CACHE_HOME").or_else(of_home)?;
+    Some(caches.join("windlass/plan"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn folder_of(folder: &TempDir, most: u64) -> DownloadFolder {
+        let folder = DownloadFolder::new(Some(folder.path().to_owned())).unwrap();
+        DownloadFolder { most, ..folder }
+    }
+
+    fn download(text: &str, etag: Option<&str>) -> CachedDownload {
+        let validators = HttpValidators { etag: etag.map(str::to_owned), modified: None };
+        CachedDownload { bytes: text.as_bytes().to_vec(), validators }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_by_another_run_until_the_file_is_damaged() {
+        let place = tempfile::tempdir().unwrap();
+        let key = DownloadKey::of(&["archive", "https://example.com"]);
+        assert_eq!(folder_of(&place, 1000).download(&key), None);
+        let kept = download("one\ntwo", Some("\"1\""));
+        folder_of(&place, 1000).keep(&key, &kept);
+        assert_eq!(folder_of(&place, 1000).download(&key), Some(kept));
+        let other = DownloadKey::of(&["archive", "https://example.org"]);
+        assert_eq!(folder_of(&place, 1000).download(&other), None);
+        let file = place.path().join(FOLDER).join(key.text());
+        let mut content = fs::read(&file).unwrap();
+        *content.last_mut().unwrap() ^= 1;
+        fs::write(&file, content).unwrap();
+        assert_eq!(folder_of(&place, 1000).download(&key), None);
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first_and_files_of_others_stay() {
+        let place = tempfile::tempdir().unwrap();
+        // Three files fit.
+        let folder = folder_of(&place, 1200);
+        let keys = ["a", "b", "c"].map(|part| DownloadKey::of(&[part]));
+        let foreign = place.path().join(FOLDER).join("notes.txt");
+        for (at, key) in keys.iter().enumerate() {
+            folder.keep(key, &download(&"x".repeat(300), None));
+            fs::write(&foreign, "y".repeat(5000)).unwrap();
+            let used = SystemTime::now() - Duration::from_secs(100 - u64::try_from(at).unwrap());
+            let file = File::options().write(true).open(folder.folder.join(key.text())).unwrap();
+            file.set_modified(used).unwrap();
+        }
+        // The use of the oldest one makes it the newest.
+        assert!(folder.download(&keys[0]).is_some());
+        folder.keep(&DownloadKey::of(&["d"]), &download(&"x".repeat(300), None));
+        assert!(folder.download(&keys[0]).is_some());
+        assert!(folder.download(&keys[1]).is_none());
+        assert!(foreign.exists());
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "text").unwrap();
+        let folder = DownloadFolder::new(Some(file)).unwrap();
+        let key = DownloadKey::of(&["a"]);
+        folder.keep(&key, &download("x", None));
+        assert_eq!(folder.download(&key), None);
+        assert!(folder.is_failure_said.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,494 @@
+//! The file with what only a cluster knows, which a repository commits: its format, and what differs between two of them.
+//!
+//! Elsewhere: reading a cluster (`facts_of_cluster.rs`), the command that writes the file (`facts_command.rs`), what a plan
+//! makes of it (`discovery.rs`, `kustomization_build.rs`, `release_inputs.rs`).
+//!
+//! The file is a manifest that kustomize leaves out of what it builds, since the folder that has it may be built without a
+//! `kustomization.yaml`, with all manifests below. Its maps are sorted: two exports of one state are the same bytes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, ensure};
+use goyaml::emit;
+use helm::capabilities::{Capabilities, KubeVersion};
+use objects::{Object, ObjectId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tree::RelPath;
+
+use super::resource_scope::DeclaredKindScopes;
+use windlass_runtime::spec_references::DeclaredReferences;
+
+/// Where the file is below the folder that the cluster applies first.
+pub(crate) const FACTS_PATH: &str = ".windlass/facts.yaml";
+
+/// The version of the format.
+const API_VERSION: &str = "plan.windlass.dev/v1alpha1";
+
+const KIND: &str = "ClusterFacts";
+
+/// The kinds whose objects label what they apply, with their groups.
+pub(crate) const LABELLING_APPLIERS: [(&str, &str); 2] =
+    [("kustomize.toolkit.fluxcd.io", "Kustomization"), ("helm.toolkit.fluxcd.io", "HelmRelease")];
+
+/// Kustomize leaves an object with this annotation out of what it builds.
+const LOCAL_CONFIG: &str = "config.kubernetes.io/local-config";
+
+/// The largest file that is read or written.
+pub(crate) const MAX_FACTS_BYTES: usize = 4 << 20;
+
+/// The most keys that are named where a value is not known.
+const MAX_NAMED_KEYS: usize = 20;
+
+/// The most lines that say what differs.
+const MAX_DIFFERENCES: usize = 200;
+
+const HEADER: &str = "# What only the cluster knows, for `windlass plan`. Written by `windlass plan facts`, which compares it with \
+                      --check.\n";
+
+/// What a cluster knew when the file was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ClusterFacts {
+    /// The version of the API server; empty if nothing is known of it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) kubernetes_version: String,
+    /// Such as `apps/v1` and `apps/v1/Deployment`.
+    #[serde(default)]
+    pub(crate) api_versions: BTreeSet<String>,
+    /// Of kinds that are not built in, such as `Widget.acme.io`.
+    #[serde(default)]
+    pub(crate) scopes: BTreeMap<String, KindScope>,
+    /// ConfigMaps and Secrets that Kustomizations and HelmReleases name, as `Kind/namespace/name`.
+    #[serde(default)]
+    pub(crate) references: BTreeMap<String, ReferenceFact>,
+    /// What could not be read: nothing is known of it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) not_read: BTreeSet<String>,
+}
+
+/// Where the objects of a kind are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum KindScope {
+    /// In namespaces.
+    Namespaced,
+    /// In none.
+    Cluster,
+}
+
+/// What is known of a ConfigMap or Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ReferenceFact {
+    /// Whether the cluster has it.
+    pub(crate) exists: bool,
+    /// The Kustomization or HelmRelease that applied it, as `Kind/namespace/name`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) applied_by: Option<String>,
+    /// The names of its values.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) keys: BTreeSet<String>,
+    /// The values of a ConfigMap; none if they were not exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<BTreeMap<String, String>>,
+}
+
+impl ClusterFacts {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It is too large, of another version, or has something that no export has.
+    pub(crate) fn parse(text: &[u8]) -> anyhow::Result<Self> {
+        let most = MAX_FACTS_BYTES;
+        ensure!(text.len() <= most, "the facts have more than {most} bytes");
+        let mut value = goyaml::to_json(text).context("the facts are not YAML")?;
+        let fields = value.as_object_mut().context("the facts are not a map")?;
+        let mut text = |field: &str| {
+            let value = fields.remove(field).unwrap_or_default();
+            value.as_str().unwrap_or_default().to_owned()
+        };
+        let api_version = text("apiVersion");
+        let kind = text("kind");
+        ensure!(
+            api_version == API_VERSION && kind == KIND,
+            "the facts are `{kind}` of `{api_version}`, and this version reads `{KIND}` of `{API_VERSION}`: export them \
+             with `windlass plan facts`"
+        );
+        fields.remove("metadata");
+        let facts: Self = serde_json::from_value(value).context("the facts cannot be read")?;
+        for (subject, fact) in &facts.references {
+            let id = reference_id(subject)
+                .with_context(|| format!("references: `{subject}` is no ConfigMap or Secret"))?;
+            let has_values = id.kind == "Secret" && fact.data.is_some();
+            ensure!(!has_values, "references: {subject} has data: no value of a Secret is read");
+        }
+        Ok(facts)
+    }
+
+    /// The file; `folder` is the one that the cluster applies first, if that is known.
+    ///
+    /// # Errors
+    /// It would be larger than what is read.
+    pub(crate) fn text(&self, folder: &RelPath) -> anyhow::Result<String> {
+        let letter =
+            |it: char| if it.is_ascii_alphanumeric() { it.to_ascii_lowercase() } else { '-' };
+        let name: String = folder.as_str().chars().map(letter).collect();
+        // Files of several clusters may be in one build, where two objects of one name are an error.
+        let name = if name.is_empty() { "cluster".to_owned() } else { name };
+        let mut value = serde_json::to_value(self)?;
+        value["apiVersion"] = API_VERSION.into();
+        value["kind"] = KIND.into();
+        value["metadata"] = json!({"name": name, "annotations": {LOCAL_CONFIG: "true"}});
+        let text = format!("{HEADER}{}", emit(&value)?);
+        let most = MAX_FACTS_BYTES;
+        ensure!(
+            text.len() <= most,
+            "the facts would have more than {most} bytes; leave out --with-values, or choose a --namespace"
+        );
+        Ok(text)
+    }
+
+    /// What is known of a ConfigMap or Secret.
+    pub(crate) fn reference(&self, id: &ObjectId) -> Option<&ReferenceFact> {
+        self.references.get(&id.subject())
+    }
+
+    /// Why the values of a ConfigMap or Secret are not known that a field of an applier names.
+    pub(crate) fn unknown_reason(&self, id: &ObjectId, field: &str) -> String {
+        let mut reason =
+            format!("{field} names it, and the repository does not declare it, or encrypted it");
+        if let Some(fact) = self.reference(id).filter(|fact| fact.exists) {
+            let keys: Vec<&str> =
+                fact.keys.iter().take(MAX_NAMED_KEYS).map(String::as_str).collect();
+            let more = if fact.keys.len() > keys.len() { ", …" } else { "" };
+            reason += &match keys.is_empty() {
+                true => "; the cluster has it, without values".to_owned(),
+                false => format!("; the cluster has it, with values for {}{more}", keys.join(", ")),
+            };
+        }
+        reason
+    }
+
+    /// Whether values of ConfigMaps are known.
+    pub(crate) fn has_values(&self) -> bool {
+        self.references.values().any(|it| it.data.is_some())
+    }
+
+    /// What charts may assume of the cluster, besides what is given.
+    ///
+    /// # Errors
+    /// The version of Kubernetes is not one.
+    pub(crate) fn add_to(&self, capabilities: &mut Capabilities) -> anyhow::Result<()> {
+        if !self.kubernetes_version.is_empty() {
+            let version = &self.kubernetes_version;
+            let parsed = KubeVersion::parse(version);
+            capabilities.kube_version =
+                parsed.with_context(|| format!("kubernetesVersion `{version}` of the facts"))?;
+        }
+        capabilities.api_versions.extend(self.api_versions.iter().cloned());
+        Ok(())
+    }
+
+    /// The scopes of kinds that are not built in.
+    pub(crate) fn kind_scopes(&self) -> DeclaredKindScopes {
+        let mut kinds = DeclaredKindScopes::default();
+        for (name, scope) in &self.scopes {
+            let (kind, group) = name.split_once('.').unwrap_or((name.as_str(), ""));
+            kinds.add_scope(group, kind, *scope == KindScope::Namespaced);
+        }
+        kinds
+    }
+
+    /// The ConfigMaps and Secrets whose data is known: those with values, and those that do not exist and so have none.
+    pub(crate) fn known_references(&self) -> DeclaredReferences {
+        let mut known = DeclaredReferences::default();
+        for (subject, fact) in &self.references {
+            let Some(id) = reference_id(subject) else { continue };
+            let data = match &fact.data {
+                Some(data) => json!(data),
+                None if !fact.exists => json!({}),
+                None => continue,
+            };
+            let object = Object::new(json!({"apiVersion": "v1", "kind": id.kind,
+                "metadata": {"name": id.name, "namespace": id.namespace}, "data": data}));
+            if let Ok(object) = object {
+                known.add(&object);
+            }
+        }
+        DeclaredReferences::with_cluster_objects(known)
+    }
+
+    /// Leaves out ConfigMaps and Secrets of other namespaces.
+    pub(crate) fn keep_namespace(&mut self, namespace: &str) {
+        self.references
+            .retain(|subject, _| reference_id(subject).is_some_and(|id| id.namespace == namespace));
+    }
+
+    /// What differs in the cluster, a line each: `-` for what the file alone has, `+` for what the cluster alone has, `~` for
+    /// what both have and is another. Of what the cluster does not let read, nothing differs.
+    pub(crate) fn differences(&self, cluster: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.kubernetes_version != cluster.kubernetes_version {
+            let [file, live] = [self, cluster].map(|it| it.kubernetes_version.as_str());
+            lines.push(format!("~ the version of Kubernetes: {file} -> {live}"));
+        }
+        let gone = self.api_versions.difference(&cluster.api_versions);
+        // The versions of an API server that does not respond may be missing from discovery.
+        let is_read = |version: &&String| !cluster.is_version_not_read(version);
+        lines.extend(gone.filter(is_read).map(|it| format!("- API version {it}")));
+        let new = cluster.api_versions.difference(&self.api_versions);
+        lines.extend(new.map(|it| format!("+ API version {it}")));
+        for (kind, scope) in &self.scopes {
+            match cluster.scopes.get(kind) {
+                None if cluster.is_group_not_read(kind) => {}
+                None => lines.push(format!("- kind {kind}")),
+                Some(live) if live != scope => {
+                    lines.push(format!("~ the scope of {kind}: {scope:?} -> {live:?}"));
+                }
+                Some(_) => {}
+            }
+        }
+        let new = cluster.scopes.keys().filter(|it| !self.scopes.contains_key(*it));
+        lines.extend(new.map(|kind| format!("+ kind {kind}")));
+        for (subject, fact) in &self.references {
+            match cluster.references.get(subject) {
+                _ if cluster.not_read.contains(subject) => {}
+                None if cluster.lacks_appliers() => {}
+                None => lines.push(format!("- {subject}, which no applier names any more")),
+                Some(live) => lines.extend(fact.differences(subject, live)),
+            }
+        }
+        let new = cluster.references.keys().filter(|it| !self.references.contains_key(*it));
+        lines.extend(new.map(|subject| format!("+ {subject}, which an applier names")));
+        if lines.len() > MAX_DIFFERENCES {
+            let more = lines.len() - MAX_DIFFERENCES;
+            lines.truncate(MAX_DIFFERENCES);
+            lines.push(format!("… {more} more"));
+        }
+        lines
+    }
+
+    /// Whether there may be appliers that were not read: then a reference may be missing for that reason.
+    fn lacks_appliers(&self) -> bool {
+        self.not_read.iter().any(|it| !it.contains('/'))
+    }
+
+    fn is_version_not_read(&self, version: &str) -> bool {
+        let is_of = |not_read: &String| {
+            version
+                .strip_prefix(not_read.as_str())
+                .is_some_and(|it| it.is_empty() || it.starts_with('/'))
+        };
+        self.not_read.iter().any(is_of)
+    }
+
+    fn is_group_not_read(&self, kind: &str) -> bool {
+        let group = kind.split_once('.').map_or("", |(_, group)| group);
+        self.not_read.iter().any(|it| it.split_once('/').is_some_and(|(of, _)| of == group))
+    }
+}
+
+impl ReferenceFact {
+    /// That of an object that does not exist.
+    pub(crate) fn absent() -> Self {
+        Self { exists: false, applied_by: None, keys: BTreeSet::new(), data: None }
+    }
+
+    /// The Kustomization or HelmRelease that applied it.
+    pub(crate) fn applier(&self) -> Option<ObjectId> {
+        let (kind, rest) = self.applied_by.as_deref()?.split_once('/')?;
+        let (namespace, name) = rest.split_once('/')?;
+        let (group, _) = LABELLING_APPLIERS.iter().find(|(_, known)| *known == kind)?;
+        Some(ObjectId::new(namespace, name, group, kind))
+    }
+
+    /// What differs in the cluster. Values are not printed.
+    fn differences(&self, subject: &str, live: &Self) -> Vec<String> {
+        match (self.exists, live.exists) {
+            (true, false) => return vec![format!("- {subject}, which does not exist any more")],
+            (false, true) => return vec![format!("+ {subject}, which did not exist")],
+            (true, true) | (false, false) => {}
+        }
+        let mut lines = Vec::new();
+        if self.applied_by != live.applied_by {
+            let [file, live] =
+                [self, live].map(|it| it.applied_by.as_deref().unwrap_or("no applier"));
+            lines.push(format!("~ what applies {subject}: {file} -> {live}"));
+        }
+        let gone = self.keys.difference(&live.keys);
+        lines.extend(gone.map(|key| format!("- key {key} of {subject}")));
+        let new = live.keys.difference(&self.keys);
+        lines.extend(new.map(|key| format!("+ key {key} of {subject}")));
+        if let (Some(file), Some(live)) = (&self.data, &live.data) {
+            let changed = file
+                .iter()
+                .filter(|(key, value)| live.get(*key).is_some_and(|live| live != *value));
+            lines.extend(changed.map(|(key, _)| format!("~ the value of {key} of {subject}")));
+        }
+        lines
+    }
+}
+
+/// The ConfigMap or Secret that a key of `references` names.
+fn reference_id(subject: &str) -> Option<ObjectId> {
+    let (kind, rest) = subject.split_once('/')?;
+    let (namespace, name) = rest.split_once('/')?;
+    let is_reference = matches!(kind, "ConfigMap" | "Secret");
+    let is_whole = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
+    (is_reference && is_whole).then(|| ObjectId::new(namespace, name, "", kind))
+}
+
+/// An object that an applier names.
+pub(crate) struct AppliersReference {
+    /// Which.
+    pub(crate) id: ObjectId,
+    /// The field that names it.
+    pub(crate) field: &'static str,
+    /// Whether it may be missing.
+    pub(crate) is_optional: bool,
+}
+
+/// The ConfigMaps and Secrets that a Kustomization or a HelmRelease with this spec names.
+pub(crate) fn references_of(spec: &Value, namespace: &str) -> Vec<AppliersReference> {
+    let fields = [
+        ("spec.postBuild.substituteFrom", &spec["postBuild"]["substituteFrom"]),
+        ("spec.valuesFrom", &spec["valuesFrom"]),
+    ];
+    let mut found = Vec::new();
+    for (field, references) in fields {
+        for reference in references.as_array().into_iter().flatten() {
+            let text = |key: &str| reference[key].as_str().unwrap_or_default();
+            let id = ObjectId::new(namespace, text("name"), "", text("kind"));
+            let is_optional = reference["optional"] == Value::Bool(true);
+            if reference_id(&id.subject()).is_some() {
+                found.push(AppliersReference { id, field, is_optional });
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(keys: &[&str], data: Option<&[(&str, &str)]>) -> ReferenceFact {
+        let owned = |text: &str| text.to_owned();
+        let data =
+            data.map(|data| data.iter().map(|(key, value)| (owned(key), owned(value))).collect());
+        let keys = keys.iter().map(|key| owned(key)).collect();
+        ReferenceFact { exists: true, applied_by: None, keys, data }
+    }
+
+    fn sample() -> ClusterFacts {
+        ClusterFacts {
+            kubernetes_version: "v1.35.0".to_owned(),
+            api_versions: ["v1", "acme.io/v1", "old.io/v1"].map(str::to_owned).into(),
+            scopes: [("Widget.acme.io".to_owned(), KindScope::Cluster)].into(),
+            references: [
+                ("ConfigMap/shop/vars".to_owned(), reference(&["zone"], Some(&[("zone", "eu")]))),
+                ("ConfigMap/shop/gone".to_owned(), ReferenceFact::absent()),
+                ("Secret/shop/db".to_owned(), reference(&["password"], None)),
+            ]
+            .into(),
+            not_read: BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_is_sorted() {
+        let text = sample().text(&RelPath::parse("clusters/prod").unwrap()).unwrap();
+        assert_eq!(ClusterFacts::parse(text.as_bytes()).unwrap(), sample());
+        expect_test::expect![[r#"
+            # What only the cluster knows, for `windlass plan`. Written by `windlass plan facts`, which compares it with --check.
+            apiVersion: plan.windlass.dev/v1alpha1
+            apiVersions:
+            - acme.io/v1
+            - old.io/v1
+            - v1
+            kind: ClusterFacts
+            kubernetesVersion: v1.35.0
+            metadata:
+              annotations:
+                config.kubernetes.io/local-config: "true"
+              name: clusters-prod
+            references:
+              ConfigMap/shop/gone:
+                exists: false
+              ConfigMap/shop/vars:
+                data:
+                  zone: eu
+                exists: true
+                keys:
+                - zone
+              Secret/shop/db:
+                exists: true
+                keys:
+                - password
+            scopes:
+              Widget.acme.io: Cluster
+        "#]]
+        .assert_eq(&text);
+    }
+
+    #[test]
+    fn other_files_are_refused_and_so_are_values_of_secrets() {
+        let error = |text: &str| format!("{:#}", ClusterFacts::parse(text.as_bytes()).unwrap_err());
+        assert!(error("kind: ConfigMap").contains("export them with `windlass plan facts`"));
+        let next = "apiVersion: plan.windlass.dev/v2\nkind: ClusterFacts\n";
+        assert!(error(next).contains("plan.windlass.dev/v2"));
+        let of =
+            |fields: &str| error(&format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}\n"));
+        assert!(of("kubeVersion: v1.35.0").contains("unknown field"));
+        assert!(of("references: {Pod/a/b: {exists: true}}").contains("no ConfigMap or Secret"));
+        let secret = "references: {Secret/a/b: {exists: true, keys: [x], data: {x: hunter2}}}";
+        let refused = of(secret);
+        assert!(
+            refused.contains("no value of a Secret") && !refused.contains("hunter2"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn what_differs_in_the_cluster_is_named_without_values() {
+        let mut live = sample();
+        live.kubernetes_version = "v1.36.0".to_owned();
+        live.api_versions.remove("old.io/v1");
+        live.scopes.insert("Widget.acme.io".to_owned(), KindScope::Namespaced);
+        live.references.insert("ConfigMap/shop/gone".to_owned(), reference(&[], None));
+        live.references.insert(
+            "ConfigMap/shop/vars".to_owned(),
+            reference(&["zone"], Some(&[("zone", "us")])),
+        );
+        live.references.remove("Secret/shop/db");
+        assert_eq!(
+            sample().differences(&live),
+            [
+                "~ the version of Kubernetes: v1.35.0 -> v1.36.0",
+                "- API version old.io/v1",
+                "~ the scope of Widget.acme.io: Cluster -> Namespaced",
+                "+ ConfigMap/shop/gone, which did not exist",
+                "~ the value of zone of ConfigMap/shop/vars",
+                "- Secret/shop/db, which no applier names any more",
+            ]
+        );
+        assert!(sample().differences(&sample()).is_empty());
+    }
+
+    #[test]
+    fn what_the_cluster_does_not_let_read_does_not_differ() {
+        let mut live = sample();
+        live.references.remove("Secret/shop/db");
+        live.not_read.insert("Secret/shop/db".to_owned());
+        assert!(sample().differences(&live).is_empty());
+        live.not_read = BTreeSet::from(["HelmRelease".to_owned()]);
+        assert!(
+            sample().differences(&live).is_empty(),
+            "an applier may name it that was not listed"
+        );
+        let mut stale = sample();
+        stale.api_versions.remove("old.io/v1");
+        stale.not_read.insert("old.io/v1".to_owned());
+        assert!(sample().differences(&stale).is_empty());
+    }
+}
