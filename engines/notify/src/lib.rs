@@ -6,7 +6,8 @@
 //!   Provider.
 //! * A [`EventDelivery`] gives the requests, step by step; its driver sends them and hands the answers back.
 //! * [`receivers`] judges requests that webhooks make.
-//! * A [`PullRequestConversation`] leads to one pull request for a pushed branch, at the forge of a Provider.
+//! * A [`PullRequestConversation`] leads to one pull request for a pushed branch, at the forge of a Provider; a
+//!   [`PullRequestCheckConversation`] to one comment of a pull request, and a commit status.
 //!
 //! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main
 //! branch.
@@ -46,7 +47,8 @@ pub use provider_request::{
     MAX_ANSWER, ProviderRequest,
 };
 pub use providers::{
-    NatsKey, PullRequest, PullRequestChange, PullRequestConversation, PullRequestError,
-    PullRequestProposal, PullRequestStep, TYPES,
+    CheckCommentChange, ForgeConversation, ForgeStep, NatsKey, PullRequest, PullRequestChange,
+    PullRequestCheck, PullRequestCheckConversation, PullRequestCheckResult,
+    PullRequestConversation, PullRequestError, PullRequestProposal, PullRequestStep, TYPES,
 };
 pub use secret_credentials::TlsSettings;

@@ -51,8 +51,9 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
 pub use nats::NatsKey;
 pub use pull_request::{
-    PullRequest, PullRequestChange, PullRequestConversation, PullRequestError, PullRequestProposal,
-    PullRequestStep,
+    CheckCommentChange, ForgeConversation, ForgeStep, PullRequest, PullRequestChange,
+    PullRequestCheck, PullRequestCheckConversation, PullRequestCheckResult,
+    PullRequestConversation, PullRequestError, PullRequestProposal, PullRequestStep,
 };
 
 type ProviderFactory = fn(ProviderOptions, FluxEvent) -> ProviderFlow;

@@ -1,10 +1,12 @@
 //! The result of a comparison, as JSON and YAML show it: the names of its fields are a promise.
 //!
-//! Elsewhere: making it (`comparison.rs`), what deserves attention in it (`plan_finding.rs`), other formats (`table.rs`,
-//! `markdown.rs`, `sarif.rs`).
+//! Elsewhere: making it (`comparison.rs`), what deserves attention in it (`plan_finding.rs`), reading one that was printed
+//! (`plan_json.rs`), other formats (`table.rs`, `markdown.rs`, `sarif.rs`).
+
+use std::borrow::Cow;
 
 use objects::ObjectId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::definition_change::DefinitionChange;
 use crate::deletion_budget::BudgetVerdict;
@@ -15,7 +17,7 @@ use crate::plan_finding::PlanFinding;
 use crate::rendering::{MissingReference, UnknownValue};
 
 /// What changes between two revisions of a repository.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangePlan {
     /// The revision that is compared with.
@@ -27,7 +29,7 @@ pub struct ChangePlan {
     /// What deserves attention, the most severe first.
     pub findings: Vec<PlanFinding>,
     /// How many findings are left out.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_findings: usize,
     /// The appliers in which something changes, fails or is not known, ordered by their names.
     pub appliers: Vec<ApplierChange>,
@@ -51,7 +53,7 @@ impl ChangePlan {
 }
 
 /// Sums over all appliers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanSummary {
     /// Objects that are created.
@@ -73,7 +75,7 @@ pub struct PlanSummary {
 }
 
 /// What changes in an applier.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplierChange {
     /// Which.
@@ -85,13 +87,13 @@ pub struct ApplierChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Whether it failed in the base, too.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub fails_in_base: bool,
     /// The file in the repository that declares it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The cluster that it applies to; none for the one that it lives in.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target_cluster: String,
     /// The revision of its source in the base.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,47 +102,47 @@ pub struct ApplierChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_source_revision: Option<String>,
     /// Whether it is suspended in the head: nothing of this happens before it is resumed.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub is_suspended: bool,
     /// Whether it was suspended in the base, and is not any more: what changed meanwhile happens, too.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub is_resumed: bool,
     /// Objects that are created.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<PlanObjectReference>,
     /// Objects in which a field changes.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ChangedObject>,
     /// Objects that neither this nor another applier has any more.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<RemovedObject>,
     /// Objects that this applier takes over from another one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<MovedObject>,
     /// How many objects another applier takes over from this one: they are listed there.
     pub moved_away: usize,
     /// How many objects do not change.
     pub unchanged: usize,
     /// The objects of the head where the base could not be rendered.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_compared: Vec<PlanObjectReference>,
     /// Images that change, or are new.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageChange>,
     /// Fields that cannot be changed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub immutable_fields: Vec<ImmutableFieldChange>,
     /// CustomResourceDefinitions that lose something.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub definitions: Vec<DefinitionChange>,
     /// What this applier deletes, and what the appliers delete that go with it; none if nothing is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion: Option<BudgetVerdict>,
     /// What is not known without a cluster.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
     /// ConfigMaps and Secrets that it needs since the head, and that the cluster does not have.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_references: Vec<MissingReference>,
 }
 
@@ -160,7 +162,7 @@ impl ApplierChange {
 }
 
 /// Whether an applier could be compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ApplierComparison {
     /// Both sides were rendered.
@@ -189,7 +191,7 @@ impl ApplierComparison {
 }
 
 /// An object in which a field changes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedObject {
     /// Which.
@@ -200,18 +202,18 @@ pub struct ChangedObject {
 }
 
 /// An object that no applier has any more.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RemovedObject {
     /// Which.
     pub object: PlanObjectReference,
     /// Why it stays in the cluster; none if it is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub left_in_cluster: Option<&'static str>,
+    pub left_in_cluster: Option<Cow<'static, str>>,
 }
 
 /// An object that one applier takes over from another one.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MovedObject {
     /// Which.
@@ -221,7 +223,7 @@ pub struct MovedObject {
     /// The applier that has it now.
     pub to: PlanObjectReference,
     /// Whether the other one still has it, too: both apply it then.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub is_shared: bool,
     /// What changes besides.
     #[serde(flatten)]
@@ -229,16 +231,16 @@ pub struct MovedObject {
 }
 
 /// What an object is called.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanObjectReference {
     /// API group; none for the core group.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
     /// Kind.
     pub kind: String,
     /// Namespace; none for a cluster-scoped object.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name.
     pub name: String,

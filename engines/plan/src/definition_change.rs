@@ -2,15 +2,17 @@
 //!
 //! Elsewhere: reading a definition, and judging a change by live objects (`crdguard`).
 
+use std::borrow::Cow;
+
 use crdguard::CrdDefinition;
 use objects::Object;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::change_plan::PlanObjectReference;
 
 /// A CustomResourceDefinition that loses something.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DefinitionChange {
     /// Which.
@@ -20,7 +22,7 @@ pub struct DefinitionChange {
 }
 
 /// What a definition loses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "loss", rename_all = "camelCase")]
 pub enum DefinitionFinding {
     /// A version, which objects may be stored in.
@@ -41,7 +43,7 @@ pub enum DefinitionFinding {
     /// A field changes that cannot be changed: the API server rejects that.
     IdentityChanged {
         /// Such as `spec.scope`.
-        field: &'static str,
+        field: Cow<'static, str>,
         /// Before.
         old: String,
         /// After.
@@ -111,6 +113,7 @@ fn losses(before: &CrdDefinition, after: &CrdDefinition) -> Vec<DefinitionFindin
     ];
     let identity =
         fields.into_iter().filter(|(_, old, new)| old != new).map(|(field, old, new)| {
+            let field = Cow::Borrowed(field);
             DefinitionFinding::IdentityChanged { field, old: old.to_owned(), new: new.to_owned() }
         });
     let versions = before.versions.iter().filter_map(|old| {

@@ -3,7 +3,7 @@
 //! Here: the budget, and its verdict on what one applier deletes. Elsewhere: what is deleted (`removal.rs`).
 
 use objects::{Object, ObjectId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::change_plan::PlanObjectReference;
 
@@ -47,7 +47,7 @@ impl Default for DeletionBudget {
 }
 
 /// What a deletion is beyond.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "camelCase")]
 pub enum DeletionRule {
     /// More objects than [`DeletionBudget::max_objects`].
@@ -81,14 +81,14 @@ impl DeletionRule {
             Self::HeldKind { object, count } => format!(
                 "{} and {} more, whose deletion deletes more than themselves",
                 object.subject(),
-                count - 1
+                count.saturating_sub(1)
             ),
         }
     }
 }
 
 /// What one applier deletes, compared with the budget.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetVerdict {
     /// How many objects are deleted, those of appliers that are deleted with it included, each once.

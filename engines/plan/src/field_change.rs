@@ -5,9 +5,11 @@
 
 use apply::diff_paths;
 use objects::{Object, SecretMasking};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+
+use crate::plan_json::JsonShape;
 
 /// What stands for a value of a Secret.
 const MASK: &str = "****";
@@ -33,6 +35,10 @@ const MAX_SHOWN_VALUE_BYTES: usize = 16 << 10;
 
 /// Where values are cut, a longer one, as JSON, is cut.
 const MAX_WHOLE_VALUE_BYTES: usize = 512;
+
+/// Where values are cut, one that is nested deeper is shown as text: parsers of JSON have a limit, and what is read again is a
+/// part of a plan.
+const MAX_VALUE_DEPTH: usize = 64;
 
 /// A longer text that is no value, such as an error, is not shown at all.
 const MAX_MASKED_TEXT_BYTES: usize = 256 << 10;
@@ -71,18 +77,18 @@ impl FieldChangeLimits {
 }
 
 /// The fields in which two states of an object differ.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChangeList {
     /// The first of them, in the order of the document.
     pub fields: Vec<FieldChange>,
     /// How many more there are, of which at most 10000 are counted.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_fields: usize,
 }
 
 /// A field that changes.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChange {
     /// A JSON pointer.
@@ -278,7 +284,8 @@ fn cut(value: Value) -> Value {
         other => other.to_string(),
     };
     if text.len() <= MAX_WHOLE_VALUE_BYTES {
-        return value;
+        let is_deep = !value.is_string() && JsonShape::of(text.as_bytes()).depth > MAX_VALUE_DEPTH;
+        return if is_deep { text.into() } else { value };
     }
     let length = text.len();
     format!("{} ({length} bytes)", cut_text(text, MAX_WHOLE_VALUE_BYTES)).into()
@@ -417,6 +424,12 @@ mod tests {
         let fields = between("ConfigMap", &long("é", 600), &long("x", 20_000), &none);
         assert!(fields[0]["old"].as_str().unwrap().ends_with("é… (1200 bytes)"), "{fields}");
         assert_eq!(fields[0]["new"], "… (20002 bytes)");
+        let nested = |levels: usize| {
+            let value = (0..levels).fold(json!(1), |value, _| json!([value]));
+            between("ConfigMap", &json!({}), &json!({"data": value}), &none)[0]["new"].clone()
+        };
+        assert!(nested(MAX_VALUE_DEPTH).is_array());
+        assert_eq!(nested(100), format!("{}1{}", "[".repeat(100), "]".repeat(100)));
         let many = |value: usize| {
             let data = (0..100).map(|at| (format!("k{at:03}"), Value::from(value.to_string())));
             object("ConfigMap", &json!({"data": data.collect::<Map<_, _>>()}))

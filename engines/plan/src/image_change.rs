@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{Object, SecretMasking};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::change_plan::PlanObjectReference;
@@ -15,7 +15,7 @@ use crate::field_change::shown_text;
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// An image that changes, or is new.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageChange {
     /// The object whose Pods have it.

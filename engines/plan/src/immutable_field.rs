@@ -8,20 +8,22 @@
 //!
 //! Source of the semantics: Kubernetes 1.34, the functions `Validate…Update` of each group.
 
+use std::borrow::Cow;
+
 use objects::Object;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::change_plan::PlanObjectReference;
 
 /// A field that cannot be changed, and does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImmutableFieldChange {
     /// The object.
     pub object: PlanObjectReference,
     /// A JSON pointer.
-    pub path: &'static str,
+    pub path: Cow<'static, str>,
     /// Why it cannot be changed.
     pub rule: String,
     /// What happens.
@@ -29,7 +31,7 @@ pub struct ImmutableFieldChange {
 }
 
 /// What happens when a field changes that cannot be changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ImmutableFieldConsequence {
     /// The API server rejects the object, and its applier fails.
@@ -184,7 +186,8 @@ pub(crate) fn immutable_field_changes(
             _ => format!("`{}` of a {} is immutable", dotted(it.path), it.kind),
         };
         let object = PlanObjectReference::from(&after.id());
-        ImmutableFieldChange { object, path: it.path, rule, consequence }
+        let path = Cow::Borrowed(it.path);
+        ImmutableFieldChange { object, path, rule, consequence }
     };
     changed.map(change).collect()
 }
@@ -264,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    fn changed(api: &str, kind: &str, before: &Value, after: &Value) -> Vec<&'static str> {
+    fn changed(api: &str, kind: &str, before: &Value, after: &Value) -> Vec<String> {
         let object = |fields: &Value| {
             let mut value = json!({"apiVersion": api, "kind": kind, "metadata": {"name": "a"}});
             for (key, field) in fields.as_object().unwrap() {
@@ -274,10 +277,10 @@ mod tests {
         };
         let consequence = ImmutableFieldConsequence::Rejected;
         let changes = immutable_field_changes(&object(before), &object(after), consequence);
-        changes.iter().map(|it| it.path).collect()
+        changes.iter().map(|it| it.path.to_string()).collect()
     }
 
-    fn changed_spec(api: &str, kind: &str, before: Value, after: Value) -> Vec<&'static str> {
+    fn changed_spec(api: &str, kind: &str, before: Value, after: Value) -> Vec<String> {
         changed(api, kind, &json!({"spec": before}), &json!({"spec": after}))
     }
 

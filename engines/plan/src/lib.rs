@@ -3,7 +3,8 @@
 //! Here: what is compared ([`RepositoryRendering`]), the comparison ([`compare`]) and its result ([`ChangePlan`]): objects
 //! added, changed, removed and moved from one applier to another, images, immutable fields, definitions, deletions beyond
 //! a budget ([`DeletionBudget`]), and what cannot be known without a cluster. Its formats: plain text ([`table_text`]),
-//! a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]); as JSON a plan is what serde makes of it.
+//! a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]); as JSON a plan is what serde makes of it, and is read
+//! again from that ([`ChangePlan::from_untrusted_json`]) where it is posted, with a commit status ([`check_status`]).
 //! Elsewhere: reading a repository and rendering what it declares (the program), which fields differ and which form an
 //! object is applied in (`apply`), whether a definition fits the objects that exist (`crdguard`).
 //!
@@ -19,7 +20,9 @@ mod field_change;
 mod image_change;
 mod immutable_field;
 mod markdown;
+mod plan_check;
 mod plan_finding;
+mod plan_json;
 mod plan_lines;
 mod removal;
 mod rendering;
@@ -40,8 +43,10 @@ pub use deletion_budget::{BudgetVerdict, DeletionBudget, DeletionRule};
 pub use field_change::{FieldChange, FieldChangeLimits, FieldChangeList};
 pub use image_change::ImageChange;
 pub use immutable_field::{ImmutableFieldChange, ImmutableFieldConsequence};
-pub use markdown::markdown_comment;
+pub use markdown::{comment_marker, markdown_comment, named_markdown_comment};
+pub use plan_check::{PlanCheckStatus, PlanFailureRule, check_status};
 pub use plan_finding::{FindingLevel, PlanFinding, PlanRule};
+pub use plan_json::{MAX_PLAN_BYTES, PlanJsonError};
 pub use rendering::{MissingReference, RenderedApplier, RepositoryRendering, UnknownValue};
 pub use sarif::sarif_log;
 pub use table::table_text;

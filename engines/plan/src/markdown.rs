@@ -30,12 +30,18 @@ const OMITTED_LINES_BYTES: usize = 40;
 /// Where a longer fence would be needed, other quotation marks stand for backticks.
 const MAX_FENCE_CHARACTERS: usize = 16;
 
-/// By this a program finds the comment that it wrote before.
-const COMMENT_MARKER: &str = "<!-- windlass plan -->";
+/// The line with which a comment begins, and by which a program finds the comment that it wrote before. Plans of several
+/// clusters have names, which are made harmless; one without a name has an empty one.
+pub fn comment_marker(name: &str) -> String {
+    match name {
+        "" => "<!-- windlass plan -->".to_owned(),
+        name => format!("<!-- windlass plan: {} -->", plain_name(name)),
+    }
+}
 
 /// A plan as one comment, of at most 60000 bytes. Its last line says what was left out.
 pub fn markdown_comment(plan: &ChangePlan) -> String {
-    comment_within(plan, MAX_COMMENT_BYTES)
+    named_markdown_comment(plan, "", MAX_COMMENT_BYTES)
 }
 
 /// A part of a comment.
@@ -45,17 +51,23 @@ struct CommentPart {
     omitted_lines: usize,
 }
 
-pub(crate) fn comment_within(plan: &ChangePlan, most: usize) -> String {
+/// A plan as one comment of at most so many bytes, with the marker of a name. Its last line says what was left out.
+pub fn named_markdown_comment(plan: &ChangePlan, name: &str, most: usize) -> String {
+    let marker = comment_marker(name);
+    let title = match name {
+        "" => "Plan".to_owned(),
+        name => format!("Plan `{}`", plain_name(name)),
+    };
     let revisions = [&plan.base_revision, &plan.head_revision].map(|it| plain_name(it));
     let [base, head] = revisions;
-    let mut text = format!("{COMMENT_MARKER}\n### Plan: {}\n\n", summary_text(plan));
+    let mut text = format!("{marker}\n### {title}: {}\n\n", summary_text(plan));
     let _ = write!(text, "From `{base}` to `{head}`.\n\n");
     let mut omitted_lines = plan.omitted_findings;
     let findings: Vec<String> = plan.findings.iter().map(finding_line).collect();
     if !findings.is_empty() {
         let part = fenced(&findings, "", MAX_FINDINGS_BYTES.min(most / 4));
         text.push_str(&part.text);
-        omitted_lines += part.omitted_lines;
+        omitted_lines = omitted_lines.saturating_add(part.omitted_lines);
     }
     let mut omitted_appliers = 0;
     for (at, change) in plan.appliers.iter().enumerate() {
@@ -64,12 +76,12 @@ pub(crate) fn comment_within(plan: &ChangePlan, most: usize) -> String {
         match applier_part(change, share) {
             Some(part) => {
                 text.push_str(&part.text);
-                omitted_lines += part.omitted_lines;
+                omitted_lines = omitted_lines.saturating_add(part.omitted_lines);
             }
             None => omitted_appliers += 1,
         }
     }
-    if omitted_appliers + omitted_lines > 0 {
+    if omitted_appliers > 0 || omitted_lines > 0 {
         let _ = writeln!(
             text,
             "This comment is cut (appliers left out: {omitted_appliers}, lines left out: {omitted_lines}): \

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: how findings are printed (`table.rs`, `markdown.rs`, `sarif.rs`).
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::change_plan::{ApplierChange, ApplierComparison, ChangePlan, PlanObjectReference};
 use crate::deletion_budget::DeletionRule;
@@ -11,7 +11,7 @@ use crate::deletion_budget::DeletionRule;
 const MAX_FINDINGS: usize = 1000;
 
 /// Something that deserves attention.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanFinding {
     /// What kind of finding it is.
@@ -32,7 +32,7 @@ pub struct PlanFinding {
 }
 
 /// The kinds of findings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlanRule {
     /// An applier deletes more than the budget.
@@ -85,7 +85,7 @@ impl PlanRule {
 }
 
 /// How severe a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FindingLevel {
     /// It destroys something, or the API server rejects it.

@@ -29,7 +29,7 @@ pub(crate) fn summary_text(plan: &ChangePlan) -> String {
         (summary.added, "added"),
         (summary.changed, "changed"),
         (summary.moved, "moved"),
-        (summary.removed - summary.deleted, "left in the cluster"),
+        (summary.removed.saturating_sub(summary.deleted), "left in the cluster"),
         (summary.deleted, "deleted"),
         (summary.images, images),
         (summary.unchanged, "unchanged"),
@@ -96,7 +96,7 @@ pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
     }
     for removed in &change.removed {
         let subject = removed.object.subject();
-        match removed.left_in_cluster {
+        match &removed.left_in_cluster {
             Some(reason) => add(format!("- removed {subject}, left in the cluster: {reason}")),
             None => add(format!("- deleted {subject}")),
         }

@@ -3,6 +3,7 @@
 //! Here: what stays in the cluster and why, and the applier that deletes the rest: the one that had the objects, or, if it
 //! goes itself, the one above it that deletes it. Elsewhere: how much may be deleted (`deletion_budget.rs`).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use objects::{Object, ObjectId};
@@ -124,7 +125,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
         };
         let removed = |it: &ObjectRemoval<'_>| RemovedObject {
             object: it.key.id.into(),
-            left_in_cluster: left.or(it.is_excluded.then_some(EXCLUDED_OBJECT)),
+            left_in_cluster: left.or(it.is_excluded.then_some(EXCLUDED_OBJECT)).map(Cow::Borrowed),
         };
         removals.objects.iter().map(removed).collect()
     }

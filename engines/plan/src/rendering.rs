@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use objects::{Object, ObjectId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::change_plan::PlanObjectReference;
 
@@ -58,7 +58,7 @@ pub struct RenderedApplier {
 
 /// A ConfigMap or Secret that an applier needs, that the repository does not declare, and that the cluster is known not to
 /// have.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MissingReference {
     /// Which.
@@ -78,7 +78,7 @@ impl MissingReference {
 }
 
 /// Something that is known in the cluster only, and was replaced or left out when an applier was rendered.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownValue {
     /// What is not known, such as `Secret/apps/database, key password`, never a value.

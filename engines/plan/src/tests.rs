@@ -1,6 +1,7 @@
 //! Comparisons of small repositories.
 //!
-//! Below: each format of one plan (`formats`), laws over random repositories and text that attacks (`laws`).
+//! Below: each format of one plan (`formats`), laws over random repositories and text that attacks (`laws`), plans that are
+//! read again and posted (`checks`).
 
 use objects::{Object, ObjectId};
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use crate::{
     RenderedApplier, RepositoryRendering, UnknownValue, compare, table_text,
 };
 
+mod checks;
 mod formats;
 mod laws;
 
@@ -89,7 +91,8 @@ fn lines(plan: &ChangePlan) -> Vec<String> {
             add(format!("> {} from {}{shared}", moved.object.name, moved.from.name));
         }
         for removed in &change.removed {
-            let left = removed.left_in_cluster.map(|it| format!(" left: {it}")).unwrap_or_default();
+            let left = removed.left_in_cluster.as_ref();
+            let left = left.map(|it| format!(" left: {it}")).unwrap_or_default();
             add(format!("- {}{left}", removed.object.name));
         }
     }

@@ -1,8 +1,8 @@
-//! One pull request for a pushed branch, at the forge of a Provider.
+//! One pull request for a pushed branch, at the forge of a Provider; and conversations with forges, whatever they lead to.
 //!
 //! Here: reading the Provider and its Secrets, and sending what the engine says. Elsewhere: what is sent and what follows
-//! from an answer (`notify::PullRequestConversation`), which servers may be asked (`egress_policy.rs`), when another
-//! attempt is made (the caller).
+//! from an answer (`notify::PullRequestConversation`, `notify::PullRequestCheckConversation`), which servers may be asked
+//! (`egress_policy.rs`), when another attempt is made (the caller).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crds::notification::Provider;
 use http_client::HttpClients;
 use notify::{
-    DeliveryResult, PullRequest, PullRequestConversation, PullRequestError, PullRequestProposal,
-    PullRequestStep, SecretData,
+    DeliveryResult, ForgeConversation, ForgeStep, PullRequest, PullRequestConversation,
+    PullRequestError, PullRequestProposal, SecretData,
 };
 use windlass_cluster::ClusterError;
 
@@ -131,20 +131,24 @@ async fn read_secrets(
     Ok(secrets)
 }
 
-/// Sends what the engine says until the conversation ends, or its time is over.
-async fn converse(
+/// Sends what the engine says until the conversation ends, or its time is over. Each request takes a permit of the
+/// namespace.
+///
+/// # Errors
+/// Why it failed, with what the forge said, which is to be masked.
+pub async fn converse<T: Clone + Send + Sync + 'static>(
     clients: &HttpClients,
     permits: &RunPermits,
     namespace: &str,
-    mut conversation: PullRequestConversation,
-) -> Result<PullRequest, PullRequestError> {
+    mut conversation: ForgeConversation<T>,
+) -> Result<T, PullRequestError> {
     let mut left = CONVERSATION_LIMIT;
     let mut step = conversation.start();
     loop {
         let request = match step {
-            PullRequestStep::Done(pull_request) => return Ok(pull_request),
-            PullRequestStep::Failed(failure) => return Err(failure),
-            PullRequestStep::Send(request) => request,
+            ForgeStep::Done(result) => return Ok(result),
+            ForgeStep::Failed(failure) => return Err(failure),
+            ForgeStep::Send(request) => request,
         };
         if left.is_zero() {
             let message =
@@ -167,11 +171,11 @@ async fn converse(
 }
 
 /// The step after an answer. Long ones take a while to be read, so namespaces take turns.
-async fn answer(
+async fn answer<T: Clone + Send + Sync + 'static>(
     namespace: &str,
-    mut conversation: PullRequestConversation,
+    mut conversation: ForgeConversation<T>,
     outcome: DeliveryResult,
-) -> Result<(PullRequestConversation, PullRequestStep), ExpressionThreadError> {
+) -> Result<(ForgeConversation<T>, ForgeStep<T>), ExpressionThreadError> {
     let is_long =
         outcome.as_ref().is_ok_and(|answer| answer.body.len() > MAX_INLINE_RESPONSE_BYTES);
     let read = move || {

@@ -85,7 +85,7 @@ fn a_release_that_leaves_its_helmfile_is_deleted_only_if_that_prunes() {
         let db = change(&plan, "shop#shop/db");
         assert_eq!(db.comparison, ApplierComparison::Removed, "{plan:#?}");
         assert_eq!(names(db.removed.iter().map(|it| &it.object)), ["db"]);
-        assert_eq!(db.removed[0].left_in_cluster, left);
+        assert_eq!(db.removed[0].left_in_cluster.as_deref(), left);
         assert_eq!(plan.summary.deleted, usize::from(left.is_none()));
     }
 }

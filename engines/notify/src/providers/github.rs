@@ -39,6 +39,14 @@ impl GithubClient {
         self.dress(ProviderRequest::new("GET", format!("{}/user", self.api)))
     }
 
+    /// Asks in GraphQL for the user of the token, which the token of an app may do, too.
+    pub(super) fn viewer(&self) -> ProviderRequest {
+        // Below `/api` where REST is below `/api/v3`.
+        let api = self.api.strip_suffix("/v3").unwrap_or(&self.api);
+        let request = ProviderRequest::new("POST", format!("{api}/graphql"));
+        self.dress(request).json(&json!({"query": "query { viewer { login } }"}))
+    }
+
     fn dress(&self, request: ProviderRequest) -> ProviderRequest {
         // Parity(flux): the certificates are for self-hosted servers.
         let tls = self.tls.clone().filter(|_| self.api != "https://api.github.com");

@@ -1,29 +1,31 @@
 //! Pull requests: the one that asks to merge a pushed branch is opened at its forge, or updated.
 //!
-//! Here: what is sent in which order, and what follows from the answers. In the folder: what GitHub, GitLab, Gitea and
-//! Forgejo name differently (`forge`), answers that are no success (`refusal`). Elsewhere: logins and addresses
-//! (`github`, `gitlab`, `gitea`), redirects (`provider_request`), connections and further attempts (the program).
+//! Here: what is sent in which order, and what follows from the answers. In the folder: comment and commit status of a
+//! check (`check`), what GitHub, GitLab, Gitea and Forgejo name differently (`forge`), how each conversation goes on
+//! (`conversation`), answers that are no success (`refusal`). Elsewhere: logins and addresses (`github`, `gitlab`, `gitea`),
+//! redirects (`provider_request`), connections and further attempts (the program).
 //!
 //! A merge request of GitLab is a pull request here.
 
+mod check;
+mod conversation;
 mod forge;
 mod refusal;
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
 use serde_json::Value;
 
+pub use self::check::{
+    CheckCommentChange, PullRequestCheck, PullRequestCheckConversation, PullRequestCheckResult,
+};
+use self::conversation::SharedResult;
+pub use self::conversation::{ForgeConversation, ForgeStep, PullRequestError};
 use self::forge::{Forge, ForgeKind, ListedPullRequest, PullRequestListFilter};
-use self::refusal::accepted;
+use self::refusal::{PROVIDER_ADVICE, accepted};
 use super::comment::without_commands;
 use super::provider_repository::ProviderRepository;
 use crate::api_objects::{Alert, Provider, SecretData};
-use crate::delivery_message::DeliveryMessage;
 use crate::provider_options::assemble;
-use crate::provider_request::{
-    DeliveryResult, EventDelivery, HttpResponse, HttpStep, ProviderFlow, ProviderRequest,
-};
+use crate::provider_request::{HttpResponse, ProviderFlow};
 
 /// Longest title, in bytes: GitLab and Gitea take 255 characters.
 const LONGEST_TITLE_BYTES: usize = 255;
@@ -39,9 +41,6 @@ const MAX_PAGES: u32 = 40;
 
 /// By what a title begins that a person made a draft, at one of the forges.
 const DRAFT_MARKS: [&str; 5] = ["Draft:", "[Draft]", "(Draft)", "WIP:", "[WIP]"];
-
-/// What Flux's words for a login put before an error.
-const LOGIN_ERROR_PREFIX: &str = "failed to initialize notifier: ";
 
 /// What is proposed: to merge a branch into another one of the same repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,38 +85,6 @@ pub struct PullRequest {
     pub change: PullRequestChange,
 }
 
-/// Why there is no pull request, or why it is not as it should be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct PullRequestError {
-    /// What failed, and what to do. What the forge said is part of it, so it is to be masked.
-    pub message: String,
-    /// Whether another attempt may succeed although nothing was changed.
-    pub may_help: bool,
-    /// The forge does not want another attempt before.
-    pub retry_after: Option<Duration>,
-}
-
-impl PullRequestError {
-    /// One that lasts until something is changed.
-    pub(super) fn lasting(message: impl Into<String>) -> Self {
-        Self { message: message.into(), may_help: false, retry_after: None }
-    }
-}
-
-/// The next step of the driver of a conversation.
-#[derive(Debug)]
-pub enum PullRequestStep {
-    /// Sends this, and calls [`PullRequestConversation::answer`] with the outcome.
-    Send(Box<ProviderRequest>),
-    /// Nothing: the branch has a pull request, or had one that was closed or merged.
-    Done(PullRequest),
-    /// Nothing: it failed.
-    Failed(PullRequestError),
-}
-
-type SharedResult = Arc<OnceLock<Result<PullRequest, PullRequestError>>>;
-
 /// The conversation with a forge that leads to one pull request for a branch.
 ///
 /// The open one is found by its two branches and not by its author; it is opened if there is none, and its title and body
@@ -125,17 +92,11 @@ type SharedResult = Arc<OnceLock<Result<PullRequest, PullRequestError>>>;
 ///
 /// # Guarantees
 /// At most one request changes something, and it is the last one. That there is no open one is concluded from whole lists
-/// only. The token goes to the host of the Provider's address, or, for the login of a GitHub App, of its Secret; a redirect
-/// takes it along to a host below that one only.
-///
-/// # Errors
-/// [`PullRequestStep::Failed`] says why in full sentences, with what the forge said. None is retried here.
-pub struct PullRequestConversation {
-    delivery: EventDelivery,
-    result: SharedResult,
-    /// Whether the last outcome may be another one at another time.
-    may_help: bool,
-}
+/// only.
+pub type PullRequestConversation = ForgeConversation<PullRequest>;
+
+/// The next step of the driver of a [`PullRequestConversation`].
+pub type PullRequestStep = ForgeStep<PullRequest>;
 
 impl PullRequestConversation {
     /// A conversation with the forge of a Provider, whose type is one of a commit status or of comments on pull requests
@@ -150,46 +111,7 @@ impl PullRequestConversation {
     ) -> Self {
         let result = SharedResult::default();
         let flow = begin(proposal, provider, now, secret, result.clone());
-        Self { delivery: EventDelivery::new(flow, Duration::ZERO), result, may_help: false }
-    }
-
-    /// The first step.
-    pub fn start(&mut self) -> PullRequestStep {
-        let step = self.delivery.start();
-        self.step(step)
-    }
-
-    /// The step after this outcome of the last one.
-    pub fn answer(&mut self, outcome: DeliveryResult) -> PullRequestStep {
-        self.may_help = match &outcome {
-            Ok(answer) => match answer.status {
-                408 | 429 => true,
-                status => status >= 500 && status != 501,
-            },
-            Err((_, may_help)) => *may_help,
-        };
-        let step = self.delivery.answer(outcome);
-        self.step(step)
-    }
-
-    fn step(&self, step: HttpStep) -> PullRequestStep {
-        let error = match step {
-            HttpStep::Send(_, DeliveryMessage::Http(request)) => {
-                return PullRequestStep::Send(request);
-            }
-            HttpStep::Failed(failure) => {
-                let message = &failure.message;
-                let message = message.strip_prefix(LOGIN_ERROR_PREFIX).unwrap_or(message);
-                PullRequestError::lasting(message)
-            }
-            HttpStep::Send(..) | HttpStep::Done => match self.result.get() {
-                Some(Ok(pull_request)) => return PullRequestStep::Done(pull_request.clone()),
-                Some(Err(error)) => error.clone(),
-                None => PullRequestError::lasting("the conversation with the forge has no result"),
-            },
-        };
-        let may_help = error.may_help || self.may_help;
-        PullRequestStep::Failed(PullRequestError { may_help, ..error })
+        Self::of(flow, result)
     }
 }
 
@@ -198,7 +120,7 @@ fn begin(
     provider: &Provider,
     now: i64,
     secret: &dyn Fn(&str, &str) -> Option<SecretData>,
-    result: SharedResult,
+    result: SharedResult<PullRequest>,
 ) -> ProviderFlow {
     let kind = &provider.spec.r#type;
     let Some(forge_kind) = ForgeKind::of(kind) else {
@@ -314,7 +236,7 @@ enum PageVerdict {
 struct PullRequestSteps {
     forge: Forge,
     proposal: PullRequestProposal,
-    result: SharedResult,
+    result: SharedResult<PullRequest>,
     now: i64,
 }
 
@@ -350,7 +272,7 @@ impl PullRequestSteps {
         let Self { forge, proposal, .. } = self;
         let noun = forge.noun();
         let what = format!("could not list the {noun}s of {}", forge.repository);
-        let answer = accepted(&what, answer, &[200], self.now)?;
+        let answer = accepted(&what, answer, &[200], self.now, &PROVIDER_ADVICE)?;
         let lasting = |why: &str| PullRequestError::lasting(format!("{what}: {why}"));
         let items = forge.items(&answer).map_err(lasting)?;
         for item in items.iter().filter(|item| forge.is_of(item, proposal)) {
@@ -398,7 +320,7 @@ impl PullRequestSteps {
             let Forge { repository, .. } = &self.forge;
             let noun = self.forge.noun();
             let what = format!("could not update {noun} {} of {repository}", found.number);
-            let accepted = accepted(&what, answer, &[200, 201], self.now);
+            let accepted = accepted(&what, answer, &[200, 201], self.now, &PROVIDER_ADVICE);
             self.end(accepted.map(|_| found.pull_request(PullRequestChange::Updated)))
         })
     }
@@ -411,15 +333,16 @@ impl PullRequestSteps {
             let noun = self.forge.noun();
             let what =
                 format!("could not open a {noun} of branch `{head}` into `{base}` of {repository}");
-            let created = accepted(&what, answer, &[201], self.now).and_then(|answer| {
-                let item = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
-                // It is there now, and another attempt finds it.
-                let unreadable = |why: &str| PullRequestError {
-                    may_help: true,
-                    ..PullRequestError::lasting(format!("{what}: {why}"))
-                };
-                self.forge.read(&item).map_err(unreadable)
-            });
+            let created =
+                accepted(&what, answer, &[201], self.now, &PROVIDER_ADVICE).and_then(|answer| {
+                    let item = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+                    // It is there now, and another attempt finds it.
+                    let unreadable = |why: &str| PullRequestError {
+                        may_help: true,
+                        ..PullRequestError::lasting(format!("{what}: {why}"))
+                    };
+                    self.forge.read(&item).map_err(unreadable)
+                });
             self.end(created.map(|found| found.pull_request(PullRequestChange::Created)))
         })
     }

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::{markdown_comment, sarif_log, table_text};
 
-fn sample_plan() -> ChangePlan {
+pub(super) fn sample_plan() -> ChangePlan {
     let secret = |value: &str| object("v1", "Secret", "token", &json!({"data": {"key": value}}));
     let base = vec![
         deployment("x", 1, "nginx:1"),

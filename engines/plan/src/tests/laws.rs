@@ -6,8 +6,7 @@ use objects::SecretMasking;
 use proptest::prelude::*;
 
 use super::*;
-use crate::markdown::comment_within;
-use crate::{markdown_comment, sarif_log, table_text};
+use crate::{markdown_comment, named_markdown_comment, sarif_log, table_text};
 
 /// A random applier: the names of ConfigMaps with their values, and its switches.
 fn random_applier() -> impl Strategy<Value = RenderedApplier> {
@@ -109,6 +108,17 @@ proptest! {
     }
 
     #[test]
+    fn a_plan_that_is_read_again_is_the_same(
+        base in random_rendering(), head in random_rendering(),
+    ) {
+        let plan = compare(&base, &head, &CompareOptions::default());
+        let json = serde_json::to_vec_pretty(&plan).unwrap();
+        let read = ChangePlan::from_untrusted_json(&json).unwrap();
+        prop_assert_eq!(markdown_comment(&read), markdown_comment(&plan));
+        prop_assert_eq!(read, plan);
+    }
+
+    #[test]
     fn what_one_direction_adds_the_other_one_removes(
         base in random_rendering(), head in random_rendering(),
     ) {
@@ -164,7 +174,7 @@ proptest! {
         };
         let plan = compare(&side("1"), &side(&"`".repeat(ticks)), &CompareOptions::default());
         for most in [3000, 10_000, 60_000] {
-            let comment = comment_within(&plan, most);
+            let comment = named_markdown_comment(&plan, "", most);
             prop_assert!(comment.len() <= most, "{} of {most}", comment.len());
             outside_of_fences(&comment);
         }

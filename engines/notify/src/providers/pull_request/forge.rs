@@ -1,12 +1,16 @@
 //! What GitHub, GitLab, Gitea and Forgejo name differently about pull requests: paths, queries, fields.
 //!
-//! Elsewhere: their logins and addresses (`github`, `gitlab`, `gitea`), the order of requests (`pull_request`).
+//! In the folder: comments and commit statuses (`comments`). Elsewhere: their logins and addresses (`github`, `gitlab`,
+//! `gitea`), the order of requests (`pull_request`).
 //!
 //! Source of the semantics: the REST APIs of GitHub (2022-11-28), GitLab (v4) and Gitea (v1), which Forgejo shares.
+
+mod comments;
 
 use golang::time::{GoTime, GoTimeZone, RFC3339};
 use serde_json::{Map, Value};
 
+pub(super) use self::comments::{ListedComment, NewCommitStatus};
 use super::{PullRequest, PullRequestChange, PullRequestProposal};
 use crate::go_text::query;
 use crate::provider_options::ProviderOptions;
@@ -195,6 +199,11 @@ impl Forge {
             ForgeClient::GitLab(client) => client.of_project(method, path),
             ForgeClient::Gitea(client) => client.of_repository(method, path),
         };
+        self.once(request)
+    }
+
+    /// The same without further tries, through the proxy.
+    fn once(&self, request: ProviderRequest) -> ProviderRequest {
         request.proxy(&self.proxy).retry(HttpRetryPolicy::Never)
     }
 
@@ -255,7 +264,7 @@ impl Forge {
         if answer.body.len() >= MAX_ANSWER {
             return Err("the answer has 4 MiB or more, which is not read");
         }
-        let unreadable = "the answer is not a list in JSON; check `spec.address` of the Provider";
+        let unreadable = "the answer is not a list in JSON; check the address of the repository";
         serde_json::from_slice(&answer.body).map_err(|_| unreadable)
     }
 

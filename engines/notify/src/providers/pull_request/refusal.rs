@@ -5,7 +5,7 @@ use std::time::Duration;
 use golang::time::{GoTime, GoTimeZone};
 use serde_json::Value;
 
-use super::PullRequestError;
+use super::conversation::PullRequestError;
 use crate::provider_request::HttpResponse;
 
 /// Longest part of a message that the forge wrote, in bytes.
@@ -25,6 +25,34 @@ const HTTP_DATE: &str = "Mon, 02 Jan 2006 15:04:05 GMT";
 /// A larger number is a moment since 1970, a smaller one is a delay.
 const LEAST_UNIX_SECONDS: i64 = 1_000_000_000;
 
+/// What a message advises, by where address and token come from.
+pub(super) struct RefusalAdvice {
+    /// Where the address of the forge is.
+    address: &'static str,
+    /// What to do about a token that is not accepted.
+    token: &'static str,
+    /// Which rights the token needs.
+    rights: &'static str,
+    /// What to check if something is not found.
+    absent: &'static str,
+}
+
+/// Where they come from a Provider.
+pub(super) const PROVIDER_ADVICE: RefusalAdvice = RefusalAdvice {
+    address: "`spec.address` of the Provider",
+    token: "replace the token in the Secret of the Provider",
+    rights: "the token of the Provider needs the right to read and write pull requests",
+    absent: "check `spec.address` of the Provider, that both branches exist, and that the token may read the repository",
+};
+
+/// Where they come from a command line.
+pub(super) const COMMAND_ADVICE: RefusalAdvice = RefusalAdvice {
+    address: "the address of the forge",
+    token: "use another token",
+    rights: "the token needs the rights to read and write pull requests, their comments and commit statuses",
+    absent: "check the address of the forge, repository, pull request and commit, and that the token may read the repository",
+};
+
 /// An answer of one of these statuses.
 ///
 /// # Errors
@@ -34,15 +62,22 @@ pub(super) fn accepted(
     answer: Result<HttpResponse, String>,
     statuses: &[u16],
     now: i64,
+    advice: &RefusalAdvice,
 ) -> Result<HttpResponse, PullRequestError> {
     match answer {
         Ok(answer) if statuses.contains(&answer.status) => Ok(answer),
-        Ok(answer) => Err(refusal(what, &answer, now)),
+        Ok(answer) => Err(refusal(what, &answer, now, advice)),
         Err(why) => Err(PullRequestError::lasting(format!("{what}: {why}"))),
     }
 }
 
-fn refusal(what: &str, answer: &HttpResponse, now: i64) -> PullRequestError {
+fn refusal(
+    what: &str,
+    answer: &HttpResponse,
+    now: i64,
+    advice: &RefusalAdvice,
+) -> PullRequestError {
+    let RefusalAdvice { address, token, rights, absent } = advice;
     let status = answer.status;
     let words = words(answer);
     let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
@@ -63,19 +98,11 @@ fn refusal(what: &str, answer: &HttpResponse, now: i64) -> PullRequestError {
     let is_there = matches!(status, 409 | 422) && has("already exists");
     let why = match status {
         200..=399 => format!(
-            "the forge answered with status {status}, as behind a redirect; check scheme and host in `spec.address` of \
-             the Provider"
+            "the forge answered with status {status}, as behind a redirect; check scheme and host in {address}"
         ),
-        401 => {
-            format!("authentication failed{said}; replace the token in the Secret of the Provider")
-        }
-        403 => format!(
-            "not allowed{said}; the token of the Provider needs the right to read and write pull requests"
-        ),
-        404 => format!(
-            "not found{said}; check `spec.address` of the Provider, that both branches exist, and that the token may \
-             read the repository"
-        ),
+        401 => format!("authentication failed{said}; {token}"),
+        403 => format!("not allowed{said}; {rights}"),
+        404 => format!("not found{said}; {absent}"),
         409 | 422 if is_there => {
             format!("it was opened meanwhile{said}; the next attempt updates it")
         }

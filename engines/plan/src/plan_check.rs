@@ -1,0 +1,75 @@
+//! Whether a plan passes the check of a pull request, and how a commit status says so.
+//!
+//! Elsewhere: its comment (`markdown.rs`), what is an error (`plan_finding.rs`).
+
+use crate::change_plan::{ApplierChange, ChangePlan};
+use crate::immutable_field::ImmutableFieldConsequence;
+use crate::plan_finding::FindingLevel;
+use crate::plan_lines::summary_text;
+
+/// The most characters of a description: GitHub takes no more.
+const MAX_DESCRIPTION_CHARACTERS: usize = 140;
+
+/// By what a check of a plan fails. Errors are part of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanFailureRule {
+    /// A finding is an error: deletions beyond the budget, what the API server rejects, what cannot be rendered.
+    Errors,
+    /// Something that changes is not known without a cluster, or could not be compared.
+    UnknownValues,
+    /// An object is deleted or recreated, or a CustomResourceDefinition loses something.
+    Destruction,
+}
+
+/// The commit status of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanCheckStatus {
+    /// Whether no rule failed.
+    pub is_success: bool,
+    /// What the plan has, in at most 140 characters: numbers and fixed words only.
+    pub description: String,
+}
+
+/// The status of a plan by some rules; without any, it is a success.
+pub fn check_status(plan: &ChangePlan, rules: &[PlanFailureRule]) -> PlanCheckStatus {
+    let errors = plan.findings.iter().filter(|it| it.level == FindingLevel::Error).count();
+    let is_side_incomplete = plan.base_incomplete.is_some() || plan.head_incomplete.is_some();
+    let is_unknown = is_side_incomplete || plan.appliers.iter().any(is_unknown);
+    let fails = |rule: &PlanFailureRule| match rule {
+        PlanFailureRule::Errors => errors > 0,
+        PlanFailureRule::UnknownValues => errors > 0 || is_unknown,
+        PlanFailureRule::Destruction => errors > 0 || plan.appliers.iter().any(destroys),
+    };
+    let errors = match errors {
+        0 => String::new(),
+        1 => "1 error: ".to_owned(),
+        errors => format!("{errors} errors: "),
+    };
+    let unknown = if is_unknown { "; not everything is known" } else { "" };
+    let description = cut_description(&format!("{errors}{}{unknown}", summary_text(plan)));
+    PlanCheckStatus { is_success: !rules.iter().any(fails), description }
+}
+
+/// Whether not all is known of an applier that changes.
+fn is_unknown(change: &ApplierChange) -> bool {
+    let has_unknown_values = change.has_changes() && !change.unknown_values.is_empty();
+    has_unknown_values || !change.comparison.is_complete()
+}
+
+/// Whether an applier deletes something, or what goes with it.
+fn destroys(change: &ApplierChange) -> bool {
+    let recreates = ImmutableFieldConsequence::Recreated;
+    change.removed.iter().any(|it| it.left_in_cluster.is_none())
+        || change.immutable_fields.iter().any(|it| it.consequence == recreates)
+        || !change.definitions.is_empty()
+}
+
+fn cut_description(text: &str) -> String {
+    match text.char_indices().nth(MAX_DESCRIPTION_CHARACTERS) {
+        None => text.to_owned(),
+        Some(_) => {
+            let kept = text.chars().take(MAX_DESCRIPTION_CHARACTERS - 1);
+            kept.chain(['…']).collect()
+        }
+    }
+}
