@@ -1,5 +1,6 @@
 //! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
-//! their documents demand. In the folder: doubles of chats and Git services (`fake_services`), a real Gitea (`gitea`).
+//! their documents demand. In the folder: doubles of chats and Git services (`fake_services`), a real Gitea (`gitea`), and
+//! checks of plans that are posted there (`plan_check`).
 //!
 //! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance`).
 
@@ -26,6 +27,7 @@ use tokio::net::TcpListener;
 
 mod fake_services;
 mod gitea;
+mod plan_check;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 

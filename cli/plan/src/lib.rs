@@ -5,10 +5,13 @@
 //! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `download_folder.rs`,
 //! `release_rendering.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
 //! `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`); `windlass plan facts`
-//! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`).
+//! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`);
+//! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan.
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
 
 mod chart_fetch;
+mod check;
+mod check_target;
 mod declared_helmfile;
 mod discovery;
 mod download_folder;
@@ -121,6 +124,9 @@ enum PlanCommand {
     /// Write what only the cluster knows into a file of the repository, or compare both
     #[command(after_help = facts_command::EXAMPLES)]
     Facts(facts_command::FactsArgs),
+    /// Post a plan as one comment of a pull request, and a commit status
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::PlanCheckArgs),
 }
 
 /// How a plan is printed.
@@ -146,6 +152,7 @@ pub const EXAMPLES: &str = "Examples:
   windlass plan --path clusters/prod --base main        of one of several clusters
   windlass plan --base main --allow-hosts=charts.example.com,ghcr.io --detailed-exitcode
   windlass plan facts                                   write what only the cluster knows, for later plans
+  windlass plan check plan.json                         what was found, as a comment and a status of a pull request
 
 Both revisions are read out of the Git repository around the folder; nothing is checked out, no program is run, and no
 request is sent to a cluster. Kustomizations are built as windlass builds them, from the entry point down, and releases are
@@ -161,15 +168,17 @@ HelmReleases do; their hooks are not covered, and no program is run that a helmf
 Exit status: 0 if the plan was made; 1 if something would change, with --detailed-exitcode; 2 if the plan could not be made,
 or an applier cannot be rendered with the change that could be before.";
 
-/// Prints what a change would change.
+/// Prints what a change would change, or posts what was printed.
 ///
 /// # Errors
 /// There is no repository or no such revision, or the files cannot be read.
 pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     // Errors name files and objects, whose names may come from anyone who can propose a change.
     let clean = |error: anyhow::Error| anyhow!(plan::clean_line(&format!("{error:#}")));
-    if let Some(PlanCommand::Facts(args)) = &args.command {
-        return facts_command::run(args);
+    match &args.command {
+        Some(PlanCommand::Facts(args)) => return facts_command::run(args),
+        Some(PlanCommand::Check(args)) => return check::run(args),
+        None => {}
     }
     let plan = change_plan(args, settings(&args.flags)?).map_err(clean)?;
     print(&text(&plan, args.output)?)?;

@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 55] = [
+const PLACES: [(&str, &[&str]); 58] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/src/why/image_tags", &["cli::", "images::"]),
@@ -56,6 +56,7 @@ const PLACES: [(&str, &[&str]); 55] = [
     ("cli/helm/", &["releases::helmfile", "stories::helmfile", "cli::", "migration"]),
     // A plan itself reads no cluster.
     ("cli/plan/", &["cli::plan_facts", "cli::all_commands"]),
+    ("cli/plan/src/check", &["services::plan_check"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
     (
@@ -136,7 +137,10 @@ const PLACES: [(&str, &[&str]); 55] = [
         ],
     ),
     ("engines/notify/", &["notifications::", "services::"]),
-    ("engines/plan/", &["cli::diff", "cli::build_and_diff", "cli::predictions"]),
+    (
+        "engines/plan/",
+        &["cli::diff", "cli::build_and_diff", "cli::predictions", "services::plan_check"],
+    ),
     ("engines/release/", &["releases::", "releases_alone::"]),
     ("engines/signatures/", &["stories::trust", "stories::verif", "stories::image_signatures"]),
     (
@@ -146,6 +150,7 @@ const PLACES: [(&str, &[&str]); 55] = [
     ("engines/sprig/", &["releases::", "releases_alone::"]),
     ("tools/", &[]),
     ("xtask/", &[]),
+    ("deploy/gitlab/", &[]),
     ("docs/", &[]),
     ("docs/getting-started", &["installation"]),
     ("e2e/charts/", &[]),
