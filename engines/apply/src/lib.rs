@@ -5,11 +5,13 @@
 //! an audit lists ([`object_changes`]), foreign field managers ([`field_takeover`]), the form of manifests
 //! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
 //! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`]),
-//! health ([`health`]), and the plan of one run that follows from all of them ([`kustomization_apply_planner`]). Elsewhere: what a verdict is
-//! (`reconcile`), what an object is (`objects`), every request to a cluster (the program's `cluster` room).
+//! how much may be deleted ([`deletion_budget`], [`recent_deletions`]), health ([`health`]), and the plan of one run that
+//! follows from all of them ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`), what an object is
+//! (`objects`), every request to a cluster (the program's `cluster` room).
 
 pub mod apply_order;
 pub mod cluster_scope;
+pub mod deletion_budget;
 pub mod drift_comparison;
 pub mod drift_ignore_rules;
 pub mod dry_run_refusal;
@@ -23,6 +25,7 @@ mod managed_fields_path;
 pub mod managed_metadata;
 pub mod normalize;
 pub mod object_changes;
+pub mod recent_deletions;
 pub mod removed_fields;
 pub mod secret_mask;
 pub mod stages;

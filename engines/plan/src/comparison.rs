@@ -9,6 +9,7 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use apply::deletion_budget::DeletionBudget;
 use objects::{Object, ObjectId, SecretMasking};
 
 use crate::change_plan::{
@@ -16,7 +17,6 @@ use crate::change_plan::{
     PlanSummary,
 };
 use crate::definition_change::definition_change;
-use crate::deletion_budget::DeletionBudget;
 use crate::field_change::{FieldChangeLimits, FieldChangeList, is_encrypted, shown_text};
 use crate::image_change::image_changes;
 use crate::immutable_field::{ImmutableFieldConsequence, immutable_field_changes};

@@ -2,7 +2,7 @@
 //!
 //! Here: what is compared ([`RepositoryRendering`]), the comparison ([`compare`]) and its result ([`ChangePlan`]): objects
 //! added, changed, removed and moved from one applier to another, images, immutable fields, definitions, deletions beyond
-//! a budget ([`DeletionBudget`]), and what cannot be known without a cluster. Its formats: plain text ([`table_text`]),
+//! a budget (`apply::deletion_budget`), and what cannot be known without a cluster. Its formats: plain text ([`table_text`]),
 //! a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]); as JSON a plan is what serde makes of it, and is read
 //! again from that ([`ChangePlan::from_untrusted_json`]) where it is posted, with a commit status ([`check_status`]).
 //! Elsewhere: reading a repository and rendering what it declares (the program), which fields differ and which form an
@@ -39,7 +39,7 @@ pub use change_plan::{
 };
 pub use comparison::{CompareOptions, compare};
 pub use definition_change::{DefinitionChange, DefinitionFinding};
-pub use deletion_budget::{BudgetVerdict, DeletionBudget, DeletionRule};
+pub use deletion_budget::{BudgetVerdict, DeletionRule};
 pub use field_change::{FieldChange, FieldChangeLimits, FieldChangeList};
 pub use image_change::ImageChange;
 pub use immutable_field::{ImmutableFieldChange, ImmutableFieldConsequence};

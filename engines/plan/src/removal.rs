@@ -1,16 +1,17 @@
 //! What is deleted of the objects that no applier has any more, and by which applier.
 //!
 //! Here: what stays in the cluster and why, and the applier that deletes the rest: the one that had the objects, or, if it
-//! goes itself, the one above it that deletes it. Elsewhere: how much may be deleted (`deletion_budget.rs`).
+//! goes itself, the one above it that deletes it. Elsewhere: how much may be deleted (`apply::deletion_budget`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
 use objects::{Object, ObjectId};
 
 use crate::change_plan::{ApplierComparison, RemovedObject};
 use crate::comparison::{ClusterObject, RenderingComparison};
-use crate::deletion_budget::{BudgetVerdict, DeletedObject, DeletionBudget};
+use crate::deletion_budget::BudgetVerdict;
 
 const SUSPENDED_APPLIER: &str = "the applier is suspended";
 const NO_PRUNE: &str = "the applier does not prune";
@@ -143,16 +144,21 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             for removal in removals.objects.iter().filter(|it| !it.is_excluded) {
                 let is_here = removal.key.cluster.is_empty();
                 let is_applier = is_here && self.comparison.base.applier(removal.key.id).is_some();
-                let deleted = DeletedObject { object: removal.object, is_applier };
+                let deleted = DeletedObject::new(removal.object, is_applier);
                 deletion.objects.insert(removal.key, deleted);
             }
         }
         let deletions = deletions.into_iter().filter(|(_, it)| !it.objects.is_empty());
-        let verdict = |deletion: &ApplierDeletion<'i>| {
-            let objects: Vec<DeletedObject<'i>> = deletion.objects.values().copied().collect();
-            budget.verdict(&objects, deletion.of)
+        let verdict = |deletion: ApplierDeletion<'i>| {
+            let pending = PendingDeletion {
+                objects: deletion.objects.into_values().collect(),
+                of: deletion.of,
+                recent: Some(0),
+                ..PendingDeletion::default()
+            };
+            BudgetVerdict::from(&budget.verdict(&pending))
         };
-        deletions.map(|(by, deletion)| (by, verdict(&deletion))).collect()
+        deletions.map(|(by, deletion)| (by, verdict(deletion))).collect()
     }
 }
 
@@ -160,7 +166,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
 #[derive(Default)]
 struct ApplierDeletion<'i> {
     /// Each object once.
-    objects: BTreeMap<ClusterObject<'i>, DeletedObject<'i>>,
+    objects: BTreeMap<ClusterObject<'i>, DeletedObject>,
     /// How many objects there were.
     of: usize,
 }

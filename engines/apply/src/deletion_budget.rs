@@ -1,0 +1,537 @@
+//! How many objects an applier may delete because they left its manifests, before a user has to approve it.
+//!
+//! Here: the budget, the verdict on a deletion, and which deletion an approval is for. Elsewhere: what was deleted in the
+//! hour before ([`crate::recent_deletions`]), reading the objects and the approvals (the program), what a change of a
+//! repository deletes (engine `plan`).
+
+use std::collections::BTreeSet;
+
+use objects::{Object, ObjectId};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// How many objects a verdict names.
+const MAX_NAMED_OBJECTS: usize = 10;
+
+/// Kinds whose deletion deletes what others hold, or data: group and kind. A StatefulSet counts if it has claims.
+const PROTECTED_KINDS: [(&str, &str); 5] = [
+    ("", "Namespace"),
+    ("", "PersistentVolume"),
+    ("", "PersistentVolumeClaim"),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ("apps", "StatefulSet"),
+];
+
+/// Kinds that apply objects: their deletion deletes these: group and kind.
+const APPLIER_KINDS: [(&str, &str); 4] = [
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    ("helm.toolkit.fluxcd.io", "HelmRelease"),
+    ("helmfile.windlass.dev", "Helmfile"),
+    ("apps.mumoshu.github.io", "Helmfile"),
+];
+
+/// Whether the objects of a kind apply others, which are deleted with them.
+pub fn is_applier_kind(id: &ObjectId) -> bool {
+    APPLIER_KINDS.contains(&(id.group.as_str(), id.kind.as_str()))
+}
+
+/// An entry of an inventory: an object that an applier applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppliedObject {
+    /// Its identity.
+    pub id: ObjectId,
+    /// The API version in which it was applied.
+    pub version: String,
+}
+
+/// The objects that are deleted together with an applier, by its status; `None` if the status does not tell. An applier that
+/// leaves its objects has none.
+pub fn applied_objects(applier: &Object) -> Option<Vec<AppliedObject>> {
+    let spec = applier.get("spec").unwrap_or(&Value::Null);
+    let policy = spec["deletionPolicy"].as_str().unwrap_or("MirrorPrune");
+    let is_kustomization = applier.kind() == "Kustomization";
+    let mirrors_prune = policy == "MirrorPrune" && is_kustomization;
+    let leaves = policy == "Orphan" || (mirrors_prune && spec["prune"] != true);
+    if leaves || spec["suspend"] == true {
+        return Some(Vec::new());
+    }
+    let status = applier.get("status").unwrap_or(&Value::Null);
+    let releases = status["releases"].as_array().into_iter().flatten();
+    let statuses = std::iter::once(status).chain(releases.map(|release| &release["status"]));
+    let mut applied = Vec::new();
+    for status in statuses {
+        applied.extend(entries(status)?);
+    }
+    Some(applied)
+}
+
+/// The inventory of a status; `None` if it cannot be read, or something was applied without it.
+fn entries(status: &Value) -> Option<Vec<AppliedObject>> {
+    let entry = |it: &Value| {
+        let id = it["id"].as_str()?.parse().ok()?;
+        Some(AppliedObject { id, version: it["v"].as_str().unwrap_or_default().to_owned() })
+    };
+    let inventory = &status["inventory"];
+    let has_history = status["history"].as_array().is_some_and(|it| !it.is_empty());
+    match &inventory["entries"] {
+        Value::Array(entries) => entries.iter().map(entry).collect(),
+        Value::Null if !inventory.is_null() || !has_history => Some(Vec::new()),
+        _ => None,
+    }
+}
+
+/// A kind of which no object is deleted without approval. A StatefulSet is meant only if it has claims.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProtectedKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// What an applier may delete without approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletionBudget {
+    /// How many objects.
+    pub max_objects: usize,
+    /// How many of its objects, in percent.
+    pub max_percent: u8,
+    /// The percentage holds for an applier with more objects than this.
+    pub percent_above_objects: usize,
+    /// The kinds that need approval however few are deleted. Appliers need it always.
+    pub protected_kinds: BTreeSet<ProtectedKind>,
+}
+
+impl Default for DeletionBudget {
+    fn default() -> Self {
+        let kinds = PROTECTED_KINDS.into_iter();
+        let kind = |(group, kind): (&str, &str)| ProtectedKind {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        };
+        Self {
+            max_objects: 10,
+            max_percent: 30,
+            percent_above_objects: 10,
+            protected_kinds: kinds.map(kind).collect(),
+        }
+    }
+}
+
+/// What a deletion is beyond.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeletionRule {
+    /// More objects than [`DeletionBudget::max_objects`].
+    Objects {
+        /// The most.
+        limit: usize,
+    },
+    /// More of its objects than [`DeletionBudget::max_percent`].
+    Percent {
+        /// The most.
+        limit: u8,
+    },
+    /// Within both numbers, but not together with what was deleted in the hour before.
+    WithinHour {
+        /// How many were deleted.
+        recent: usize,
+    },
+    /// What was deleted in the hour before is not known.
+    RecentUnknown,
+    /// An object of a kind whose deletion deletes more than itself.
+    HeldKind {
+        /// The first such object.
+        object: ObjectId,
+        /// How many there are.
+        count: usize,
+    },
+    /// An applier of which is not known what it applied.
+    InventoryUnknown {
+        /// The first such applier.
+        object: ObjectId,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+impl DeletionRule {
+    /// The rule and by what it is exceeded, in words.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Objects { limit } => format!("more than {limit} objects"),
+            Self::Percent { limit } => format!("more than {limit} % of the objects"),
+            Self::WithinHour { recent } => {
+                format!("more than the budget of an hour, in which {recent} were deleted before")
+            }
+            Self::RecentUnknown => {
+                "how many were deleted in the hour before cannot be read".to_owned()
+            }
+            Self::HeldKind { object, count: 1 } => {
+                format!("{}, whose deletion deletes more than itself", object.subject())
+            }
+            Self::HeldKind { object, count } => format!(
+                "{} and {} more, whose deletion deletes more than themselves",
+                object.subject(),
+                count.saturating_sub(1)
+            ),
+            Self::InventoryUnknown { object, count: 1 } => {
+                format!("what {} applied cannot be read", object.subject())
+            }
+            Self::InventoryUnknown { object, count } => format!(
+                "what {} and {} more applied cannot be read",
+                object.subject(),
+                count.saturating_sub(1)
+            ),
+        }
+    }
+}
+
+/// A deletion of some objects, compared with the budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetVerdict {
+    /// How many objects are deleted, those of appliers that are deleted with it included, each once.
+    pub deleted: usize,
+    /// How many objects there were, with those of these appliers.
+    pub of: usize,
+    /// The first of the objects that are deleted.
+    pub first: Vec<ObjectId>,
+    /// The rules that are exceeded; none if the deletion is within the budget.
+    pub exceeded: Vec<DeletionRule>,
+}
+
+impl BudgetVerdict {
+    /// Whether no rule is exceeded.
+    pub fn is_within(&self) -> bool {
+        self.exceeded.is_empty()
+    }
+}
+
+/// An object that is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedObject {
+    id: ObjectId,
+    is_applier: bool,
+    has_claims: bool,
+}
+
+impl DeletedObject {
+    /// An object with its spec, which says whether a StatefulSet has claims. `is_applier` marks one that applies objects
+    /// although its kind does not tell.
+    pub fn new(object: &Object, is_applier: bool) -> Self {
+        let id = object.id();
+        let claims = object.get("spec").and_then(|spec| spec.get("volumeClaimTemplates"));
+        let has_claims = claims.and_then(|it| it.as_array()).is_some_and(|it| !it.is_empty());
+        Self { is_applier: is_applier || is_applier_kind(&id), id, has_claims }
+    }
+}
+
+/// A deletion that is to be judged.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PendingDeletion {
+    /// What is deleted, each object once.
+    pub objects: Vec<DeletedObject>,
+    /// What is deleted with appliers among them.
+    pub following: BTreeSet<ObjectId>,
+    /// The appliers of which is not known what is deleted with them.
+    pub unreadable: BTreeSet<ObjectId>,
+    /// How many objects there were, without those that follow.
+    pub of: usize,
+    /// How many were deleted in the hour before without approval; `None` if that is not known.
+    pub recent: Option<usize>,
+}
+
+impl DeletionBudget {
+    /// The stricter of two budgets, limit by limit.
+    #[must_use]
+    pub fn strictest(mut self, other: Self) -> Self {
+        self.protected_kinds.extend(other.protected_kinds);
+        Self {
+            max_objects: self.max_objects.min(other.max_objects),
+            max_percent: self.max_percent.min(other.max_percent),
+            percent_above_objects: self.percent_above_objects.min(other.percent_above_objects),
+            protected_kinds: self.protected_kinds,
+        }
+    }
+
+    /// The budget with at most the objects that an annotation allows. A number that cannot be read allows none: what
+    /// tightens a budget does not loosen it by a typing error.
+    #[must_use]
+    pub fn tightened(self, annotation: Option<&str>) -> Self {
+        let Some(text) = annotation else { return self };
+        let limit = text.trim().parse::<usize>().unwrap_or_default();
+        Self { max_objects: self.max_objects.min(limit), ..self }
+    }
+
+    /// The verdict on a deletion.
+    pub fn verdict(&self, deletion: &PendingDeletion) -> BudgetVerdict {
+        let PendingDeletion { objects, following, unreadable, of, recent } = deletion;
+        let mut ids: Vec<ObjectId> = objects.iter().map(|it| it.id.clone()).collect();
+        ids.sort();
+        let is_further = |id: &&ObjectId| ids.binary_search(id).is_err();
+        let further = following.iter().filter(is_further).count();
+        let count = ids.len().saturating_add(further);
+        let of = of.saturating_add(further);
+        let mut exceeded = Vec::new();
+        if count > self.max_objects {
+            exceeded.push(DeletionRule::Objects { limit: self.max_objects });
+        }
+        let is_large = of > self.percent_above_objects;
+        if is_large && self.is_beyond_percent(count, of) {
+            exceeded.push(DeletionRule::Percent { limit: self.max_percent });
+        }
+        match recent {
+            None => exceeded.push(DeletionRule::RecentUnknown),
+            // A deletion that is beyond a number by itself is not named twice.
+            Some(recent) if *recent > 0 && exceeded.is_empty() => {
+                let in_hour = count.saturating_add(*recent);
+                let is_beyond = self.is_beyond_percent(in_hour, of.saturating_add(*recent));
+                if in_hour > self.max_objects || (is_large && is_beyond) {
+                    exceeded.push(DeletionRule::WithinHour { recent: *recent });
+                }
+            }
+            Some(_) => {}
+        }
+        let held = objects.iter().filter(|it| self.is_held(it)).map(|it| &it.id);
+        if let Some((object, count)) = first_of(held) {
+            exceeded.push(DeletionRule::HeldKind { object, count });
+        }
+        if let Some((object, count)) = first_of(unreadable.iter()) {
+            exceeded.push(DeletionRule::InventoryUnknown { object, count });
+        }
+        ids.truncate(MAX_NAMED_OBJECTS);
+        // Nothing is deleted, so nothing is beyond anything.
+        if count == 0 {
+            exceeded.clear();
+        }
+        BudgetVerdict { deleted: count, of, first: ids, exceeded }
+    }
+
+    fn is_beyond_percent(&self, count: usize, of: usize) -> bool {
+        count.saturating_mul(100) > of.saturating_mul(self.max_percent.into())
+    }
+
+    /// Whether the deletion of an object needs approval by itself.
+    fn is_held(&self, deleted: &DeletedObject) -> bool {
+        let DeletedObject { id, is_applier, has_claims } = deleted;
+        let is_its = |it: &ProtectedKind| it.group == id.group && it.kind == id.kind;
+        let is_set = id.group == "apps" && id.kind == "StatefulSet";
+        let is_protected = self.protected_kinds.iter().any(is_its);
+        *is_applier || (is_protected && (*has_claims || !is_set))
+    }
+}
+
+/// The first of some ids in their order, and how many there are; `None` if there are none.
+fn first_of<'i>(ids: impl Iterator<Item = &'i ObjectId>) -> Option<(ObjectId, usize)> {
+    let mut ids: Vec<&ObjectId> = ids.collect();
+    ids.sort();
+    Some(((*ids.first()?).clone(), ids.len()))
+}
+
+/// What names a set of deletions of one applier: a digest of its uid and of the ids.
+pub fn deletion_digest(uid: &str, ids: &BTreeSet<ObjectId>) -> String {
+    let mut hash = Sha256::new();
+    hash.update(uid);
+    for id in ids {
+        hash.update("\n");
+        hash.update(id.to_string());
+    }
+    format!("sha256:{}", hex::encode(hash.finalize()))
+}
+
+/// A set of deletions that was approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovedDeletion {
+    /// The [`deletion_digest`] of the set.
+    pub digest: String,
+    /// The ids of the set; `None` if not all of them are listed.
+    pub ids: Option<BTreeSet<ObjectId>>,
+}
+
+impl ApprovedDeletion {
+    /// Whether the approval is for everything that is to be deleted now. Less than what was approved is covered, too:
+    /// something of it may be deleted already. That can be compared only if all ids are listed.
+    pub fn covers(&self, uid: &str, ids: &BTreeSet<ObjectId>) -> bool {
+        // A list that does not belong to the digest was not what users saw.
+        let listed = self.ids.as_ref().filter(|it| deletion_digest(uid, it) == self.digest);
+        deletion_digest(uid, ids) == self.digest || listed.is_some_and(|it| ids.is_subset(it))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn objects(count: usize, api: &str, kind: &str, spec: &serde_json::Value) -> Vec<Object> {
+        let object = |at: usize| {
+            let metadata = json!({"name": format!("o{at:03}"), "namespace": "apps"});
+            Object::new(
+                json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}),
+            )
+            .unwrap()
+        };
+        (0..count).map(object).collect()
+    }
+
+    fn pending(deleted: &[Object], of: usize) -> PendingDeletion {
+        PendingDeletion {
+            objects: deleted.iter().map(|it| DeletedObject::new(it, false)).collect(),
+            of,
+            recent: Some(0),
+            ..PendingDeletion::default()
+        }
+    }
+
+    fn rules_of(budget: &DeletionBudget, deletion: &PendingDeletion) -> Vec<String> {
+        let verdict = budget.verdict(deletion);
+        assert_eq!(verdict.is_within(), verdict.exceeded.is_empty());
+        verdict.exceeded.iter().map(DeletionRule::text).collect()
+    }
+
+    fn rules(deleted: &[Object], of: usize) -> Vec<String> {
+        rules_of(&DeletionBudget::default(), &pending(deleted, of))
+    }
+
+    fn maps(count: usize) -> Vec<Object> {
+        objects(count, "v1", "ConfigMap", &json!({}))
+    }
+
+    #[test]
+    fn a_deletion_is_within_the_budget_up_to_its_numbers() {
+        assert_eq!(rules(&maps(10), 100), [""; 0]);
+        assert_eq!(rules(&maps(11), 100), ["more than 10 objects"]);
+        assert_eq!(rules(&maps(10), 10), [""; 0], "few objects have no percentage");
+        assert_eq!(rules(&maps(6), 20), [""; 0]);
+        assert_eq!(rules(&maps(7), 20), ["more than 30 % of the objects"]);
+    }
+
+    #[test]
+    fn what_was_deleted_in_the_hour_before_counts() {
+        let budget = DeletionBudget::default();
+        let of = |count, recent| {
+            rules_of(&budget, &PendingDeletion { recent, ..pending(&maps(count), 100) })
+        };
+        assert_eq!(of(3, Some(7)), [""; 0]);
+        assert_eq!(
+            of(3, Some(8)),
+            ["more than the budget of an hour, in which 8 were deleted before"]
+        );
+        assert_eq!(of(11, Some(8)), ["more than 10 objects"]);
+        assert_eq!(of(1, None), ["how many were deleted in the hour before cannot be read"]);
+        assert_eq!(of(0, None), [""; 0], "nothing is deleted");
+        // 4 of 20 and 4 of 16 are 8 of 20.
+        let second = PendingDeletion { recent: Some(4), ..pending(&maps(4), 16) };
+        assert_eq!(rules_of(&budget, &second).len(), 1);
+        let small = PendingDeletion { recent: Some(5), ..pending(&maps(1), 7) };
+        assert_eq!(rules_of(&budget, &small), [""; 0], "few objects have no percentage");
+    }
+
+    #[test]
+    fn kinds_that_hold_others_or_data_need_approval_each() {
+        let claims = json!({"volumeClaimTemplates": [{}]});
+        assert_eq!(rules(&objects(1, "apps/v1", "StatefulSet", &json!({})), 100), [""; 0]);
+        for (api, kind) in [
+            ("apps/v1", "StatefulSet"),
+            ("v1", "Namespace"),
+            ("v1", "PersistentVolumeClaim"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+            ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+            ("helmfile.windlass.dev/v1alpha1", "Helmfile"),
+        ] {
+            let named =
+                format!("{kind}/apps/o000 and 1 more, whose deletion deletes more than themselves");
+            assert_eq!(rules(&objects(2, api, kind, &claims), 100), [named]);
+        }
+        let budget =
+            DeletionBudget { protected_kinds: BTreeSet::new(), ..DeletionBudget::default() };
+        let namespaces = objects(1, "v1", "Namespace", &json!({}));
+        assert!(budget.verdict(&pending(&namespaces, 1)).is_within());
+        let objects = vec![DeletedObject::new(&namespaces[0], true)];
+        let applier = PendingDeletion { objects, ..pending(&[], 1) };
+        assert!(!budget.verdict(&applier).is_within(), "appliers need approval always");
+    }
+
+    #[test]
+    fn what_follows_an_applier_counts_once() {
+        let applier = objects(1, "helm.toolkit.fluxcd.io/v2", "HelmRelease", &json!({}));
+        let mut following: BTreeSet<ObjectId> = maps(30).iter().map(Object::id).collect();
+        following.insert(applier[0].id());
+        let deletion = PendingDeletion { following, ..pending(&applier, 5) };
+        let verdict = DeletionBudget::default().verdict(&deletion);
+        assert_eq!((verdict.deleted, verdict.of), (31, 35));
+        let unreadable = BTreeSet::from([applier[0].id()]);
+        let deletion = PendingDeletion { unreadable, ..pending(&applier, 5) };
+        let rules = rules_of(&DeletionBudget::default(), &deletion);
+        assert!(rules.contains(&"what HelmRelease/apps/o000 applied cannot be read".to_owned()));
+    }
+
+    #[test]
+    fn what_an_applier_applied_is_in_its_status() {
+        let applier = |kind: &str, spec: serde_json::Value, status: serde_json::Value| {
+            let manifest = json!({"apiVersion": "x/v1", "kind": kind, "metadata": {"name": "a"},
+                "spec": spec, "status": status});
+            let applied = applied_objects(&Object::new(manifest).unwrap());
+            applied.map(|it| it.iter().map(|it| it.id.subject()).collect::<Vec<_>>().join(" "))
+        };
+        let inventory = |ids: &[&str]| {
+            let entry = |id: &&str| json!({"id": id, "v": "v1"});
+            json!({"inventory": {"entries": ids.iter().map(entry).collect::<Vec<_>>()}})
+        };
+        let one = inventory(&["n_a__ConfigMap"]);
+        let named = Some("ConfigMap/n/a".to_owned());
+        assert_eq!(applier("Kustomization", json!({"prune": true}), one.clone()), named);
+        assert_eq!(applier("HelmRelease", json!({}), one.clone()), named);
+        let releases = json!({"releases": [{"status": one}, {"status": {}}]});
+        assert_eq!(applier("Helmfile", json!({}), releases), named);
+        let nothing = Some(String::new());
+        for spec in [
+            json!({"prune": false}),
+            json!({"prune": true, "deletionPolicy": "Orphan"}),
+            json!({"prune": true, "suspend": true}),
+        ] {
+            assert_eq!(applier("Kustomization", spec, one.clone()), nothing);
+        }
+        assert_eq!(applier("HelmRelease", json!({}), json!({})), nothing);
+        let without = json!({"history": [{"version": 1}]});
+        assert_eq!(applier("HelmRelease", json!({}), without), None, "something is installed");
+        assert_eq!(applier("HelmRelease", json!({}), inventory(&["nonsense"])), None);
+    }
+
+    #[test]
+    fn an_annotation_and_a_second_policy_only_tighten() {
+        let budget = DeletionBudget::default();
+        let limit = |text| budget.clone().tightened(text).max_objects;
+        assert_eq!(limit(None), 10);
+        assert_eq!(limit(Some("3")), 3);
+        assert_eq!(limit(Some("1000")), 10);
+        for text in ["0", "", "-1", "many"] {
+            assert_eq!(limit(Some(text)), 0, "{text}");
+        }
+        let kind = ProtectedKind { group: String::new(), kind: "Secret".to_owned() };
+        let other = DeletionBudget {
+            max_objects: 50,
+            max_percent: 5,
+            percent_above_objects: 10,
+            protected_kinds: BTreeSet::from([kind.clone()]),
+        };
+        let both = budget.clone().strictest(other.clone());
+        assert_eq!((both.max_objects, both.max_percent), (10, 5));
+        assert!(both.protected_kinds.contains(&kind) && both.protected_kinds.len() == 6);
+        assert_eq!(other.strictest(budget), both);
+    }
+
+    #[test]
+    fn an_approval_is_for_its_set_or_less_of_it() {
+        let ids = |count| maps(count).iter().map(Object::id).collect::<BTreeSet<_>>();
+        let digest = deletion_digest("uid", &ids(3));
+        let listed = ApprovedDeletion { digest: digest.clone(), ids: Some(ids(3)) };
+        assert!(listed.covers("uid", &ids(3)) && listed.covers("uid", &ids(2)));
+        assert!(!listed.covers("uid", &ids(4)), "more than what was approved");
+        assert!(!listed.covers("other", &ids(3)) && !listed.covers("other", &ids(2)));
+        let unlisted = ApprovedDeletion { digest: digest.clone(), ids: None };
+        assert!(unlisted.covers("uid", &ids(3)) && !unlisted.covers("uid", &ids(2)));
+        let forged = ApprovedDeletion { digest, ids: Some(ids(9)) };
+        assert!(!forged.covers("uid", &ids(4)), "the list is not that of the digest");
+    }
+}
