@@ -1,7 +1,9 @@
-//! `windlass approve`: agrees to an operation that waits for an approval, or rejects it.
+//! `windlass approve`: agrees to an operation or to deletions that wait for an approval, or rejects an operation.
 //!
 //! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
-//! compares it. Elsewhere: what approvals mean (engine `lifecycle`).
+//! compares it. Here: LifecycleEvents. Below: Plans (`plan_approval`). Elsewhere: what approvals mean (engine `lifecycle`).
+
+mod plan_approval;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
@@ -23,12 +25,12 @@ const MAX_APPROVAL_ATTEMPTS: usize = 5;
 /// The flags of `windlass approve`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct ApproveArgs {
-    /// Name of a LifecycleEvent, or KIND/NAME of the object that is held
-    #[arg(value_name = "EVENT|KIND/NAME")]
+    /// Name of a LifecycleEvent, plan/NAME of a Plan, or KIND/NAME of the object that is held
+    #[arg(value_name = "EVENT|plan/NAME|KIND/NAME")]
     what: String,
     #[command(flatten)]
     place: ClusterScope,
-    /// Reason, which the audit of the operation has as well
+    /// Reason, which the audit of an operation has as well
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     comment: String,
     /// Reject: the operation fails
@@ -40,8 +42,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass approve hr/shop -n shop --comment \"tested in staging\"
   windlass approve shop-preupgrade-4b1f0c27a9d35e68 -n shop
   windlass approve hr/shop -n shop --reject --comment \"not before Monday\"
+  windlass approve ks/apps -n shop --comment \"the shop moves\"
 
-`windlass get lifecycleevents -A` shows what waits. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status.
+`windlass get lifecycleevents -A` and `windlass get plans -A` show what waits. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status; for the deletions of a Plan, the verb `approve` on its PlanPolicies, or on the PlanPolicy `default` if it names none, and the same rights on Plans.
 
 Exit status: 0; 2 if nothing waits, or the approval was refused; 3 if the cluster cannot be reached.";
 
@@ -53,6 +56,9 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
     args.place.run(async |site| {
         let user = site.cluster.own_name().await.context("cannot tell who approves")?;
         ensure!(!user.is_empty(), "the API server does not name this user");
+        if plan_approval::approved(&site, args, &user).await? {
+            return Ok(ExitCode::Success);
+        }
         for attempt in 1.. {
             let event = chosen(&site, &args.what).await?;
             match write(&site, args, &user, &event).await {

@@ -293,7 +293,15 @@ mod tests {
             crds::names().filter(|it| !is_in(it, ALL)).map(|it| it.kind).collect();
         assert_eq!(
             left_out,
-            ["Incident", "LifecycleBinding", "LifecycleEvent", "Lifecycle", "ReleaseAudit"]
+            [
+                "Incident",
+                "LifecycleBinding",
+                "LifecycleEvent",
+                "Lifecycle",
+                "PlanPolicy",
+                "Plan",
+                "ReleaseAudit"
+            ]
         );
     }
 

@@ -39,7 +39,9 @@ impl ObjectRow {
                 "generation {} of its spec has not been reconciled yet",
                 object.generation()
             ),
-            false => asked(object).unwrap_or_else(|| text(|it| it.message)),
+            false => {
+                asked(object).or_else(|| withheld(object)).unwrap_or_else(|| text(|it| it.message))
+            }
         };
         let ready = text(|it| it.status);
         let is_unknown = is_old && ready == "True";
@@ -118,6 +120,27 @@ fn asked(object: &Object) -> Option<String> {
         said.push_str(&format!(", {message}"));
     }
     Some(said)
+}
+
+/// What a Plan withholds, and who approved it.
+fn withheld(object: &Object) -> Option<String> {
+    let is_plan =
+        object.kind() == "Plan" && object.api_version().starts_with("release.windlass.dev/");
+    let spec = object.get("spec").filter(|_| is_plan)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let subject = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
+    let count = spec["count"].as_i64().unwrap_or_default();
+    let deletions = match count {
+        1 => "1 deletion".to_owned(),
+        count => format!("{count} deletions"),
+    };
+    let approvals = object.get("status").and_then(|status| status["approvals"].as_array());
+    let users = approvals.into_iter().flatten().filter_map(|it| it["user"].as_str());
+    let users: Vec<&str> = users.collect();
+    Some(match users.is_empty() {
+        true => format!("{deletions} of {subject} wait for approval"),
+        false => format!("{deletions} of {subject}, approved by {}", users.join(", ")),
+    })
 }
 
 /// What an object has or applied, and since when.
@@ -295,6 +318,16 @@ mod tests {
         event["spec"]["approvals"] = json!(0);
         event["status"] = json!({"phase": "Running", "message": "half way"});
         assert_eq!(row(event).message, format!("{asked}Running, half way"));
+    }
+
+    #[test]
+    fn a_plan_shows_what_it_withholds_and_who_approved_it() {
+        let mut plan = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Plan", "metadata": {"name": "a"},
+            "spec": {"count": 12, "subject": {"kind": "Kustomization", "name": "apps"}}});
+        let message = "12 deletions of Kustomization/apps wait for approval";
+        assert_eq!(row(plan.clone()).message, message);
+        plan["status"] = json!({"approvals": [{"user": "alice"}]});
+        assert_eq!(row(plan).message, "12 deletions of Kustomization/apps, approved by alice");
     }
 
     #[test]

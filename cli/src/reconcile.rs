@@ -222,7 +222,9 @@ fn no_run(object: &Object) -> Option<String> {
         _ if !object_references::has_no_runs(object) => return None,
         "ExternalArtifact" => "is updated by another controller and was not reconciled",
         "HelmRepository" => "is of type oci: it has no status and nothing to reconcile",
-        "Incident" | "LifecycleEvent" => "is written by windlass and has nothing to reconcile",
+        "Incident" | "LifecycleEvent" | "Plan" => {
+            "is written by windlass and has nothing to reconcile"
+        }
         _ => "has no status and nothing to reconcile",
     };
     Some(clean(&format!("{subject} {why}")))

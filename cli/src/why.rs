@@ -496,6 +496,7 @@ mod tests {
             "DrawsValues",
             "NoEffect",
             "LeftOut",
+            "DeletionBudgetExceeded",
         ];
         let is_known = |reason: &str| {
             fine.contains(&reason) || cause::condition_reason::problem(reason).is_some()

@@ -102,6 +102,8 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<lifecycle::LifecycleEvent>(),
     KindDefinition::of::<lifecycle::Lifecycle>(),
     KindDefinition::of::<source::OCIRepository>(),
+    KindDefinition::of::<release::PlanPolicy>(),
+    KindDefinition::of::<release::Plan>(),
     KindDefinition::of::<notification::Provider>(),
     KindDefinition::of::<notification::Receiver>(),
     KindDefinition::of::<release::ReleaseAudit>(),

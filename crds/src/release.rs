@@ -1,10 +1,16 @@
-//! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions.
+//! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, and which deletions wait
+//! for approval.
 //!
-//! Here: its one kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and deleting
-//! audits (`operator/runtime/src/audit.rs`).
+//! Here: one file per kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and
+//! deleting audits (`operator/runtime/src/audit.rs`), the deletion budget (`engines/apply/src/deletion_budget.rs`), writing
+//! and deleting Plans (`operator/runtime/src/deletion_plan.rs`).
 
+mod plan;
+mod plan_policy;
 mod release_audit;
 
+pub use plan::{Plan, PlanApproval, PlanBudget, PlanSpec, PlanStatus, PlanSubject};
+pub use plan_policy::{DeletionBudgetSpec, PlanPolicy, PlanPolicySpec, ProtectedKind};
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
     AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditRevision, AuditStep,

@@ -161,6 +161,41 @@ pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
+/// The schema of a label selector.
+pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "matchLabels": {
+                "type": "object",
+                "description": "Labels with exactly these values.",
+                "additionalProperties": { "type": "string" },
+            },
+            "matchExpressions": {
+                "type": "array",
+                "description": "What else the labels have to meet.",
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": { "type": "string", "description": "The label." },
+                        "operator": {
+                            "type": "string",
+                            "description": "How the value of the label relates to `values`.",
+                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
+                        },
+                        "values": {
+                            "type": "array",
+                            "description": "Values, for `In` and `NotIn`.",
+                            "items": { "type": "string" },
+                        },
+                    },
+                },
+            },
+        },
+    })
+}
+
 /// Takes the width off an integer: Go's `int` has no format in a schema, `int64` has.
 pub(crate) fn without_format(schema: &mut Schema) {
     schema.remove("format");

@@ -12,7 +12,7 @@ use crate::helmfile::{Helmfile, helmfile_operator};
 use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
-use crate::release::{AuditCauseKind, ReleaseAudit};
+use crate::release::{AuditCauseKind, Plan, PlanPolicy, ReleaseAudit};
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
@@ -109,6 +109,43 @@ fn an_audit_parses_without_spec_and_keeps_what_it_says() {
     let subresources = crd.spec.versions[0].subresources.as_ref();
     assert!(subresources.is_some_and(|it| it.status.is_none()), "an audit has no status");
     assert_eq!(crd.spec.names.categories, Some(vec!["fluxcd-audits".to_owned()]));
+}
+
+#[test]
+fn a_plan_and_its_policy_keep_what_they_say() {
+    let plan = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "Plan",
+        "metadata": { "name": "a" },
+        "spec": {
+            "subject": { "group": "g", "kind": "Kustomization", "name": "apps", "uid": "u" },
+            "revision": "main@sha1:0",
+            "digest": "sha256:0",
+            "count": 1,
+            "following": 30,
+            "objects": ["apps_web_helm.toolkit.fluxcd.io_HelmRelease"],
+            "rules": ["more than 10 objects"],
+            "budget": { "maxObjects": 10, "maxPercent": 30, "protectedKinds": [{ "kind": "Namespace" }] },
+            "policies": ["production"],
+            "expires": "2026-01-02T03:04:05Z",
+        },
+        "status": { "approvals": [{ "user": "alice", "at": "2026-01-02T03:04:05Z", "comment": "planned" }] },
+    });
+    assert_eq!(round_trip::<Plan>(&plan), plan);
+    let policy = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "PlanPolicy",
+        "metadata": { "name": "a" },
+        "spec": {
+            "namespaceSelector": { "matchLabels": { "environment": "test" } },
+            "deletionBudget": { "enabled": false, "maxObjects": 0, "maxPercent": 100,
+                "protectedKinds": [{ "group": "apps", "kind": "StatefulSet" }] },
+        },
+    });
+    assert_eq!(round_trip::<PlanPolicy>(&policy), policy);
+    let subresources = PlanPolicy::crd().spec.versions[0].subresources.clone();
+    assert!(subresources.is_some_and(|it| it.status.is_none()), "a policy has no status");
+    assert_eq!(Plan::crd().spec.names.categories, Some(vec!["fluxcd-gates".to_owned()]));
 }
 
 #[test]

@@ -16,7 +16,7 @@ const ANNOTATION_PREFIX: &str = "windlass.dev/";
 const MAX_NAMED_ANNOTATIONS: usize = 8;
 
 /// What follows [`ANNOTATION_PREFIX`] in the names that windlass reads or writes.
-const KNOWN_ANNOTATIONS: [&str; 42] = [
+const KNOWN_ANNOTATIONS: [&str; 43] = [
     "allow-downgrade",
     "allow-empty",
     "break-glass",
@@ -30,6 +30,7 @@ const KNOWN_ANNOTATIONS: [&str; 42] = [
     "crd-name",
     "crd-policy",
     "crd-removal",
+    "deletion-budget",
     "depends-on",
     "event-sources",
     "incident-after",

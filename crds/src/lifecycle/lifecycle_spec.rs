@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{LifecycleEventHandlerSpec, LifecyclePhase};
-use crate::GoDuration;
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::string_enum::choice;
+use crate::{GoDuration, schema};
 
 custom_resource! {
     /// Something that has to be answered before an operation on a release continues. windlass creates
@@ -81,41 +81,6 @@ choice! {
 #[schemars(!default)]
 pub struct RequiredLifecycle {
     /// Selects namespaces by labels. An empty selector selects all of them.
-    #[schemars(schema_with = "selector")]
+    #[schemars(schema_with = "schema::label_selector")]
     pub namespace_selector: LabelSelector,
-}
-
-/// The schema of a label selector.
-fn selector(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "properties": {
-            "matchLabels": {
-                "type": "object",
-                "description": "Labels with exactly these values.",
-                "additionalProperties": { "type": "string" },
-            },
-            "matchExpressions": {
-                "type": "array",
-                "description": "What else the labels have to meet.",
-                "items": {
-                    "type": "object",
-                    "required": ["key", "operator"],
-                    "properties": {
-                        "key": { "type": "string", "description": "The label." },
-                        "operator": {
-                            "type": "string",
-                            "description": "How the value of the label relates to `values`.",
-                            "enum": ["In", "NotIn", "Exists", "DoesNotExist"],
-                        },
-                        "values": {
-                            "type": "array",
-                            "description": "Values, for `In` and `NotIn`.",
-                            "items": { "type": "string" },
-                        },
-                    },
-                },
-            },
-        },
-    })
 }

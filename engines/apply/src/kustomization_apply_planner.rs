@@ -86,6 +86,8 @@ pub struct ApplyObservedState {
     pub gone: BTreeSet<ObjectId>,
     /// Recorded ids whose deletion was accepted and whose removal is waited for; empty if the plan does not wait.
     pub leaving: BTreeSet<ObjectId>,
+    /// Recorded ids whose deletion waits for the approval of a user: they stay in the cluster and in the inventory.
+    pub held: BTreeSet<ObjectId>,
     /// Since when this revision has waited for health, or for the end of `leaving`; `None` before that.
     pub waiting_since: Option<Time>,
     /// Since when this revision has waited for the stage it is at; `None` before that.
@@ -318,7 +320,7 @@ fn at_stage(
     }
 }
 
-/// Deletes and forgets what is no longer wanted; `None` when the inventory is what it should be.
+/// Deletes and forgets what is no longer wanted; `None` when the inventory is what it should be. What is held stays in it.
 fn clear_away(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
@@ -339,8 +341,9 @@ fn clear_away(
         ObjectInventory::default()
     };
     let mut steps = Vec::new();
-    let due = prune_order(kept.ids().filter(|id| !leaving(id)).cloned());
-    let is_waiting = kept.len() > due.len();
+    let is_due = |id: &&ObjectId| !leaving(id) && !observed.held.contains(*id);
+    let due = prune_order(kept.ids().filter(is_due).cloned());
+    let is_waiting = kept.ids().any(leaving);
     let to = kept.union(&wanted);
     if !due.is_empty() || to != observed.recorded {
         let version = |id: &ObjectId| observed.recorded.version(id).unwrap_or_default().to_owned();

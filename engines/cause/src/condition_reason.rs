@@ -221,6 +221,8 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "DriftCorrectionFailed"
         | "ExternalArtifactFailed"
         | "PruneFailed"
+        | "PlanFailed"
+        | "DeletionBudgetUnknown"
         | "CRDIncompatible"
         | "Contested" => CauseKind::Apply,
         "TestFailed" => CauseKind::Test,

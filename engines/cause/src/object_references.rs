@@ -85,9 +85,8 @@ pub fn has_no_runs(object: &Object) -> bool {
     match object.kind() {
         "HelmRepository" => is_oci,
         "Alert" | "Provider" | "ExternalArtifact" => true,
-        "Incident" | "Lifecycle" | "LifecycleBinding" | "LifecycleEvent" | "ReleaseAudit" => {
-            object.gvk().group.ends_with(WINDLASS_GROUPS)
-        }
+        "Incident" | "Lifecycle" | "LifecycleBinding" | "LifecycleEvent" | "Plan"
+        | "PlanPolicy" | "ReleaseAudit" => object.gvk().group.ends_with(WINDLASS_GROUPS),
         _ => false,
     }
 }

@@ -159,14 +159,18 @@ impl<'k> CauseWalk<'k> {
 }
 
 /// The warnings of an object, a line each: about what was left out of what it applied, such as fields that are misspelt,
-/// and about markers that set nothing. If a newer revision was not applied, each of the former names the revision that it
-/// is about.
+/// about markers that set nothing, and about deletions that wait for approval. If a newer revision was not applied, each of
+/// the former names the revision that it is about.
 pub fn warnings(object: &Object) -> impl Iterator<Item = String> {
     let of = match outdated_revision(object) {
         Some(revision) => format!(" (of revision {revision}, the last one that was applied)"),
         None => String::new(),
     };
-    let kinds = [(reconcile::WARNINGS, of), (reconcile::MARKERS_IGNORED, String::new())];
+    let kinds = [
+        (reconcile::WARNINGS, of),
+        (reconcile::MARKERS_IGNORED, String::new()),
+        (reconcile::DELETION_HELD, String::new()),
+    ];
     kinds.into_iter().flat_map(|(kind, of)| {
         let said = condition(object, kind).filter(|said| said.status == "True");
         let lines = said.map_or("", |said| said.message).lines();

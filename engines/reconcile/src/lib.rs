@@ -39,8 +39,8 @@ pub use change_window::{
     BREAK_GLASS, ChangeWindowError, ChangeWindowState, ChangeWindows, WINDOW_ANNOTATION, WindowEnd,
 };
 pub use conditions::{
-    AnnotationCondition, ConditionStatus, HOLD, MARKERS_IGNORED, READY, RECONCILING, SCHEDULE,
-    STALLED, StatusCondition, StatusConditions, WARNINGS, WINDOW,
+    AnnotationCondition, ConditionStatus, DELETION_HELD, HOLD, MARKERS_IGNORED, READY, RECONCILING,
+    SCHEDULE, STALLED, StatusCondition, StatusConditions, WARNINGS, WINDOW,
 };
 pub use correction_budget::{CorrectionBudget, contested_pause};
 pub use cron::{CronError, CronExpression};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::ReleaseAudit;
+use crds::release::{Plan, PlanPolicy, ReleaseAudit};
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass_notification::Incident;
 use crds::windlass_source::HTTPArchive;
@@ -39,6 +39,7 @@ use windlass_runtime::audit::retention;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::crd_watch::follow_crds;
+use windlass_runtime::deletion_plan;
 use windlass_runtime::depends_on_annotation::{DependableKind, DependencyTargets};
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::http_clients::RemoteClients;
@@ -176,6 +177,12 @@ const KINDS: &[KindRegistration] = &[
     }),
     KindRegistration::kept::<LifecycleEvent>(|context, stop| {
         lifecycle::follow_events(context, stop).boxed()
+    }),
+    KindRegistration::kept::<PlanPolicy>(|context, stop| {
+        deletion_plan::follow_policies(context, stop).boxed()
+    }),
+    KindRegistration::kept::<Plan>(|context, stop| {
+        deletion_plan::follow_plans(context, stop).boxed()
     }),
     KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
         .only(OperatorSettings::notifies),

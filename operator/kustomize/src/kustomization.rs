@@ -1,7 +1,8 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`),
-//! where a run may not go on (`paused_run`), looking and writing (`executor`), deletion (`finalize`).
+//! where a run may not go on (`paused_run`), looking and writing (`executor`), deletions that are held (`deletion_hold`),
+//! deletion of the Kustomization (`finalize`).
 
 mod audit;
 mod build;
@@ -9,6 +10,8 @@ pub mod build_inputs;
 mod build_manifests;
 mod ca_bundle;
 pub mod cluster_scope;
+mod deletion_counts;
+mod deletion_hold;
 mod executor;
 mod failure_cause;
 mod finalize;
@@ -41,6 +44,7 @@ use tree::TreeTrace;
 use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
 use self::build_inputs::KustomizationInputs;
+use self::deletion_hold::{DELETION_BUDGET, DeletionJudgement, DeletionReport};
 use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
@@ -141,6 +145,8 @@ pub struct KustomizationRunDetails {
     changes: Vec<(ObjectId, apply::Action)>,
     /// Warnings about what was left out of a build that was applied completely.
     warnings: Vec<String>,
+    /// What is said of deletions that are held.
+    deletion: DeletionReport,
     /// Whether the API server refused an object and will refuse it until something changes.
     is_permanent: bool,
 }
@@ -152,6 +158,8 @@ struct KustomizationRunResults {
     healthy: BTreeMap<ObjectId, u64>,
     /// The changes of the run, for its audit.
     audited: RunChanges,
+    /// What was found out about the deletion of objects that left the manifests.
+    deletion: DeletionJudgement,
 }
 
 type KustomizationRunReport = applier::ApplierRunReport<KustomizationController>;
@@ -187,7 +195,7 @@ impl ApplierKind for KustomizationController {
     type Object = Kustomization;
 
     const OWNED: &'static [&'static str] = &report::OWNED;
-    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, MAC];
+    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, DELETION_BUDGET, MAC];
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
     type Own = KustomizationState;
@@ -333,6 +341,7 @@ impl ApplierKind for KustomizationController {
             digest,
             changes,
             warnings,
+            deletion,
             is_permanent: _,
         } = &ended.came;
         let run = report::KustomizationRun {
@@ -342,6 +351,7 @@ impl ApplierKind for KustomizationController {
             digest: digest.as_deref(),
             changes,
             warnings,
+            deletion,
             has_health: object.spec.wait || !object.spec.health_checks.is_empty(),
             began: end.began,
             now: end.now,
@@ -490,9 +500,9 @@ impl KustomizationSession<'_> {
             ignore: desired_kustomization.ignore.clone(),
             retry_at: self.in_future(timeouts.retry),
         };
-        let (mut ended, done) = self
-            .drive(&passed, object, desired_kustomization.desired.clone(), apply_settings, target)
-            .await;
+        let desired = desired_kustomization.desired.clone();
+        let (mut ended, done) =
+            self.drive_within_budget(&passed, object, desired, apply_settings, target).await;
         if let RunOutcome::Settled(_, text) = &mut ended.outcome {
             *text = validated_spec::with_warnings(
                 std::mem::take(text),
@@ -663,8 +673,11 @@ impl KustomizationSession<'_> {
             is_permanent: executor.is_permanent(),
             ..KustomizationRunDetails::default()
         };
-        let done =
-            KustomizationRunResults { healthy: executor.healthy(), audited: executor.audited() };
+        let done = KustomizationRunResults {
+            healthy: executor.healthy(),
+            audited: executor.audited(),
+            deletion: executor.deletion(),
+        };
         (
             KustomizationRunReport {
                 came,

@@ -37,7 +37,9 @@ use crate::object_status::LatestWrittenObject;
 use crate::object_store::StateCache;
 use crate::run_context::RunContext;
 use crate::spec_references::ReadReferences;
-use crate::{change_window, dependency_gate, hold_conditions, lifecycle, object_hold};
+use crate::{
+    change_window, deletion_plan, dependency_gate, hold_conditions, lifecycle, object_hold,
+};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::windlass_kind::WindlassKind;
@@ -367,6 +369,7 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     context.kept.listed::<K::Object>().await.then_some(())?;
     context.shared::<NamespacePolicies>().known().await;
     lifecycle::known(&context).await;
+    deletion_plan::known(&context).await;
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ApplierState<K>>>().of(&node);
     let (latest, kept, own) = {

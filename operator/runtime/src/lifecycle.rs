@@ -213,7 +213,8 @@ fn spelled(of: LifecycleHoldPhase) -> LifecyclePhase {
     }
 }
 
-fn selector(of: &LabelSelector) -> SubjectLabelSelector {
+/// A label selector as it is compared with labels.
+pub(crate) fn selector(of: &LabelSelector) -> SubjectLabelSelector {
     let expressions = of.match_expressions.iter().flatten();
     let requirement =
         |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement| {

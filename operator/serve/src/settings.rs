@@ -78,6 +78,12 @@ pub struct OperatorSettings {
     #[arg(long, value_name = "REGION")]
     pub audit_archive_region: Option<String>,
 
+    /// Hold deletions of Kustomizations that are beyond their deletion budget until a user approves them; PlanPolicies have
+    /// budgets by namespace
+    #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub deletion_budget: bool,
+
     /// Maximum size of all artifacts in total, such as `10Gi`; 0 for no limit
     #[arg(long, default_value = "0", env = "STORAGE_SIZE_LIMIT", value_name = "BYTES", value_parser = parse_bytes)]
     pub storage_size_limit: u64,

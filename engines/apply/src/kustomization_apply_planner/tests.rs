@@ -53,6 +53,7 @@ struct ClusterSimulation {
     health: BTreeMap<ObjectId, HealthReport>,
     refused: BTreeMap<ObjectId, String>,
     undeletable: BTreeSet<ObjectId>,
+    held: BTreeSet<ObjectId>,
     now: i64,
     waiting_since: Option<Time>,
     stage_waiting_since: Option<Time>,
@@ -82,6 +83,7 @@ impl ClusterSimulation {
             objects: BTreeMap::new(),
             gone: stale.cloned().collect(),
             leaving: BTreeSet::new(),
+            held: self.held.clone(),
             waiting_since: self.waiting_since,
             stage_waiting_since: self.stage_waiting_since,
             failed_wait: self.failed_wait.clone(),
@@ -272,6 +274,19 @@ fn without_prune_what_left_is_forgotten_and_stays() {
     check(&sim.plan(&desired), &expect!["Shrink ConfigMap/shop/a"]);
     sim.live.remove(&config("b").id());
     assert!(sim.run(&desired, usize::MAX).unwrap().is_settled());
+}
+
+#[test]
+fn what_is_held_stays_in_the_cluster_and_in_the_inventory_and_the_rest_is_applied() {
+    let mut sim = ClusterSimulation::settle(vec![config("a"), config("b"), config("c")]);
+    sim.held = BTreeSet::from([config("b").id(), config("c").id()]);
+    let next = desired(vec![config("a"), config("d")]);
+    assert!(sim.run(&next, usize::MAX).unwrap().is_settled());
+    assert_eq!((sim.recorded.len(), sim.live.len()), (4, 4));
+    sim.held.clear();
+    check(&sim.plan(&next), &expect!["Prune ConfigMap/shop/c ConfigMap/shop/b"]);
+    assert!(sim.run(&next, usize::MAX).unwrap().is_settled());
+    assert_eq!((sim.recorded.len(), sim.live.len()), (2, 2));
 }
 
 #[test]

@@ -152,6 +152,18 @@ fn a_skipped_object_is_reported_and_is_no_failure() {
 }
 
 #[test]
+fn deletions_that_wait_for_approval_are_a_remark_with_the_command() {
+    let mut app = kustomization("app", &[&ready()]);
+    let text = "12 objects that left the manifests are not deleted: ConfigMap/apps/a, 11 more; the deletion budget: more than 10 \
+                objects; to delete them, run `windlass approve plan/app-0123 -n apps`; to keep them, add them to the manifests again";
+    let all = app["status"]["conditions"].as_array_mut().unwrap();
+    all.push(json!({"type": "DeletionHeld", "status": "True", "reason": "DeletionBudgetExceeded", "message": text}));
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    assert!(!why.is_finding());
+    assert_eq!(why.remarks, [format!("warning: {text}")]);
+}
+
+#[test]
 fn a_warning_about_the_revision_that_is_applied_is_none_about_the_one_that_fails() {
     let mut app = kustomization(
         "app",

@@ -13,6 +13,7 @@ use reconcile::{NextRunTrigger, RunOutcome, reason};
 use tokio_util::sync::CancellationToken;
 
 use super::build_inputs::KustomizationInputs;
+use super::deletion_hold;
 use super::executor::DriftCheckScope;
 use super::validated_spec::{
     self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
@@ -186,7 +187,8 @@ impl KustomizationSession<'_> {
             DriftCheckScope::Moved => target.watcher().is_unmoved(&self.node),
             DriftCheckScope::Everything => false,
         };
-        if !ready || !as_applied {
+        // Deletions that are held are judged by each run: a user may have approved them.
+        if !ready || !as_applied || deletion_hold::is_held(object) {
             return None;
         }
         let mut memory = self.memory();

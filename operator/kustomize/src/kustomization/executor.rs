@@ -1,8 +1,9 @@
 //! Observes and executes for a Kustomization: the objects of a cluster, and the inventory in its own status.
 //!
 //! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`observe`),
-//! one object's write (`write`), what to do (`apply::plan`).
+//! one object's write (`write`), the budget of deletions (`deletion_judgement`), what to do (`apply::plan`).
 
+mod deletion_judgement;
 mod observe;
 mod workload_pods;
 mod write;
@@ -28,6 +29,7 @@ use reconcile::{NextRunTrigger, ObjectKey, RemovalCause, RemovalGate, RunOutcome
 
 use super::KustomizationSession;
 use super::audit::RunChanges;
+use super::deletion_hold::DeletionJudgement;
 use super::report::InventoryWriteProgress;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -73,6 +75,12 @@ struct ObservedKustomizationState {
     examined: BTreeMap<ObjectId, u64>,
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
+    /// Objects that left the manifests, whose deletion waits for approval.
+    held: BTreeSet<ObjectId>,
+    /// What the run found out about the deletion of objects that left the manifests.
+    deletion: DeletionJudgement,
+    /// Recorded objects that were deleted and are not counted yet: by this run, or by one that did not record it.
+    uncounted: BTreeSet<ObjectId>,
     /// Objects whose deletion the API server accepted and whose end was not seen, with their finalizers.
     terminating: BTreeMap<ObjectId, Vec<String>>,
     changes: Vec<(ObjectId, Action)>,
@@ -236,6 +244,11 @@ impl KustomizationExecutor {
         let is_end_awaited = self.settings.await_end;
         let unanswered_since = known.unanswered_since;
         RunChanges { objects, unanswered_since, terminating, is_end_awaited }
+    }
+
+    /// What was found out about the deletion of objects that left the manifests.
+    pub(super) fn deletion(&self) -> DeletionJudgement {
+        self.known().deletion.clone()
     }
 
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
@@ -404,6 +417,7 @@ impl KustomizationExecutor {
             objects,
             gone: known.gone.clone(),
             leaving: known.leaving.clone(),
+            held: known.held.clone(),
             waiting_since: since(reason::PROGRESSING).or_else(|| since(AWAITING_TERMINATION)),
             stage_waiting_since: stages.find_map(|stage| since(stage_reason(stage.kind))),
             failed_wait: self.settings.failed_wait.clone(),
@@ -509,6 +523,9 @@ impl KustomizationExecutor {
         self.target.watcher().release_unwanted(&self.node, |id| wanted.contains(id));
         if desired.prune {
             self.observe_prune_candidates().await?;
+            self.judge_deletion().await?;
+        } else {
+            self.known().deletion = DeletionJudgement::Free;
         }
         let ids = self.health_of_interest();
         reports.extend(self.examine(ids.clone()).await?);
@@ -585,7 +602,12 @@ impl reconcile::Executor<KustomizationApplyPlanner> for KustomizationExecutor {
                 self.write_stage(*stage, ids, recreate).await
             }
             ApplyStep::Prune { ids } => self.prune(ids).await,
-            ApplyStep::Shrink { to } => self.record(to, InventoryWriteProgress::Unchanged).await,
+            ApplyStep::Shrink { to } => {
+                let deleted = self.deleted_without_approval(to);
+                self.record(to, InventoryWriteProgress::Deleted(deleted)).await?;
+                self.known().uncounted.retain(|id| to.contains(id));
+                Ok(())
+            }
         }
     }
 }

@@ -10,12 +10,14 @@ use crds::{ObjectStatus as _, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use reconcile::{
-    ConditionReason, ConditionStatus, RunOutcome, SnapshotHistory, StatusCondition,
+    ConditionReason, ConditionStatus, DELETION_HELD, RunOutcome, SnapshotHistory, StatusCondition,
     StatusConditions, Time, WARNINGS, reason,
 };
 
 use release::lifecycle_hold::LIFECYCLE_PENDING;
 
+use super::deletion_counts;
+use super::deletion_hold::{BUDGET_EXCEEDED, DeletionReport};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::object_status::{conditions_of, listed, recorded, status_of, through};
@@ -30,7 +32,7 @@ const HEALTHY: &str = "Healthy";
 const LEFT_OUT: ConditionReason = ConditionReason::new("LeftOut");
 
 /// Conditions that this kind sets; others in the status are kept.
-pub(super) const OWNED: [&str; 2] = [HEALTHY, WARNINGS];
+pub(super) const OWNED: [&str; 3] = [HEALTHY, WARNINGS, DELETION_HELD];
 
 /// The progress that is written together with the inventory.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +41,8 @@ pub(super) enum InventoryWriteProgress<'a> {
     Applying(&'a str),
     /// A few objects of a revision are applied, with the message while their health is awaited. One write reports both.
     Awaiting(&'a str, &'a str),
-    /// Nothing new.
-    Unchanged,
+    /// Objects left the inventory, of which so many were deleted without approval.
+    Deleted(usize),
 }
 
 /// How a run ended, with the facts for its report.
@@ -55,6 +57,8 @@ pub(super) struct KustomizationRun<'a> {
     pub(super) changes: &'a [(ObjectId, Action)],
     /// What was left out of a build that was applied to its end.
     pub(super) warnings: &'a [String],
+    /// What is said of deletions that are held.
+    pub(super) deletion: &'a DeletionReport,
     /// Whether health was asked for.
     pub(super) has_health: bool,
     pub(super) began: Time,
@@ -168,7 +172,8 @@ pub(super) fn progress(
     after.inventory = Some(recorded(inventory));
     let had = conditions_of(&before.conditions);
     let generation = object.meta().generation.unwrap_or_default();
-    let conditions = StatusConditions::since(&had, generation, now, &OWNED).keep(WARNINGS);
+    let conditions = StatusConditions::since(&had, generation, now, &OWNED);
+    let conditions = conditions.keep(WARNINGS).keep(DELETION_HELD);
     let (revision, conditions) = match progress {
         InventoryWriteProgress::Applying(revision) => {
             let text = format!("Applying manifests of revision {revision}");
@@ -179,7 +184,12 @@ pub(super) fn progress(
                 conditions.begin(HEALTHY, ConditionStatus::Unknown, reason::PROGRESSING, text);
             (revision, conditions.finish_progress(reason::PROGRESSING, text))
         }
-        InventoryWriteProgress::Unchanged => return (before, after),
+        InventoryWriteProgress::Deleted(count) => {
+            if count > 0 {
+                deletion_counts::count(&mut after.history, now, count);
+            }
+            return (before, after);
+        }
     };
     after.conditions = listed(conditions);
     after.last_attempted_revision = Some(revision.to_owned());
@@ -225,6 +235,7 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
         history.upsert(digest, run.now, took, run.outcome.reason(), metadata);
         after.history = through(&history).unwrap_or_default();
+        deletion_counts::carry(&before.history, &mut after.history);
     }
     let events = events(&before, &had, run, is_new);
     KustomizationReport { before, after, events }
@@ -269,6 +280,13 @@ fn conditions(
         | RunOutcome::Blocked(..)
         | RunOutcome::Failed(..)
         | RunOutcome::Stalled(..) => conditions.keep(WARNINGS),
+    };
+    let conditions = match run.deletion {
+        DeletionReport::AsBefore => conditions.keep(DELETION_HELD),
+        DeletionReport::Free => conditions,
+        DeletionReport::Held { text, .. } => {
+            conditions.set(DELETION_HELD, ConditionStatus::True, BUDGET_EXCEEDED, text)
+        }
     };
     let is_healthy = StatusCondition::is(had, HEALTHY, ConditionStatus::True);
     let conditions = match run.outcome {
@@ -432,6 +450,13 @@ fn events(
     let passed = is_passed.then(|| health_passed(had, run));
     let mut events: Vec<ObjectEvent> =
         [applied, pruned, passed].into_iter().flatten().map(|it| info(progressing, it)).collect();
+    if let DeletionReport::Held { text, is_new: true } = run.deletion {
+        // A user has to act, though nothing failed.
+        events.push(ObjectEvent {
+            severity: EventSeverity::Error,
+            ..info(DELETION_HELD, text.clone())
+        });
+    }
     let is_reported = was_reported(had, run.outcome);
     match run.outcome {
         RunOutcome::Settled(..) if !is_new => {}

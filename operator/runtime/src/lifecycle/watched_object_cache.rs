@@ -5,11 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
+use crds::release::{Plan, PlanPolicy};
 use crds::windlass_notification::Incident;
 use futures::StreamExt as _;
 use objects::Gvk;
+use reconcile::ObjectKey;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -42,6 +45,20 @@ impl WatchCachedKind for LifecycleBinding {
 
 impl WatchCachedKind for LifecycleEvent {
     const NAMESPACED: bool = true;
+}
+
+impl WatchCachedKind for Plan {
+    const NAMESPACED: bool = true;
+}
+
+impl WatchCachedKind for PlanPolicy {
+    const NAMESPACED: bool = false;
+}
+
+/// The node that stands for all objects of a kind: those who wait for it are woken when every change of them is seen
+/// again.
+pub fn kind_node<K: WatchCachedKind>() -> ObjectKey {
+    ObjectKey::new(&K::group(&()), &K::kind(&()), "", "")
 }
 
 /// Where objects of a kind are served. They are asked for without discovery, whose answer may be older than their CRD.
@@ -78,11 +95,18 @@ pub struct CachedObjectChange<K> {
 }
 
 /// A table of the objects of a kind without runs, as the watch last saw them.
-pub struct WatchedObjectCache<K>(watch::Sender<WatchCacheState<K>>);
+pub struct WatchedObjectCache<K> {
+    state: watch::Sender<WatchCacheState<K>>,
+    /// Whether every change is seen.
+    is_live: AtomicBool,
+}
 
 impl<K> Default for WatchedObjectCache<K> {
     fn default() -> Self {
-        Self(watch::Sender::new(WatchCacheState::Nothing))
+        Self {
+            state: watch::Sender::new(WatchCacheState::Nothing),
+            is_live: AtomicBool::new(false),
+        }
     }
 }
 
@@ -114,7 +138,7 @@ fn key(metadata: &Value) -> TableObjectKey {
 impl<K: WatchCachedKind> WatchedObjectCache<K> {
     /// Waits until the objects were listed, or the list failed.
     pub(crate) async fn known(&self) {
-        let mut known = self.0.subscribe();
+        let mut known = self.state.subscribe();
         // The sender is part of the value that is borrowed here, so it cannot be gone.
         drop(known.wait_for(|known| !matches!(known, WatchCacheState::Nothing)).await);
     }
@@ -125,7 +149,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     /// They could not be listed, or one of them cannot be read.
     pub(crate) fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
         self.ready()?;
-        let known = self.0.borrow();
+        let known = self.state.borrow();
         let WatchCacheState::Listed(all) = &*known else { return Ok(Vec::new()) };
         let read = within(all, namespace).map(|((_, name), object)| {
             object.clone().ok_or_else(|| format!("{} {name} cannot be read", K::kind(&())))
@@ -139,16 +163,37 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     /// The reason why they were not.
     pub fn ready(&self) -> Result<(), String> {
         let plural = K::plural(&());
-        match &*self.0.borrow() {
+        match &*self.state.borrow() {
             WatchCacheState::Nothing => Err(format!("{plural} have not been listed yet")),
             WatchCacheState::Failed(why) => Err(format!("{plural} cannot be listed: {why}")),
             WatchCacheState::Listed(_) => Ok(()),
         }
     }
 
+    /// Checks that the objects were listed, and that every change since then was seen.
+    ///
+    /// # Errors
+    /// The reason why they may have changed.
+    pub(crate) fn current(&self) -> Result<(), String> {
+        self.ready()?;
+        match self.is_current() {
+            true => Ok(()),
+            false => Err(format!("the watch of {} is interrupted", K::plural(&()))),
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        self.is_live.load(Ordering::Acquire)
+            && matches!(&*self.state.borrow(), WatchCacheState::Listed(_))
+    }
+
+    fn set_live(&self, is_live: bool) {
+        self.is_live.store(is_live, Ordering::Release);
+    }
+
     /// The objects of a namespace that are known and can be read.
     pub fn of(&self, namespace: &str) -> Vec<Arc<K>> {
-        match &*self.0.borrow() {
+        match &*self.state.borrow() {
             WatchCacheState::Listed(all) => {
                 within(all, namespace).filter_map(|(_, object)| object.clone()).collect()
             }
@@ -158,7 +203,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// An object, if it is known and can be read.
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        match &*self.0.borrow() {
+        match &*self.state.borrow() {
             WatchCacheState::Listed(all) => {
                 all.get(&(namespace.to_owned(), name.to_owned()))?.clone()
             }
@@ -168,7 +213,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// All objects that are known and can be read.
     pub fn all(&self) -> Vec<Arc<K>> {
-        match &*self.0.borrow() {
+        match &*self.state.borrow() {
             WatchCacheState::Listed(all) => all.values().flatten().cloned().collect(),
             WatchCacheState::Nothing | WatchCacheState::Failed(_) => Vec::new(),
         }
@@ -208,7 +253,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// Changes the known objects. Before the first list nothing is known, and the list will contain the change.
     fn change(&self, change: impl FnOnce(&mut TableObjects<K>)) {
-        self.0.send_if_modified(|known| {
+        self.state.send_if_modified(|known| {
             if let WatchCacheState::Listed(all) = known {
                 change(all);
             }
@@ -247,7 +292,14 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
                 let (key, version, _) = read(whole);
                 (key, version, None)
             }
-            WatcherEvent::Live | WatcherEvent::Interrupted => return Vec::new(),
+            WatcherEvent::Live => {
+                self.set_live(true);
+                return Vec::new();
+            }
+            WatcherEvent::Interrupted => {
+                self.set_live(false);
+                return Vec::new();
+            }
         };
         let mut changed = Vec::new();
         self.change(|all| {
@@ -268,7 +320,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// Replaces the table with a complete list; returns the changes.
     fn replace(&self, now: TableObjects<K>) -> Vec<CachedObjectChange<K>> {
-        let before = match self.0.send_replace(WatchCacheState::Listed(now.clone())) {
+        let before = match self.state.send_replace(WatchCacheState::Listed(now.clone())) {
             WatchCacheState::Listed(before) => before,
             WatchCacheState::Nothing | WatchCacheState::Failed(_) => TableObjects::new(),
         };
@@ -283,7 +335,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     /// Notes that the objects cannot be listed. An earlier list stays valid; without one, `why` becomes the state of
     /// the table.
     fn failed(&self, why: &str) {
-        self.0.send_if_modified(|known| {
+        self.state.send_if_modified(|known| {
             let is_unknown = !matches!(known, WatchCacheState::Listed(_));
             if is_unknown {
                 *known = WatchCacheState::Failed(why.to_owned());
@@ -307,18 +359,27 @@ pub async fn follow<K: WatchCachedKind>(
     let mut events = pin!(context.cluster.watch_objects(&resource::<K>(), namespace, ""));
     let mut listing = TableObjects::new();
     while let Some(event) = events.next().await {
+        let was_current = table.is_current();
         let all = match event {
             Ok(event) => table.take(event, &mut listing),
-            Err(error) if is_absent::<K>(&context.cluster, &error).await => {
-                table.replace(TableObjects::new())
-            }
             Err(error) => {
-                table.failed(&error.to_string());
-                continue;
+                // What changed meanwhile is seen when the watch is live again.
+                table.set_live(false);
+                if is_absent::<K>(&context.cluster, &error).await {
+                    let gone = table.replace(TableObjects::new());
+                    table.set_live(true);
+                    gone
+                } else {
+                    table.failed(&error.to_string());
+                    continue;
+                }
             }
         };
         for it in all {
             changed(&context, it);
+        }
+        if !was_current && table.is_current() {
+            context.work_queue.changed(&kind_node::<K>());
         }
     }
 }
@@ -370,6 +431,19 @@ mod tests {
         assert!(table.listed("other").unwrap().is_empty());
         table.failed("interrupted");
         assert_eq!(names(&table.of("apps")), ["1"], "what was known stays");
+    }
+
+    #[test]
+    fn objects_are_current_only_while_their_watch_is_live() {
+        let table = WatchedObjectCache::<LifecycleEvent>::default();
+        let mut listing = TableObjects::new();
+        assert!(table.current().unwrap_err().contains("have not been listed yet"));
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        assert!(table.current().unwrap_err().contains("is interrupted"), "not watched yet");
+        table.take(WatcherEvent::Live, &mut listing);
+        assert_eq!(table.current(), Ok(()));
+        table.take(WatcherEvent::Interrupted, &mut listing);
+        assert!(table.current().is_err() && table.ready().is_ok());
     }
 
     #[test]

@@ -130,6 +130,8 @@ fn booleans_are_given_as_go_takes_them() {
 #[test]
 fn empty_builds_are_refused_where_that_is_asked_for() {
     assert!(!settings(&[]).no_empty_builds && settings(&["--no-empty-builds"]).no_empty_builds);
+    assert!(settings(&[]).deletion_budget);
+    assert!(!settings(&["--deletion-budget=false"]).deletion_budget);
 }
 
 #[test]

@@ -481,6 +481,8 @@ impl KustomizationExecutor {
         let Some(live) = live else {
             known.leaving.remove(&id);
             known.terminating.remove(&id);
+            // Who deleted it is not known after a crash, so it counts in any case.
+            known.uncounted.insert(id.clone());
             known.gone.insert(id);
             return;
         };
@@ -493,6 +495,7 @@ impl KustomizationExecutor {
         if is_leaving(&live) {
             // Its deletion was accepted before; finalizers of others may keep it for long.
             known.terminating.insert(id.clone(), super::finalizers(&live));
+            known.uncounted.insert(id.clone());
             if self.settings.await_end {
                 known.leaving.insert(id);
             } else {

@@ -356,6 +356,7 @@ impl KustomizationExecutor {
         let finalizers = super::finalizers(live);
         let mut known = self.known();
         known.changes.push((id.clone(), Action::Deleted));
+        known.uncounted.insert(id.clone());
         if self.settings.await_end || !finalizers.is_empty() {
             known.terminating.insert(id.clone(), finalizers);
         }

@@ -35,6 +35,7 @@ fn run<'a>(outcome: &'a RunOutcome, changes: &'a [(ObjectId, Action)]) -> Kustom
         digest: Some("sha256:123"),
         changes,
         warnings: &[],
+        deletion: &DeletionReport::AsBefore,
         has_health: true,
         began: time(0),
         now: time(2),
@@ -84,6 +85,57 @@ fn a_first_success_is_ready_observed_and_an_event() {
             event Info Progressing: Health check passed in 2s
             event Info ReconciliationSucceeded: Reconciliation finished in 2s, next run in 10m0s"#]],
     );
+}
+
+#[test]
+fn a_deletion_that_is_held_is_a_condition_and_one_event_until_nothing_is_held() {
+    let outcome = settled();
+    let held = |text: &str, is_new| DeletionReport::Held { text: text.to_owned(), is_new };
+    let message = |status: &KustomizationStatus| {
+        let all = conditions_of(&status.conditions);
+        StatusCondition::find(&all, DELETION_HELD).map(|it| it.message.clone())
+    };
+    let judged = |status: Value, deletion: &DeletionReport, outcome: &RunOutcome| {
+        let run = KustomizationRun { deletion, ..run(outcome, &[]) };
+        let done = report(&kustomization(status), &run);
+        let events = done.events.iter().filter(|it| it.reason == DELETION_HELD).count();
+        (done.after, events)
+    };
+    let (first, events) = judged(json!({}), &held("12 objects", true), &outcome);
+    assert_eq!((message(&first).as_deref(), events), (Some("12 objects"), 1));
+    let (second, events) = judged(json!(first), &held("12 objects", false), &outcome);
+    assert_eq!((message(&second).as_deref(), events), (Some("12 objects"), 0), "one event per set");
+    let (third, events) = judged(json!(second), &held("13 objects", true), &outcome);
+    assert_eq!((message(&third).as_deref(), events), (Some("13 objects"), 1));
+    let failed =
+        RunOutcome::Failed(reason::BUILD_FAILED, "no file".to_owned(), NextRunTrigger::default());
+    let (fourth, _) = judged(json!(third), &DeletionReport::AsBefore, &failed);
+    assert_eq!(message(&fourth).as_deref(), Some("13 objects"));
+    let (_, during) = progress(
+        &kustomization(&fourth),
+        &ObjectInventory::default(),
+        InventoryWriteProgress::Applying("b"),
+        time(1),
+    );
+    assert_eq!(message(&during).as_deref(), Some("13 objects"));
+    let (last, events) = judged(json!(during), &DeletionReport::Free, &outcome);
+    assert_eq!((message(&last), events), (None, 0));
+}
+
+#[test]
+fn deletions_are_counted_in_the_history_with_the_inventory_that_loses_them() {
+    let outcome = settled();
+    let first = report(&kustomization(json!({})), &run(&outcome, &changes())).after;
+    let shrunk = InventoryWriteProgress::Deleted(4);
+    let (_, after) = progress(&kustomization(first), &ObjectInventory::default(), shrunk, time(5));
+    let recent = |status: &KustomizationStatus| {
+        let counts = deletion_counts::recorded(&kustomization(status));
+        counts.unwrap().within_hour(time(10))
+    };
+    assert_eq!(recent(&after), 4);
+    let next = KustomizationRun { digest: Some("sha256:456"), ..run(&outcome, &[]) };
+    let after = report(&kustomization(after), &next).after;
+    assert_eq!((recent(&after), after.history.len()), (4, 2), "another build keeps the counts");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use crds::release::PlanPolicy;
 use e2e::harness::flux::condition;
 use e2e::harness::manifests::{config_map, widget_crd};
 use e2e::harness::{Story, StoryObject};
@@ -60,6 +61,8 @@ impl CrashScenario for CrdScenario {
             0 => {
                 let note = ("app/note.yaml".to_owned(), config_map("note", "1"));
                 stage.commit(&[(definition, both_versions(&group)?), note])?;
+                // The budget holds the removal of a definition before the guard is asked about it.
+                stage.story.without_deletion_budget().await?;
                 stage.create_source().await?;
                 stage.story.kustomization("app", SOURCE_NAME, json!({"path": "./app"})).await
             }
@@ -88,6 +91,8 @@ impl CrashScenario for CrdScenario {
             4 => {
                 stage.story.delete(&target(&group)).await?;
                 stage.story.delete(&StoryObject::kustomization("app")).await?;
+                let policy = StoryObject::of::<PlanPolicy>(&stage.story.namespace);
+                stage.story.delete(&policy).await?;
                 stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),

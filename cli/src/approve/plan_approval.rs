@@ -1,0 +1,209 @@
+//! Approving a Plan: deletions of a Kustomization that are beyond its deletion budget.
+//!
+//! Elsewhere: what an approval is for (engine `apply`, `deletion_budget`), who may approve (`deploy/policies/plans.yaml`).
+
+use anyhow::{Context as _, bail, ensure};
+use crds::kustomize::Kustomization;
+use crds::release::{Plan, PlanApproval, PlanStatus};
+use kube_core::{Resource as _, ResourceExt as _};
+use serde_json::json;
+
+use super::{ApproveArgs, MAX_APPROVAL_ATTEMPTS};
+use crate::command_scope::{CommandScope, say_left_out};
+use crate::kind_argument::{self, ResourceArgument};
+use crate::suspend::MANAGER;
+use windlass_cli_runtime::connection::{ProgressGlyph, say};
+use windlass_cli_runtime::table::clean;
+use windlass_cluster::ClusterError;
+use windlass_runtime::lifecycle::watched_object_cache::resource;
+
+/// Users with this prefix are ServiceAccounts, whose approvals do not count.
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// Whether a word names the kind of an object.
+fn is_kind<K: kube_core::Resource<DynamicType = ()>>(word: &str) -> bool {
+    let word = word.to_lowercase();
+    let mut names = crds::names().filter(|it| it.group == K::group(&()) && it.kind == K::kind(&()));
+    names.any(|it| kind_argument::words(it).any(|known| known == word))
+}
+
+/// Approves a Plan if that is what the user names: by its own name, or by the Kustomization whose deletions it holds. False if
+/// the user does not name a Plan, and none of that Kustomization waits.
+///
+/// # Errors
+/// The Plan cannot be approved, or the API server refuses.
+pub(super) async fn approved(
+    site: &CommandScope,
+    args: &ApproveArgs,
+    user: &str,
+) -> anyhow::Result<bool> {
+    let Some((kind, _)) = args.what.split_once('/') else { return Ok(false) };
+    if !is_kind::<Plan>(kind) && !is_kind::<Kustomization>(kind) {
+        return Ok(false);
+    }
+    for attempt in 1.. {
+        let found = plans(site, is_kind::<Plan>(kind)).await?;
+        let Some(plan) = meant(found, &args.what)? else { return Ok(false) };
+        check(&plan, args.reject, user)?;
+        match write(site, args, user, &plan).await {
+            Ok(()) => {
+                say(ProgressGlyph::Success, &clean(&said(&plan, user)));
+                break;
+            }
+            Err(error) if error.is_conflict() && attempt < MAX_APPROVAL_ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+/// The Plans of the namespace; none if the kind is not installed, or the user may not list them and did not name one.
+async fn plans(site: &CommandScope, is_named: bool) -> anyhow::Result<Vec<Plan>> {
+    let target = ResourceArgument { resource: resource::<Plan>(), namespace: None, name: None };
+    let mut found = Vec::new();
+    let listed = site.list(&target, "", |objects| {
+        for object in objects {
+            found.push(serde_json::from_value(object.into_value())?);
+        }
+        Ok(())
+    });
+    match listed.await {
+        Ok(left_out) => {
+            say_left_out(&left_out);
+            ensure!(left_out.is_empty() || !is_named, "Plans cannot be listed");
+            Ok(found)
+        }
+        Err(error) if error.downcast_ref::<ClusterError>().is_some_and(is_absent) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_absent(error: &ClusterError) -> bool {
+    error.is_unserved() || matches!(error, ClusterError::NoSuchKind { .. })
+}
+
+/// The Plan that the user names; `None` if it is named by a Kustomization that has none.
+fn meant(found: Vec<Plan>, what: &str) -> anyhow::Result<Option<Plan>> {
+    let (kind, name) = what.split_once('/').unwrap_or_default();
+    if is_kind::<Plan>(kind) {
+        let plan = found.into_iter().find(|it| it.name_any() == name);
+        return plan.map(Some).with_context(|| {
+            format!("Plan {name} does not exist; `windlass get plans` shows those that wait")
+        });
+    }
+    let is_its = |plan: &Plan| {
+        let subject = &plan.spec.subject;
+        subject.name == name
+            && subject.group == Kustomization::group(&())
+            && subject.kind == Kustomization::kind(&())
+    };
+    let mut plans: Vec<Plan> = found.into_iter().filter(is_its).collect();
+    // While one replaces another, both are there for a moment.
+    if plans.len() > 1 {
+        let names: Vec<String> = plans.iter().map(|it| format!("plan/{}", it.name_any())).collect();
+        bail!("several Plans of {what} wait for approval: name one of {}", names.join(", "));
+    }
+    Ok(plans.pop())
+}
+
+fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
+    let name = plan.name_any();
+    ensure!(
+        !is_rejected,
+        "Plan {name} cannot be rejected: add the objects to the manifests again, and it is deleted"
+    );
+    ensure!(
+        !user.starts_with(SERVICE_ACCOUNT_PREFIX),
+        "approvals of ServiceAccounts do not count: windlass applies objects as {user} or others, which could approve their own \
+         deletions"
+    );
+    let now = jiff::Timestamp::now();
+    let is_expired = plan.spec.expires.as_ref().is_some_and(|at| at.0 <= now);
+    ensure!(!is_expired, "Plan {name} is expired; reconcile {} for a new one", subject(plan));
+    Ok(())
+}
+
+fn subject(plan: &Plan) -> String {
+    format!("{}/{}", plan.spec.subject.kind, plan.spec.subject.name)
+}
+
+fn said(plan: &Plan, user: &str) -> String {
+    let objects = match plan.spec.count {
+        1 => "1 object".to_owned(),
+        count => format!("{count} objects"),
+    };
+    let following = match plan.spec.following {
+        0 => String::new(),
+        count => format!(", with {count} that they applied"),
+    };
+    format!("the deletion of {objects}{following} by {} is approved by {user}", subject(plan))
+}
+
+/// Adds the approval, only if the Plan is still as it was read.
+async fn write(
+    site: &CommandScope,
+    args: &ApproveArgs,
+    user: &str,
+    plan: &Plan,
+) -> Result<(), ClusterError> {
+    let status = plan.status.clone().unwrap_or_default();
+    if status.approvals.iter().any(|it| it.user == user) {
+        return Ok(());
+    }
+    let changed = with_approval(status, user, &args.comment);
+    let mut patch = json!({"metadata": {"uid": plan.uid()}, "status": changed});
+    patch["metadata"]["resourceVersion"] = plan.resource_version().into();
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    let plans = resource::<Plan>();
+    site.cluster.merge_patch_status(&plans, namespace, &plan.name_any(), &patch, MANAGER).await
+}
+
+fn with_approval(mut status: PlanStatus, user: &str, comment: &str) -> PlanStatus {
+    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok();
+    let comment = Some(comment.to_owned()).filter(|it| !it.is_empty());
+    status.approvals.push(PlanApproval { user: user.to_owned(), at: now.map(crds::Time), comment });
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(name: &str, subject: &str) -> Plan {
+        let subject = json!({"group": "kustomize.toolkit.fluxcd.io", "kind": "Kustomization", "name": subject});
+        let spec = json!({"subject": subject, "count": 12, "following": 30});
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    }
+
+    fn found(what: &str) -> String {
+        let all = vec![plan("one", "apps"), plan("two", "infra"), plan("three", "infra")];
+        match meant(all, what) {
+            Ok(plan) => plan.map(|it| it.name_any()).unwrap_or_default(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_plan_is_meant_by_its_name_or_by_its_kustomization() {
+        assert_eq!(found("plan/two"), "two");
+        assert_eq!(found("plans/two"), "two");
+        assert_eq!(found("ks/apps"), "one");
+        assert_eq!(found("Kustomization/apps"), "one");
+        assert_eq!(found("ks/other"), "");
+        assert!(found("plan/other").starts_with("Plan other does not exist"));
+        assert!(found("ks/infra").ends_with("name one of plan/two, plan/three"));
+    }
+
+    #[test]
+    fn an_approval_is_of_a_user_and_says_what_is_deleted() {
+        let one = plan("one", "apps");
+        assert!(check(&one, false, "alice").is_ok());
+        assert!(check(&one, true, "alice").is_err());
+        let robot = check(&one, false, "system:serviceaccount:shop:deployer");
+        assert!(robot.unwrap_err().to_string().contains("ServiceAccounts do not count"));
+        let text = "the deletion of 12 objects, with 30 that they applied by Kustomization/apps is approved by alice";
+        assert_eq!(said(&one, "alice"), text);
+        let status = with_approval(PlanStatus::default(), "alice", "planned");
+        assert_eq!(status.approvals[0].comment.as_deref(), Some("planned"));
+    }
+}

@@ -1,0 +1,156 @@
+//! Plan: deletions that wait for the approval of a user, and the approvals.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::ProtectedKind;
+use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::{Time, omit_empty, schema};
+
+custom_resource! {
+    /// Objects that left the manifests of a Kustomization and are more than its deletion budget
+    /// allows. windlass creates it, deletes the objects after a user approved them, and then deletes
+    /// the Plan.
+    Plan {
+        spec: PlanSpec,
+        status: PlanStatus,
+        api: "release.windlass.dev" / "v1alpha1",
+        plural: "plans",
+        short: [],
+        category: "fluxcd-gates",
+        columns: [
+            PrinterColumn::text("Kind", ".spec.subject.kind"),
+            PrinterColumn::text("Subject", ".spec.subject.name"),
+            PrinterColumn { type_: "integer", ..PrinterColumn::text("Deletions", ".spec.count") },
+            PrinterColumn::text("Approved by", ".status.approvals[*].user"),
+            PrinterColumn::wide("Revision", ".spec.revision"),
+            AGE,
+        ],
+    }
+}
+
+/// What is to be approved.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = [{
+    "rule": "self == oldSelf",
+    "message": "the spec of a Plan cannot be changed",
+}]))]
+pub struct PlanSpec {
+    /// The object that would delete.
+    pub subject: PlanSubject,
+
+    /// The revision of its source whose manifests lack the objects.
+    #[schemars(length(max = 512))]
+    pub revision: String,
+
+    /// The digest of the objects and of the uid of the subject. An approval is for these objects.
+    #[schemars(length(max = 128))]
+    pub digest: String,
+
+    /// How many objects left the manifests.
+    #[schemars(transform = schema::without_format)]
+    pub count: i64,
+
+    /// How many objects would be deleted in addition, because the objects that left apply them.
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
+    #[schemars(transform = schema::without_format)]
+    pub following: i64,
+
+    /// The objects that left the manifests, as `<namespace>_<name>_<group>_<kind>`; the first 1000 of
+    /// them.
+    #[schemars(length(max = 1000), inner(length(max = 640)))]
+    pub objects: Vec<String>,
+
+    /// What of the deletion budget is exceeded.
+    #[schemars(length(max = 8), inner(length(max = 1024)))]
+    pub rules: Vec<String>,
+
+    /// The deletion budget.
+    pub budget: PlanBudget,
+
+    /// The PlanPolicies that are in force. Approving requires the verb `approve` on each of them; on
+    /// `default` if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 253)))]
+    pub policies: Vec<String>,
+
+    /// When approvals of this Plan end; a new Plan replaces it then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Time>,
+}
+
+/// The object that would delete.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanSubject {
+    /// Its API group.
+    #[schemars(length(max = 253))]
+    pub group: String,
+
+    /// Its kind.
+    #[schemars(length(max = 63))]
+    pub kind: String,
+
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+
+    /// Its uid.
+    #[schemars(length(max = 64))]
+    pub uid: String,
+}
+
+/// The deletion budget that a Plan was made by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanBudget {
+    /// How many objects may be deleted without approval, also in an hour.
+    #[schemars(transform = schema::without_format)]
+    pub max_objects: i64,
+
+    /// How many of the objects, in percent.
+    #[schemars(transform = schema::without_format)]
+    pub max_percent: i64,
+
+    /// The kinds of which no object is deleted without approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub protected_kinds: Vec<ProtectedKind>,
+}
+
+/// The approvals.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanStatus {
+    /// The users who approved. Approvals of ServiceAccounts do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["user"]))]
+    pub approvals: Vec<PlanApproval>,
+}
+
+/// The approval of a user.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanApproval {
+    /// The user, as the API server names it.
+    #[schemars(length(min = 1, max = 253))]
+    pub user: String,
+
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+
+    /// Why.
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(max = 512))]
+    pub comment: Option<String>,
+}

@@ -1,0 +1,248 @@
+//! Deletions that are beyond the budget: what users read of them, and the Plan that they approve.
+//!
+//! Here: what a run found out, the condition, the Plan after a run. Elsewhere: judging what is to be deleted
+//! (`executor/deletion_judgement.rs`), what a budget allows (`apply::deletion_budget`), Plans and PlanPolicies
+//! (`windlass_runtime::deletion_plan`).
+
+use std::sync::Arc;
+
+use apply::ApplyDesiredState;
+use apply::deletion_budget::DeletionRule;
+use crds::ReconciledObject as _;
+use crds::kustomize::Kustomization;
+use kube_core::{Resource as _, ResourceExt as _};
+use objects::ObjectId;
+use reconcile::{ConditionReason, DELETION_HELD, NextRunTrigger, RunOutcome};
+
+use super::executor::ApplySettings;
+use super::lifecycle_holds::LifecycleClearance;
+use super::{KustomizationRunReport, KustomizationRunResults, KustomizationSession};
+use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::deletion_plan::{
+    self, BudgetedDeletion, DeletionPlanRequest, DeletionSubject,
+};
+
+/// Annotation of a Kustomization: how many objects it may delete without approval, if that is fewer than its policy allows.
+pub(super) const DELETION_BUDGET: &str = "windlass.dev/deletion-budget";
+
+/// A deletion is beyond the budget.
+pub(super) const BUDGET_EXCEEDED: ConditionReason = ConditionReason::new("DeletionBudgetExceeded");
+
+/// The budget or the approvals are not known, so nothing is deleted.
+pub(super) const BUDGET_UNKNOWN: ConditionReason = ConditionReason::new("DeletionBudgetUnknown");
+
+/// A Plan could not be written.
+const PLAN_FAILED: ConditionReason = ConditionReason::new("PlanFailed");
+
+/// What to do where users cannot approve, because there are no Plans.
+const NO_PLANS: &str = "add them to the manifests again, or set the annotation kustomize.toolkit.fluxcd.io/prune: disabled on \
+                        those that are to stay; to approve deletions, install the CustomResourceDefinitions \
+                        planpolicies.release.windlass.dev and plans.release.windlass.dev";
+
+/// What a run found out about the objects that left the manifests.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum DeletionJudgement {
+    /// The run did not get that far.
+    #[default]
+    NotJudged,
+    /// Nothing is to be deleted, or it is within the budget.
+    Free,
+    /// A user approved the deletion, which has not come to its end.
+    Approved,
+    /// It is beyond the budget.
+    Held(BudgetedDeletion),
+}
+
+/// What a run reports of deletions that are held.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) enum DeletionReport {
+    /// Nothing new.
+    #[default]
+    AsBefore,
+    /// None is held.
+    Free,
+    /// Some are held, with the message about them.
+    Held {
+        /// The message.
+        text: String,
+        /// Whether these are held for the first time, so that an event announces it.
+        is_new: bool,
+    },
+}
+
+/// Whether the status reports deletions that are held.
+pub(super) fn is_held(object: &Kustomization) -> bool {
+    object.condition(DELETION_HELD).is_some_and(|it| it.status == "True")
+}
+
+impl KustomizationSession<'_> {
+    /// Applies a build, and has users asked about deletions that are beyond the budget.
+    pub(super) async fn drive_within_budget(
+        &self,
+        passed: &LifecycleClearance,
+        object: &Arc<Kustomization>,
+        desired: Arc<ApplyDesiredState>,
+        apply_settings: ApplySettings,
+        target: &Arc<ClusterTarget>,
+    ) -> (KustomizationRunReport, KustomizationRunResults) {
+        let (mut ended, done) = self.drive(passed, object, desired, apply_settings, target).await;
+        match &done.deletion {
+            DeletionJudgement::NotJudged | DeletionJudgement::Approved => {}
+            DeletionJudgement::Free => {
+                ended.came.deletion = DeletionReport::Free;
+                // What failed may not have recorded yet that approved objects are gone.
+                if matches!(ended.outcome, RunOutcome::Settled(..) | RunOutcome::Running(..)) {
+                    self.dismiss_plans(object, &mut ended).await;
+                }
+            }
+            DeletionJudgement::Held(deletion) => {
+                self.request_approval(object, deletion, &mut ended).await;
+            }
+        }
+        (ended, done)
+    }
+
+    /// Deletes the Plans of a Kustomization that holds no deletion: what was approved is done.
+    async fn dismiss_plans(&self, object: &Kustomization, ended: &mut KustomizationRunReport) {
+        let uid = object.uid().unwrap_or_default();
+        let subject = DeletionSubject { node: &self.node, uid: &uid };
+        if let Err(error) = deletion_plan::dismiss(&self.context, &subject, None).await
+            && ended.outcome.is_settled()
+        {
+            // Its approval would count for another deletion of the same objects.
+            let text = format!("a Plan that is carried out cannot be deleted: {error}");
+            ended.outcome = RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::default());
+        }
+    }
+
+    /// Creates the Plan of a deletion that is held, and reports it.
+    async fn request_approval(
+        &self,
+        object: &Kustomization,
+        deletion: &BudgetedDeletion,
+        ended: &mut KustomizationRunReport,
+    ) {
+        let uid = object.uid().unwrap_or_default();
+        let request = DeletionPlanRequest {
+            subject: DeletionSubject { node: &self.node, uid: &uid },
+            owner: object.owner_ref(&()),
+            revision: &ended.came.revision,
+            deletion,
+        };
+        let now = jiff::Timestamp::now();
+        let plan = deletion_plan::request(&self.context, &request, now).await;
+        let namespace = &self.node.namespace;
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => {
+                // The deletion stays held; what else happened is of more interest.
+                if ended.outcome.is_settled() {
+                    let text = format!("a Plan cannot be created or deleted: {error}");
+                    ended.outcome =
+                        RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::default());
+                }
+                return;
+            }
+        };
+        if let RunOutcome::Settled(_, text) = &mut ended.outcome {
+            *text = format!("{text}; {}", summary(deletion));
+        }
+        // Without Plans, only the condition tells what was announced.
+        let is_new = plan.as_ref().map_or_else(|| !is_held(object), |plan| plan.is_new);
+        let name = plan.as_ref().map(|plan| plan.name.as_str());
+        ended.came.deletion =
+            DeletionReport::Held { text: message(deletion, namespace, name), is_new };
+    }
+}
+
+/// What `Ready` says of a deletion that is held.
+fn summary(deletion: &BudgetedDeletion) -> String {
+    match deletion.ids.len() {
+        1 => "the deletion of 1 object is held".to_owned(),
+        count => format!("the deletion of {count} objects is held"),
+    }
+}
+
+/// The message about a deletion that is held: how many objects, the first of them, why, and what to do.
+fn message(deletion: &BudgetedDeletion, namespace: &str, plan: Option<&str>) -> String {
+    let BudgetedDeletion { ids, verdict, .. } = deletion;
+    let count = ids.len();
+    let what = match count {
+        1 => "1 object that left the manifests is not deleted".to_owned(),
+        count => format!("{count} objects that left the manifests are not deleted"),
+    };
+    let mut names: Vec<String> = verdict.first.iter().map(ObjectId::subject).collect();
+    let more = count.saturating_sub(names.len());
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    let following = match verdict.deleted.saturating_sub(count) {
+        0 => String::new(),
+        more => format!(", which apply {more} more objects"),
+    };
+    let mut rules: Vec<String> = verdict.exceeded.iter().map(DeletionRule::text).collect();
+    if rules.is_empty() {
+        rules.push("an earlier deletion still waits for approval".to_owned());
+    }
+    let advice = match plan {
+        Some(plan) => format!(
+            "to delete them, run `windlass approve plan/{plan} -n {namespace}`; to keep them, add them to the manifests again"
+        ),
+        None => NO_PLANS.to_owned(),
+    };
+    let names = names.join(", ");
+    format!("{what}: {names}{following}; the deletion budget: {}; {advice}", rules.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
+    use objects::Object;
+    use serde_json::json;
+
+    use super::*;
+
+    fn deletion(count: usize, kind: &str, budget: DeletionBudget) -> BudgetedDeletion {
+        let object = |at: usize| {
+            let metadata = json!({"name": format!("o{at:02}"), "namespace": "shop"});
+            Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})).unwrap()
+        };
+        let objects: Vec<Object> = (0..count).map(object).collect();
+        let pending = PendingDeletion {
+            objects: objects.iter().map(|it| DeletedObject::new(it, false)).collect(),
+            of: 100,
+            recent: Some(0),
+            ..PendingDeletion::default()
+        };
+        let ids: BTreeSet<ObjectId> = objects.iter().map(Object::id).collect();
+        BudgetedDeletion { ids, verdict: budget.verdict(&pending), budget, policies: Vec::new() }
+    }
+
+    #[test]
+    fn the_message_names_objects_rules_and_the_command() {
+        let many = deletion(12, "ConfigMap", DeletionBudget::default());
+        let text = message(&many, "shop", Some("apps-0123456789abcdef"));
+        assert!(text.starts_with("12 objects that left the manifests are not deleted: "), "{text}");
+        assert!(
+            text.contains(
+                "ConfigMap/shop/o09, 2 more; the deletion budget: more than 10 objects; "
+            ),
+            "{text}"
+        );
+        assert!(text.contains("`windlass approve plan/apps-0123456789abcdef -n shop`"), "{text}");
+        assert_eq!(summary(&many), "the deletion of 12 objects is held");
+        let one = deletion(1, "PersistentVolumeClaim", DeletionBudget::default());
+        let text = message(&one, "shop", None);
+        assert!(text.starts_with("1 object that left the manifests is not deleted: "), "{text}");
+        assert!(text.contains("install the CustomResourceDefinitions"), "{text}");
+        assert!(!text.contains("windlass approve"), "{text}");
+    }
+
+    #[test]
+    fn a_deletion_within_the_budget_may_wait_for_an_earlier_one() {
+        let text = message(&deletion(2, "ConfigMap", DeletionBudget::default()), "shop", Some("p"));
+        assert!(text.contains("an earlier deletion still waits for approval"), "{text}");
+    }
+}

@@ -1,0 +1,397 @@
+//! Plans: deletions that are beyond a budget and wait for the approval of a user, and the PlanPolicies that have the budgets.
+//!
+//! PlanPolicies and Plans are watched, so that a deletion within the budget costs no request. A Plan is created when a deletion
+//! is held, and deleted when it was carried out or is not needed any more, so each approval counts once.
+//! Here: the budget of a namespace, Plans and their approvals. Elsewhere: what a budget allows and what an approval is for
+//! (engine `apply`), what is to be deleted (the appliers), who may approve (`deploy/policies/plans.yaml`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apply::deletion_budget::{
+    ApprovedDeletion, BudgetVerdict, DeletionBudget, DeletionRule, ProtectedKind, deletion_digest,
+};
+use crds::Time as When;
+use crds::release::{DeletionBudgetSpec, Plan, PlanBudget, PlanPolicy, PlanSpec, PlanSubject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube_core::ResourceExt as _;
+use objects::ObjectId;
+use reconcile::{ObjectKey, Time};
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::lifecycle::selector;
+use super::lifecycle::watched_object_cache::{
+    self, CachedObjectChange, WatchedObjectCache, kind_node, resource,
+};
+use super::namespace_policies::NamespacePolicies;
+use super::run_context::RunContext;
+use windlass_cluster::ClusterError;
+use windlass_cluster::metrics::WakeReason;
+
+/// The field manager of Plans.
+const MANAGER: &str = "windlass";
+
+/// How long approvals of a Plan count. It is written in its spec.
+const PLAN_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
+
+/// How many objects a Plan lists. An approval of more is for exactly these.
+const MAX_LISTED_OBJECTS: usize = 1000;
+
+/// How many PlanPolicies a Plan names.
+const MAX_NAMED_POLICIES: usize = 16;
+
+/// How many rules a Plan names.
+const MAX_NAMED_RULES: usize = 8;
+
+/// The longest rule and revision that a Plan has, in characters.
+const MAX_RULE_LENGTH: usize = 512;
+
+/// Users with this prefix are ServiceAccounts. windlass is one, and applies objects as others: what it applies could approve
+/// its own deletions.
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// Follows PlanPolicies until `stop`. A change wakes the objects whose deletions are held.
+pub async fn follow_policies(context: Arc<RunContext>, stop: CancellationToken) {
+    let changed = |context: &RunContext, _: CachedObjectChange<PlanPolicy>| {
+        context.work_queue.changed(&policies_node());
+    };
+    stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
+}
+
+/// Follows Plans until `stop`. An approval wakes the object whose deletions wait for it.
+pub async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
+    let changed = |context: &RunContext, changed: CachedObjectChange<Plan>| {
+        if let Some(plan) = changed.after.or(changed.before) {
+            let PlanSubject { group, kind, name, .. } = &plan.spec.subject;
+            let namespace = plan.namespace().unwrap_or_default();
+            let subject = ObjectKey::new(group, kind, &namespace, name);
+            context.work_queue.wake(&subject, WakeReason::Waiting);
+        }
+    };
+    stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
+}
+
+/// The node that stands for all PlanPolicies.
+pub fn policies_node() -> ObjectKey {
+    kind_node::<PlanPolicy>()
+}
+
+/// The node that stands for all Plans.
+pub fn plans_node() -> ObjectKey {
+    kind_node::<Plan>()
+}
+
+/// Returns once the PlanPolicies and Plans were listed, or it is known that they cannot be.
+pub(crate) async fn known(context: &RunContext) {
+    context.shared::<WatchedObjectCache<PlanPolicy>>().known().await;
+    context.shared::<WatchedObjectCache<Plan>>().known().await;
+}
+
+/// What may be deleted in a namespace without approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceDeletionBudget {
+    /// The budget; `None` if PlanPolicies turn it off.
+    pub budget: Option<DeletionBudget>,
+    /// The PlanPolicies that it comes from; none if it is the default.
+    pub policies: Vec<String>,
+}
+
+/// The deletion budget of a namespace.
+///
+/// # Errors
+/// Why it is not known; nothing may be deleted then.
+pub fn namespace_budget(
+    context: &RunContext,
+    namespace: &str,
+) -> Result<NamespaceDeletionBudget, String> {
+    let table = context.shared::<WatchedObjectCache<PlanPolicy>>();
+    table.current()?;
+    let policies = table.listed("")?;
+    if policies.is_empty() {
+        return Ok(strictest(&[]));
+    }
+    let facts = context.shared::<NamespacePolicies>().facts(namespace);
+    let facts =
+        facts.ok_or_else(|| format!("the labels of namespace {namespace} are not known"))?;
+    let is_selected = |policy: &&Arc<PlanPolicy>| {
+        selector(&policy.spec.namespace_selector).selects(&facts.labels)
+    };
+    let selected: Vec<Arc<PlanPolicy>> = policies.iter().filter(is_selected).cloned().collect();
+    Ok(strictest(&selected))
+}
+
+/// What PlanPolicies that select the same namespace allow together.
+fn strictest(selected: &[Arc<PlanPolicy>]) -> NamespaceDeletionBudget {
+    let is_enabled = |it: &&Arc<PlanPolicy>| it.spec.deletion_budget.enabled.unwrap_or(true);
+    let enabled = selected.iter().filter(is_enabled);
+    let mut policies: Vec<String> = enabled.clone().map(|it| it.name_any()).collect();
+    policies.sort();
+    policies.truncate(MAX_NAMED_POLICIES);
+    let budget = enabled.map(|it| budget_of(&it.spec.deletion_budget));
+    let budget = budget.reduce(DeletionBudget::strictest);
+    match selected.is_empty() {
+        true => NamespaceDeletionBudget { budget: Some(DeletionBudget::default()), policies },
+        false => NamespaceDeletionBudget { budget, policies },
+    }
+}
+
+/// The budget of a PlanPolicy. A number that is out of range allows nothing.
+fn budget_of(spec: &DeletionBudgetSpec) -> DeletionBudget {
+    let default = DeletionBudget::default();
+    let kind = |it: &crds::release::ProtectedKind| ProtectedKind {
+        group: it.group.clone(),
+        kind: it.kind.clone(),
+    };
+    let objects = spec.max_objects.map(|it| usize::try_from(it).unwrap_or_default());
+    let percent = spec.max_percent.map(|it| u8::try_from(it).unwrap_or_default());
+    let kinds = spec.protected_kinds.as_ref().map(|it| it.iter().map(kind).collect());
+    DeletionBudget {
+        max_objects: objects.unwrap_or(default.max_objects),
+        max_percent: percent.unwrap_or(default.max_percent),
+        percent_above_objects: default.percent_above_objects,
+        protected_kinds: kinds.unwrap_or(default.protected_kinds),
+    }
+}
+
+/// The object whose deletions are judged.
+pub struct DeletionSubject<'a> {
+    /// The object.
+    pub node: &'a ObjectKey,
+    /// Its uid.
+    pub uid: &'a str,
+}
+
+/// A deletion that may need approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetedDeletion {
+    /// What is deleted, without what follows.
+    pub ids: BTreeSet<ObjectId>,
+    /// The comparison with the budget.
+    pub verdict: BudgetVerdict,
+    /// The budget.
+    pub budget: DeletionBudget,
+    /// The PlanPolicies that it comes from.
+    pub policies: Vec<String>,
+}
+
+/// What Plans say of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanAnswer {
+    /// No Plan is about it.
+    None,
+    /// A Plan of this object waits for approval under the same budget: nothing more may be deleted before.
+    Waits,
+    /// A user approved it.
+    Approved,
+}
+
+/// What the Plans of an object say of a deletion.
+///
+/// # Errors
+/// Why it is not known; nothing may be deleted then.
+pub fn answer(
+    context: &RunContext,
+    subject: &DeletionSubject<'_>,
+    deletion: &BudgetedDeletion,
+    now: Time,
+) -> Result<PlanAnswer, String> {
+    let table = context.shared::<WatchedObjectCache<Plan>>();
+    table.current()?;
+    let plans = plans_of(&table, subject);
+    let valid: Vec<&Arc<Plan>> = plans.iter().filter(|plan| !is_expired(plan, now)).collect();
+    if valid.iter().any(|plan| approves(plan, subject, deletion)) {
+        return Ok(PlanAnswer::Approved);
+    }
+    let budget = plan_budget(&deletion.budget);
+    // What was approved does not wait, also while it is carried out.
+    let waits = valid.iter().any(|plan| plan.spec.budget == budget && !is_approved(plan));
+    Ok(if waits { PlanAnswer::Waits } else { PlanAnswer::None })
+}
+
+/// Whether ids are among those that a Plan with an approval is for.
+pub fn approved_ids(
+    context: &RunContext,
+    subject: &DeletionSubject<'_>,
+    ids: &BTreeSet<ObjectId>,
+) -> bool {
+    let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
+    plans.iter().any(|plan| is_approved(plan) && approval(plan).covers(subject.uid, ids))
+}
+
+fn plans_of(table: &WatchedObjectCache<Plan>, subject: &DeletionSubject<'_>) -> Vec<Arc<Plan>> {
+    let is_its = |plan: &Arc<Plan>| {
+        let of = &plan.spec.subject;
+        let node = subject.node;
+        of.uid == subject.uid && (&of.group, &of.kind) == (&node.group, &node.kind)
+    };
+    let mut plans = table.of(&subject.node.namespace);
+    plans.retain(is_its);
+    plans
+}
+
+fn is_expired(plan: &Plan, now: Time) -> bool {
+    plan.spec.expires.as_ref().is_none_or(|at| at.0 <= now)
+}
+
+fn approves(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDeletion) -> bool {
+    // The right to approve was asked for these policies.
+    plan.spec.policies == deletion.policies
+        && is_approved(plan)
+        && approval(plan).covers(subject.uid, &deletion.ids)
+}
+
+/// Whether a user approved a Plan. Approvals of ServiceAccounts do not count, also where no admission policy rejects them.
+fn is_approved(plan: &Plan) -> bool {
+    let mut approvals = plan.status.iter().flat_map(|status| &status.approvals);
+    approvals.any(|it| !it.user.is_empty() && !it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
+}
+
+fn approval(plan: &Plan) -> ApprovedDeletion {
+    let PlanSpec { objects, count, digest, .. } = &plan.spec;
+    let is_complete = usize::try_from(*count).is_ok_and(|count| count == objects.len());
+    let ids: Result<BTreeSet<ObjectId>, _> = objects.iter().map(|it| it.parse()).collect();
+    ApprovedDeletion { digest: digest.clone(), ids: ids.ok().filter(|_| is_complete) }
+}
+
+/// The Plan of a deletion that is held.
+pub struct DeletionPlanRequest<'r> {
+    /// The object whose deletions are held.
+    pub subject: DeletionSubject<'r>,
+    /// The owner reference with which the Plan is deleted together with the object.
+    pub owner: Option<OwnerReference>,
+    /// The revision whose manifests lack the objects.
+    pub revision: &'r str,
+    /// The deletion.
+    pub deletion: &'r BudgetedDeletion,
+}
+
+/// The Plan of a deletion that is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestedPlan {
+    /// Its name.
+    pub name: String,
+    /// Whether it did not exist before.
+    pub is_new: bool,
+}
+
+/// Creates the Plan of a deletion if it does not exist, and deletes the other Plans of the object. `None` if the kind is not
+/// installed.
+///
+/// # Errors
+/// The API server refuses a request, or does not respond.
+pub async fn request(
+    context: &RunContext,
+    request: &DeletionPlanRequest<'_>,
+    now: Time,
+) -> Result<Option<RequestedPlan>, ClusterError> {
+    let plan = plan(request, now);
+    let name = plan.name_any();
+    let table = context.shared::<WatchedObjectCache<Plan>>();
+    let is_same = |known: &Arc<Plan>| {
+        let [one, other] = [&known.spec, &plan.spec];
+        !is_expired(known, now)
+            && (&one.subject, &one.digest) == (&other.subject, &other.digest)
+            && (&one.policies, &one.budget) == (&other.policies, &other.budget)
+    };
+    let exists = table.get(&request.subject.node.namespace, &name).is_some_and(|it| is_same(&it));
+    dismiss(context, &request.subject, exists.then_some(name.as_str())).await?;
+    if exists {
+        return Ok(Some(RequestedPlan { name, is_new: false }));
+    }
+    match context.cluster.create(&plan, MANAGER).await {
+        Ok(created) => {
+            table.insert(created);
+            Ok(Some(RequestedPlan { name, is_new: true }))
+        }
+        Err(error) if error.is_unserved() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Deletes the Plans of an object, except one: what they were for was carried out or is not needed any more.
+///
+/// # Errors
+/// The API server refuses a request, or does not respond.
+pub async fn dismiss(
+    context: &RunContext,
+    subject: &DeletionSubject<'_>,
+    kept: Option<&str>,
+) -> Result<(), ClusterError> {
+    let table = context.shared::<WatchedObjectCache<Plan>>();
+    let plans = resource::<Plan>();
+    let namespace = &subject.node.namespace;
+    for plan in plans_of(&table, subject) {
+        let name = plan.name_any();
+        if kept == Some(name.as_str()) {
+            continue;
+        }
+        let uid = plan.uid().unwrap_or_default();
+        context.cluster.delete_unmanaged(&plans, namespace, &name, &uid).await?;
+        table.remove(namespace, &name, &uid);
+    }
+    Ok(())
+}
+
+fn plan_budget(budget: &DeletionBudget) -> PlanBudget {
+    let kind = |it: &ProtectedKind| crds::release::ProtectedKind {
+        group: it.group.clone(),
+        kind: it.kind.clone(),
+    };
+    PlanBudget {
+        max_objects: i64::try_from(budget.max_objects).unwrap_or(i64::MAX),
+        max_percent: budget.max_percent.into(),
+        protected_kinds: budget.protected_kinds.iter().map(kind).collect(),
+    }
+}
+
+fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
+    let DeletionPlanRequest { subject, owner, revision, deletion } = request;
+    let BudgetedDeletion { ids, verdict, budget, policies } = deletion;
+    let short = |text: &str| text.chars().take(MAX_RULE_LENGTH).collect::<String>();
+    let count = |of: usize| i64::try_from(of).unwrap_or(i64::MAX);
+    let rules = verdict.exceeded.iter().map(|rule: &DeletionRule| short(&rule.text()));
+    let expires = now.saturating_add(PLAN_EXPIRES_AFTER).unwrap_or(Time::MAX);
+    // The API has whole seconds.
+    let expires = Time::from_second(expires.as_second()).unwrap_or(expires);
+    let spec = PlanSpec {
+        subject: PlanSubject {
+            group: subject.node.group.clone(),
+            kind: subject.node.kind.clone(),
+            name: subject.node.name.clone(),
+            uid: subject.uid.to_owned(),
+        },
+        revision: short(revision),
+        digest: deletion_digest(subject.uid, ids),
+        count: count(ids.len()),
+        following: count(verdict.deleted.saturating_sub(ids.len())),
+        objects: ids.iter().take(MAX_LISTED_OBJECTS).map(ObjectId::to_string).collect(),
+        rules: rules.take(MAX_NAMED_RULES).collect(),
+        budget: plan_budget(budget),
+        policies: policies.clone(),
+        expires: Some(When(expires)),
+    };
+    let mut plan = Plan::new(&plan_name(&spec), spec);
+    plan.metadata.namespace = Some(subject.node.namespace.clone());
+    plan.metadata.owner_references = owner.clone().map(|owner| vec![owner]);
+    plan
+}
+
+/// The name of a Plan: the same for the same deletion under the same policies, so that a crash does not lead to a second one.
+fn plan_name(spec: &PlanSpec) -> String {
+    let mut hash = Sha256::new();
+    hash.update(&spec.digest);
+    for policy in &spec.policies {
+        hash.update("\n");
+        hash.update(policy);
+    }
+    // What was read can be written.
+    hash.update(serde_json::to_vec(&spec.budget).unwrap_or_default());
+    let digest = hex::encode(hash.finalize());
+    let subject: String = spec.subject.name.chars().take(40).collect();
+    format!("{}-{}", subject.trim_end_matches(['.', '-']), &digest[..16])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Which budget PlanPolicies give a namespace, what a Plan says, and which approvals count.
+
+use apply::deletion_budget::{DeletedObject, PendingDeletion};
+use fake_cluster::spec_field_check;
+use objects::Object;
+use serde_json::json;
+
+use super::*;
+
+fn policy(name: &str, budget: serde_json::Value) -> Arc<PlanPolicy> {
+    let spec = json!({"namespaceSelector": {}, "deletionBudget": budget});
+    Arc::new(serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap())
+}
+
+fn now() -> Time {
+    Time::from_second(1_800_000_000).unwrap()
+}
+
+fn node() -> ObjectKey {
+    ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", "apps")
+}
+
+fn deletion(names: &[&str], policies: &[&str]) -> BudgetedDeletion {
+    let object = |name: &&str| {
+        let metadata = json!({"name": name, "namespace": "shop"});
+        Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).unwrap()
+    };
+    let objects: Vec<Object> = names.iter().map(object).collect();
+    let budget = DeletionBudget::default().tightened(Some("0"));
+    let pending = PendingDeletion {
+        objects: objects.iter().map(|it| DeletedObject::new(it, false)).collect(),
+        of: objects.len(),
+        recent: Some(0),
+        ..PendingDeletion::default()
+    };
+    BudgetedDeletion {
+        ids: objects.iter().map(Object::id).collect(),
+        verdict: budget.verdict(&pending),
+        budget,
+        policies: policies.iter().map(|&it| it.to_owned()).collect(),
+    }
+}
+
+fn planned(deletion: &BudgetedDeletion) -> Plan {
+    let node = node();
+    let subject = DeletionSubject { node: &node, uid: "uid" };
+    plan(&DeletionPlanRequest { subject, owner: None, revision: "main@sha1:1", deletion }, now())
+}
+
+fn approved_by(mut plan: Plan, user: &str) -> Plan {
+    plan.status = Some(serde_json::from_value(json!({"approvals": [{"user": user}]})).unwrap());
+    plan
+}
+
+#[test]
+fn every_field_of_the_schemas_is_used() {
+    spec_field_check::knows_every_field("PlanPolicy", ["deletionBudget", "namespaceSelector"]);
+    let of_plan = [
+        "budget",
+        "count",
+        "digest",
+        "expires",
+        "following",
+        "objects",
+        "policies",
+        "revision",
+        "rules",
+        "subject",
+    ];
+    spec_field_check::knows_every_field("Plan", of_plan);
+}
+
+#[test]
+fn the_strictest_policy_counts_and_without_one_the_default() {
+    let default = strictest(&[]);
+    assert_eq!(default.budget, Some(DeletionBudget::default()));
+    assert!(default.policies.is_empty());
+    let off = policy("off", json!({"enabled": false}));
+    assert_eq!(strictest(std::slice::from_ref(&off)).budget, None);
+    let wide = policy("wide", json!({"maxObjects": 100, "maxPercent": 90, "protectedKinds": []}));
+    let tight = policy("tight", json!({"maxObjects": 20}));
+    let both = strictest(&[wide.clone(), off, tight]);
+    assert_eq!(both.policies, ["tight", "wide"], "what is off has no say where another one is on");
+    let budget = both.budget.unwrap();
+    assert_eq!((budget.max_objects, budget.max_percent), (20, 30));
+    assert_eq!(budget.protected_kinds, DeletionBudget::default().protected_kinds);
+    let wide = strictest(&[wide]).budget.unwrap();
+    assert!(wide.protected_kinds.is_empty() && wide.max_percent == 90);
+    let strange = policy("strange", json!({"maxObjects": -1, "maxPercent": 300}));
+    let strange = strictest(&[strange]).budget.unwrap();
+    assert_eq!((strange.max_objects, strange.max_percent), (0, 0));
+}
+
+#[test]
+fn a_plan_names_what_is_to_be_approved() {
+    let plan = planned(&deletion(&["b", "a"], &["production"]));
+    let spec = &plan.spec;
+    assert_eq!(spec.objects, ["shop_a__ConfigMap", "shop_b__ConfigMap"]);
+    assert_eq!((spec.count, spec.following), (2, 0));
+    assert_eq!(spec.rules, ["more than 0 objects"]);
+    assert_eq!(spec.expires.as_ref().unwrap().0.as_second(), 1_800_000_000 + 14 * 86_400);
+    assert_eq!(plan.name_any(), planned(&deletion(&["a", "b"], &["production"])).name_any());
+    assert!(plan.name_any().starts_with("apps-") && plan.name_any().len() == "apps-".len() + 16);
+    for other in [deletion(&["a"], &["production"]), deletion(&["a", "b"], &[])] {
+        assert_ne!(plan.name_any(), planned(&other).name_any());
+    }
+}
+
+#[test]
+fn an_approval_counts_for_its_objects_and_policies_and_not_from_service_accounts() {
+    let deleted = deletion(&["a", "b"], &["production"]);
+    let node = node();
+    let subject = DeletionSubject { node: &node, uid: "uid" };
+    let plan = planned(&deleted);
+    assert!(!approves(&plan, &subject, &deleted), "nothing is approved yet");
+    let by_alice = approved_by(plan.clone(), "alice");
+    assert!(approves(&by_alice, &subject, &deleted));
+    assert!(approves(&by_alice, &subject, &deletion(&["b"], &["production"])));
+    assert!(!approves(&by_alice, &subject, &deletion(&["a", "c"], &["production"])));
+    assert!(!approves(&by_alice, &subject, &deletion(&["a", "b"], &["production", "stricter"])));
+    let other = DeletionSubject { node: &node, uid: "another" };
+    assert!(!approves(&by_alice, &other, &deleted));
+    for user in ["system:serviceaccount:flux-system:windlass-controller", ""] {
+        assert!(!is_approved(&approved_by(plan.clone(), user)), "{user}");
+    }
+}
+
+#[test]
+fn a_plan_expires_and_a_long_list_is_for_exactly_its_objects() {
+    let plan = planned(&deletion(&["a"], &[]));
+    let at = |days: i64| Time::from_second(1_800_000_000 + days * 86_400).unwrap();
+    assert!(!is_expired(&plan, at(13)) && is_expired(&plan, at(14)));
+    let names: Vec<String> = (0..1001).map(|at| format!("c{at:04}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let many = planned(&deletion(&names, &[]));
+    assert_eq!((many.spec.objects.len(), many.spec.count), (1000, 1001));
+    let approval = approval(&many);
+    assert_eq!(approval.ids, None);
+    assert!(approval.covers("uid", &deletion(&names, &[]).ids));
+    assert!(!approval.covers("uid", &deletion(&names[1..], &[]).ids));
+}
