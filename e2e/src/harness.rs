@@ -5,8 +5,9 @@
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
 //! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
 //! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
-//! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), how objects are stored under a
-//! CRD (`definitions`), the servers around it (`crate::git_server`, `crate::operator_process`).
+//! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), deletions that are held
+//! (`deletion_budget`), how objects are stored under a CRD (`definitions`), the servers around it
+//! (`crate::git_server`, `crate::operator_process`).
 //!
 //! ```no_run
 //! # use e2e::harness::{Story, StoryObject};
@@ -22,6 +23,7 @@
 
 pub mod audit;
 pub mod definitions;
+mod deletion_budget;
 mod diagnosis;
 pub mod flux;
 pub mod installed_windlass;

@@ -152,6 +152,8 @@ async fn a_definition_whose_end_is_confirmed_is_exported_and_restored_with_every
 #[tokio::test(flavor = "multi_thread")]
 async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted() -> Result<()> {
     let story = Story::with_windlass("guard-too-large").await?;
+    // The budget holds the deletion of a definition before the guard is asked about it.
+    let budget = story.without_deletion_budget().await?;
     let group = format!("{}.test", story.namespace);
     let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
     let upstream = story.follow("app", &files).await?;
@@ -187,6 +189,7 @@ async fn a_definition_whose_objects_are_too_large_for_an_export_is_not_deleted()
     story.expect(&own(&group, &names[0])).await?;
     story.delete(&crd(&group)).await?;
     forget(&story, &uid).await?;
+    story.delete(&budget).await?;
     story.end().await
 }
 
@@ -230,6 +233,7 @@ async fn a_kustomization_removes_from_a_restored_definition_what_its_manifest_ha
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result<()> {
     let story = Story::with_windlass("guard-half").await?;
+    let budget = story.without_deletion_budget().await?;
     let group = format!("{}.test", story.namespace);
     let files = [("crd.yaml", widget_crd(&group)), ("map.yaml", config_map("map", "1"))];
     let upstream = story.follow("app", &files).await?;
@@ -285,5 +289,6 @@ async fn an_export_that_cannot_be_stored_whole_leaves_nothing_behind() -> Result
     }
     story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
     forget(&story, &uid).await?;
+    story.delete(&budget).await?;
     story.end().await
 }

@@ -351,6 +351,7 @@ async fn a_write_whose_answer_is_lost_is_audited_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prune_that_is_suspended_midway_deletes_no_further_object() -> Result<()> {
     let story = Story::begin("prune-suspended").await?;
+    let policy = story.without_deletion_budget().await?;
     let stage = FaultTestSetup::set(&story).await?;
     let app = StoryObject::kustomization("app");
     // Each deletion takes a second.
@@ -372,6 +373,7 @@ async fn a_prune_that_is_suspended_midway_deletes_no_further_object() -> Result<
     story.await_applied_within("app", &revision, RECOVERY).await?;
     let left: Vec<String> = owned(&story).await?.into_keys().collect();
     ensure!(left == ["map-000"], "{left:?}");
+    story.delete(&policy).await?;
     story.end().await
 }
 

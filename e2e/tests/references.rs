@@ -341,6 +341,7 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
         Secret,
         r#"{"verify": {"provider": "cosign", "trustedRootSecretRef": {"name": "NAME"}}}"#,
     ),
+    ("Plan", "subject", Unread, ""),
     ("Provider", "certSecretRef", Later, ""),
     ("Provider", "proxySecretRef", Later, ""),
     ("Provider", "secretRef", Later, ""),

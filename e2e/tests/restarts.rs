@@ -91,6 +91,31 @@ async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn killed_between_an_approval_and_its_deletions_it_carries_out_exactly_these() -> Result<()> {
+    const COUNT: usize = 14;
+    let story = Story::begin("killed-approval").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let files = config_maps(COUNT, "1");
+    let upstream = story.follow("app", &borrowed(&files)).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    let gone: Vec<&str> = files.iter().skip(2).map(|(path, _)| path.as_str()).collect();
+    let revision = upstream.remove(&gone).await?;
+    story.await_held("app", &revision, 12).await?;
+    ensure!(owned(&story).await?.len() == COUNT, "{:?}", owned(&story).await?);
+    windlass.operator.kill()?;
+    let said = story.windlass_says(&["approve", "ks/app", "-n", &story.namespace], true)?;
+    ensure!(said.contains("the deletion of 12 objects"), "{said}");
+    ensure!(owned(&story).await?.len() == COUNT, "{:?}", owned(&story).await?);
+    windlass.resume().await?;
+    story.await_not_held("app").await?;
+    let app = story.await_applied("app", &revision).await?;
+    ensure!(inventory(&app).len() == 2, "{:?}", inventory(&app));
+    ensure!(owned(&story).await? == ["map-000", "map-001"], "{:?}", owned(&story).await?);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Result<()> {
     let story = Story::begin("lifecycle-killed").await?;
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;

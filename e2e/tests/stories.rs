@@ -14,6 +14,7 @@ mod crd_guard;
 mod crd_schemas;
 pub(crate) mod decryption;
 mod deleted_objects;
+mod deletion_budget;
 mod deletion_policies;
 mod dependency_cycle;
 mod drift;

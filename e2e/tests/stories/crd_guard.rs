@@ -70,6 +70,8 @@ async fn a_definition_that_does_not_fit_is_written_by_force_only() -> Result<()>
 async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_object() -> Result<()>
 {
     let story = Story::with_windlass("guard-folder").await?;
+    // The budget holds the deletion of a definition before the guard is asked about it.
+    let policy = story.without_deletion_budget().await?;
     let group = format!("{}.test", story.namespace);
     let files = [
         ("one/crd.yaml", widget_crd(&group)),
@@ -105,6 +107,7 @@ async fn a_folder_of_definitions_that_moves_to_another_kustomization_loses_no_ob
     story.merge(&crd(&group), confirmed).await?;
     story.delete(&StoryObject::kustomization("two")).await?;
     story.await_gone(&crd(&group), DEFAULT_WAIT_TIMEOUT).await?;
+    story.delete(&policy).await?;
     story.end().await
 }
 

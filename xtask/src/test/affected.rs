@@ -101,6 +101,10 @@ const PLACES: [(&str, &[&str]); 58] = [
     ("operator/image/", &["images::"]),
     ("operator/kustomize/src/kustomization", &["stories::", "tenancy::", "restarts::"]),
     (
+        "operator/runtime/src/deletion_plan",
+        &["stories::deletion_budget", "restarts::killed", "cli::"],
+    ),
+    (
         "operator/runtime/src/lifecycle",
         &[
             "stories::lifecycles",

@@ -21,6 +21,7 @@ const UNGATED: [UngatedCall; 2] = [
             "operator/runtime/src/crd_guard/custom_resource_export.rs",
             "operator/notification/src/incident/incident_store.rs",
             "operator/runtime/src/lifecycle.rs",
+            "operator/runtime/src/deletion_plan.rs",
             // Helm's records: those of a removal that has come to its end, and old ones.
             "operator/helm/src/release_runner/storage.rs",
             // Sources that were made for an object; nothing that is applied goes with them.

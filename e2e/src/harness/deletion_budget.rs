@@ -1,0 +1,90 @@
+//! The functions with which stories set a deletion budget, and read the Plans of deletions that are held.
+//!
+//! Elsewhere: what Kustomizations apply (`flux`).
+
+use anyhow::{Result, ensure};
+use crds::release::{Plan, PlanPolicy};
+use kube::api::{Api, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use super::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use super::{Story, StoryObject};
+
+/// The API of Plans.
+const API: &str = "release.windlass.dev/v1alpha1";
+
+impl Story {
+    /// Creates a PlanPolicy with a budget for the namespace of the story. It belongs to no namespace: delete it at the end.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn plan_policy(&self, budget: Value) -> Result<StoryObject> {
+        let labels = json!({"kubernetes.io/metadata.name": self.namespace});
+        let spec = json!({"namespaceSelector": {"matchLabels": labels}, "deletionBudget": budget});
+        let object = json!({"apiVersion": API, "kind": "PlanPolicy",
+            "metadata": {"name": self.namespace}, "spec": spec});
+        self.apply_value(object).await?;
+        Ok(StoryObject::of::<PlanPolicy>(&self.namespace))
+    }
+
+    /// Has Kustomizations of the story delete what they want, as in Flux: for stories that are about something else. Delete the
+    /// PlanPolicy at the end.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn without_deletion_budget(&self) -> Result<StoryObject> {
+        self.plan_policy(json!({"enabled": false})).await
+    }
+
+    /// The Plans of the story.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn plans(&self) -> Result<Vec<Plan>> {
+        let api = Api::<Plan>::namespaced(self.client.clone(), &self.namespace);
+        Ok(api.list(&ListParams::default()).await?.items)
+    }
+
+    /// Waits until a Kustomization holds the deletion of so many objects and is Ready with a revision; gives its only Plan.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub async fn await_held(&self, name: &str, revision: &str, count: i64) -> Result<Plan> {
+        let is_held =
+            |object: &DynamicObject| condition(object, "DeletionHeld")["status"] == "True";
+        self.await_applied(name, revision).await?;
+        self.await_object(&StoryObject::kustomization(name), DEFAULT_WAIT_TIMEOUT, is_held).await?;
+        self.await_until(&format!("a Plan of {count}"), DEFAULT_WAIT_TIMEOUT, async || {
+            let mut plans = self.plans().await?;
+            let plan = plans.pop().filter(|_| plans.is_empty());
+            Ok(plan.filter(|it| it.spec.count == count))
+        })
+        .await
+    }
+
+    /// Waits until a Kustomization holds no deletion, and the story has no Plan.
+    ///
+    /// # Errors
+    /// One stays.
+    pub async fn await_not_held(&self, name: &str) -> Result<()> {
+        let is_free = |object: &DynamicObject| condition(object, "DeletionHeld").is_null();
+        let app = StoryObject::kustomization(name);
+        self.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_free).await?;
+        self.await_until("no Plan to be left", DEFAULT_WAIT_TIMEOUT, async || {
+            Ok(self.plans().await?.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    /// Checks that ConfigMaps exist and are not being deleted.
+    ///
+    /// # Errors
+    /// One is not there.
+    pub async fn ensure_config_maps(&self, names: &[String]) -> Result<()> {
+        for name in names {
+            let object = self.expect(&StoryObject::config_map(name)).await?;
+            ensure!(object.metadata.deletion_timestamp.is_none(), "{name} is being deleted");
+        }
+        Ok(())
+    }
+}

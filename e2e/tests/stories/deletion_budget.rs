@@ -1,0 +1,380 @@
+//! Deletions that are beyond the budget are held until a user approves them, and exactly these are carried out.
+//!
+//! Elsewhere: a kill between approval and deletion (`restarts`).
+
+use anyhow::{Context as _, Result, ensure};
+use crds::release::Plan;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, inventory};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, StoryObject};
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+/// Names of ConfigMaps.
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("map-{at:02}")).collect()
+}
+
+/// A file for each ConfigMap in a folder.
+fn files(folder: &str, names: &[String]) -> Vec<(String, String)> {
+    names.iter().map(|name| (format!("{folder}/{name}.yaml"), config_map(name, "1"))).collect()
+}
+
+fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
+    files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
+}
+
+fn paths(files: &[(String, String)]) -> Vec<&str> {
+    files.iter().map(|(path, _)| path.as_str()).collect()
+}
+
+/// Approves as the administrator of the test bed.
+fn approve(story: &Story, what: &str) -> Result<String> {
+    story.windlass_says(&["approve", what, "-n", &story.namespace], true)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_is_emptied_loses_no_object_until_a_user_approves() -> Result<()> {
+    let story = Story::with_windlass("budget").await?;
+    let all = names(12);
+    let mut first = files("app", &all);
+    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+
+    let gone = files("app", &all);
+    upstream.repository.delete(&paths(&gone), "the folder moves")?;
+    let revision = upstream.push(&[("app/kept.yaml", config_map("kept", "2"))]).await?;
+    let plan = story.await_held("app", &revision, 12).await?;
+    story.await_value("kept", "2").await?;
+    story.ensure_config_maps(&all).await?;
+    let object = story.expect(&app).await?;
+    ensure!(inventory(&object).len() == 13, "{:?}", inventory(&object));
+    let message = condition(&object, "DeletionHeld")["message"].to_string();
+    let command = format!("windlass approve plan/{} -n {}", plan.name_any(), story.namespace);
+    ensure!(message.contains("12 objects") && message.contains(&command), "{message}");
+    ensure!(message.contains("more than 10 objects"), "{message}");
+    story.await_event("Kustomization", "app", "12 objects that left the manifests").await?;
+    let why = story.windlass_says(&["why", "ks/app", "-n", &story.namespace], true)?;
+    ensure!(why.contains("windlass approve plan/"), "{why}");
+    let shown = story.windlass_says(&["get", "plans", "-n", &story.namespace], true)?;
+    ensure!(shown.contains("12 deletions of Kustomization/app wait for approval"), "{shown}");
+
+    // Another run changes nothing, and there is no second event.
+    let token = story.request(&app).await?;
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    story.ensure_config_maps(&all).await?;
+    let events = story.events("Kustomization", "app").await?;
+    let held = events.iter().filter(|it| it.contains("objects that left the manifests")).count();
+    ensure!(held == 1, "{events:?}");
+
+    let said = approve(&story, "ks/app")?;
+    ensure!(said.contains("the deletion of 12 objects by Kustomization/app is approved"), "{said}");
+    for name in &all {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.await_not_held("app").await?;
+    let object = story.await_applied("app", &revision).await?;
+    ensure!(inventory(&object).len() == 1, "{:?}", inventory(&object));
+    story.expect(&StoryObject::config_map("kept")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_and_appliers_are_held_each_and_nothing_is_when_they_return() -> Result<()> {
+    let story = Story::with_windlass("budget-kinds").await?;
+    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {"replicas": 0, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+            "template": {"metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [{"name": "db", "image": "db"}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}}]}});
+    let child = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": {"name": "child"},
+        "spec": {"interval": "1h", "path": "./child", "prune": true, "targetNamespace": story.namespace,
+            "sourceRef": {"kind": "GitRepository", "name": "app"}}});
+    let below = names(3);
+    let mut first = files("child", &below);
+    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
+    first.push(("app/db.yaml".to_owned(), set.to_string()));
+    first.push(("app/child.yaml".to_owned(), child.to_string()));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+    story.await_ready(&StoryObject::kustomization("child")).await?;
+    story.ensure_config_maps(&below).await?;
+
+    let revision = upstream.remove(&["app/db.yaml"]).await?;
+    let plan = story.await_held("app", &revision, 1).await?;
+    ensure!(plan.spec.rules.join(" ").contains("StatefulSet/"), "{:?}", plan.spec.rules);
+    // What belongs to it is counted with an applier.
+    let revision = upstream.remove(&["app/child.yaml"]).await?;
+    let plan = story.await_held("app", &revision, 2).await?;
+    ensure!(plan.spec.following == 3, "{:?}", plan.spec);
+    story.expect(&StoryObject::new("apps/v1", "StatefulSet", "db")).await?;
+    story.ensure_config_maps(&below).await?;
+
+    let both = [("app/db.yaml", set.to_string()), ("app/child.yaml", child.to_string())];
+    let revision = upstream.push(&both).await?;
+    story.await_applied("app", &revision).await?;
+    story.await_not_held("app").await?;
+    story.ensure_config_maps(&below).await?;
+    // Deleting the Kustomization by hand is what a user asks for.
+    story.delete(&app).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story
+        .await_gone(&StoryObject::new("apps/v1", "StatefulSet", "db"), DEFAULT_WAIT_TIMEOUT)
+        .await?;
+    story.await_gone(&StoryObject::config_map("map-00"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_leaves_the_manifests_keeps_all_that_is_in_it_until_a_user_approves()
+-> Result<()> {
+    let story = Story::with_windlass("budget-namespace").await?;
+    let inner = format!("{}-inner", story.namespace);
+    let map = |name: &str, namespace: &str| {
+        let metadata = json!({"name": name, "namespace": namespace});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()
+    };
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": inner}});
+    let first = [
+        ("kept.yaml", map("kept", &story.namespace)),
+        ("inner.yaml", namespace.to_string()),
+        ("map.yaml", map("map", &inner)),
+    ];
+    let upstream = story.follow("app", &first).await?;
+    story.kustomization("app", "app", json!({"targetNamespace": null})).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    let within = StoryObject::config_map("map").in_namespace(&inner);
+    story.expect(&within).await?;
+
+    let revision = upstream.remove(&["inner.yaml", "map.yaml"]).await?;
+    let plan = story.await_held("app", &revision, 2).await?;
+    ensure!(plan.spec.rules.join(" ").contains(&format!("Namespace/{inner}")), "{:?}", plan.spec);
+    let map = story.expect(&within).await?;
+    ensure!(map.metadata.deletion_timestamp.is_none(), "the ConfigMap is being deleted");
+    approve(&story, "ks/app")?;
+    story.await_gone(&StoryObject::new("v1", "Namespace", &inner), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_not_held("app").await?;
+    story.expect(&StoryObject::config_map("kept")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kustomization_that_is_renamed_in_the_repository_loses_no_object() -> Result<()> {
+    let story = Story::with_windlass("budget-rename").await?;
+    let child = |name: &str| {
+        json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": name},
+            "spec": {"interval": "1h", "path": "./apps", "prune": true, "targetNamespace": story.namespace,
+                "sourceRef": {"kind": "GitRepository", "name": "app"}}})
+        .to_string()
+    };
+    let below = names(3);
+    let mut first = files("apps", &below);
+    first.push(("root/apps.yaml".to_owned(), child("apps")));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("root", "app", json!({"path": "./root"})).await?;
+    story.await_ready(&StoryObject::kustomization("root")).await?;
+    let old = StoryObject::kustomization("apps");
+    story.await_ready(&old).await?;
+
+    let revision = upstream.push(&[("root/apps.yaml", child("applications"))]).await?;
+    let plan = story.await_held("root", &revision, 1).await?;
+    ensure!(plan.spec.rules.join(" ").contains("Kustomization/"), "{:?}", plan.spec.rules);
+    story.await_ready(&StoryObject::kustomization("applications")).await?;
+    story.expect(&old).await?;
+    story.ensure_config_maps(&below).await?;
+    // The other Kustomization has the objects by now, so they stay when the former one goes.
+    approve(&story, "ks/root")?;
+    story.await_gone(&old, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_not_held("root").await?;
+    story.ensure_config_maps(&below).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_that_changed_after_the_approval_needs_another_one() -> Result<()> {
+    let story = Story::with_windlass("budget-change").await?;
+    let all = names(13);
+    let first = files("app", &all);
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+    let revision = upstream.remove(&paths(&first)[..11]).await?;
+    let plan = story.await_held("app", &revision, 11).await?;
+
+    // While it is suspended, the approval comes, and then another object leaves the manifests.
+    story.merge(&app, json!({"spec": {"suspend": true}})).await?;
+    approve(&story, &format!("plan/{}", plan.name_any()))?;
+    let revision = upstream.remove(&paths(&first)[11..12]).await?;
+    let is_fetched =
+        |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == revision.as_str();
+    let source = StoryObject::git_repository("app");
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, is_fetched).await?;
+    story.merge(&app, json!({"spec": {"suspend": false}})).await?;
+    let next = story.await_held("app", &revision, 12).await?;
+    ensure!(next.name_any() != plan.name_any(), "{}", next.name_any());
+    ensure!(next.status.unwrap_or_default().approvals.is_empty(), "the approval was kept");
+    story.ensure_config_maps(&all).await?;
+    let old = story.windlass_says(
+        &["approve", &format!("plan/{}", plan.name_any()), "-n", &story.namespace],
+        false,
+    )?;
+    ensure!(old.contains("does not exist"), "{old}");
+
+    approve(&story, "ks/app")?;
+    for name in &all[..12] {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.await_not_held("app").await?;
+    story.ensure_config_maps(&all[12..]).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_and_an_annotation_decide_how_many_are_held() -> Result<()> {
+    let story = Story::with_windlass("budget-policy").await?;
+    let all = names(8);
+    let first = files("app", &all);
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    let app = StoryObject::kustomization("app");
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    story.await_ready(&app).await?;
+    let annotation = |budget: Option<&str>| json!({"metadata": {"annotations": {"windlass.dev/deletion-budget": budget}}});
+    story.merge(&app, annotation(Some("0"))).await?;
+    let revision = upstream.remove(&["app/map-00.yaml"]).await?;
+    let plan = story.await_held("app", &revision, 1).await?;
+    ensure!(plan.spec.policies.is_empty() && plan.spec.budget.max_objects == 0, "{:?}", plan.spec);
+    // Without the annotation it is within the default.
+    story.merge(&app, annotation(None)).await?;
+    story.await_gone(&StoryObject::config_map("map-00"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_not_held("app").await?;
+
+    let policy = story.plan_policy(json!({"maxObjects": 2})).await?;
+    let revision = upstream.remove(&["app/map-01.yaml", "app/map-02.yaml"]).await?;
+    let plan = story.await_held("app", &revision, 2).await?;
+    ensure!(plan.spec.policies == [story.namespace.clone()], "{:?}", plan.spec.policies);
+    let rules = plan.spec.rules.join(" ");
+    ensure!(
+        rules.contains("in which 1 were deleted before"),
+        "what was deleted before counts: {rules}"
+    );
+    story.delete(&policy).await?;
+    for name in ["map-01", "map-02"] {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.await_not_held("app").await?;
+    story.end().await
+}
+
+/// The policy that comes with windlass, for the namespace of a story only.
+async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
+    let text = include_str!("../../../deploy/policies/plans.yaml");
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    let name = format!("windlass-plans-{}", story.namespace);
+    let mut made = Vec::new();
+    for mut document in documents {
+        document["metadata"]["name"] = name.as_str().into();
+        if document["kind"] == "ValidatingAdmissionPolicyBinding" {
+            document["spec"]["policyName"] = name.as_str().into();
+            let labels = json!({"kubernetes.io/metadata.name": story.namespace});
+            document["spec"]["matchResources"] =
+                json!({"namespaceSelector": {"matchLabels": labels}});
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let [api_version, kind] = [&document["apiVersion"], &document["kind"]].map(text);
+        made.push(StoryObject::new(&api_version, &kind, &name));
+        story.apply_value(document).await?;
+    }
+    Ok(made)
+}
+
+/// A ServiceAccount with all rights in the cluster, as that of windlass may be.
+async fn account(story: &Story, name: &str) -> Result<StoryObject> {
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
+    story.apply_value(account).await?;
+    let full = format!("{}-{name}", story.namespace);
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": story.namespace});
+    story
+        .apply_value(json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": full},
+            "subjects": [subject],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}}))
+        .await?;
+    Ok(StoryObject::new(rbac, "ClusterRoleBinding", &full))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Result<()> {
+    let story = Story::with_windlass("budget-account").await?;
+    let all = names(11);
+    let mut first = files("app", &all);
+    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+    let gone = files("app", &all);
+    let revision = upstream.remove(&paths(&gone)).await?;
+    let plan = story.await_held("app", &revision, 11).await?;
+    let name = plan.name_any();
+
+    // Without the admission policy, it does not count.
+    let robot = format!("system:serviceaccount:{}:robot", story.namespace);
+    let approval = json!({"status": {"approvals": [{"user": robot}]}});
+    story.merge_status(&StoryObject::of::<Plan>(&name), approval.clone()).await?;
+    let token = story.request(&app).await?;
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    story.ensure_config_maps(&all).await?;
+    story
+        .merge_status(&StoryObject::of::<Plan>(&name), json!({"status": {"approvals": []}}))
+        .await?;
+
+    // With it, it is refused, whatever rights the account has.
+    let mut made = enforce(&story).await?;
+    made.push(account(&story, "robot").await?);
+    let kubeconfig = story.bed.account_kubeconfig(&story.namespace, "robot").await?;
+    let as_robot =
+        Api::<Plan>::namespaced(e2e::control_plane::client(&kubeconfig).await?, &story.namespace);
+    let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
+    story
+        .await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
+            match as_robot.patch_status(&name, &dry_run, &Patch::Merge(&approval)).await {
+                Ok(_) => Ok(None),
+                Err(error) if error.to_string().contains("ServiceAccounts cannot approve") => {
+                    Ok(Some(()))
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await?;
+    // Nor does a user approve for another one.
+    let administrator = Api::<Plan>::namespaced(story.client.clone(), &story.namespace);
+    let forged = json!({"status": {"approvals": [{"user": "alice"}]}});
+    let refused = administrator.patch_status(&name, &dry_run, &Patch::Merge(&forged)).await;
+    let refused = refused.err().context("it was approved for alice")?.to_string();
+    ensure!(refused.contains("users approve for themselves only"), "{refused}");
+    // A user who has the right approves, and windlass may delete the Plan.
+    approve(&story, &format!("plan/{name}"))?;
+    story.await_not_held("app").await?;
+    for name in &all {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    ensure!(administrator.delete(&name, &DeleteParams::default()).await.is_err(), "it is there");
+    for target in made {
+        story.delete(&target).await?;
+    }
+    story.end().await
+}
