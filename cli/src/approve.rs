@@ -17,7 +17,8 @@ use super::suspend::MANAGER;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_runtime::lifecycle::watched_object_cache::resource;
+use windlass_cluster::ClusterError;
+use windlass_runtime::lifecycle::watched_object_cache::{WatchCachedKind, resource};
 
 /// How often an approval is repeated that another change of the event overtook.
 const MAX_APPROVAL_ATTEMPTS: usize = 5;
@@ -76,19 +77,48 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
 
 /// The event that is meant.
 async fn chosen(site: &CommandScope, what: &str) -> anyhow::Result<LifecycleEvent> {
-    let target =
-        ResourceArgument { resource: resource::<LifecycleEvent>(), namespace: None, name: None };
+    let ListedObjects { found, left_out } = listed(site).await?;
+    say_left_out(&left_out);
+    ensure!(left_out.is_empty(), "LifecycleEvents cannot be listed");
+    meant(found, what)
+}
+
+/// The names of the LifecycleEvents of an object that wait for an approval. None of those that the user may not list, and so
+/// cannot approve.
+async fn waiting_names(site: &CommandScope, what: &str) -> anyhow::Result<Vec<String>> {
+    let Some((kind, name)) = what.split_once('/') else { return Ok(Vec::new()) };
+    let found = match listed::<LifecycleEvent>(site).await {
+        Ok(ListedObjects { found, .. }) => found,
+        Err(error) if is_absent_kind(&error) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    Ok(waiting(found, kind, name).iter().map(ResourceExt::name_any).collect())
+}
+
+/// Objects of a kind, and in words which of them the user may not list.
+struct ListedObjects<K> {
+    found: Vec<K>,
+    left_out: Vec<String>,
+}
+
+/// The objects of a kind in the namespace.
+async fn listed<K: WatchCachedKind>(site: &CommandScope) -> anyhow::Result<ListedObjects<K>> {
+    let target = ResourceArgument { resource: resource::<K>(), namespace: None, name: None };
     let mut found = Vec::new();
-    let listed = site.list(&target, "", |objects| {
+    let left_out = site.list(&target, "", |objects| {
         for object in objects {
             found.push(serde_json::from_value(object.into_value())?);
         }
         Ok(())
     });
-    let left_out = listed.await?;
-    say_left_out(&left_out);
-    ensure!(left_out.is_empty(), "LifecycleEvents cannot be listed");
-    meant(found, what)
+    let left_out = left_out.await?;
+    Ok(ListedObjects { found, left_out })
+}
+
+/// Whether objects cannot be listed because their kind is not installed.
+fn is_absent_kind(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<ClusterError>();
+    error.is_some_and(|it| it.is_unserved() || matches!(it, ClusterError::NoSuchKind { .. }))
 }
 
 /// The event that the user names: by its own name, or by the object that waits for an approval.
@@ -104,15 +134,7 @@ fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEven
         ensure!(is_open(&event), "{what} was answered already");
         return Ok(event);
     };
-    let word = kind.to_lowercase();
-    let is_kind = |event: &LifecycleEvent| {
-        let ApprovalSubjectKind { group, kind } = ApprovalSubjectKind::of(event);
-        let mut names = crds::names().filter(|it| it.group == group && it.kind == kind);
-        names.any(|it| kind_argument::words(it).any(|known| known == word))
-    };
-    let is_its = |event: &LifecycleEvent| event.spec.subject.name == name && is_kind(event);
-    let mut waiting: Vec<LifecycleEvent> =
-        found.into_iter().filter(|it| is_its(it) && it.spec.approvals > 0 && is_open(it)).collect();
+    let mut waiting = waiting(found, kind, name);
     match (waiting.pop(), waiting.as_slice()) {
         (Some(event), []) => Ok(event),
         (Some(event), more) => {
@@ -125,6 +147,18 @@ fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEven
         }
         (None, _) => bail!("no LifecycleEvent of {what} waits for an approval"),
     }
+}
+
+/// The events of an object that wait for an approval.
+fn waiting(found: Vec<LifecycleEvent>, kind: &str, name: &str) -> Vec<LifecycleEvent> {
+    let word = kind.to_lowercase();
+    let is_kind = |event: &LifecycleEvent| {
+        let ApprovalSubjectKind { group, kind } = ApprovalSubjectKind::of(event);
+        let mut names = crds::names().filter(|it| it.group == group && it.kind == kind);
+        names.any(|it| kind_argument::words(it).any(|known| known == word))
+    };
+    let is_its = |event: &LifecycleEvent| event.spec.subject.name == name && is_kind(event);
+    found.into_iter().filter(|it| is_its(it) && it.spec.approvals > 0 && is_open(it)).collect()
 }
 
 /// Group and kind of the object that waits.
@@ -150,7 +184,7 @@ async fn write(
     args: &ApproveArgs,
     user: &str,
     event: &LifecycleEvent,
-) -> Result<String, windlass_cluster::ClusterError> {
+) -> Result<String, ClusterError> {
     let name = event.name_any();
     let status = event.status.clone().unwrap_or_default();
     let is_approved = status.approvals.iter().any(|it| it.user == user);

@@ -8,9 +8,9 @@ use crds::release::{Plan, PlanApproval, PlanStatus};
 use kube_core::{Resource as _, ResourceExt as _};
 use serde_json::json;
 
-use super::{ApproveArgs, MAX_APPROVAL_ATTEMPTS};
+use super::{ApproveArgs, ListedObjects, MAX_APPROVAL_ATTEMPTS};
 use crate::command_scope::{CommandScope, say_left_out};
-use crate::kind_argument::{self, ResourceArgument};
+use crate::kind_argument;
 use crate::suspend::MANAGER;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::table::clean;
@@ -28,22 +28,29 @@ fn is_kind<K: kube_core::Resource<DynamicType = ()>>(word: &str) -> bool {
 }
 
 /// Approves a Plan if that is what the user names: by its own name, or by the Kustomization whose deletions it holds. False if
-/// the user does not name a Plan, and none of that Kustomization waits.
+/// the user does not name a Plan, and none of that Kustomization waits, or an operation is to be rejected.
 ///
 /// # Errors
-/// The Plan cannot be approved, or the API server refuses.
+/// The Plan cannot be approved, an operation of the Kustomization waits as well, or the API server refuses.
 pub(super) async fn approved(
     site: &CommandScope,
     args: &ApproveArgs,
     user: &str,
 ) -> anyhow::Result<bool> {
     let Some((kind, _)) = args.what.split_once('/') else { return Ok(false) };
-    if !is_kind::<Plan>(kind) && !is_kind::<Kustomization>(kind) {
+    let is_named = is_kind::<Plan>(kind);
+    if !is_named && (!is_kind::<Kustomization>(kind) || args.reject) {
         return Ok(false);
     }
     for attempt in 1.. {
-        let found = plans(site, is_kind::<Plan>(kind)).await?;
+        let found = plans(site, is_named).await?;
         let Some(plan) = meant(found, &args.what)? else { return Ok(false) };
+        if !is_named {
+            let events = super::waiting_names(site, &args.what).await?;
+            if !is_meant_beside(&plan, &events, &args.what)? {
+                return Ok(false);
+            }
+        }
         check(&plan, args.reject, user)?;
         match write(site, args, user, &plan).await {
             Ok(()) => {
@@ -59,27 +66,34 @@ pub(super) async fn approved(
 
 /// The Plans of the namespace; none if the kind is not installed, or the user may not list them and did not name one.
 async fn plans(site: &CommandScope, is_named: bool) -> anyhow::Result<Vec<Plan>> {
-    let target = ResourceArgument { resource: resource::<Plan>(), namespace: None, name: None };
-    let mut found = Vec::new();
-    let listed = site.list(&target, "", |objects| {
-        for object in objects {
-            found.push(serde_json::from_value(object.into_value())?);
-        }
-        Ok(())
-    });
-    match listed.await {
-        Ok(left_out) => {
-            say_left_out(&left_out);
-            ensure!(left_out.is_empty() || !is_named, "Plans cannot be listed");
+    match super::listed(site).await {
+        Ok(ListedObjects { found, left_out }) => {
+            // Who names a Kustomization may mean its LifecycleEvent, and needs no rights on Plans.
+            if is_named {
+                say_left_out(&left_out);
+                ensure!(left_out.is_empty(), "Plans cannot be listed");
+            }
             Ok(found)
         }
-        Err(error) if error.downcast_ref::<ClusterError>().is_some_and(is_absent) => Ok(Vec::new()),
+        Err(error) if super::is_absent_kind(&error) => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-fn is_absent(error: &ClusterError) -> bool {
-    error.is_unserved() || matches!(error, ClusterError::NoSuchKind { .. })
+/// Whether the Plan of a Kustomization is meant although LifecycleEvents of it may wait for an approval, too. Who approves an
+/// operation does not approve deletions with it.
+fn is_meant_beside(plan: &Plan, events: &[String], what: &str) -> anyhow::Result<bool> {
+    if events.is_empty() {
+        return Ok(true);
+    }
+    let is_approved = plan.status.as_ref().is_some_and(|status| !status.approvals.is_empty());
+    ensure!(
+        is_approved,
+        "deletions and an operation of {what} wait for an approval: name plan/{} or {}",
+        plan.name_any(),
+        events.join(", ")
+    );
+    Ok(false)
 }
 
 /// The Plan that the user names; `None` if it is named by a Kustomization that has none.
@@ -192,6 +206,17 @@ mod tests {
         assert_eq!(found("ks/other"), "");
         assert!(found("plan/other").starts_with("Plan other does not exist"));
         assert!(found("ks/infra").ends_with("name one of plan/two, plan/three"));
+    }
+
+    #[test]
+    fn who_approves_an_operation_of_a_kustomization_does_not_approve_its_deletions() {
+        let mut waiting = plan("one", "apps");
+        let events = ["apps-preupgrade-0123".to_owned()];
+        assert!(is_meant_beside(&waiting, &[], "ks/apps").unwrap());
+        let refused = is_meant_beside(&waiting, &events, "ks/apps").unwrap_err().to_string();
+        assert!(refused.ends_with("name plan/one or apps-preupgrade-0123"), "{refused}");
+        waiting.status = Some(with_approval(PlanStatus::default(), "alice", ""));
+        assert!(!is_meant_beside(&waiting, &events, "ks/apps").unwrap(), "it was approved before");
     }
 
     #[test]

@@ -69,10 +69,10 @@ pub struct PlanSpec {
     /// The deletion budget.
     pub budget: PlanBudget,
 
-    /// The PlanPolicies that are in force. Approving requires the verb `approve` on each of them; on
-    /// `default` if there are none.
+    /// The PlanPolicies that are in force, the first 8 of them. Approving requires the verb `approve`
+    /// on each of them; on `default` if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(max = 253)))]
+    #[schemars(length(max = 8), inner(length(max = 253)))]
     pub policies: Vec<String>,
 
     /// When approvals of this Plan end; a new Plan replaces it then.

@@ -3,7 +3,7 @@
 //! Elsewhere: a kill between approval and deletion (`restarts`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::Plan;
+use crds::release::{Plan, PlanPolicy};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, inventory};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
@@ -202,6 +202,33 @@ async fn a_kustomization_that_is_renamed_in_the_repository_loses_no_object() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn former_versions_of_generated_objects_are_deleted_however_many_change() -> Result<()> {
+    let story = Story::with_windlass("budget-generated").await?;
+    let generated = |value: &str| {
+        let one = |at: usize| json!({"name": format!("generated-{at:02}"), "literals": [format!("key={value}")]});
+        let all: Vec<Value> = (0..12).map(one).collect();
+        json!({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+            "configMapGenerator": all})
+        .to_string()
+    };
+    let upstream = story.follow("app", &[("app/kustomization.yaml", generated("1"))]).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+    let object = story.expect(&app).await?;
+    let before = inventory(&object);
+    ensure!(before.len() == 12, "{before:?}");
+    let revision = upstream.push(&[("app/kustomization.yaml", generated("2"))]).await?;
+    let next = story.await_applied("app", &revision).await?;
+    let after = inventory(&next);
+    ensure!(after.len() == 12, "{after:?}");
+    ensure!(before.iter().all(|id| !after.contains(id)), "{before:?} {after:?}");
+    ensure!(condition(&next, "DeletionHeld").is_null(), "{:?}", next.data["status"]);
+    ensure!(story.plans().await?.is_empty(), "a Plan was written");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_set_that_changed_after_the_approval_needs_another_one() -> Result<()> {
     let story = Story::with_windlass("budget-change").await?;
     let all = names(13);
@@ -299,6 +326,21 @@ async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
     Ok(made)
 }
 
+/// PlanPolicies with the default budget for the namespace of a story.
+async fn limiting_policies(story: &Story, count: usize) -> Result<Vec<StoryObject>> {
+    let mut made = Vec::new();
+    for at in 0..count {
+        let name = format!("{}-{at}", story.namespace);
+        let labels = json!({"kubernetes.io/metadata.name": story.namespace});
+        let spec = json!({"namespaceSelector": {"matchLabels": labels}, "deletionBudget": {"maxObjects": 10}});
+        let policy = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "PlanPolicy",
+            "metadata": {"name": name}, "spec": spec});
+        story.apply_value(policy).await?;
+        made.push(StoryObject::of::<PlanPolicy>(&name));
+    }
+    Ok(made)
+}
+
 /// A ServiceAccount with all rights in the cluster, as that of windlass may be.
 async fn account(story: &Story, name: &str) -> Result<StoryObject> {
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}});
@@ -317,6 +359,7 @@ async fn account(story: &Story, name: &str) -> Result<StoryObject> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Result<()> {
     let story = Story::with_windlass("budget-account").await?;
+    let mut made = limiting_policies(&story, 3).await?;
     let all = names(11);
     let mut first = files("app", &all);
     first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
@@ -328,6 +371,7 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
     let revision = upstream.remove(&paths(&gone)).await?;
     let plan = story.await_held("app", &revision, 11).await?;
     let name = plan.name_any();
+    ensure!(plan.spec.policies.len() == 3, "{:?}", plan.spec.policies);
 
     // Without the admission policy, it does not count.
     let robot = format!("system:serviceaccount:{}:robot", story.namespace);
@@ -343,7 +387,7 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
         .await?;
 
     // With it, it is refused, whatever rights the account has.
-    let mut made = enforce(&story).await?;
+    made.extend(enforce(&story).await?);
     made.push(account(&story, "robot").await?);
     let kubeconfig = story.bed.account_kubeconfig(&story.namespace, "robot").await?;
     let as_robot =
@@ -366,7 +410,7 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
     let refused = administrator.patch_status(&name, &dry_run, &Patch::Merge(&forged)).await;
     let refused = refused.err().context("it was approved for alice")?.to_string();
     ensure!(refused.contains("users approve for themselves only"), "{refused}");
-    // A user who has the right approves, and windlass may delete the Plan.
+    // A user who has the right on all PlanPolicies approves, and windlass may delete the Plan.
     approve(&story, &format!("plan/{name}"))?;
     story.await_not_held("app").await?;
     for name in &all {

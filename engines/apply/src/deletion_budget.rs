@@ -10,6 +10,8 @@ use objects::{Object, ObjectId};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+use crate::generated_objects::GeneratedObjects;
+
 /// How many objects a verdict names.
 const MAX_NAMED_OBJECTS: usize = 10;
 
@@ -313,10 +315,19 @@ impl DeletionBudget {
     /// Whether the deletion of an object needs approval by itself.
     fn is_held(&self, deleted: &DeletedObject) -> bool {
         let DeletedObject { id, is_applier, has_claims } = deleted;
-        let is_its = |it: &ProtectedKind| it.group == id.group && it.kind == id.kind;
         let is_set = id.group == "apps" && id.kind == "StatefulSet";
-        let is_protected = self.protected_kinds.iter().any(is_its);
-        *is_applier || (is_protected && (*has_claims || !is_set))
+        *is_applier || (self.is_protected(id) && (*has_claims || !is_set))
+    }
+
+    fn is_protected(&self, id: &ObjectId) -> bool {
+        let is_its = |it: &ProtectedKind| it.group == id.group && it.kind == id.kind;
+        self.protected_kinds.iter().any(is_its)
+    }
+
+    /// Whether the deletion of an object is not judged, because it is a former version of a generated object: each change
+    /// of what that holds deletes one. A budget that allows no deletion, or protects the kind, judges it.
+    pub fn leaves_unjudged(&self, id: &ObjectId, generated: &GeneratedObjects) -> bool {
+        self.max_objects > 0 && !self.is_protected(id) && generated.has_newer(id)
     }
 }
 
@@ -343,17 +354,42 @@ pub fn deletion_digest(uid: &str, ids: &BTreeSet<ObjectId>) -> String {
 pub struct ApprovedDeletion {
     /// The [`deletion_digest`] of the set.
     pub digest: String,
-    /// The ids of the set; `None` if not all of them are listed.
-    pub ids: Option<BTreeSet<ObjectId>>,
+    /// The ids that users could read: all of the set, or the first of it.
+    pub listed: BTreeSet<ObjectId>,
+    /// How many ids the set has.
+    pub count: usize,
 }
 
 impl ApprovedDeletion {
     /// Whether the approval is for everything that is to be deleted now. Less than what was approved is covered, too:
     /// something of it may be deleted already. That can be compared only if all ids are listed.
+    ///
+    /// The digest alone is not enough: what users approve is what they could read, so the list and the number have to
+    /// belong to the digest.
     pub fn covers(&self, uid: &str, ids: &BTreeSet<ObjectId>) -> bool {
-        // A list that does not belong to the digest was not what users saw.
-        let listed = self.ids.as_ref().filter(|it| deletion_digest(uid, it) == self.digest);
-        deletion_digest(uid, ids) == self.digest || listed.is_some_and(|it| ids.is_subset(it))
+        if let Some(listed) = self.complete_list(uid) {
+            return ids.is_subset(listed);
+        }
+        self.listed.len() < self.count
+            && ids.len() == self.count
+            && self.listed.is_subset(ids)
+            && deletion_digest(uid, ids) == self.digest
+    }
+
+    /// The ids that the approval is not for. Of a set that is not listed completely, all are approved together or none is.
+    #[must_use]
+    pub fn unapproved(&self, uid: &str, ids: &BTreeSet<ObjectId>) -> BTreeSet<ObjectId> {
+        match self.complete_list(uid) {
+            Some(listed) => ids.difference(listed).cloned().collect(),
+            None if self.covers(uid, ids) => BTreeSet::new(),
+            None => ids.clone(),
+        }
+    }
+
+    /// The list if it has all ids of the set.
+    fn complete_list(&self, uid: &str) -> Option<&BTreeSet<ObjectId>> {
+        let is_complete = self.listed.len() == self.count;
+        Some(&self.listed).filter(|it| is_complete && deletion_digest(uid, it) == self.digest)
     }
 }
 
@@ -525,13 +561,58 @@ mod tests {
     fn an_approval_is_for_its_set_or_less_of_it() {
         let ids = |count| maps(count).iter().map(Object::id).collect::<BTreeSet<_>>();
         let digest = deletion_digest("uid", &ids(3));
-        let listed = ApprovedDeletion { digest: digest.clone(), ids: Some(ids(3)) };
+        let approval = |listed: BTreeSet<ObjectId>, count: usize| ApprovedDeletion {
+            digest: digest.clone(),
+            listed,
+            count,
+        };
+        let listed = approval(ids(3), 3);
         assert!(listed.covers("uid", &ids(3)) && listed.covers("uid", &ids(2)));
         assert!(!listed.covers("uid", &ids(4)), "more than what was approved");
         assert!(!listed.covers("other", &ids(3)) && !listed.covers("other", &ids(2)));
-        let unlisted = ApprovedDeletion { digest: digest.clone(), ids: None };
-        assert!(unlisted.covers("uid", &ids(3)) && !unlisted.covers("uid", &ids(2)));
-        let forged = ApprovedDeletion { digest, ids: Some(ids(9)) };
-        assert!(!forged.covers("uid", &ids(4)), "the list is not that of the digest");
+        let partly = approval(ids(2), 3);
+        assert!(partly.covers("uid", &ids(3)) && !partly.covers("uid", &ids(2)));
+        assert!(!approval(ids(9), 9).covers("uid", &ids(4)), "the list is not that of the digest");
+    }
+
+    #[test]
+    fn a_list_or_a_number_that_misleads_users_approves_nothing() {
+        let ids = |count| maps(count).iter().map(Object::id).collect::<BTreeSet<_>>();
+        let digest = deletion_digest("uid", &ids(30));
+        let other = objects(1, "v1", "Secret", &json!({})).iter().map(Object::id).collect();
+        for (listed, count) in [(ids(1), 1), (ids(1), 2), (BTreeSet::new(), 0), (other, 30)] {
+            let forged = ApprovedDeletion { digest: digest.clone(), listed, count };
+            assert!(!forged.covers("uid", &ids(30)), "{forged:?}");
+            assert_eq!(forged.unapproved("uid", &ids(30)).len(), 30);
+        }
+    }
+
+    #[test]
+    fn what_an_approval_is_not_for_is_found_one_by_one() {
+        let ids = |count| maps(count).iter().map(Object::id).collect::<BTreeSet<_>>();
+        let digest = deletion_digest("uid", &ids(3));
+        let listed = ApprovedDeletion { digest: digest.clone(), listed: ids(3), count: 3 };
+        assert_eq!(listed.unapproved("uid", &ids(5)).len(), 2);
+        assert_eq!(listed.unapproved("other", &ids(5)).len(), 5);
+        let partly = ApprovedDeletion { digest, listed: ids(1), count: 3 };
+        assert!(partly.unapproved("uid", &ids(3)).is_empty());
+        assert_eq!(partly.unapproved("uid", &ids(2)).len(), 2);
+    }
+
+    #[test]
+    fn a_former_version_of_a_generated_object_is_not_judged_unless_its_kind_or_every_object_is_held()
+     {
+        let manifests = objects(1, "v1", "ConfigMap", &json!({}));
+        let mut newer = manifests[0].id();
+        newer.name = "settings-2c5f7g9hkm".to_owned();
+        let former = ObjectId { name: "settings-bcdfgh4567".to_owned(), ..newer.clone() };
+        let generated = GeneratedObjects::among([&newer]);
+        let budget = DeletionBudget::default();
+        assert!(budget.leaves_unjudged(&former, &generated));
+        assert!(!budget.leaves_unjudged(&former, &GeneratedObjects::default()), "nothing is newer");
+        assert!(!budget.clone().tightened(Some("0")).leaves_unjudged(&former, &generated));
+        let kind = ProtectedKind { group: String::new(), kind: "ConfigMap".to_owned() };
+        let strict = DeletionBudget { protected_kinds: BTreeSet::from([kind]), ..budget };
+        assert!(!strict.leaves_unjudged(&former, &generated));
     }
 }

@@ -5,9 +5,9 @@
 //! an audit lists ([`object_changes`]), foreign field managers ([`field_takeover`]), the form of manifests
 //! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
 //! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`]),
-//! how much may be deleted ([`deletion_budget`], [`recent_deletions`]), health ([`health`]), and the plan of one run that
-//! follows from all of them ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`), what an object is
-//! (`objects`), every request to a cluster (the program's `cluster` room).
+//! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), health ([`health`]), and the
+//! plan of one run that follows from all of them ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`),
+//! what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 
 pub mod apply_order;
 pub mod cluster_scope;
@@ -18,6 +18,7 @@ pub mod dry_run_refusal;
 pub mod field_conflict;
 mod field_takeover;
 pub mod fingerprint;
+pub mod generated_objects;
 pub mod health;
 pub mod inventory;
 pub mod kustomization_apply_planner;

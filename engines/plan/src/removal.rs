@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
+use apply::generated_objects::GeneratedObjects;
 use objects::{Object, ObjectId};
 
 use crate::change_plan::{ApplierComparison, RemovedObject};
@@ -141,7 +142,12 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             let RemovalEffect::DeletedBy(by) = removals.effect else { continue };
             let deletion = deletions.entry(by).or_default();
             deletion.of += self.comparison.base.objects(id).map_or(0, BTreeMap::len);
+            let manifests = self.comparison.head.objects(id);
+            let generated = GeneratedObjects::among(manifests.into_iter().flat_map(BTreeMap::keys));
             for removal in removals.objects.iter().filter(|it| !it.is_excluded) {
+                if budget.leaves_unjudged(removal.key.id, &generated) {
+                    continue;
+                }
                 let is_here = removal.key.cluster.is_empty();
                 let is_applier = is_here && self.comparison.base.applier(removal.key.id).is_some();
                 let deleted = DeletedObject::new(removal.object, is_applier);

@@ -273,6 +273,21 @@ fn a_suspended_applier_takes_nothing_over_and_one_that_is_resumed_is_named() {
 }
 
 #[test]
+fn former_versions_of_generated_objects_are_removed_and_not_judged() {
+    let generated = |hash: &str| {
+        let names = ('a'..='l').map(|letter| format!("{letter}-{hash}"));
+        names.map(|name| map(&name, "1")).collect::<Vec<Object>>()
+    };
+    let base = vec![("apps", applier(generated("bcdfgh4567")))];
+    let changed = plan(base.clone(), vec![("apps", applier(generated("2c5f7g9hkm")))]);
+    assert_eq!(changed.summary.deleted, 12);
+    assert_eq!(changed.appliers[0].deletion, None);
+    assert!(changed.findings.is_empty(), "{:?}", changed.findings);
+    let gone = plan(base, vec![("apps", applier(maps(&["kept"])))]);
+    assert_eq!(gone.appliers[0].deletion.as_ref().unwrap().deleted, 12);
+}
+
+#[test]
 fn many_deletions_are_over_the_budget() {
     let names: Vec<String> = (0..12).map(|at| format!("m{at:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -160,6 +160,8 @@ struct KustomizationRunResults {
     audited: RunChanges,
     /// What was found out about the deletion of objects that left the manifests.
     deletion: DeletionJudgement,
+    /// Whether objects were deleted that are in the recorded inventory still.
+    has_unrecorded_deletions: bool,
 }
 
 type KustomizationRunReport = applier::ApplierRunReport<KustomizationController>;
@@ -677,6 +679,7 @@ impl KustomizationSession<'_> {
             healthy: executor.healthy(),
             audited: executor.audited(),
             deletion: executor.deletion(),
+            has_unrecorded_deletions: executor.has_unrecorded_deletions(),
         };
         (
             KustomizationRunReport {

@@ -39,8 +39,9 @@ const PLAN_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 /// How many objects a Plan lists. An approval of more is for exactly these.
 const MAX_LISTED_OBJECTS: usize = 1000;
 
-/// How many PlanPolicies a Plan names.
-const MAX_NAMED_POLICIES: usize = 16;
+/// How many PlanPolicies a Plan names. The admission policy of Plans asks about each of them, two in an expression: the API
+/// server does not evaluate an expression with more of these questions.
+const MAX_NAMED_POLICIES: usize = 8;
 
 /// How many rules a Plan names.
 const MAX_NAMED_RULES: usize = 8;
@@ -205,19 +206,30 @@ pub fn answer(
         return Ok(PlanAnswer::Approved);
     }
     let budget = plan_budget(&deletion.budget);
-    // What was approved does not wait, also while it is carried out.
-    let waits = valid.iter().any(|plan| plan.spec.budget == budget && !is_approved(plan));
-    Ok(if waits { PlanAnswer::Waits } else { PlanAnswer::None })
+    let is_waiting = plans.iter().any(|plan| waits(plan, &budget, now));
+    Ok(if is_waiting { PlanAnswer::Waits } else { PlanAnswer::None })
 }
 
-/// Whether ids are among those that a Plan with an approval is for.
-pub fn approved_ids(
+/// Whether a Plan waits under a budget: another Plan replaces one that is expired, which releases nothing. What was approved
+/// does not wait, also while it is carried out.
+fn waits(plan: &Plan, budget: &PlanBudget, now: Time) -> bool {
+    plan.spec.budget == *budget && (is_expired(plan, now) || !is_approved(plan))
+}
+
+/// How many of some ids no approval is for.
+pub fn unapproved_count(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
     ids: &BTreeSet<ObjectId>,
-) -> bool {
+) -> usize {
     let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
-    plans.iter().any(|plan| is_approved(plan) && approval(plan).covers(subject.uid, ids))
+    let approvals = plans.iter().filter(|plan| is_approved(plan)).filter_map(|plan| approval(plan));
+    approvals.fold(ids.clone(), |rest, approval| approval.unapproved(subject.uid, &rest)).len()
+}
+
+/// Whether there are Plans of an object.
+pub fn has_plans(context: &RunContext, subject: &DeletionSubject<'_>) -> bool {
+    !plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject).is_empty()
 }
 
 fn plans_of(table: &WatchedObjectCache<Plan>, subject: &DeletionSubject<'_>) -> Vec<Arc<Plan>> {
@@ -239,20 +251,27 @@ fn approves(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDelet
     // The right to approve was asked for these policies.
     plan.spec.policies == deletion.policies
         && is_approved(plan)
-        && approval(plan).covers(subject.uid, &deletion.ids)
+        && approval(plan).is_some_and(|it| it.covers(subject.uid, &deletion.ids))
 }
 
-/// Whether a user approved a Plan. Approvals of ServiceAccounts do not count, also where no admission policy rejects them.
+/// Whether a user approved a Plan.
 fn is_approved(plan: &Plan) -> bool {
-    let mut approvals = plan.status.iter().flat_map(|status| &status.approvals);
-    approvals.any(|it| !it.user.is_empty() && !it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
+    !approvers(plan).is_empty()
 }
 
-fn approval(plan: &Plan) -> ApprovedDeletion {
+/// The users who approved a Plan. Approvals of ServiceAccounts do not count, also where no admission policy rejects them.
+fn approvers(plan: &Plan) -> Vec<&str> {
+    let approvals = plan.status.iter().flat_map(|status| &status.approvals);
+    let users = approvals.map(|it| it.user.as_str());
+    users.filter(|user| !user.is_empty() && !user.starts_with(SERVICE_ACCOUNT_PREFIX)).collect()
+}
+
+/// What an approval of a Plan is for; `None` if the Plan does not name it clearly.
+fn approval(plan: &Plan) -> Option<ApprovedDeletion> {
     let PlanSpec { objects, count, digest, .. } = &plan.spec;
-    let is_complete = usize::try_from(*count).is_ok_and(|count| count == objects.len());
-    let ids: Result<BTreeSet<ObjectId>, _> = objects.iter().map(|it| it.parse()).collect();
-    ApprovedDeletion { digest: digest.clone(), ids: ids.ok().filter(|_| is_complete) }
+    let count = usize::try_from(*count).ok()?;
+    let listed: Result<BTreeSet<ObjectId>, _> = objects.iter().map(|it| it.parse()).collect();
+    Some(ApprovedDeletion { digest: digest.clone(), listed: listed.ok()?, count })
 }
 
 /// The Plan of a deletion that is held.
@@ -294,6 +313,8 @@ pub async fn request(
         !is_expired(known, now)
             && (&one.subject, &one.digest) == (&other.subject, &other.digest)
             && (&one.policies, &one.budget) == (&other.policies, &other.budget)
+            // What users read has to be what they approve.
+            && (&one.objects, one.count) == (&other.objects, other.count)
     };
     let exists = table.get(&request.subject.node.namespace, &name).is_some_and(|it| is_same(&it));
     dismiss(context, &request.subject, exists.then_some(name.as_str())).await?;
@@ -330,6 +351,21 @@ pub async fn dismiss(
         let uid = plan.uid().unwrap_or_default();
         context.cluster.delete_unmanaged(&plans, namespace, &name, &uid).await?;
         table.remove(namespace, &name, &uid);
+        if is_approved(&plan) {
+            // Who approved is in the Plan only, which is gone now.
+            let approved_by = approvers(&plan).join(", ");
+            let kind = &plan.spec.subject.kind;
+            let subject = &plan.spec.subject.name;
+            tracing::info!(
+                namespace,
+                name,
+                kind,
+                subject,
+                approved_by,
+                count = plan.spec.count,
+                "a Plan that users approved is deleted"
+            );
+        }
     }
     Ok(())
 }

@@ -13,7 +13,6 @@ use reconcile::{NextRunTrigger, RunOutcome, reason};
 use tokio_util::sync::CancellationToken;
 
 use super::build_inputs::KustomizationInputs;
-use super::deletion_hold;
 use super::executor::DriftCheckScope;
 use super::validated_spec::{
     self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
@@ -188,7 +187,7 @@ impl KustomizationSession<'_> {
             DriftCheckScope::Everything => false,
         };
         // Deletions that are held are judged by each run: a user may have approved them.
-        if !ready || !as_applied || deletion_hold::is_held(object) {
+        if !ready || !as_applied || self.holds_deletions(object) {
             return None;
         }
         let mut memory = self.memory();

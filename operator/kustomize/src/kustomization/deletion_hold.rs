@@ -71,11 +71,18 @@ pub(super) enum DeletionReport {
 }
 
 /// Whether the status reports deletions that are held.
-pub(super) fn is_held(object: &Kustomization) -> bool {
+fn is_held(object: &Kustomization) -> bool {
     object.condition(DELETION_HELD).is_some_and(|it| it.status == "True")
 }
 
 impl KustomizationSession<'_> {
+    /// Whether deletions of a Kustomization are held: by its status, or by a Plan that its status does not report yet.
+    pub(super) fn holds_deletions(&self, object: &Kustomization) -> bool {
+        let uid = object.uid().unwrap_or_default();
+        let subject = DeletionSubject { node: &self.node, uid: &uid };
+        is_held(object) || deletion_plan::has_plans(&self.context, &subject)
+    }
+
     /// Applies a build, and has users asked about deletions that are beyond the budget.
     pub(super) async fn drive_within_budget(
         &self,
@@ -90,8 +97,9 @@ impl KustomizationSession<'_> {
             DeletionJudgement::NotJudged | DeletionJudgement::Approved => {}
             DeletionJudgement::Free => {
                 ended.came.deletion = DeletionReport::Free;
-                // What failed may not have recorded yet that approved objects are gone.
-                if matches!(ended.outcome, RunOutcome::Settled(..) | RunOutcome::Running(..)) {
+                // The approval tells that the objects were approved until they are out of the inventory, and not longer, also
+                // where a run fails for another reason: it would count for another deletion of the same objects.
+                if !done.has_unrecorded_deletions {
                     self.dismiss_plans(object, &mut ended).await;
                 }
             }
@@ -147,8 +155,9 @@ impl KustomizationSession<'_> {
         if let RunOutcome::Settled(_, text) = &mut ended.outcome {
             *text = format!("{text}; {}", summary(deletion));
         }
-        // Without Plans, only the condition tells what was announced.
-        let is_new = plan.as_ref().map_or_else(|| !is_held(object), |plan| plan.is_new);
+        // A Plan may exist although it was not announced: windlass was stopped in between. Without Plans, only the condition
+        // tells.
+        let is_new = !is_held(object) || plan.as_ref().is_some_and(|plan| plan.is_new);
         let name = plan.as_ref().map(|plan| plan.name.as_str());
         ended.came.deletion =
             DeletionReport::Held { text: message(deletion, namespace, name), is_new };

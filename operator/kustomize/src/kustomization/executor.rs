@@ -251,6 +251,11 @@ impl KustomizationExecutor {
         self.known().deletion.clone()
     }
 
+    /// Whether objects were deleted that are in the recorded inventory still.
+    pub(super) fn has_unrecorded_deletions(&self) -> bool {
+        !self.known().uncounted.is_empty()
+    }
+
     /// Objects that were healthy when last observed, and the resourceVersions in which they were.
     pub(super) fn healthy(&self) -> BTreeMap<ObjectId, u64> {
         self.known().healthy.clone()

@@ -126,16 +126,45 @@ fn an_approval_counts_for_its_objects_and_policies_and_not_from_service_accounts
 }
 
 #[test]
+fn an_approval_of_a_plan_that_lists_other_objects_than_it_is_for_does_not_count() {
+    let deleted = deletion(&["a", "b"], &[]);
+    let node = node();
+    let subject = DeletionSubject { node: &node, uid: "uid" };
+    let plan = approved_by(planned(&deleted), "alice");
+    assert!(approves(&plan, &subject, &deleted));
+    let with = |objects: &[&str], count: i64| {
+        let mut forged = plan.clone();
+        forged.spec.objects = objects.iter().map(|&it| it.to_owned()).collect();
+        forged.spec.count = count;
+        forged
+    };
+    for forged in [
+        with(&["shop_harmless__ConfigMap"], 1),
+        with(&["shop_a__ConfigMap"], 1),
+        with(&["shop_harmless__ConfigMap"], 2),
+        with(&["nonsense"], 2),
+        with(&[], -1),
+    ] {
+        assert!(!approves(&forged, &subject, &deleted), "{:?}", forged.spec);
+    }
+}
+
+#[test]
 fn a_plan_expires_and_a_long_list_is_for_exactly_its_objects() {
     let plan = planned(&deletion(&["a"], &[]));
     let at = |days: i64| Time::from_second(1_800_000_000 + days * 86_400).unwrap();
     assert!(!is_expired(&plan, at(13)) && is_expired(&plan, at(14)));
+    let budget = plan.spec.budget.clone();
+    assert!(waits(&plan, &budget, at(13)) && waits(&plan, &budget, at(14)), "it is replaced");
+    let approved = approved_by(plan.clone(), "alice");
+    assert!(!waits(&approved, &budget, at(13)) && waits(&approved, &budget, at(14)));
+    assert!(!waits(&plan, &plan_budget(&DeletionBudget::default()), at(13)), "another budget");
     let names: Vec<String> = (0..1001).map(|at| format!("c{at:04}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let many = planned(&deletion(&names, &[]));
     assert_eq!((many.spec.objects.len(), many.spec.count), (1000, 1001));
-    let approval = approval(&many);
-    assert_eq!(approval.ids, None);
+    let approval = approval(&many).unwrap();
+    assert_eq!((approval.listed.len(), approval.count), (1000, 1001));
     assert!(approval.covers("uid", &deletion(&names, &[]).ids));
     assert!(!approval.covers("uid", &deletion(&names[1..], &[]).ids));
 }

@@ -363,13 +363,13 @@ pub async fn follow<K: WatchCachedKind>(
         let all = match event {
             Ok(event) => table.take(event, &mut listing),
             Err(error) => {
-                // What changed meanwhile is seen when the watch is live again.
-                table.set_live(false);
                 if is_absent::<K>(&context.cluster, &error).await {
                     let gone = table.replace(TableObjects::new());
                     table.set_live(true);
                     gone
                 } else {
+                    // What changed meanwhile is seen when the watch is live again.
+                    table.set_live(false);
                     table.failed(&error.to_string());
                     continue;
                 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use apply::deletion_budget::{DeletedObject, PendingDeletion, applied_objects, is_applier_kind};
+use apply::generated_objects::GeneratedObjects;
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 use reconcile::{DependencyEdge, NextRunTrigger, RemovalCause, RunOutcome};
@@ -37,13 +38,15 @@ impl KustomizationExecutor {
     /// The budget or the approvals are not known, so that nothing may be deleted.
     pub(super) async fn judge_deletion(&self) -> Result<(), RunOutcome> {
         let judgement = self.deletion_judgement().await?;
-        let mut known = self.known();
-        known.held = match &judgement {
-            DeletionJudgement::Held(deletion) => deletion.ids.clone(),
+        let held = match &judgement {
+            // With former versions of generated objects, which the others may use.
+            DeletionJudgement::Held(_) => self.prune_candidates(),
             DeletionJudgement::NotJudged
             | DeletionJudgement::Free
             | DeletionJudgement::Approved => BTreeSet::new(),
         };
+        let mut known = self.known();
+        known.held = held;
         if !known.held.is_empty() {
             // Another budget may allow it.
             known.missing.insert(deletion_plan::policies_node());
@@ -62,30 +65,40 @@ impl KustomizationExecutor {
         if candidates.is_empty() || !self.context.settings.deletion_budget {
             return Ok(DeletionJudgement::Free);
         }
-        let ids: BTreeSet<ObjectId> = candidates.keys().cloned().collect();
-        let before = self.known().deletion.clone();
-        if matches!(&before, DeletionJudgement::Held(deletion) if deletion.ids == ids) {
-            return Ok(before);
-        }
         let policy = self
             .when_known(|| deletion_plan::namespace_budget(&self.context, &self.node.namespace))?;
         let Some(budget) = policy.budget else { return Ok(DeletionJudgement::Free) };
         let object = self.object();
         let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
         let budget = budget.tightened(annotation);
+        let generated = self.generated_objects();
+        let is_judged = |id: &ObjectId| !budget.leaves_unjudged(id, &generated);
+        let ids: BTreeSet<ObjectId> = candidates.into_iter().filter(is_judged).collect();
+        if ids.is_empty() {
+            return Ok(DeletionJudgement::Free);
+        }
+        let before = self.known().deletion.clone();
+        if matches!(&before, DeletionJudgement::Held(deletion) if deletion.ids == ids) {
+            return Ok(before);
+        }
+        let deleted: BTreeMap<ObjectId, Object> = {
+            let known = self.known();
+            let live = ids.iter().filter_map(|id| Some((id.clone(), known.live.get(id)?.clone())));
+            live.collect()
+        };
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject { node: &self.node, uid: &uid };
-        let following = self.following(&candidates).await;
+        let following = self.following(&deleted).await;
         let now = jiff::Timestamp::now();
         let (recorded, uncounted) = {
             let known = self.known();
             (known.recorded.len(), known.uncounted.clone())
         };
-        let is_approved = deletion_plan::approved_ids(&self.context, &subject, &uncounted);
-        let further = if is_approved { 0 } else { uncounted.len() };
+        let counted = uncounted.iter().filter(|id| !generated.has_newer(id)).cloned().collect();
+        let further = deletion_plan::unapproved_count(&self.context, &subject, &counted);
         let counts = deletion_counts::recorded(&object);
         let pending = PendingDeletion {
-            objects: candidates.values().map(|live| DeletedObject::new(live, false)).collect(),
+            objects: deleted.values().map(|live| DeletedObject::new(live, false)).collect(),
             following: following.ids,
             unreadable: following.unreadable,
             of: recorded.saturating_sub(uncounted.len()),
@@ -106,15 +119,23 @@ impl KustomizationExecutor {
     }
 
     /// The recorded objects that left the manifests, are there, and are ours to delete.
-    fn prune_candidates(&self) -> BTreeMap<ObjectId, Object> {
+    fn prune_candidates(&self) -> BTreeSet<ObjectId> {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         let wanted: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
         let known = self.known();
         let is_candidate = |id: &&ObjectId| {
-            !wanted.contains(*id) && !known.gone.contains(*id) && !known.leaving.contains(*id)
+            !wanted.contains(*id)
+                && !known.gone.contains(*id)
+                && !known.leaving.contains(*id)
+                && known.live.contains_key(*id)
         };
-        let candidates = known.recorded.ids().filter(is_candidate);
-        candidates.filter_map(|id| Some((id.clone(), known.live.get(id)?.clone()))).collect()
+        known.recorded.ids().filter(is_candidate).cloned().collect()
+    }
+
+    /// The generated ConfigMaps and Secrets of the manifests.
+    fn generated_objects(&self) -> GeneratedObjects {
+        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+        GeneratedObjects::among(manifests.map(|manifest| &manifest.id))
     }
 
     /// What PlanPolicies or Plans say. If it is not known, nothing may be deleted now, and the node is woken when it is.
@@ -135,7 +156,10 @@ impl KustomizationExecutor {
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, missing);
         // It may have become known between the first answer and the wait, and would not wake the node then.
         read().map_err(|why| {
-            let text = format!("objects that left the manifests are not deleted: {why}");
+            let text = format!(
+                "objects that left the manifests are not deleted: {why}; if that lasts, apply the ClusterRoles and \
+                 CustomResourceDefinitions of this version of windlass, or set --deletion-budget=false"
+            );
             RunOutcome::Blocked(BUDGET_UNKNOWN, text, NextRunTrigger::at(self.settings.retry_at))
         })
     }
@@ -183,12 +207,15 @@ impl KustomizationExecutor {
         let object = self.object();
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject { node: &self.node, uid: &uid };
-        let gone: BTreeSet<ObjectId> = {
+        let mut gone: BTreeSet<ObjectId> = {
             let known = self.known();
             known.uncounted.iter().filter(|id| !to.contains(id)).cloned().collect()
         };
-        let is_pruned = self.settings.removal == RemovalCause::Pruned;
-        let is_approved = || deletion_plan::approved_ids(&self.context, &subject, &gone);
-        if gone.is_empty() || !is_pruned || is_approved() { 0 } else { gone.len() }
+        if gone.is_empty() || self.settings.removal != RemovalCause::Pruned {
+            return 0;
+        }
+        let generated = self.generated_objects();
+        gone.retain(|id| !generated.has_newer(id));
+        deletion_plan::unapproved_count(&self.context, &subject, &gone)
     }
 }
