@@ -108,7 +108,7 @@ fn plan_name(text: &str) -> Result<String, String> {
 /// The plan cannot be read, it is not known where it belongs, or the forge rejects it.
 pub(crate) fn run(args: &PlanCheckArgs) -> anyhow::Result<ExitCode> {
     // Errors repeat what files and forges say.
-    let clean = |error: anyhow::Error| anyhow!(plan::clean_line(&format!("{error:#}")));
+    let clean = |error: anyhow::Error| anyhow!(harmless_line(&format!("{error:#}")));
     check(args).map_err(clean)?;
     Ok(ExitCode::Success)
 }
@@ -137,6 +137,11 @@ fn check(args: &PlanCheckArgs) -> anyhow::Result<()> {
     let change = posted.map_err(|error| anyhow!(masking.mask(&error.message)))?;
     say_result(&target, &status, change);
     Ok(())
+}
+
+/// A line for the log of a job. The runner of GitHub takes `##[…]` for a command wherever it is in a line.
+fn harmless_line(text: &str) -> String {
+    plan::clean_line(text).replace("##[", "## [")
 }
 
 /// Reads a plan that anyone may have written.
@@ -238,10 +243,10 @@ fn say_result(target: &CheckTarget, status: &PlanCheckStatus, change: CheckComme
             "no comment, because the plan is of another commit than the last one",
         ),
     };
-    say(glyph, &plan::clean_line(&format!("{subject}: {comment}")));
+    say(glyph, &harmless_line(&format!("{subject}: {comment}")));
     let PlanCheckStatus { description, .. } = status;
     let line = format!("status of commit {commit}: {}: {description}", state(status));
-    say(ProgressGlyph::Success, &plan::clean_line(&line));
+    say(ProgressGlyph::Success, &harmless_line(&line));
 }
 
 #[cfg(test)]
@@ -280,6 +285,20 @@ mod tests {
         }
         assert_eq!(status_name(""), "windlass/plan");
         assert_eq!(status_name("prod"), "windlass/plan/prod");
+    }
+
+    #[test]
+    fn an_error_has_no_command_of_a_workflow() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plan.json");
+        let summary = "{\"added\": \"##[add-mask]a\\n::add-mask::b\"}";
+        let text =
+            format!("{{\"baseRevision\": \"a\", \"headRevision\": \"b\", \"summary\": {summary}}}");
+        std::fs::write(&path, text).unwrap();
+        let args = args(&[&path.display().to_string(), "--dry-run"]).unwrap();
+        let error = run(&args).err().unwrap().to_string();
+        assert!(error.contains("## [add-mask]a"), "{error}");
+        assert!(!error.contains("##[") && !error.contains('\n'), "{error}");
     }
 
     #[test]

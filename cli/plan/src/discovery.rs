@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crds::helm::HelmRelease;
+use crds::helm::{ChartNameChangeStrategy, HelmRelease};
 use crds::kustomize::Kustomization;
+use helm_controller::helm_release::validated_spec::read_without_chart;
 use objects::{Object, ObjectId};
-use plan::{MissingReference, RenderedApplier};
+use plan::{HelmReleaseTarget, MissingReference, RenderedApplier};
 use serde_json::{Value, json};
 use tree::RelPath;
 
@@ -368,6 +369,7 @@ impl RepositoryDeclarations {
     fn release(&self, release: HelmRelease, revision: &Revision<'_>) -> DeclaredApplier {
         let namespace = release.metadata.namespace.as_deref().unwrap_or_default();
         let begun = RenderedApplier {
+            helm_release: Some(helm_release(&release, revision.settings)),
             is_suspended: release.spec.suspend,
             target_cluster: target_cluster(namespace, release.spec.kube_config.as_ref()),
             prunes: true,
@@ -532,6 +534,19 @@ impl RepositoryDeclarations {
             }
         }
         Ok(())
+    }
+}
+
+/// The release of a HelmRelease, before its chart is known.
+fn helm_release(release: &HelmRelease, settings: &OperatorSettings) -> HelmReleaseTarget {
+    let target = read_without_chart(release, settings).release.target;
+    let upgrade = release.spec.upgrade.as_ref();
+    let on_other_chart = upgrade.and_then(|it| it.chart_name_change_strategy);
+    HelmReleaseTarget {
+        name: format!("{}/{}", target.namespace, target.name),
+        storage_namespace: target.storage_namespace,
+        chart: String::new(),
+        keeps_with_other_chart: on_other_chart == Some(ChartNameChangeStrategy::InPlaceUpdate),
     }
 }
 

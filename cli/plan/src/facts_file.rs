@@ -116,6 +116,7 @@ impl ClusterFacts {
         );
         fields.remove("metadata");
         let facts: Self = serde_json::from_value(value).context("the facts cannot be read")?;
+        facts.add_to(&mut Capabilities::default())?;
         for (subject, fact) in &facts.references {
             let id = reference_id(subject)
                 .with_context(|| format!("references: `{subject}` is no ConfigMap or Secret"))?;
@@ -440,6 +441,7 @@ mod tests {
         let of =
             |fields: &str| error(&format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}\n"));
         assert!(of("kubeVersion: v1.35.0").contains("unknown field"));
+        assert!(of("kubernetesVersion: latest").contains("kubernetesVersion `latest`"));
         assert!(of("references: {Pod/a/b: {exists: true}}").contains("no ConfigMap or Secret"));
         let secret = "references: {Secret/a/b: {exists: true, keys: [x], data: {x: hunter2}}}";
         let refused = of(secret);

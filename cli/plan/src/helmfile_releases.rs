@@ -13,7 +13,7 @@ use helm_controller::helmfile::suspended_releases::ReleaseSuspensions;
 use helm_controller::helmfile::validated_spec::uninstalls;
 use helmfile::{RemoteAddress, RemoteSource};
 use objects::{Object, ObjectId};
-use plan::{RenderedApplier, UnknownValue};
+use plan::{HelmReleaseTarget, RenderedApplier, UnknownValue};
 use serde_json::json;
 use tree::RelPath;
 
@@ -199,6 +199,12 @@ impl RepositoryDeclarations {
                 target_cluster: target_cluster(&id.namespace, cluster),
                 parent: Some(id.clone()),
                 is_part_of_parent: true,
+                helm_release: Some(HelmReleaseTarget {
+                    name: format!("{}/{}", key.namespace, key.name),
+                    storage_namespace: key.namespace.clone(),
+                    chart: String::new(),
+                    keeps_with_other_chart: true,
+                }),
                 is_suspended: spec.suspend || suspensions.of(key).is_some(),
                 prunes: true,
                 deletes_with_itself: true,
@@ -230,7 +236,7 @@ impl RepositoryDeclarations {
                 forces: release.operation.force,
                 ..begun(&release.key)
             };
-            let key = self.release_digest(&release);
+            let key = self.release_digest(&release, &rendered.target_cluster);
             let name = release_id(id, &release.key);
             let work = DeferredWork::HelmfileRelease(Box::new(HelmfileReleaseInputs {
                 plannable: plannable.clone(),
@@ -243,13 +249,15 @@ impl RepositoryDeclarations {
         appliers
     }
 
-    /// Identifies all that a release is rendered from: equal ones stand for equal objects.
-    fn release_digest(&self, release: &PlannedRelease) -> String {
-        let PlannedRelease { chart, values_digest, skips_schema, .. } = release;
+    /// Identifies all that a release is rendered from, and its cluster: equal ones stand for equal objects in one place.
+    fn release_digest(&self, release: &PlannedRelease, cluster: &str) -> String {
+        let PlannedRelease { chart, chart_changes, values_digest, skips_schema, .. } = release;
         let versions = &self.kinds.api_versions;
         let parts = match chart {
-            Ok(chart) => json!([chart.digest, values_digest, skips_schema, versions]),
-            Err(refusal) => json!([[refusal], values_digest, skips_schema]),
+            Ok(chart) => json!([chart.digest, values_digest, skips_schema, cluster, versions]),
+            Err(refusal) => {
+                json!([[refusal, chart_changes], values_digest, skips_schema, cluster])
+            }
         };
         parts.to_string()
     }

@@ -16,6 +16,8 @@ use super::source_artifact::APPLIER_GROUPS;
 pub(crate) struct ReleaseInputs {
     /// The HelmRelease, without the references of `spec.valuesFrom` whose values are not known.
     pub(crate) release: HelmRelease,
+    /// Its spec with all references: one of a value that is not known may change, too.
+    spec: String,
     /// Its chart, or why it is not known.
     pub(crate) chart: Result<ReleaseChart, String>,
     /// The sources that its chart depends on.
@@ -72,7 +74,16 @@ impl ReleaseInputs {
         let is_here = chart.as_ref().is_ok_and(ReleaseChart::is_in_repository);
         let api_versions = declarations.kinds.api_versions.iter().filter(|_| is_here).cloned();
         let api_versions = api_versions.collect();
-        Self { release, chart, sources, source_specs, references, unknown_values, api_versions }
+        Self {
+            release,
+            spec: spec.to_string(),
+            chart,
+            sources,
+            source_specs,
+            references,
+            unknown_values,
+            api_versions,
+        }
     }
 
     /// Identifies all of it: equal digests stand for equal objects.
@@ -83,7 +94,7 @@ impl ReleaseInputs {
             hash.update(part);
         };
         let metadata = &self.release.metadata;
-        add(serde_json::to_string(&self.release.spec).unwrap_or_default().as_bytes());
+        add(self.spec.as_bytes());
         add(metadata.name.as_deref().unwrap_or_default().as_bytes());
         add(metadata.namespace.as_deref().unwrap_or_default().as_bytes());
         match &self.chart {

@@ -22,7 +22,7 @@ use helm_controller::release_runner::manifest_rendering::{
 };
 use objects::Object;
 use parking_lot::Mutex;
-use plan::{RenderedApplier, UnknownValue};
+use plan::{HelmReleaseTarget, RenderedApplier, UnknownValue};
 use release::OperationKind;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -68,7 +68,18 @@ impl ReleaseRenderer {
     ) -> RenderedApplier {
         match self.rendered(inputs, kinds, is_upgrade) {
             Ok(RenderedObjects { objects, chart, unknown_values }) => {
-                RenderedApplier { objects, source_revision: chart, unknown_values, ..begun }
+                let name = chart.rsplit_once('@').map(|(name, _)| name.to_owned());
+                let helm_release = begun.helm_release.map(|release| HelmReleaseTarget {
+                    chart: name.unwrap_or_default(),
+                    ..release
+                });
+                RenderedApplier {
+                    objects,
+                    source_revision: chart,
+                    unknown_values,
+                    helm_release,
+                    ..begun
+                }
             }
             Err(text) => RenderedApplier { failure: Some(text), ..begun },
         }

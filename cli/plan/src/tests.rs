@@ -456,6 +456,36 @@ fn what_sops_encrypted_is_compared_as_it_is_and_no_release_takes_it_for_values()
 }
 
 #[test]
+fn a_release_whose_chart_gets_another_name_is_installed_anew() {
+    let renamed = ("charts/web/Chart.yaml", "apiVersion: v2\nname: shop\nversion: 1.0.0\n");
+    let in_place = "{}\n  upgrade: {chartNameChangeStrategy: InPlaceUpdate}";
+    for (values, count) in [("{}", 1), (in_place, 0)] {
+        let release = helm_release(LOCAL_CHART, values);
+        let files = [&CHART[..], &[("cluster/web.yaml", release.as_str())]].concat();
+        let repository = FleetRepository::new(&files);
+        repository.commit(&[renamed]);
+        let plan = repository.plan();
+        let of_release = change(&plan, "web");
+        assert_eq!(of_release.removed.len(), count, "{plan:#?}");
+        assert_eq!(of_release.added.len(), count, "{plan:#?}");
+    }
+}
+
+#[test]
+fn a_release_is_named_that_takes_another_value_of_what_is_not_known() {
+    let release = |key: &str| {
+        let from = format!("{{}}\n  valuesFrom: [{{kind: Secret, name: db, valuesKey: {key}}}]");
+        helm_release(LOCAL_CHART, &from)
+    };
+    let first = release("a");
+    let files = [&CHART[..], &[("cluster/web.yaml", first.as_str())]].concat();
+    let repository = FleetRepository::new(&files);
+    repository.commit(&[("cluster/web.yaml", &release("b"))]);
+    let plan = repository.plan();
+    assert!(unknown(change(&plan, "web")).contains(&"Secret/flux-system/db"), "{plan:#?}");
+}
+
+#[test]
 fn a_kustomization_of_the_root_of_another_repository_is_not_the_entry_point() {
     let other = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\n\
                  metadata: {name: podinfo, namespace: flux-system}\n\

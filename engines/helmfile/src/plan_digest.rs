@@ -1,9 +1,11 @@
-//! The digest of a plan, for callers that act only when a plan changes.
+//! The digest of a plan, for callers that act only when a plan changes; and of what a release changes in its chart.
 
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::chartify::ChartFileTree;
+use crate::charts::normal;
 use crate::error::Result;
 use crate::helmfile_host_environment::HelmfileHostEnvironment;
 use crate::load::Helmfile;
@@ -38,7 +40,59 @@ fn add(hash: &mut Sha256, text: &[u8]) {
     hash.update(text);
 }
 
+/// Adds the files of a directory.
+fn add_tree(hash: &mut Sha256, tree: &ChartFileTree) {
+    hash.update((tree.len() as u64).to_be_bytes());
+    for (path, content) in tree {
+        add(hash, path.as_bytes());
+        add(hash, content);
+    }
+}
+
 impl Helmfile {
+    /// A digest of what a release changes in its chart, whatever that has: dependencies, patches, a namespace. It is empty
+    /// if the chart stays as it is.
+    ///
+    /// # Errors
+    /// What is wrong with a file that the release names.
+    pub(crate) fn chart_changes_digest(
+        &self,
+        helmfile_environment: &Arc<HelmfileHostEnvironment>,
+        release: &Release,
+    ) -> Result<String> {
+        if !self.is_chartified(release) {
+            return Ok(String::new());
+        }
+        let mut hash = Sha256::new();
+        add(&mut hash, release.force_namespace.as_bytes());
+        for added in &release.dependencies {
+            for text in [&added.chart, &added.version, &added.alias] {
+                add(&mut hash, text.as_bytes());
+            }
+            let path = normal(&self.base, &added.chart);
+            if self.place.is_directory(&path) {
+                add_tree(&mut hash, &self.place.walk(&path)?);
+            }
+        }
+        // The files that transformers name.
+        let mut named = ChartFileTree::new();
+        let lists =
+            [&release.json_patches, &release.strategic_merge_patches, &release.transformers];
+        for entries in lists {
+            hash.update((entries.len() as u64).to_be_bytes());
+            for entry in entries {
+                let text = self.patch_text(helmfile_environment, release, entry)?;
+                let text = text.unwrap_or_default();
+                add(&mut hash, &text);
+                if let Err(error) = self.with_files(text, &mut named) {
+                    add(&mut hash, error.to_string().as_bytes());
+                }
+            }
+        }
+        add_tree(&mut hash, &named);
+        Ok(format!("sha256:{}", hex::encode(hash.finalize())))
+    }
+
     fn digest(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,

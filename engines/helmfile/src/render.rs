@@ -114,6 +114,9 @@ pub struct HelmfileReleaseToRender {
     pub shown: String,
     /// Its chart.
     pub chart: ReleaseChartLocation,
+    /// Identifies what the release changes in a chart that was refused: dependencies, patches, a namespace. It is empty if it
+    /// changes nothing, and for charts that are there, which have these changes.
+    pub chart_changes: String,
     /// Texts of values files, later ones above earlier ones.
     pub values: Vec<Vec<u8>>,
     /// Flags of `helm template` or `helm lint`.
@@ -378,6 +381,13 @@ impl Helmfile {
             RenderPurpose::Lint => self.lint_flags(helmfile_environment, release, options)?,
             _ => self.template_flags(helmfile_environment, release, options)?,
         };
+        let chart_changes = match &prepared.chart {
+            // What is wrong with them is said when the chart is there.
+            Ok(ReleaseChartLocation::Refused { .. }) => self
+                .chart_changes_digest(helmfile_environment, release)
+                .unwrap_or_else(|error| error.to_string()),
+            _ => String::new(),
+        };
         let HelmfileReleaseToUninstall { name, namespace, kube_context, shown } = prepared.named;
         Ok(HelmfileReleaseToRender {
             name,
@@ -385,6 +395,7 @@ impl Helmfile {
             kube_context,
             shown,
             chart: prepared.chart?,
+            chart_changes,
             values,
             flags,
             id: release.id(),

@@ -357,6 +357,40 @@ fn a_refused_chart_fails_its_release_only_where_releases_are_kept() {
 }
 
 #[test]
+fn what_a_release_changes_in_a_refused_chart_is_identified() {
+    let changes = |release: &str, text: &str| {
+        let helmfile = format!(
+            "repositories: [{{name: closed, url: 'https://refused'}}]\n\
+             releases: [{{name: a, chart: closed/app, {release}}}]\n"
+        );
+        let files = [
+            ("helmfile.yaml", helmfile.as_str()),
+            ("patch.yaml", text),
+            ("transformer.yaml", "kind: PatchTransformer\npath: patch.yaml\n"),
+            ("extra/Chart.yaml", text),
+        ];
+        let environment = helmfile_environment(&files).with_fetch(Arc::new(FakeFetcher));
+        let purpose = RenderPurpose::Apply;
+        let options = ReleaseRenderOptions { purpose, ..ReleaseRenderOptions::default() };
+        let all = plan_in(environment).unwrap().renderings(&options, &DisabledHelmRenderer);
+        all.unwrap().releases[0].chart_changes.clone()
+    };
+    assert_eq!(changes("version: ~1", ""), "");
+    for release in [
+        "strategicMergePatches: [patch.yaml]",
+        "jsonPatches: [patch.yaml]",
+        "transformers: [transformer.yaml]",
+        "dependencies: [{chart: ./extra, version: 1.0.0}]",
+    ] {
+        let one = changes(release, "a: 1\n");
+        assert!(one.starts_with("sha256:"), "{release}: {one}");
+        assert_eq!(one, changes(release, "a: 1\n"), "{release}");
+        assert_ne!(one, changes(release, "a: 2\n"), "{release}");
+    }
+    assert_ne!(changes("forceNamespace: x", ""), changes("forceNamespace: y", ""));
+}
+
+#[test]
 fn charts_of_repositories_are_where_they_were_fetched_to() {
     let chart = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
     let rendered = |release: &str| -> Result<(String, String)> {

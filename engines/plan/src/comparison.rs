@@ -21,7 +21,7 @@ use crate::field_change::{FieldChangeLimits, FieldChangeList, is_encrypted, show
 use crate::image_change::image_changes;
 use crate::immutable_field::{ImmutableFieldConsequence, immutable_field_changes};
 use crate::plan_finding::plan_findings;
-use crate::removal::ObjectRemovals;
+use crate::removal::{ObjectRemovals, deletes};
 use crate::rendering::{MissingReference, RenderedApplier, RepositoryRendering, UnknownValue};
 
 /// The most objects of an applier that are compared.
@@ -282,6 +282,36 @@ impl<'i> RenderingComparison<'i> {
         self.applied_in_head.contains(&object)
     }
 
+    /// Whether an applier of the head has an object that left another one, and the object is not deleted in between.
+    ///
+    /// A release of Helm deletes what it has no more, whichever applier has it now, unless a release of another name took
+    /// it over and is its owner then. One that becomes another release of the same applier is uninstalled before.
+    pub(crate) fn is_taken_over(
+        &self,
+        from: &ObjectId,
+        key: ClusterObject<'_>,
+        object: &Object,
+    ) -> bool {
+        if !self.is_in_head(key) {
+            return false;
+        }
+        let Some(release) = self.base.applier(from).and_then(|it| it.helm_release.as_ref()) else {
+            return true;
+        };
+        let to = self.head_owners.get(&key).filter(|to| **to != from);
+        let taking = to.and_then(|to| self.head.applier(to)?.helm_release.as_ref());
+        taking.is_some_and(|taking| taking.name != release.name) || !deletes(self, from, object)
+    }
+
+    /// Whether an applier that both sides have applies to the same cluster, and upgrades the same release of Helm.
+    fn is_same_place(&self, id: &ObjectId) -> bool {
+        let is_suspended = self.head.applier(id).is_some_and(|it| it.is_suspended);
+        let base = self.base.applier(id).and_then(|it| it.helm_release.as_ref());
+        let head = self.head.applier(id).and_then(|it| it.helm_release.as_ref());
+        let is_upgraded = base.zip(head).is_none_or(|(base, head)| base.is_upgraded_to(head));
+        (is_suspended || is_upgraded) && self.base.cluster(id) == self.head.cluster(id)
+    }
+
     /// The objects of an applier that it does not have any more, as they were; none if that is not known.
     pub(crate) fn gone(
         &self,
@@ -299,10 +329,10 @@ impl<'i> RenderingComparison<'i> {
             .map(move |(id, object)| (ClusterObject { cluster, id }, *object))
     }
 
-    /// The objects of an applier in the head if they are in the same cluster as before.
+    /// The objects of an applier in the head if they are where they were before.
     fn kept_objects(&self, id: &ObjectId) -> Option<&'i BTreeMap<ObjectId, &'i Object>> {
         let head: &'i RenderingIndex<'i> = self.head;
-        head.objects(id).filter(|_| head.cluster(id) == self.base.cluster(id))
+        head.objects(id).filter(|_| self.is_same_place(id))
     }
 
     fn applier_change(&self, id: &ObjectId, state: &ApplierState) -> ApplierChange {
@@ -325,7 +355,10 @@ impl<'i> RenderingComparison<'i> {
             changed: Vec::new(),
             removed: Vec::new(),
             moved: Vec::new(),
-            moved_away: self.gone(id).filter(|(object, _)| self.is_in_head(*object)).count(),
+            moved_away: self
+                .gone(id)
+                .filter(|(key, object)| self.is_taken_over(id, *key, object))
+                .count(),
             unchanged: 0,
             not_compared: Vec::new(),
             images: Vec::new(),
@@ -379,8 +412,7 @@ impl<'i> RenderingComparison<'i> {
         object: &Object,
     ) {
         let cluster = applier.target_cluster.as_str();
-        let is_same_cluster = self.base.cluster(applier_id) == cluster;
-        let own = self.base.objects(applier_id).filter(|_| is_same_cluster);
+        let own = self.base.objects(applier_id).filter(|_| self.is_same_place(applier_id));
         let own = own.and_then(|objects| objects.get(id).copied());
         if let Some(before) = own {
             match self.add_differences(change, applier, before, object) {
@@ -389,10 +421,12 @@ impl<'i> RenderingComparison<'i> {
             }
             return;
         }
-        let from = self.base_owners.get(&ClusterObject { cluster, id }).copied();
+        let key = ClusterObject { cluster, id };
+        let from = self.base_owners.get(&key).copied();
         let before = from.and_then(|from| self.base.objects(from)?.get(id).copied());
-        let is_taken = self.is_in_head(ClusterObject { cluster, id });
-        if let (Some(from), Some(before), true) = (from, before, is_taken) {
+        if let (Some(from), Some(before)) = (from, before)
+            && self.is_taken_over(from, key, before)
+        {
             let fields = self.add_differences(change, applier, before, object).unwrap_or_default();
             let stays = self.head.objects(from).is_some_and(|objects| objects.contains_key(id));
             let is_shared = stays && self.head.cluster(from) == cluster;

@@ -47,7 +47,9 @@ pub use markdown::{comment_marker, markdown_comment, named_markdown_comment};
 pub use plan_check::{PlanCheckStatus, PlanFailureRule, check_status};
 pub use plan_finding::{FindingLevel, PlanFinding, PlanRule};
 pub use plan_json::{MAX_PLAN_BYTES, PlanJsonError};
-pub use rendering::{MissingReference, RenderedApplier, RepositoryRendering, UnknownValue};
+pub use rendering::{
+    HelmReleaseTarget, MissingReference, RenderedApplier, RepositoryRendering, UnknownValue,
+};
 pub use sarif::sarif_log;
 pub use table::table_text;
 pub use untrusted_text::clean_line;

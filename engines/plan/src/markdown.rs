@@ -4,12 +4,15 @@
 //! (`plan_lines.rs`), what makes text harmless (`untrusted_text.rs`).
 //!
 //! Outside of fences there are fixed words, numbers, and names that have the characters of names only, each of them as
-//! code: a manifest can neither mention a user, nor add a link or HTML, nor end a fence.
+//! code: a manifest can neither mention a user, nor add a link or HTML, nor end a fence. No line begins with a slash, which
+//! forges and their bots take for a command.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::change_plan::{ApplierChange, ChangePlan};
-use crate::plan_lines::{applier_lines, applier_summary, finding_line, summary_text};
+use crate::plan_check::destroys;
+use crate::plan_lines::{FIELD_INDENT, applier_lines, applier_summary, finding_line, summary_text};
 use crate::untrusted_text::{fence_around, plain_name};
 
 /// The most that a comment may have: GitHub takes 65536 characters.
@@ -70,17 +73,22 @@ pub fn named_markdown_comment(plan: &ChangePlan, name: &str, most: usize) -> Str
         omitted_lines = omitted_lines.saturating_add(part.omitted_lines);
     }
     let mut omitted_appliers = 0;
-    for (at, change) in plan.appliers.iter().enumerate() {
-        let left = most.saturating_sub(LAST_LINE_BYTES + text.len());
-        let share = (left / (plan.appliers.len() - at)).max(MIN_APPLIER_BYTES).min(left);
+    let mut parts = BTreeMap::new();
+    let mut left = most.saturating_sub(LAST_LINE_BYTES + text.len());
+    let mut unlisted = plan.appliers.len();
+    for (at, change) in by_severity(&plan.appliers) {
+        let share = left.checked_div(unlisted).unwrap_or(left).max(MIN_APPLIER_BYTES).min(left);
+        unlisted = unlisted.saturating_sub(1);
         match applier_part(change, share) {
             Some(part) => {
-                text.push_str(&part.text);
+                left = left.saturating_sub(part.text.len());
                 omitted_lines = omitted_lines.saturating_add(part.omitted_lines);
+                parts.insert(at, part.text);
             }
             None => omitted_appliers += 1,
         }
     }
+    parts.values().for_each(|part| text.push_str(part));
     if omitted_appliers > 0 || omitted_lines > 0 {
         let _ = writeln!(
             text,
@@ -91,6 +99,22 @@ pub fn named_markdown_comment(plan: &ChangePlan, name: &str, most: usize) -> Str
     text
 }
 
+/// Appliers with their places, in the order in which they get room: what destroys something must not be left out because
+/// much else changes.
+fn by_severity(appliers: &[ApplierChange]) -> Vec<(usize, &ApplierChange)> {
+    let mut all: Vec<(usize, &ApplierChange)> = appliers.iter().enumerate().collect();
+    all.sort_by_key(|(_, change)| (!destroys(change), change.comparison.is_complete()));
+    all
+}
+
+/// A line of an applier that does not begin with a slash, as the pointer to a field does.
+fn without_slash(line: String) -> String {
+    match line.strip_prefix(FIELD_INDENT) {
+        Some(pointer) if pointer.starts_with('/') => format!("{FIELD_INDENT}· {pointer}"),
+        _ => line,
+    }
+}
+
 /// The part of an applier in at most so many bytes; none if that is not enough.
 fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
     let subject = plain_name(&change.applier.subject());
@@ -99,7 +123,7 @@ fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
         applier_summary(change)
     );
     let end = "</details>\n\n";
-    let lines = applier_lines(change);
+    let lines: Vec<String> = applier_lines(change).into_iter().map(without_slash).collect();
     let left = most.checked_sub(head.len() + end.len())?;
     let body = fenced(&lines, "diff", left);
     if body.text.len() > left {

@@ -57,7 +57,7 @@ fn is_unknown(change: &ApplierChange) -> bool {
 }
 
 /// Whether an applier deletes something, or what goes with it.
-fn destroys(change: &ApplierChange) -> bool {
+pub(crate) fn destroys(change: &ApplierChange) -> bool {
     let recreates = ImmutableFieldConsequence::Recreated;
     change.removed.iter().any(|it| it.left_in_cluster.is_none())
         || change.immutable_fields.iter().any(|it| it.consequence == recreates)

@@ -9,6 +9,9 @@ use crate::field_change::FieldChangeList;
 use crate::plan_finding::PlanFinding;
 use crate::untrusted_text::clean_line;
 
+/// What is before a field, below its object.
+pub(crate) const FIELD_INDENT: &str = "    ";
+
 /// Counts with their words, without those of nothing: `2 added, 1 removed`.
 fn counted(counts: &[(usize, &str)]) -> String {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
@@ -85,7 +88,7 @@ pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
         add("! it is resumed: what changed while it was suspended happens with this, and is not compared".to_owned());
     }
     // Of a release, the version of its chart, which a range stands for, is named also where it stays.
-    let is_release = change.applier.kind == "HelmRelease";
+    let is_release = matches!(change.applier.kind.as_str(), "HelmRelease" | "Helmfile");
     match (&change.base_source_revision, &change.head_source_revision) {
         (Some(old), Some(new)) if old != new => add(format!("  source: {old} -> {new}")),
         (_, Some(new)) if is_release => add(format!("  source: {new}")),
@@ -139,10 +142,10 @@ fn field_lines(fields: &FieldChangeList) -> Vec<String> {
     let shown = |value: &Option<Value>| value.as_ref().map_or("(none)".into(), Value::to_string);
     let listed = fields.fields.iter();
     let mut lines: Vec<String> = listed
-        .map(|it| format!("    {}: {} -> {}", it.path, shown(&it.old), shown(&it.new)))
+        .map(|it| format!("{FIELD_INDENT}{}: {} -> {}", it.path, shown(&it.old), shown(&it.new)))
         .collect();
     if fields.omitted_fields > 0 {
-        lines.push(format!("    … {} more", fields.omitted_fields));
+        lines.push(format!("{FIELD_INDENT}… {} more", fields.omitted_fields));
     }
     lines
 }

@@ -61,61 +61,19 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
     pub(crate) fn new(comparison: &'c RenderingComparison<'i>) -> Self {
         let mut removals = Self { comparison, by_applier: BTreeMap::new() };
         for id in comparison.states.keys().copied() {
-            let gone = comparison.gone(id).filter(|(key, _)| !comparison.is_in_head(*key));
+            let gone = comparison
+                .gone(id)
+                .filter(|(key, object)| !comparison.is_taken_over(id, *key, object));
             let removal = |(key, object): (ClusterObject<'i>, &'i Object)| ObjectRemoval {
                 key,
                 object,
                 is_excluded: is_excluded(id, object),
             };
             let objects: Vec<ObjectRemoval<'i>> = gone.map(removal).collect();
-            let effect = removals.effect(id);
+            let effect = removal_effect(comparison, id);
             removals.by_applier.insert(id, ApplierRemovals { effect, objects });
         }
         removals
-    }
-
-    /// What becomes of the objects that an applier does not have any more.
-    fn effect(&self, id: &'i ObjectId) -> RemovalEffect<'i> {
-        let mut at = id;
-        for _ in 0..=self.comparison.states.len() {
-            let state = self.comparison.states.get(at).map(|it| it.comparison);
-            let base = self.comparison.base.applier(at);
-            let head = self.comparison.head.applier(at);
-            let parent = match (state, base, head) {
-                (Some(ApplierComparison::Compared), Some(base), Some(head))
-                    if base.target_cluster != head.target_cluster =>
-                {
-                    return RemovalEffect::LeftInCluster(OTHER_CLUSTER);
-                }
-                (Some(ApplierComparison::Compared), _, Some(head)) => {
-                    return match (head.is_suspended, head.prunes) {
-                        (true, _) => RemovalEffect::LeftInCluster(SUSPENDED_APPLIER),
-                        (false, false) => RemovalEffect::LeftInCluster(NO_PRUNE),
-                        (false, true) => RemovalEffect::DeletedBy(at),
-                    };
-                }
-                (Some(ApplierComparison::Removed), Some(base), _) if base.is_suspended => {
-                    return RemovalEffect::LeftInCluster(SUSPENDED_APPLIER);
-                }
-                (Some(ApplierComparison::Removed), Some(base), _) if !base.deletes_with_itself => {
-                    return RemovalEffect::LeftInCluster(KEPT_WITHOUT_APPLIER);
-                }
-                (Some(ApplierComparison::Removed), Some(base), _) => base.parent.as_ref(),
-                _ => return RemovalEffect::LeftInCluster(PARENT_UNKNOWN),
-            };
-            let Some(parent) = parent else { return RemovalEffect::LeftInCluster(NO_PARENT) };
-            // Nothing in the head declares the applier, else it would not count as removed.
-            let declared = self.comparison.base.objects(parent).and_then(|it| it.get(at));
-            match declared {
-                Some(object) if is_excluded(parent, object) => {
-                    return RemovalEffect::LeftInCluster(EXCLUDED_OBJECT);
-                }
-                Some(_) => at = parent,
-                None if base.is_some_and(|it| it.is_part_of_parent) => at = parent,
-                None => return RemovalEffect::LeftInCluster(NO_PARENT),
-            }
-        }
-        RemovalEffect::LeftInCluster(NO_PARENT)
     }
 
     /// The removed objects of an applier, in the order of their names.
@@ -166,6 +124,60 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
         };
         deletions.map(|(by, deletion)| (by, verdict(deletion))).collect()
     }
+}
+
+/// What becomes of the objects that an applier does not have any more.
+fn removal_effect<'i>(comparison: &RenderingComparison<'i>, id: &'i ObjectId) -> RemovalEffect<'i> {
+    let mut at = id;
+    for _ in 0..=comparison.states.len() {
+        let state = comparison.states.get(at).map(|it| it.comparison);
+        let base = comparison.base.applier(at);
+        let head = comparison.head.applier(at);
+        let parent = match (state, base, head) {
+            (Some(ApplierComparison::Compared), Some(base), Some(head))
+                if base.target_cluster != head.target_cluster =>
+            {
+                return RemovalEffect::LeftInCluster(OTHER_CLUSTER);
+            }
+            (Some(ApplierComparison::Compared), _, Some(head)) => {
+                return match (head.is_suspended, head.prunes) {
+                    (true, _) => RemovalEffect::LeftInCluster(SUSPENDED_APPLIER),
+                    (false, false) => RemovalEffect::LeftInCluster(NO_PRUNE),
+                    (false, true) => RemovalEffect::DeletedBy(at),
+                };
+            }
+            (Some(ApplierComparison::Removed), Some(base), _) if base.is_suspended => {
+                return RemovalEffect::LeftInCluster(SUSPENDED_APPLIER);
+            }
+            (Some(ApplierComparison::Removed), Some(base), _) if !base.deletes_with_itself => {
+                return RemovalEffect::LeftInCluster(KEPT_WITHOUT_APPLIER);
+            }
+            (Some(ApplierComparison::Removed), Some(base), _) => base.parent.as_ref(),
+            _ => return RemovalEffect::LeftInCluster(PARENT_UNKNOWN),
+        };
+        let Some(parent) = parent else { return RemovalEffect::LeftInCluster(NO_PARENT) };
+        // Nothing in the head declares the applier, else it would not count as removed.
+        let declared = comparison.base.objects(parent).and_then(|it| it.get(at));
+        match declared {
+            Some(object) if is_excluded(parent, object) => {
+                return RemovalEffect::LeftInCluster(EXCLUDED_OBJECT);
+            }
+            Some(_) => at = parent,
+            None if base.is_some_and(|it| it.is_part_of_parent) => at = parent,
+            None => return RemovalEffect::LeftInCluster(NO_PARENT),
+        }
+    }
+    RemovalEffect::LeftInCluster(NO_PARENT)
+}
+
+/// Whether an applier deletes an object that it does not have any more, unless another applier has it.
+pub(crate) fn deletes(
+    comparison: &RenderingComparison<'_>,
+    applier: &ObjectId,
+    object: &Object,
+) -> bool {
+    let effect = removal_effect(comparison, applier);
+    matches!(effect, RemovalEffect::DeletedBy(_)) && !is_excluded(applier, object)
 }
 
 /// What one applier deletes.

@@ -36,6 +36,8 @@ pub struct RenderedApplier {
     /// Whether it is no object of its own but a part of its parent, as a release is of its Helmfile: the parent deletes it when
     /// it has it no more.
     pub is_part_of_parent: bool,
+    /// The release of Helm that it is; none for other appliers.
+    pub helm_release: Option<HelmReleaseTarget>,
     /// What it applies, with the namespaces that the objects will have. Of two objects of one name the last one counts.
     pub objects: Vec<Object>,
     /// What could not be known when it was rendered.
@@ -56,6 +58,30 @@ pub struct RenderedApplier {
     pub forces: bool,
 }
 
+/// A release of Helm, by what decides whether it is upgraded, or uninstalled and installed anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HelmReleaseTarget {
+    /// `namespace/name`. Objects belong to releases by it, whichever applier has the release.
+    pub name: String,
+    /// The namespace of its records.
+    pub storage_namespace: String,
+    /// The name of its chart; empty where the chart was not rendered.
+    pub chart: String,
+    /// Whether it is upgraded to a chart of another name, and not installed anew.
+    pub keeps_with_other_chart: bool,
+}
+
+impl HelmReleaseTarget {
+    /// Whether its applier upgrades it to a later target.
+    pub(crate) fn is_upgraded_to(&self, later: &Self) -> bool {
+        let is_same_chart =
+            self.chart == later.chart || self.chart.is_empty() || later.chart.is_empty();
+        self.name == later.name
+            && self.storage_namespace == later.storage_namespace
+            && (is_same_chart || later.keeps_with_other_chart)
+    }
+}
+
 /// A ConfigMap or Secret that an applier needs, that the repository does not declare, and that the cluster is known not to
 /// have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,7 +97,7 @@ impl MissingReference {
     /// What is wrong with it.
     pub(crate) fn text(&self) -> String {
         format!(
-            "{} needs it, the repository does not declare it, and the cluster does not have it",
+            "{} needs it, the repository does not declare it, and by its facts the cluster does not have it",
             self.field
         )
     }

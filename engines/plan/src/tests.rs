@@ -7,8 +7,9 @@ use objects::{Object, ObjectId};
 use serde_json::{Value, json};
 
 use crate::{
-    ApplierComparison, ChangePlan, CompareOptions, MissingReference, PlanObjectReference, PlanRule,
-    RenderedApplier, RepositoryRendering, UnknownValue, compare, table_text,
+    ApplierComparison, ChangePlan, CompareOptions, HelmReleaseTarget, MissingReference,
+    PlanObjectReference, PlanRule, RenderedApplier, RepositoryRendering, UnknownValue, compare,
+    table_text,
 };
 
 mod checks;
@@ -161,6 +162,42 @@ fn an_object_that_another_applier_takes_over_is_moved_and_not_deleted() {
     let elsewhere = RenderedApplier { target_cluster: "west".to_owned(), ..applier(maps(&["x"])) };
     let other_cluster = plan(base(), vec![("a", applier(vec![])), ("b", elsewhere)]);
     assert_eq!(lines(&other_cluster), ["a: - x", "b: New", "b: + x"]);
+}
+
+#[test]
+fn what_leaves_a_release_of_helm_is_deleted_unless_a_release_of_another_name_takes_it_over() {
+    let target = |name: &str| HelmReleaseTarget {
+        name: format!("shop/{name}"),
+        chart: "chart".to_owned(),
+        ..HelmReleaseTarget::default()
+    };
+    let of_target =
+        |target| RenderedApplier { helm_release: Some(target), ..child(maps(&["x"]), "root") };
+    let release = |name: &str| of_target(target(name));
+    let root = |declared: &str| applier(vec![declaration(declared)]);
+    let moved = |from: RenderedApplier, to: RenderedApplier| {
+        let base = vec![("root", root("a")), ("a", from)];
+        lines(&plan(base, vec![("root", root("b")), ("b", to)]))
+    };
+    let again = ["a: Removed", "a: - x", "b: New", "b: + x", "root: + b", "root: - a"];
+    assert_eq!(moved(release("web"), release("web")), again);
+    assert_eq!(moved(release("web"), child(maps(&["x"]), "root")), again);
+    let kept = ["a: Removed", "b: New", "b: > x from a", "root: + b", "root: - a"];
+    assert_eq!(moved(release("web"), release("other")), kept);
+    assert_eq!(moved(child(maps(&["x"]), "root"), release("web")), kept);
+    // A suspended one leaves its objects when it is deleted.
+    let suspended = RenderedApplier { is_suspended: true, ..release("web") };
+    assert_eq!(moved(suspended, release("web")), kept);
+    let becomes = |head| lines(&plan(vec![("a", release("web"))], vec![("a", head)]));
+    let anew = ["a: + x", "a: - x"];
+    assert_eq!(becomes(release("other")), anew);
+    assert!(becomes(RenderedApplier { is_suspended: true, ..release("other") }).is_empty());
+    let storage_namespace = "records".to_owned();
+    assert_eq!(becomes(of_target(HelmReleaseTarget { storage_namespace, ..target("web") })), anew);
+    let other_chart = HelmReleaseTarget { chart: "other".to_owned(), ..target("web") };
+    assert_eq!(becomes(of_target(other_chart.clone())), anew);
+    let in_place = HelmReleaseTarget { keeps_with_other_chart: true, ..other_chart };
+    assert!(becomes(of_target(in_place)).is_empty());
 }
 
 #[test]

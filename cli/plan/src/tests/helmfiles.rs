@@ -122,6 +122,19 @@ fn releases_that_selectors_or_suspensions_leave_out_stay() {
 }
 
 #[test]
+fn a_helmfile_that_gets_another_cluster_installs_its_releases_there_and_leaves_the_former_ones() {
+    let repository = shop("prune: true");
+    let spec = "prune: true\n  kubeConfig: {secretRef: {name: west}}";
+    repository.commit(&[("cluster/shop.yaml", &helmfile(spec))]);
+    let plan = repository.plan();
+    let web = change(&plan, "shop#shop/web");
+    assert_eq!(web.target_cluster, "that of Secret/flux-system/west");
+    assert_eq!(names(&web.added), ["web"], "{plan:#?}");
+    let left = web.removed[0].left_in_cluster.as_deref();
+    assert_eq!(left, Some("the applier applies to another cluster now"));
+}
+
+#[test]
 fn a_helmfile_that_cannot_be_planned_removes_nothing() {
     let template =
         "releases:\n- name: {{ exec \"touch\" (list \"made\") }}\n  chart: ../charts/web\n";
@@ -173,6 +186,41 @@ fn a_chart_of_another_host_is_named_by_its_own_release() {
     let message = change(&plan, "shop#shop/far").message.clone().unwrap_or_default();
     assert!(message.contains("--allow-hosts=charts.example.com"), "{plan:#?}");
     assert_eq!(plan.summary.removed, 0);
+}
+
+#[test]
+fn a_patch_counts_for_a_release_whose_chart_is_not_fetched() {
+    let releases = "repositories: [{name: charts, url: \"https://charts.example.com\"}]\nreleases:\n\
+        - name: far\n  namespace: shop\n  chart: charts/far\n  strategicMergePatches: [patch.yaml]\n";
+    let patch = |size: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: far}}\ndata: {{size: \"{size}\"}}\n"
+        )
+    };
+    let repository = shop("");
+    repository.commit(&[("shop/helmfile.yaml", releases), ("shop/patch.yaml", &patch("1"))]);
+    repository.commit(&[("docs/readme.md", "text")]);
+    assert!(repository.plan().is_unchanged());
+    repository.commit(&[("shop/patch.yaml", &patch("2"))]);
+    let plan = repository.plan();
+    let message = change(&plan, "shop#shop/far").message.clone().unwrap_or_default();
+    assert!(message.contains("--allow-hosts=charts.example.com"), "{plan:#?}");
+}
+
+#[test]
+fn a_release_that_becomes_one_of_a_helmfile_is_deleted_and_installed_anew() {
+    let release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n\
+        metadata: {name: web, namespace: flux-system}\n\
+        spec:\n  interval: 10m\n  releaseName: web\n  targetNamespace: shop\n  values: {size: 1}\n  \
+        chart: {spec: {chart: ./charts/web, sourceRef: {kind: GitRepository, name: flux-system}}}\n";
+    let repository = shop("");
+    repository.commit(&[("cluster/shop.yaml", release)]);
+    repository.commit(&[("cluster/shop.yaml", &helmfile(""))]);
+    let plan = repository.plan();
+    let former = change(&plan, "web");
+    assert_eq!(names(former.removed.iter().map(|it| &it.object)), ["web"], "{plan:#?}");
+    assert_eq!(former.removed[0].left_in_cluster, None);
+    assert_eq!(names(&change(&plan, "shop#shop/web").added), ["web"]);
 }
 
 #[test]

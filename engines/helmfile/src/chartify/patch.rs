@@ -125,7 +125,7 @@ impl Helmfile {
     }
 
     /// A transformer with the files that its `path` names, which are copied.
-    fn with_files(&self, text: Vec<u8>, tree: &mut ChartFileTree) -> Result<Vec<u8>> {
+    pub(crate) fn with_files(&self, text: Vec<u8>, tree: &mut ChartFileTree) -> Result<Vec<u8>> {
         let Ok(documents) = yaml::documents(&text) else { return Ok(text) };
         let mut out = Vec::new();
         let mut is_changed = false;

@@ -19,7 +19,7 @@ pub use self::check::{
 };
 use self::conversation::SharedResult;
 pub use self::conversation::{ForgeConversation, ForgeStep, PullRequestError};
-use self::forge::{Forge, ForgeKind, ListedPullRequest, PullRequestListFilter};
+use self::forge::{Forge, ForgeKind, ListedPullRequest, PAGE_ITEMS, PullRequestListFilter};
 use self::refusal::{PROVIDER_ADVICE, accepted};
 use super::comment::without_commands;
 use super::provider_repository::ProviderRepository;
@@ -288,7 +288,7 @@ impl PullRequestSteps {
         // What ended after the commit was updated after it, too.
         let is_older = |item: &Value| forge.updated(item) < proposal.committed;
         let is_past = list == PullRequestListFilter::Ended && items.last().is_some_and(is_older);
-        if is_past || !forge.has_next_page(&answer, items.len()) {
+        if is_past || !forge.has_next_page(&answer, items.len(), PAGE_ITEMS) {
             return Ok(PageVerdict::Absent);
         }
         if page < MAX_PAGES {

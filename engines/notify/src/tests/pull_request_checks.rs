@@ -1,6 +1,7 @@
 //! The comment and the commit status of a check, at a double of each forge.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -168,7 +169,7 @@ impl FakeForge {
         let items = self.comments.keys().map(|id| self.item(*id));
         let items: Vec<Value> = match self.kind {
             "gitea" => items.collect(),
-            _ => items.skip((page - 1) * 25).take(25).collect(),
+            _ => items.skip((page - 1) * 10).take(10).collect(),
         };
         answer(200, &[], &json!(items).to_string())
     }
@@ -257,6 +258,19 @@ fn the_token_of_a_workflow_comments_as_its_bot() {
     assert_eq!(github.bodies("github-actions[bot]"), [format!("{MARKER}\ntwo\n")]);
     assert_eq!(github.bodies("github-actions"), [format!("{MARKER}\none")]);
     assert!(github.lines.contains(&"POST https://api.github.com/graphql".to_owned()));
+}
+
+#[test]
+fn a_rate_limit_is_not_taken_for_the_token_of_a_workflow() {
+    let (kind, address, _) = FORGES[0];
+    let mut conversation = begin(kind, address, check("one"));
+    let ForgeStep::Send(_) = conversation.start() else { panic!("a status is set first") };
+    let step = conversation.answer(answer(201, &[], "{}"));
+    assert!(matches!(step, ForgeStep::Send(request) if request.url.ends_with("/user")));
+    let step = conversation.answer(answer(403, &[("retry-after", "7")], "{}"));
+    let ForgeStep::Failed(error) = step else { panic!("{step:?}") };
+    assert!(error.may_help, "{error}");
+    assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
 }
 
 #[test]

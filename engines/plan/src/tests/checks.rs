@@ -126,6 +126,29 @@ fn a_comment_begins_with_the_marker_of_its_name_and_says_what_is_left_out() {
 }
 
 #[test]
+fn what_deletes_something_is_not_left_out_for_what_does_not() {
+    let names: Vec<String> = (0..200).map(|at| format!("a{at:03}")).collect();
+    let side = |is_head: bool| {
+        let objects = |name: &str| if is_head { maps(&[name]) } else { Vec::new() };
+        let all = names.iter().map(|name| (name.as_str(), applier(objects(name))));
+        all.chain([("z", applier(if is_head { Vec::new() } else { maps(&["gone"]) }))]).collect()
+    };
+    let comment = named_markdown_comment(&plan(side(false), side(true)), "", 20_000);
+    assert!(comment.contains("This comment is cut"), "{comment}");
+    assert!(comment.contains("\n- deleted ConfigMap/shop/gone\n"), "{comment}");
+    assert!(comment.len() <= 20_000);
+}
+
+#[test]
+fn no_line_of_a_comment_is_a_command() {
+    for plan in [sample_plan(), full_plan()] {
+        let comment = markdown_comment(&plan);
+        assert!(comment.contains("· /spec/"), "{comment}");
+        assert!(comment.lines().all(|line| !line.trim_start().starts_with('/')), "{comment}");
+    }
+}
+
+#[test]
 fn a_status_fails_by_its_rules_and_describes_the_plan() {
     let rules =
         [PlanFailureRule::Errors, PlanFailureRule::UnknownValues, PlanFailureRule::Destruction];

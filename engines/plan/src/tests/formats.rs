@@ -82,11 +82,11 @@ fn a_comment_has_a_part_for_each_applier_and_fences_around_manifests() {
             - deleted ConfigMap/shop/gone
             ! immutable Deployment/shop/web: `spec.selector` of a Deployment is immutable; the API server rejects it, unless the applier has `force`
             ~ changed Secret/shop/token
-                /data/key: "****" -> "****"
+                · /data/key: "****" -> "****"
             ~ changed Deployment/shop/web
-                /spec/selector/matchLabels/app: "x" -> "y"
-                /spec/template/metadata/labels/app: "x" -> "y"
-                /spec/template/spec/containers/0/image: "nginx:1" -> "nginx:2"
+                · /spec/selector/matchLabels/app: "x" -> "y"
+                · /spec/template/metadata/labels/app: "x" -> "y"
+                · /spec/template/spec/containers/0/image: "nginx:1" -> "nginx:2"
             = image Deployment/shop/web web: nginx:1 -> nginx:2
             + added ConfigMap/shop/new
             ```

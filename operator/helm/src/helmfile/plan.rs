@@ -151,6 +151,8 @@ pub struct PlannedRelease {
     pub(super) needs: Vec<ReleaseKey>,
     /// Or why a helmfile may not name where its chart is: then the release fails, and no other.
     pub chart: Result<PlannedChart, String>,
+    /// As [`HelmfileReleaseToRender::chart_changes`].
+    pub chart_changes: String,
     /// What the values of the chart are overridden with.
     pub values: GoMap,
     /// The digest of these values.
@@ -460,6 +462,7 @@ fn releases(
             key,
             needs,
             chart,
+            chart_changes: release.chart_changes.clone(),
             values,
             values_digest,
             operation: release.operation.clone(),

@@ -22,6 +22,7 @@ pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRel
             loaded: Arc::new(LoadedChart::of(Chart::default())),
             digest: String::new(),
         }),
+        chart_changes: String::new(),
         values: GoMap::new(GoType::Any, []),
         values_digest: String::new(),
         operation: helmfile::ReleaseOperationSettings::default(),

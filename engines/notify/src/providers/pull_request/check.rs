@@ -8,16 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::conversation::{ForgeConversation, PullRequestError, SharedResult};
-use super::forge::{self, Forge, ForgeKind, ListedComment, NewCommitStatus};
+use super::forge::{self, Forge, ForgeKind, ListedComment, NewCommitStatus, PAGE_COMMENTS};
 use super::is_same_body;
-use super::refusal::{COMMAND_ADVICE, accepted};
+use super::refusal::{COMMAND_ADVICE, accepted, is_rate_limit};
 use crate::api_objects::{Alert, Provider, SecretData};
 use crate::provider_options::assemble;
 use crate::provider_request::{HttpResponse, ProviderFlow};
 use crate::providers::comment::without_commands;
 
-/// Most pages of comments that are read: GitHub and GitLab have no more comments on one pull request.
-const MAX_COMMENT_PAGES: u32 = 200;
+/// Most pages of comments that are read: GitHub has at most 2500 comments on one pull request.
+const MAX_COMMENT_PAGES: u32 = 250;
 
 /// Most further comments of its own that one check deletes.
 const MAX_DELETED_COMMENTS: usize = 20;
@@ -200,7 +200,7 @@ impl PullRequestCheckSteps {
     fn ask_for_user(self) -> ProviderFlow {
         let user = self.forge.user();
         user.send(move |answer| {
-            let is_bot = answer.as_ref().is_ok_and(|answer| answer.status == 403);
+            let is_bot = answer.as_ref().is_ok_and(|it| it.status == 403 && !is_rate_limit(it));
             match self.forge.bot().filter(|_| is_bot) {
                 Some(bot) => bot.send(move |answer| self.take_author(answer, Forge::bot_name)),
                 None => self.take_author(answer, Forge::user_name),
@@ -269,7 +269,7 @@ impl PullRequestCheckSteps {
             }
         }
         // A server without pages returns the same list each time.
-        if !is_page_new || !self.forge.has_next_page(&answer, items.len()) {
+        if !is_page_new || !self.forge.has_next_page(&answer, items.len(), PAGE_COMMENTS) {
             return Ok(false);
         }
         if page >= MAX_COMMENT_PAGES {

@@ -10,7 +10,7 @@ mod comments;
 use golang::time::{GoTime, GoTimeZone, RFC3339};
 use serde_json::{Map, Value};
 
-pub(super) use self::comments::{ListedComment, NewCommitStatus};
+pub(super) use self::comments::{ListedComment, NewCommitStatus, PAGE_COMMENTS};
 use super::{PullRequest, PullRequestChange, PullRequestProposal};
 use crate::go_text::query;
 use crate::provider_options::ProviderOptions;
@@ -21,7 +21,7 @@ use crate::providers::provider_repository::{ProviderRepository, text};
 use crate::providers::{gitea, github, gitlab};
 
 /// How many pull requests are on a page. Their bodies may be long, and a page is read whole.
-const PAGE_ITEMS: usize = 25;
+pub(super) const PAGE_ITEMS: usize = 25;
 
 /// Longest address of a page that is shown, in bytes.
 const LONGEST_URL_BYTES: usize = 2048;
@@ -268,11 +268,12 @@ impl Forge {
         serde_json::from_slice(&answer.body).map_err(|_| unreadable)
     }
 
-    /// Whether there is another page. A server may have a limit for pages that is lower than what is asked for.
-    pub(super) fn has_next_page(&self, answer: &HttpResponse, items: usize) -> bool {
+    /// Whether there is another page after one with so many of the items that were asked for. A server may have a limit for
+    /// pages that is lower.
+    pub(super) fn has_next_page(&self, answer: &HttpResponse, items: usize, asked: usize) -> bool {
         match answer.get("link") {
             Some(links) => links.contains("rel=\"next\"") && items > 0,
-            None => items >= PAGE_ITEMS,
+            None => items >= asked,
         }
     }
 

@@ -71,6 +71,14 @@ pub(super) fn accepted(
     }
 }
 
+/// Whether a forge refused a request because there were too many.
+pub(super) fn is_rate_limit(answer: &HttpResponse) -> bool {
+    let is_exhausted = answer.get("x-ratelimit-remaining") == Some("0")
+        || answer.get("retry-after").is_some()
+        || words(answer).to_ascii_lowercase().contains("rate limit");
+    answer.status == 429 || answer.status == 403 && is_exhausted
+}
+
 fn refusal(
     what: &str,
     answer: &HttpResponse,
@@ -82,10 +90,7 @@ fn refusal(
     let words = words(answer);
     let said = if words.is_empty() { String::new() } else { format!(" ({words})") };
     let has = |part: &str| words.to_ascii_lowercase().contains(part);
-    let is_exhausted = answer.get("x-ratelimit-remaining") == Some("0")
-        || answer.get("retry-after").is_some()
-        || has("rate limit");
-    if status == 429 || status == 403 && is_exhausted {
+    if is_rate_limit(answer) {
         let delay = requested_delay(answer, now).or_else(|| reset_delay(answer, now));
         let delay = delay.unwrap_or(DEFAULT_RATE_LIMIT_DELAY);
         let seconds = delay.as_secs();

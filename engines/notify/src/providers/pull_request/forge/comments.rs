@@ -4,9 +4,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Forge, ForgeClient, PAGE_ITEMS};
+use super::{Forge, ForgeClient};
 use crate::provider_request::{HttpResponse, ProviderRequest};
 use crate::providers::provider_repository::text;
+
+/// How many comments are on a page. One of GitHub has up to 65 536 characters, each of them up to 6 bytes as JSON, and a page
+/// of the longest ones has to be within what is read: a check must not fail because of the comments of others.
+pub(in crate::providers::pull_request) const PAGE_COMMENTS: usize = 10;
 
 /// How the names of bots of GitHub end; no person has such a name.
 const BOT_SUFFIX: &str = "[bot]";
@@ -139,9 +143,11 @@ impl Forge {
         page: u32,
     ) -> ProviderRequest {
         let query = match self.client {
-            ForgeClient::GitHub(_) => format!("per_page={PAGE_ITEMS}"),
-            ForgeClient::GitLab(_) => format!("order_by=created_at&sort=asc&per_page={PAGE_ITEMS}"),
-            ForgeClient::Gitea(_) => format!("limit={PAGE_ITEMS}"),
+            ForgeClient::GitHub(_) => format!("per_page={PAGE_COMMENTS}"),
+            ForgeClient::GitLab(_) => {
+                format!("order_by=created_at&sort=asc&per_page={PAGE_COMMENTS}")
+            }
+            ForgeClient::Gitea(_) => format!("limit={PAGE_COMMENTS}"),
         };
         self.request("GET", &format!("{}?{query}&page={page}", self.comments_path(number)))
     }
