@@ -290,6 +290,55 @@ async fn an_object_that_vanishes_is_left_out_and_one_that_changes_counts_as_it_i
 }
 
 #[tokio::test]
+async fn what_a_proxy_answers_in_place_of_an_object_is_an_error() {
+    for (status, body) in [
+        ("200 OK", "<html>sign in</html>"),
+        ("200 OK", ""),
+        ("404 Not Found", "<html>no route</html>"),
+        ("404 Not Found", ""),
+        ("304 Not Modified", ""),
+    ] {
+        let (remote, _) = serve(move |head, stream| {
+            if head.contains("list-type=2") {
+                return say(stream, "200 OK", "", &listing(&[("a", 1)], None));
+            }
+            say(stream, status, "", body);
+        });
+        let error = fetched(&remote).await.unwrap_err();
+        let is_named = matches!(error, Error::Unreadable { .. } | Error::Answer { .. });
+        assert!(is_named, "{status} {body}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_proxy_answers_in_place_of_an_object_of_a_cloud_is_an_error() {
+    let of_google = r#"{"items": [{"name": "a", "etag": "1"}]}"#;
+    let of_azure = "<EnumerationResults><Blobs><Blob><Name>a</Name><Properties><Etag>1</Etag></Properties></Blob>\
+        </Blobs><NextMarker/></EnumerationResults>";
+    for (status, body) in [
+        ("200 OK", "<html>sign in</html>"),
+        ("200 OK", ""),
+        ("404 Not Found", "<html>no route</html>"),
+        ("404 Not Found", ""),
+    ] {
+        let (remote, _) = serve(move |head, stream| {
+            if head.contains("comp=list") {
+                say(stream, "200 OK", "", of_azure);
+            } else if head.contains("/o?") {
+                say(stream, "200 OK", "", of_google);
+            } else {
+                say(stream, status, "", body);
+            }
+        });
+        for remote in by_clouds(&remote) {
+            let error = fetched(&remote).await.unwrap_err();
+            let is_named = matches!(error, Error::Unreadable { .. } | Error::Answer { .. });
+            assert!(is_named, "{status} {body}: {error:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn errors_of_a_server_are_quoted_and_shortened() {
     for (status, body, expected) in [
         (

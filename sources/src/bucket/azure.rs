@@ -426,7 +426,8 @@ impl AzureBlobClient {
             ("PublicAccessNotPermitted" | "ResourceNotFound", _) | (_, 401 | 403) => {
                 asked.denied(if code.is_empty() { status.to_string() } else { code })
             }
-            (_, 404) => asked.missing(),
+            // Every error of Azure has a code: a 404 without one does not say that there is no such object.
+            (_, 404) if !code.is_empty() => asked.missing(),
             _ => {
                 let text = BucketHttpClient::error(answer).await;
                 let text = quick_xml::de::from_reader::<_, AzureErrorBody>(text_of(&text));

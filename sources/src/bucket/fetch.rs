@@ -14,6 +14,7 @@ use tree::{FileTree as _, MemoryTree, RelPath};
 use super::artifact_note::BucketArtifactNote;
 use super::bucket_listing::{BucketListing, ListedBucketObject, too_large};
 use super::download_spool::{DownloadSpool, DownloadSpoolRange};
+use super::request_context::BucketRequestContext;
 use super::{BucketClient, BucketClientCache, Error, RemoteBucket};
 
 /// Objects that are downloaded at the same time.
@@ -214,6 +215,12 @@ async fn whole(
         Ok(None) | Err(Error::NoObject { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
+    // It is not the answer of the store: an empty one, or a page for browsers, would take the place of the object, and what
+    // was applied of that would be deleted.
+    if got.etag.is_empty() && !object.etag.is_empty() {
+        let asked = BucketRequestContext::object(remote, &object.key, "GET");
+        return Err(asked.unreadable("it has no ETag, unlike the object in the listing".to_owned()));
+    }
     // Memory was reserved for the size in the listing; an object that has grown a little is still fetched.
     let limit = object.size.saturating_mul(2).max(1 << 20).min(remote.limits.file_bytes);
     Ok(Some((got.etag, collect(got.body, &what, limit).await?)))

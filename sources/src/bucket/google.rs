@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http_client::{EgressRules, HostBudgets};
 use object_store::gcp::{GcpCredentialProvider, GoogleCloudStorageBuilder};
 use objects::RedactedValue;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, ETAG, HeaderMap, HeaderValue};
 use reqwest::{Method, Response};
 use serde::Deserialize;
 use url::Url;
@@ -259,6 +259,9 @@ impl GoogleStorageClient {
             url.query_pairs_mut().append_pair("generation", generation);
         }
         let answer = self.ask(&asked, url).await?;
+        if !answer.headers().contains_key(ETAG) {
+            return Err(asked.unreadable("it has no ETag, unlike each object".to_owned()));
+        }
         Ok(ObjectDownload {
             etag: object.etag.clone(),
             body: BucketHttpClient::body(&asked, answer),
@@ -308,9 +311,21 @@ impl GoogleStorageClient {
                 headers.insert(AUTHORIZATION, value);
             }
         }
+        // The error of a download is plain text; that of metadata, which are requested next, is not.
+        let is_download = url.query_pairs().any(|(name, _)| name == "alt");
         let answer = self.exchange.send(asked, Method::GET, url, headers).await?;
         match answer.status().as_u16() {
             200 => Ok(answer),
+            404 if !is_download => {
+                let text = BucketHttpClient::error(answer).await;
+                let is_of_store = serde_json::from_slice::<GoogleErrorBody>(&text).is_ok();
+                let foreign = "the answer is not one of the store; check what is between";
+                Err(if is_of_store {
+                    asked.missing()
+                } else {
+                    asked.answer(404, String::new(), foreign)
+                })
+            }
             401 => Err(asked.refused("401".to_owned(), CHECK)),
             403 => Err(asked.denied("403".to_owned())),
             404 => Err(asked.missing()),

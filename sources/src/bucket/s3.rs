@@ -197,7 +197,13 @@ impl S3Client {
         }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) if s3_failure::status(&error) == Some(304) => return Ok(None),
+            Err(error) if unless.is_some() && s3_failure::status(&error) == Some(304) => {
+                return Ok(None);
+            }
+            Err(error) if s3_failure::is_foreign_not_found(&error) => {
+                let text = "the answer has no error code of S3; check what is between";
+                return Err(asked.answer(404, String::new(), text));
+            }
             Err(error) => return Err(failure(&asked, &error)),
         };
         let endpoint = self.endpoint.to_string();

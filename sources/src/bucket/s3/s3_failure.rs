@@ -19,6 +19,16 @@ pub(super) fn status<E>(error: &SdkError<E, HttpResponse>) -> Option<u16> {
     error.raw_response().map(|answer| answer.status().as_u16())
 }
 
+/// Whether the answer to a GET is a 404 without a code of S3, as that of a proxy without a route: it does not say that there
+/// is no such object. The library gives a 404 without a body the code `NotFound`.
+pub(super) fn is_foreign_not_found<E>(error: &SdkError<E, HttpResponse>) -> bool
+where
+    E: ProvideErrorMetadata,
+{
+    let code = error.as_service_error().and_then(ProvideErrorMetadata::code).unwrap_or_default();
+    status(error) == Some(404) && ["", "NotFound"].contains(&code)
+}
+
 /// The region of the bucket, according to the server.
 pub(super) fn region<E>(error: &SdkError<E, HttpResponse>) -> Option<String> {
     let region = error.raw_response()?.headers().get("x-amz-bucket-region")?;
