@@ -1,6 +1,6 @@
 //! A proxy before the API server, through which a program under test sees faults that a cluster has.
 //!
-//! Here: starting it, its kubeconfig, switching faults, cutting at a write.
+//! Here: starting it, its kubeconfig, switching faults, cutting at a write, wrong answers to one request.
 //! Elsewhere: what a request is (`api_request_properties`), what becomes of it (`api_request_gate`), connections and TLS (`connection`).
 //!
 //! Requests and answers pass through as they come, so watches stream. The proxy speaks HTTP/2 on both sides, has a
@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use crate::certificate_authority::TestCertificateAuthority;
 use crate::control_plane::write_private;
 use crate::process_reaper::ProcessReaper;
+use crate::response_fault::ResponseFault;
 use api_request_gate::ApiRequestGate;
 
 /// What the API server, or the way to it, does wrong until [`ApiProxy::heal`].
@@ -149,7 +150,7 @@ impl ApiProxy {
         self.gate.set_fault(Some(fault));
     }
 
-    /// Ends the fault, and a cut.
+    /// Ends the fault, a cut, and wrong answers.
     pub fn heal(&self) {
         self.gate.set_fault(None);
     }
@@ -172,6 +173,22 @@ impl ApiProxy {
             request: None,
             gate: self.gate.clone(),
         }
+    }
+
+    /// Orders a wrong answer to the `number`-th request from now on, counted from 1, and to each repetition of it, until
+    /// [`ApiProxy::heal`]. Watches are counted; requests about Events, Leases, tokens and reviews are not.
+    pub fn answer_wrongly(&self, number: usize, fault: ResponseFault) {
+        self.gate.answer_wrongly(number, fault);
+    }
+
+    /// What was counted since [`ApiProxy::answer_wrongly`], as `METHOD path`; nothing after [`ApiProxy::heal`].
+    pub fn requests_since_order(&self) -> Vec<String> {
+        self.gate.requests_since_order()
+    }
+
+    /// The request whose answers are wrong; none before it has come, and after [`ApiProxy::heal`].
+    pub fn wrong_request(&self) -> Option<String> {
+        self.gate.wrong_request()
     }
 
     /// The writes since the start or the last [`ApiProxy::cut_at`], as `METHOD path`, in order of arrival. Dry-runs,

@@ -10,6 +10,7 @@ mod charts;
 mod cli;
 mod clouds;
 mod crd_exports;
+mod disasters;
 mod faults;
 mod images;
 mod installation;

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::installed_windlass::deployment;
 use e2e::harness::manifests::config_map;
@@ -83,27 +83,11 @@ impl<'s> NodeSimulator<'s> {
     }
 
     async fn controller(&self, name: &str, oracle: OracleProgram) -> Result<OperatorProcess> {
-        let binary = tokio::task::spawn_blocking(move || oracle.ensure()).await??;
-        let mut flags = vec![
-            "--metrics-addr=127.0.0.1:0".to_owned(),
-            "--health-addr=127.0.0.1:0".to_owned(),
-            "--events-addr=".to_owned(),
-            // It needs a Pod's ServiceAccount. Who runs is up to the Deployments here.
-            "--enable-leader-election=false".to_owned(),
-        ];
-        if name == "source-controller" {
-            flags.push("--storage-path={folder}".to_owned());
-            flags.push(format!("--storage-addr={}", self.artifacts));
-            flags.push(format!("--storage-adv-addr={}", self.artifacts));
-        }
-        let kubeconfig = self.story.bed.operator_kubeconfig();
-        let kubeconfig = kubeconfig.to_str().context("a path is text")?;
-        let namespace = self.story.namespace.as_str();
-        OperatorProcess::start_with(
-            binary,
-            flags,
-            &[("KUBECONFIG", kubeconfig), ("RUNTIME_NAMESPACE", namespace)],
-        )
+        let listen = format!("--storage-addr={}", self.artifacts);
+        let announce = format!("--storage-adv-addr={}", self.artifacts);
+        let storage = ["--storage-path={folder}", listen.as_str(), announce.as_str()];
+        let is_of_sources = name == "source-controller";
+        self.story.flux_controller(oracle, if is_of_sources { &storage[..] } else { &[] }).await
     }
 
     /// Runs `windlass migrate`, while the node goes on.

@@ -10,4 +10,4 @@ mod crash_during_fetch;
 mod hostile_servers;
 mod lost_artifacts;
 mod rate_limits;
-mod upstream;
+pub(crate) mod upstream;

@@ -21,6 +21,7 @@ use super::api_request_properties::ApiRequestProperties;
 use super::connection::ProxiedApiServerClient;
 use super::{ApiFault, ConnectionCutMoment};
 use crate::random_sequence::RandomSequence;
+use crate::response_fault::ResponseFault;
 
 /// The largest answer to a write that is held back to its end.
 const ANSWER_LIMIT: usize = 64 << 20;
@@ -33,10 +34,22 @@ struct PendingConnectionCut {
     tell: oneshot::Sender<String>,
 }
 
+/// A request whose answer is wrong, and that of each repetition.
+#[derive(Debug)]
+struct WrongAnswerOrder {
+    number: usize,
+    fault: ResponseFault,
+    /// What was counted since the order.
+    requests: Vec<String>,
+    /// The request of this number, once it has come.
+    request: Option<String>,
+}
+
 #[derive(Debug)]
 struct ApiProxyState {
     fault: Option<ApiFault>,
     cut: Option<PendingConnectionCut>,
+    wrong: Option<WrongAnswerOrder>,
     /// A cut has happened: no request is answered.
     is_severed: bool,
     writes: Vec<String>,
@@ -59,6 +72,7 @@ impl Default for ApiRequestGate {
         let inside = ApiProxyState {
             fault: None,
             cut: None,
+            wrong: None,
             is_severed: false,
             writes: Vec::new(),
             dice: RandomSequence::new(0),
@@ -78,6 +92,8 @@ enum ExchangeVerdict {
     Lost,
     /// The proxy answers itself.
     Answered(Response),
+    /// It is sent on, and its answer is damaged.
+    Damaged(ResponseFault),
     /// It is sent on.
     Passed {
         /// The answer waits this long.
@@ -97,6 +113,7 @@ impl ApiRequestGate {
             let mut inside = self.inside();
             inside.fault = fault.clone();
             inside.is_severed = false;
+            inside.wrong = inside.wrong.take().filter(|_| fault.is_some());
         }
         match fault {
             Some(ApiFault::Gone) => self.drop_connections(),
@@ -121,6 +138,19 @@ impl ApiRequestGate {
         inside.writes.clear();
         inside.cut = Some(PendingConnectionCut { number, moment, tell });
         receiver
+    }
+
+    pub(super) fn answer_wrongly(&self, number: usize, fault: ResponseFault) {
+        let order = WrongAnswerOrder { number, fault, requests: Vec::new(), request: None };
+        self.inside().wrong = Some(order);
+    }
+
+    pub(super) fn requests_since_order(&self) -> Vec<String> {
+        self.inside().wrong.as_ref().map(|order| order.requests.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn wrong_request(&self) -> Option<String> {
+        self.inside().wrong.as_ref()?.request.clone()
     }
 
     pub(super) fn writes(&self) -> Vec<String> {
@@ -176,11 +206,17 @@ impl ApiRequestGate {
             Some(ApiFault::Slow(delay)) => delay,
             _ => Duration::ZERO,
         };
+        let request_line = format!("{} {}", request.method(), request.uri().path());
+        let fault = inside.wrong_answer(&request_line, sort);
+        if sort.is_write {
+            inside.writes.push(request_line.clone());
+        }
+        if let Some(fault) = fault {
+            return wrong(fault, sort);
+        }
         if !sort.is_write {
             return ExchangeVerdict::Passed { delay, cut: None };
         }
-        let request_line = format!("{} {}", request.method(), request.uri().path());
-        inside.writes.push(request_line.clone());
         let count = inside.writes.len();
         let Some(cut) = inside.cut.take_if(|cut| cut.number == count) else {
             return ExchangeVerdict::Passed { delay, cut: None };
@@ -203,6 +239,20 @@ impl ApiProxyState {
         self.is_severed || self.fault == Some(ApiFault::Gone)
     }
 
+    /// Counts a request; what is wrong with its answer, if that was ordered.
+    fn wrong_answer(
+        &mut self,
+        request_line: &str,
+        sort: &ApiRequestProperties,
+    ) -> Option<ResponseFault> {
+        let order = self.wrong.as_mut().filter(|_| sort.is_counted)?;
+        order.requests.push(request_line.to_owned());
+        if order.requests.len() == order.number {
+            order.request = Some(request_line.to_owned());
+        }
+        (order.request.as_deref() == Some(request_line)).then_some(order.fault)
+    }
+
     /// The proxy's own answer to a request, if a fault has one.
     fn refuse(&mut self, request: &Request, sort: &ApiRequestProperties) -> Option<Response> {
         let bearer = || {
@@ -222,6 +272,19 @@ impl ApiProxyState {
             Some(ApiFault::Gone | ApiFault::Slow(_)) | None => None,
         }
     }
+}
+
+/// What is done with a request whose answer is to be wrong.
+fn wrong(fault: ResponseFault, sort: &ApiRequestProperties) -> ExchangeVerdict {
+    if let ResponseFault::Status(status) = fault {
+        return ExchangeVerdict::Answered(refusal(status));
+    }
+    let replacement = match fault.replacement() {
+        // The answer to a watch has no end that could be waited for: it ends at once.
+        None if sort.watch_from.is_some() => ResponseFault::EmptyBody.replacement(),
+        replacement => replacement,
+    };
+    replacement.map_or(ExchangeVerdict::Damaged(fault), ExchangeVerdict::Answered)
 }
 
 /// As the API server words it.
@@ -265,6 +328,10 @@ pub(super) async fn exchange(
         // The connection is being closed, which ends this too.
         ExchangeVerdict::Lost => pending().await,
         ExchangeVerdict::Answered(answer) => answer,
+        ExchangeVerdict::Damaged(fault) => {
+            let answer = damaged(fault, &upstream, request).await;
+            answer.unwrap_or_else(|error| unreachable(&error))
+        }
         ExchangeVerdict::Passed { delay, cut } if sort.is_write => {
             gate.under_way.send_modify(|count| *count += 1);
             // A write that the API server has is finished, whatever becomes of the connection meanwhile.
@@ -285,6 +352,18 @@ pub(super) async fn exchange(
             }
         }
     }
+}
+
+/// Sends a request on and damages its answer.
+async fn damaged(
+    fault: ResponseFault,
+    upstream: &ProxiedApiServerClient,
+    mut request: Request,
+) -> anyhow::Result<Response> {
+    // A packed list could not be shortened.
+    request.headers_mut().remove(header::ACCEPT_ENCODING);
+    let answer = upstream.forward(request, false).await?;
+    Ok(fault.damage(answer).await?.0)
 }
 
 /// Counts a write as answered, however its task ends.

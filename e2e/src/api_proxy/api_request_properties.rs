@@ -7,13 +7,15 @@ use axum::http::{Method, Uri};
 /// The properties of a request that decide how the proxy handles it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiRequestProperties {
+    /// It is not about an Event, a Lease, a token or a review.
+    pub(super) is_counted: bool,
     /// It changes an object; not a dry-run, and not an Event, a Lease, a token or a review.
     pub(super) is_write: bool,
     /// A watch, and the resourceVersion from which it goes on.
     pub(super) watch_from: Option<u64>,
 }
 
-/// Path segments of objects whose writes are not counted, since their time and number differ from run to run.
+/// Path segments of objects whose requests are not counted, since their time and number differ from run to run.
 const UNCOUNTED: [&str; 6] =
     ["events", "leases", "token", "tokenreviews", "subjectaccessreviews", "selfsubjectreviews"];
 
@@ -32,6 +34,7 @@ impl ApiRequestProperties {
             .any(|part| UNCOUNTED.contains(&part) || part.ends_with("accessreviews"));
         let is_watch = matches!(parameter("watch"), Some("true" | "1"));
         Self {
+            is_counted,
             is_write: changes && is_counted && parameter("dryRun").is_none(),
             // Without a version, and from 0, a watch begins wherever the server likes.
             watch_from: is_watch.then(|| {

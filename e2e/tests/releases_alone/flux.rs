@@ -21,15 +21,9 @@ async fn windlass(story: &Story) -> Result<WindlassProcess> {
 
 /// Flux's controller for what is labelled.
 async fn helm_controller(story: &Story) -> Result<OperatorProcess> {
-    let binary = tokio::task::spawn_blocking(|| OracleProgram::HelmController.ensure()).await??;
     let selector = format!("--watch-label-selector={LABEL} in (flux)");
-    let flags = ["--watch-all-namespaces=false", "--enable-leader-election=false", &selector];
-    // None of its servers is needed.
-    let servers = ["--metrics-addr=0", "--health-addr=0", "--events-addr="];
-    let flags = flags.iter().chain(&servers).map(|&flag| flag.to_owned()).collect();
-    let kubeconfig = story.bed.operator_kubeconfig().to_str().context("a path is text")?;
-    let environment = [("KUBECONFIG", kubeconfig), ("RUNTIME_NAMESPACE", story.namespace.as_str())];
-    OperatorProcess::start_with(binary, flags, &environment)
+    let flags = ["--watch-all-namespaces=false", selector.as_str()];
+    story.flux_controller(OracleProgram::HelmController, &flags).await
 }
 
 /// Labels a HelmRelease for one of the two, requests a reconciliation, and waits until it is done.

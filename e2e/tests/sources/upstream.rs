@@ -1,4 +1,5 @@
 //! A remote of each kind behind a relay, the objects that follow it, and what became of its versions.
+//! `disasters` fetches from the same remotes.
 //!
 //! The contents of a version are mostly chance, so that they are as long on their way as they are.
 
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use artifacts::archive::{ExtractOptions, extract};
+use e2e::fault_proxy::FaultProxy;
 use e2e::git_server::{GitReadAccess, GitServer, SshServer, StoryGitRepository};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, REQUESTED_AT};
 use e2e::harness::{Story, StoryObject};
@@ -57,8 +59,12 @@ pub(crate) struct RelayedUpstream {
     server: UpstreamServer,
     /// What is between the server and the program that fetches.
     pub(crate) relay: TcpRelay,
+    /// What is between the server and the relay, for tests of wrong answers.
+    faults: Option<FaultProxy>,
     /// How long the contents of a version are, before they are packed.
     bytes: usize,
+    /// Further files of each version.
+    more: Vec<(String, String)>,
 }
 
 /// The digest of bytes, as a status has it.
@@ -89,9 +95,9 @@ fn packed(files: &[(&str, &str)]) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-impl RelayedUpstream {
-    /// Starts the server and the relay; there is no version yet.
-    pub(crate) async fn start(way: SourceFetchMethod, bytes: usize) -> Result<Self> {
+impl UpstreamServer {
+    /// Starts the server of a kind; gives its address.
+    async fn start(way: SourceFetchMethod) -> Result<(Self, SocketAddr)> {
         let (server, address) = match way {
             SourceFetchMethod::GitHttp | SourceFetchMethod::GitSsh => {
                 let server = GitServer::start(GitReadAccess::Open)?;
@@ -101,42 +107,65 @@ impl RelayedUpstream {
                     Some(ssh) => ssh.url(&repository),
                     None => server.url(&repository),
                 };
-                (
-                    UpstreamServer::Git { server: Box::new(server), repository, ssh },
-                    host(&url)?.to_owned(),
-                )
+                (Self::Git { server: Box::new(server), repository, ssh }, host(&url)?.to_owned())
             }
             SourceFetchMethod::Bucket => {
                 let server = S3Server::start().await?;
                 server.bucket(NAME).await?;
                 let address = server.endpoint();
-                (UpstreamServer::S3(server), address)
+                (Self::S3(server), address)
             }
             SourceFetchMethod::OciRepository => {
                 let registry = RegistryServer::start().await?;
                 let address = registry.host().to_owned();
-                (UpstreamServer::Registry(registry), address)
+                (Self::Registry(registry), address)
             }
             SourceFetchMethod::HelmChart => {
                 let server = ChartServer::start(None)?;
                 let address = host(&server.url())?.to_owned();
-                (UpstreamServer::Charts(server), address)
+                (Self::Charts(server), address)
             }
             SourceFetchMethod::HelmRepository | SourceFetchMethod::HttpArchive => {
                 let server = WebServer::start().await?;
                 let address = server.address().to_string();
-                (UpstreamServer::Web(server), address)
+                (Self::Web(server), address)
             }
         };
-        let relay = TcpRelay::start(address.parse::<SocketAddr>()?).await?;
-        Ok(Self { way, server, relay, bytes })
+        Ok((server, address.parse::<SocketAddr>()?))
+    }
+}
+
+impl RelayedUpstream {
+    /// Starts the server and the relay; there is no version yet.
+    pub(crate) async fn start(way: SourceFetchMethod, bytes: usize) -> Result<Self> {
+        let (server, address) = UpstreamServer::start(way).await?;
+        let relay = TcpRelay::start(address).await?;
+        Ok(Self { way, server, relay, faults: None, bytes, more: Vec::new() })
+    }
+
+    /// Starts a server over plain HTTP whose answers can be wrong. Each version has these files, too.
+    pub(crate) async fn start_with_faults(
+        way: SourceFetchMethod,
+        more: Vec<(String, String)>,
+    ) -> Result<Self> {
+        let (server, address) = UpstreamServer::start(way).await?;
+        let faults = FaultProxy::start(address).await?;
+        let relay = TcpRelay::start(faults.address()).await?;
+        Ok(Self { way, server, relay, faults: Some(faults), bytes: 1000, more })
+    }
+
+    /// What gives wrong answers.
+    pub(crate) fn faults(&self) -> Result<&FaultProxy> {
+        self.faults.as_ref().context("it was started without faults")
     }
 
     /// Puts a version there.
     pub(crate) async fn publish(&self, version: u32) -> Result<()> {
         let says = version.to_string();
         let more = chance(version, self.bytes);
-        let files = [(VERSION, &*says), ("more.txt", &*more)];
+        let own = [(VERSION, &*says), ("more.txt", &*more)];
+        let others = self.more.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+        let files: Vec<(&str, &str)> = own.into_iter().chain(others).collect();
         match &self.server {
             UpstreamServer::Git { repository, .. } => repository.commit(&files, &says).map(drop),
             UpstreamServer::S3(server) => {

@@ -63,18 +63,22 @@ const PLACES: [(&str, &[&str]); 58] = [
         "operator/source/src/artifact_generator",
         &["sources::artifact_generator", "references::", "kinds::"],
     ),
-    ("operator/source/src/bucket", &["bucket::", "stories::bucket", "stories::sources"]),
+    (
+        "operator/source/src/bucket",
+        &["bucket::", "disasters::", "stories::bucket", "stories::sources"],
+    ),
     ("operator/runtime/src/crd_guard", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("operator/notification/src/delivery", &["notifications::", "services::"]),
     ("operator/source/src/external_artifact", &["stories::sources", "references::", "kinds::"]),
     (
         "operator/source/src/git_repository",
-        &["stories::git", "stories::sources", "stories::verification", "sources::"],
+        &["disasters::", "stories::git", "stories::sources", "stories::verification", "sources::"],
     ),
     (
         "operator/source/src/helm_chart",
         &[
             "charts::",
+            "disasters::fetches",
             "stories::helm_chart",
             "stories::verified_charts",
             "stories::chart_repositories",
@@ -87,22 +91,34 @@ const PLACES: [(&str, &[&str]); 58] = [
     ),
     (
         "operator/source/src/helm_repository",
-        &["charts::", "stories::helm_chart", "stories::chart_repositories", "sources::"],
+        &[
+            "charts::",
+            "disasters::fetches",
+            "stories::helm_chart",
+            "stories::chart_repositories",
+            "sources::",
+        ],
     ),
     (
         "operator/helm/src/helmfile",
         &["releases::helmfile", "releases_alone::", "stories::helmfile", "releases::release_moves"],
     ),
-    ("operator/source/src/http_archive", &["stories::http_archive", "sources::"]),
+    (
+        "operator/source/src/http_archive",
+        &["disasters::fetches", "stories::http_archive", "sources::"],
+    ),
     (
         "operator/notification/src/incident",
         &["notifications::incidents", "notifications::takeover", "cli::incidents"],
     ),
     ("operator/image/", &["images::"]),
-    ("operator/kustomize/src/kustomization", &["stories::", "tenancy::", "restarts::"]),
+    (
+        "operator/kustomize/src/kustomization",
+        &["disasters::", "stories::", "tenancy::", "restarts::"],
+    ),
     (
         "operator/runtime/src/deletion_plan",
-        &["stories::deletion_budget", "restarts::killed", "cli::"],
+        &["disasters::", "stories::deletion_budget", "restarts::killed", "cli::"],
     ),
     (
         "operator/runtime/src/lifecycle",
@@ -114,7 +130,10 @@ const PLACES: [(&str, &[&str]); 58] = [
             "releases::approvals",
         ],
     ),
-    ("operator/source/src/oci_repository", &["oci::", "stories::oci", "stories::image_signatures"]),
+    (
+        "operator/source/src/oci_repository",
+        &["disasters::fetches", "oci::", "stories::oci", "stories::image_signatures"],
+    ),
     ("operator/notification/src/provider", &["notifications::", "services::"]),
     (
         "operator/notification/src/receiver",
@@ -341,7 +360,7 @@ fn concerned(graph: &WorkspaceGraph, paths: &[String]) -> TestSelection {
 }
 
 /// The modules of stories.
-pub(super) const MODULES: [&str; 27] = [
+pub(super) const MODULES: [&str; 28] = [
     "bootstrap::",
     "bootstrap_at_gitea::",
     "bucket::",
@@ -349,6 +368,7 @@ pub(super) const MODULES: [&str; 27] = [
     "cli::",
     "clouds::",
     "crd_exports::",
+    "disasters::",
     "faults::",
     "images::",
     "installation::",

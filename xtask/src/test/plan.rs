@@ -35,7 +35,7 @@ const FUZZ_MINUTES_THOROUGH: &str = "20";
 const COMPUTING_NICENESS: &str = "10";
 
 /// Jobs on a control plane that begin first, since they take longest.
-const LONGEST: [&str; 12] = [
+const LONGEST: [&str; 13] = [
     "stories sources",
     CRASH,
     "stories releases",
@@ -43,6 +43,7 @@ const LONGEST: [&str; 12] = [
     "stories stories",
     "stories releases_alone",
     "stories notifications",
+    "stories disasters",
     "stories faults",
     "stories installation",
     "stories kinds",

@@ -1,0 +1,112 @@
+//! Disasters that are known from clusters with GitOps: what is missing for a moment, or leaves the repository by mistake, is
+//! not deleted.
+//!
+//! Each story ends with the uids of the objects, and with the requests that windlass made: none of them is a deletion. Here:
+//! which objects there are, what is lost of them. Elsewhere: the deletion budget itself (`stories/deletion_budget.rs`),
+//! charts that lose objects (`releases`), an API server that is away or slow (`faults.rs`).
+//!
+//! In a process of its own, because each story here has a windlass of its own, or Flux's controllers.
+
+mod commits;
+mod fetches;
+mod flux;
+mod listings;
+mod requests;
+mod secrets;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use e2e::api_proxy::ApiProxy;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, StoryObject, WindlassProcess};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
+use kube::api::{Api, DynamicObject, ListParams};
+
+/// How many objects there are: more than the deletion budget allows to delete.
+const COUNT: usize = 12;
+
+/// The Kustomization that applies them.
+const ROOT: &str = "root";
+
+/// The ConfigMap that each namespace has.
+const OF_KUBERNETES: &str = "kube-root-ca.crt";
+
+/// The name of a ConfigMap.
+fn map(number: usize) -> String {
+    format!("map-{number:02}")
+}
+
+/// A file for each ConfigMap, in a folder that ends in `/` or is empty.
+fn files(folder: &str) -> Vec<(String, String)> {
+    (0..COUNT).map(|at| (format!("{folder}{}.yaml", map(at)), config_map(&map(at), "1"))).collect()
+}
+
+/// The same files without what owns them.
+fn borrowed(files: &[(String, String)]) -> Vec<(&str, String)> {
+    files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect()
+}
+
+/// ConfigMaps that are not being deleted, and their uids.
+type ConfigMapUids = BTreeMap<String, String>;
+
+/// The ConfigMaps of a namespace.
+async fn uids(story: &Story, namespace: &str) -> Result<ConfigMapUids> {
+    let api = Api::<ConfigMap>::namespaced(story.client.clone(), namespace);
+    let list = api.list(&ListParams::default()).await?;
+    let staying = list.items.into_iter().filter(|it| it.metadata.deletion_timestamp.is_none());
+    let made = staying.filter(|it| it.name_any() != OF_KUBERNETES);
+    Ok(made.map(|it| (it.name_any(), it.uid().unwrap_or_default())).collect())
+}
+
+/// Which ConfigMaps are gone since `before`, or were created again in their place.
+async fn lost(story: &Story, namespace: &str, before: &ConfigMapUids) -> Result<Vec<String>> {
+    let now = uids(story, namespace).await?;
+    let lost = before.iter().filter(|(name, uid)| now.get(*name) != Some(*uid));
+    Ok(lost.map(|(name, _)| name.clone()).collect())
+}
+
+/// Checks that all objects are the same as before, and that no deletion was requested. Objects of windlass's own groups,
+/// such as Plans, and former records of releases do not count.
+async fn ensure_nothing_is_lost(
+    story: &Story,
+    proxy: &ApiProxy,
+    namespace: &str,
+    before: &ConfigMapUids,
+) -> Result<()> {
+    let lost = lost(story, namespace, before).await?;
+    ensure!(lost.is_empty(), "{lost:?} were deleted");
+    let mut writes = proxy.writes();
+    let is_record = |write: &str| {
+        ["windlass.dev/", "/secrets/sh.helm.release."].iter().any(|it| write.contains(it))
+    };
+    writes.retain(|write| write.starts_with("DELETE ") && !is_record(write));
+    ensure!(writes.is_empty(), "deletions were requested: {writes:?}");
+    Ok(())
+}
+
+/// windlass behind a proxy that has the list of its writes.
+async fn windlass(story: &Story) -> Result<(ApiProxy, WindlassProcess)> {
+    let proxy = ApiProxy::start(story.bed.operator_kubeconfig())?;
+    let windlass = WindlassProcess::start_for(story, &[&proxy.flag()]).await?;
+    Ok((proxy, windlass))
+}
+
+/// Waits until a Kustomization holds deletions.
+async fn await_deletion_held(story: &Story, name: &str) -> Result<()> {
+    let is_held = |object: &DynamicObject| condition(object, "DeletionHeld")["status"] == "True";
+    let target = StoryObject::kustomization(name);
+    story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_held).await.map(drop)
+}
+
+/// Requests a reconciliation, and waits until an object is Ready after it.
+async fn reconcile(story: &Story, target: &StoryObject) -> Result<DynamicObject> {
+    let token = story.request(target).await?;
+    let is_handled = |object: &DynamicObject| {
+        object.data["status"]["lastHandledReconcileAt"] == token.as_str()
+            && condition(object, "Ready")["status"] == "True"
+    };
+    story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_handled).await
+}

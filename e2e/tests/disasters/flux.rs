@@ -1,0 +1,173 @@
+//! The same disasters with the real controllers of Flux: what is lost there, as the table of `docs/deletion-budget.md`
+//! has it.
+//!
+//! If one of these fails after an update of Flux, the table changes with it. Here: what is lost. Elsewhere: the disasters
+//! (`super::commits`, `super::listings`, `super::secrets`), how the controllers are started (`e2e::harness`).
+
+use std::net::TcpListener;
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::{Story, StoryObject, create_crds};
+use e2e::operator_process::OperatorProcess;
+use e2e::response_fault::ResponseFault;
+use kube::api::DynamicObject;
+use testbed::oracle::OracleProgram;
+
+use super::commits::{CommitDisaster, CommitStage};
+use super::listings::{CONSEQUENCES, ListingStage, bucket};
+use super::secrets::SecretStage;
+use super::{COUNT, ConfigMapUids, lost};
+
+/// Flux's controllers for the namespace of a story.
+async fn controllers(story: &Story) -> Result<Vec<OperatorProcess>> {
+    create_crds(&story.client).await?;
+    let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let listen = format!("--storage-addr={free}");
+    let announce = format!("--storage-adv-addr={free}");
+    let of_namespace = "--watch-all-namespaces=false";
+    let of_sources = [of_namespace, "--storage-path={folder}", &listen, &announce];
+    Ok(vec![
+        story.flux_controller(OracleProgram::SourceController, &of_sources).await?,
+        story.flux_controller(OracleProgram::KustomizeController, &[of_namespace]).await?,
+        story.flux_controller(OracleProgram::HelmController, &[of_namespace]).await?,
+    ])
+}
+
+/// Waits until as many objects are lost as are expected; no more are afterwards.
+async fn await_lost(
+    story: &Story,
+    place: &str,
+    before: &ConfigMapUids,
+    expected: usize,
+) -> Result<()> {
+    let what = format!("{expected} of {} objects to be lost", before.len());
+    let are_lost = async || Ok((lost(story, place, before).await?.len() >= expected).then_some(()));
+    story.await_until(&what, DEFAULT_WAIT_TIMEOUT, are_lost).await?;
+    tokio::time::sleep(CONSEQUENCES).await;
+    let lost = lost(story, place, before).await?;
+    ensure!(lost.len() == expected, "{lost:?} are lost and not {expected}");
+    Ok(())
+}
+
+async fn await_fetch_failed(story: &Story) -> Result<()> {
+    let has_failed = |object: &DynamicObject| condition(object, "FetchFailed")["status"] == "True";
+    story.await_object(&bucket(), DEFAULT_WAIT_TIMEOUT, has_failed).await.map(drop)
+}
+
+async fn ensure_none_is_lost(story: &Story, before: &ConfigMapUids) -> Result<()> {
+    tokio::time::sleep(CONSEQUENCES).await;
+    let lost = lost(story, &story.namespace, before).await?;
+    ensure!(lost.is_empty(), "Flux lost {lost:?}, of which the page says that they stay");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds three controllers of Flux: cargo xtask test --thorough"
+)]
+async fn flux_deletes_the_objects_of_a_kustomization_that_is_renamed() -> Result<()> {
+    let story = Story::begin("flux-renamed").await?;
+    let _flux = controllers(&story).await?;
+    let stage = CommitStage::set(&story, CommitDisaster::RenamedKustomization).await?;
+    stage.happen().await?;
+    story.await_gone(&StoryObject::kustomization("apps"), DEFAULT_WAIT_TIMEOUT).await?;
+    // Those that the other Kustomization applied before the former one came to them stay.
+    let lost = lost(&story, &stage.place, &stage.before).await?;
+    ensure!(!lost.is_empty(), "Flux lost none of them");
+    stage.clear().await;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds three controllers of Flux: cargo xtask test --thorough"
+)]
+async fn flux_deletes_all_objects_of_an_emptied_folder() -> Result<()> {
+    let story = Story::begin("flux-emptied").await?;
+    let _flux = controllers(&story).await?;
+    let stage = CommitStage::set(&story, CommitDisaster::EmptiedFolder).await?;
+    stage.happen().await?;
+    await_lost(&story, &stage.place, &stage.before, COUNT).await?;
+    stage.clear().await;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds three controllers of Flux: cargo xtask test --thorough"
+)]
+async fn flux_deletes_a_removed_namespace_with_what_others_have_in_it() -> Result<()> {
+    let story = Story::begin("flux-namespace").await?;
+    let _flux = controllers(&story).await?;
+    let stage = CommitStage::set(&story, CommitDisaster::RemovedNamespace).await?;
+    stage.happen().await?;
+    // The one that was made by hand is among them.
+    await_lost(&story, &stage.place, &stage.before, COUNT + 1).await?;
+    stage.clear().await;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds three controllers of Flux: cargo xtask test --thorough"
+)]
+async fn flux_takes_a_page_for_browsers_for_a_bucket_without_objects() -> Result<()> {
+    let story = Story::begin("flux-listing").await?;
+    let _flux = controllers(&story).await?;
+    let mut stage = ListingStage::set(&story).await?;
+    for fault in ResponseFault::ALL {
+        stage.list_wrongly(fault).await?;
+        let expected = match fault {
+            // Its parser ignores elements that it does not know.
+            ResponseFault::HtmlPage | ResponseFault::EmptyList => COUNT,
+            ResponseFault::WithoutLastPage => COUNT - COUNT / 2,
+            ResponseFault::Status(_) | ResponseFault::EmptyBody | ResponseFault::Truncated => 0,
+        };
+        if expected == 0 {
+            await_fetch_failed(&story).await?;
+            ensure_none_is_lost(&story, &stage.before).await?;
+        } else {
+            await_lost(&story, &story.namespace, &stage.before, expected).await?;
+        }
+        stage.heal().await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds three controllers of Flux: cargo xtask test --thorough"
+)]
+async fn flux_takes_nothing_in_the_place_of_a_manifest() -> Result<()> {
+    let story = Story::begin("flux-download").await?;
+    let _flux = controllers(&story).await?;
+    let mut stage = ListingStage::set(&story).await?;
+    for fault in [ResponseFault::HtmlPage, ResponseFault::EmptyBody, ResponseFault::Truncated] {
+        stage.download_wrongly(fault).await?;
+        await_fetch_failed(&story).await?;
+        ensure_none_is_lost(&story, &stage.before).await?;
+        stage.heal().await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(
+    not(feature = "thorough"),
+    ignore = "builds three controllers of Flux: cargo xtask test --thorough"
+)]
+async fn flux_keeps_the_objects_of_a_secret_that_vanished() -> Result<()> {
+    let story = Story::begin("flux-secret").await?;
+    let _flux = controllers(&story).await?;
+    let stage = SecretStage::set(&story).await?;
+    stage.happen().await?;
+    ensure_none_is_lost(&story, &stage.before).await?;
+    stage.heal().await?;
+    story.end().await
+}
