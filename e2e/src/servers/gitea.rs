@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::control_plane::{free_ports, tail, write_private};
 use crate::git_server::StoryGitRepository;
 use crate::harness::await_until;
+use crate::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use crate::process_reaper::ProcessReaper;
 use testbed::binaries::{GO, GoBuildRecipe, MissingSourcePart, ProgramSet, module};
 
@@ -164,6 +165,18 @@ impl GiteaServer {
             path: format!("repos/{USER}/{name}"),
             remote: format!("http://{USER}:{PASSWORD}@{address}/{USER}/{name}.git"),
         })
+    }
+
+    /// Opens a pull request of a branch that was pushed, against `main`, and returns its number.
+    ///
+    /// Gitea learns of a pushed branch from a queue, so that a request right after the push does not find it.
+    pub async fn open_pull_request(&self, of: &GiteaRepository, branch: &str) -> Result<String> {
+        let path = format!("{}/branches/{branch}", of.path);
+        let what = format!("Gitea to know the branch {branch}");
+        await_until(&what, DEFAULT_WAIT_TIMEOUT, async || Ok(self.get(&path).await.ok())).await?;
+        let request = json!({"head": branch, "base": "main", "title": "a change"});
+        let opened = self.ask(Method::POST, &format!("{}/pulls", of.path), request).await?;
+        Ok(opened["number"].to_string())
     }
 
     /// What the API answers to `/api/v1/<path>`.

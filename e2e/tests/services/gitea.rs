@@ -106,9 +106,7 @@ async fn a_pull_request_at_gitea_has_one_comment_which_later_events_edit() -> Re
     hosted.push(&[("README.md", "the app".to_owned())])?;
     hosted.local.branch("change")?;
     let first = hosted.push(&[("map.yaml", config_map("map", "1"))])?;
-    let request = json!({"head": "change", "base": "main", "title": "a map"});
-    let request = gitea.ask(Method::POST, &format!("{}/pulls", hosted.path), request).await?;
-    let number = request["number"].to_string();
+    let number = gitea.open_pull_request(&hosted, "change").await?;
     let spec = json!({"type": "giteapullrequestcomment", "address": hosted.url});
     provider(&story, spec, &[("token", &gitea.token("comments").await?)]).await?;
     let branch = json!({"ref": {"branch": "change"}});

@@ -43,9 +43,7 @@ impl PlannedPullRequest {
             .push(&[("one.yaml", config_map("one", "1")), ("two.yaml", config_map("two", "1"))])?;
         hosted.local.branch("change")?;
         let first = hosted.push(&[("one.yaml", config_map("one", "2"))])?;
-        let request = json!({"head": "change", "base": "main", "title": "a change"});
-        let request = gitea.ask(Method::POST, &format!("{}/pulls", hosted.path), request).await?;
-        let number = request["number"].to_string();
+        let number = gitea.open_pull_request(&hosted, "change").await?;
         let token = gitea.token("check").await?;
         let folder = tempfile::tempdir()?;
         Ok((Self { gitea, hosted, number, token, folder }, first))
