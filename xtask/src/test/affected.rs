@@ -118,7 +118,7 @@ const PLACES: [(&str, &[&str]); 58] = [
     ),
     (
         "operator/runtime/src/deletion_plan",
-        &["disasters::", "stories::deletion_budget", "restarts::killed", "cli::"],
+        &["disasters::", "stories::deletion_budget", "restarts::", "cli::"],
     ),
     (
         "operator/runtime/src/lifecycle",

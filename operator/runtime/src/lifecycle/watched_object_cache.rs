@@ -57,7 +57,7 @@ impl WatchCachedKind for PlanPolicy {
 
 /// The node that stands for all objects of a kind: those who wait for it are woken when every change of them is seen
 /// again.
-pub fn kind_node<K: WatchCachedKind>() -> ObjectKey {
+pub(crate) fn kind_node<K: WatchCachedKind>() -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), "", "")
 }
 
