@@ -211,8 +211,8 @@ impl NamespacePolicies {
             NamespaceListState::Listed(before) => {
                 before.symmetric_difference(&now).cloned().collect()
             }
-            // Earlier callers got an error instead of a list, so all namespaces count as changed.
-            NamespaceListState::Failed(_) => now,
+            // Earlier callers got an error instead of a list, so all namespaces count as changed, without the annotation, too.
+            NamespaceListState::Failed(_) => self.facts.lock().keys().cloned().collect(),
             NamespaceListState::Nothing => BTreeSet::new(),
         }
     }
@@ -315,7 +315,9 @@ mod tests {
         let mut take = |event| namespaces.take(event, &mut listing);
         take(WatcherEvent::Listing);
         take(WatcherEvent::Listed(namespace("strict", Some("true"))));
-        take(WatcherEvent::ListEnded);
+        take(WatcherEvent::Listed(namespace("free", None)));
+        let woken = take(WatcherEvent::ListEnded);
+        assert_eq!(woken.into_iter().collect::<Vec<_>>(), ["free", "strict"], "both had an error");
         namespaces.failed("interrupted");
         assert!(is_only(&namespaces, "strict") && !is_only(&namespaces, "free"));
     }
