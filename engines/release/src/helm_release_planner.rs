@@ -355,7 +355,8 @@ impl DesiredAndObservedRelease<'_> {
     /// The outcome of a run that must not begin an action, since it is not known which lifecycles hold it.
     fn unless_known(&self, action: OperationKind) -> Option<PlanVerdict<ReleaseStep>> {
         let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
-        let wake = NextRunTrigger::at(self.later(self.desired.retry));
+        let wake = NextRunTrigger::on(self.desired.lifecycles.known_on.clone());
+        let wake = wake.and_at(self.later(self.desired.retry));
         Some(PlanVerdict::Outcome(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
     }
 

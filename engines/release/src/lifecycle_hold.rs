@@ -6,8 +6,10 @@
 //!
 //! Elsewhere: which lifecycles there are and what an event means (engine `lifecycle`), the objects (the program).
 
+use std::collections::BTreeSet;
+
 use lifecycle::{EventRevision, HoldingLifecycle, LifecycleHoldPhase};
-use reconcile::ConditionReason;
+use reconcile::{ConditionReason, ObjectKey};
 use sha2::{Digest as _, Sha256};
 
 use crate::journal::OperationKind;
@@ -29,6 +31,8 @@ pub struct ReleaseLifecycles {
     pub glass: bool,
     /// Why it is not known which hold it; nothing may begin then but what undoes a failure.
     pub unknown: Option<String>,
+    /// What wakes a run that found them unknown; empty if they are known.
+    pub known_on: BTreeSet<ObjectKey>,
 }
 
 impl ReleaseLifecycles {

@@ -12,7 +12,7 @@ pub(crate) mod event_handlers;
 pub mod lifecycle_attempt;
 pub mod watched_object_cache;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use self::event_handlers::LifecycleHandlers;
-use self::watched_object_cache::{CachedObjectChange, WatchedObjectCache, resource};
-use super::namespace_policies::NamespacePolicies;
+use self::watched_object_cache::{CachedObjectChange, WatchedObjectCache, kind_node, resource};
+use super::namespace_policies::{NamespacePolicies, labels_node_of};
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
@@ -122,8 +122,18 @@ pub fn holding<K: Resource<DynamicType = ()>>(
     let glass = object.annotations().get(BREAK_GLASS).and_then(|text| text.trim().parse().ok());
     let glass = glass.is_some_and(|until: Time| jiff::Timestamp::now() < until);
     match holds(context, object) {
-        Ok(holds) => ReleaseLifecycles { holds, glass, unknown: None },
-        Err(why) => ReleaseLifecycles { holds: Vec::new(), glass, unknown: Some(why) },
+        Ok(holds) => ReleaseLifecycles { holds, glass, ..ReleaseLifecycles::default() },
+        Err(why) => ReleaseLifecycles {
+            glass,
+            unknown: Some(why),
+            known_on: BTreeSet::from([
+                kind_node::<Lifecycle>(),
+                kind_node::<LifecycleBinding>(),
+                kind_node::<LifecycleEvent>(),
+                labels_node_of(&object.namespace().unwrap_or_default()),
+            ]),
+            ..ReleaseLifecycles::default()
+        },
     }
 }
 

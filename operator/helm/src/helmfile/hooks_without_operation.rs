@@ -165,7 +165,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let again = || NextRunTrigger::at(self.in_future(run.timeouts.retry));
         let stopped = |outcome, answers| Err(StoppedHooks { outcome, answers });
         if let Some(why) = lifecycles.unknown.clone() {
-            return stopped(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, again()), Vec::new());
+            let wake = NextRunTrigger::on(lifecycles.known_on.clone());
+            let wake = wake.and_at(self.in_future(run.timeouts.retry));
+            return stopped(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake), Vec::new());
         }
         if !lifecycles.holds.iter().any(|hold| phases.iter().any(|it| hold.phases.contains(it))) {
             return Ok(Vec::new());

@@ -153,7 +153,8 @@ impl KustomizationSession<'_> {
         held: &LifecycleHold,
     ) -> Result<LifecycleClearance, HeldAttempt> {
         if let Some(why) = held.lifecycles.unknown.clone() {
-            let outcome = RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, NextRunTrigger::default());
+            let wake = NextRunTrigger::on(held.lifecycles.known_on.clone());
+            let outcome = RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake);
             return Err(HeldAttempt { outcome, answers: Vec::new() });
         }
         let answers = self.pass(object, held, held.before()).await?;
