@@ -131,10 +131,6 @@ async fn survives(name: &str, sample: Option<usize>) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[cfg_attr(
-    not(feature = "thorough"),
-    ignore = "finds requests after whose wrong answer nothing is tried again before the interval: not all are mended"
-)]
 async fn a_sample_of_requests_is_answered_wrongly_and_deletes_nothing() -> Result<()> {
     survives("wrong-requests", Some(SAMPLE)).await
 }
