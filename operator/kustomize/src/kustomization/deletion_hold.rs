@@ -1,5 +1,7 @@
 //! Deletions that are beyond the budget: what users read of them, and the Plan that they approve.
 //!
+//! Differs(flux): kustomize-controller deletes whatever left the manifests at once.
+//!
 //! Here: what a run found out, the condition, the Plan after a run. Elsewhere: judging what is to be deleted
 //! (`executor/deletion_judgement.rs`), what a budget allows (`apply::deletion_budget`), Plans and PlanPolicies
 //! (`windlass_runtime::deletion_plan`).
