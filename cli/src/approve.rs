@@ -44,6 +44,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass approve shop-preupgrade-4b1f0c27a9d35e68 -n shop
   windlass approve hr/shop -n shop --reject --comment \"not before Monday\"
   windlass approve ks/apps -n shop --comment \"the shop moves\"
+  windlass approve plan/shop-4b1f0c27a9d35e68 -n shop
 
 `windlass get lifecycleevents -A` and `windlass get plans -A` show what waits. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status; for the deletions of a Plan, the verb `approve` on its PlanPolicies, or on the PlanPolicy `default` if it names none, and the same rights on Plans.
 

@@ -106,7 +106,12 @@ fn asked(object: &Object) -> Option<String> {
     let status = object.get("status").unwrap_or(&Value::Null);
     let phase = text(&spec["phase"]);
     let lifecycle = text(&spec["lifecycle"]);
-    let subject = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
+    let subject = &spec["subject"];
+    let release = match text(&subject["release"]) {
+        release if release.is_empty() => release,
+        release => format!(", release {release}"),
+    };
+    let subject = format!("{}/{}{release}", text(&subject["kind"]), text(&subject["name"]));
     let state = match status["phase"].as_str() {
         None | Some("") => "Pending",
         Some(state) => state,
@@ -128,7 +133,11 @@ fn withheld(object: &Object) -> Option<String> {
         object.kind() == "Plan" && object.api_version().starts_with("release.windlass.dev/");
     let spec = object.get("spec").filter(|_| is_plan)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let subject = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
+    let applier = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
+    let subject = match spec["subject"]["release"].as_str() {
+        Some(release) => format!("{applier}, release {release}"),
+        None => applier,
+    };
     let count = spec["count"].as_i64().unwrap_or_default();
     let deletions = match count {
         1 => "1 deletion".to_owned(),
@@ -327,7 +336,16 @@ mod tests {
         let message = "12 deletions of Kustomization/apps wait for approval";
         assert_eq!(row(plan.clone()).message, message);
         plan["status"] = json!({"approvals": [{"user": "alice"}]});
-        assert_eq!(row(plan).message, "12 deletions of Kustomization/apps, approved by alice");
+        assert_eq!(
+            row(plan.clone()).message,
+            "12 deletions of Kustomization/apps, approved by alice"
+        );
+        plan["spec"]["subject"] = json!({"kind": "Helmfile", "name": "all", "release": "shop/web"});
+        plan["status"] = json!({});
+        assert_eq!(
+            row(plan).message,
+            "12 deletions of Helmfile/all, release shop/web wait for approval"
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod chart_sources;
 mod crd_disasters;
 mod crd_guard;
 mod crds;
+mod deletion_budget;
 mod depends_on;
 mod drift;
 mod flux_cli;

@@ -116,6 +116,41 @@ async fn killed_between_an_approval_and_its_deletions_it_carries_out_exactly_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn killed_between_an_approval_and_its_upgrade_it_deletes_exactly_these() -> Result<()> {
+    const COUNT: usize = 12;
+    let story = Story::begin("killed-upgrade").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    let files = config_maps(COUNT, "1");
+    let maps: Vec<(String, &str)> = files
+        .iter()
+        .enumerate()
+        .map(|(at, (_, text))| (format!("templates/map-{at}.yaml"), text.as_str()))
+        .collect();
+    let maps: Vec<(&str, &str)> = maps.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let config = [("templates/a.yaml", CONFIG)];
+    charts.publish("1.0.0", &[&config[..], &maps[..]].concat()).await?;
+    let app = charts.release("app", json!({})).await?;
+    story.await_revision(&app, 1).await?;
+    charts.publish("1.1.0", &config).await?;
+    story.await_held_release(&app, 12).await?;
+    windlass.operator.kill()?;
+    let said = story.windlass_says(&["approve", "hr/app", "-n", &story.namespace], true)?;
+    ensure!(said.contains("the deletion of 12 objects"), "{said}");
+    ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
+    story.expect(&StoryObject::config_map("map-000")).await?;
+    windlass.resume().await?;
+    story.await_revision(&app, 2).await?;
+    story.await_free(&app).await?;
+    for at in 0..COUNT {
+        let map = StoryObject::config_map(&format!("map-{at:03}"));
+        story.await_gone(&map, DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.expect(&StoryObject::config_map("app-config")).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn killed_while_lifecycles_are_asked_it_asks_none_of_them_twice() -> Result<()> {
     let story = Story::begin("lifecycle-killed").await?;
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;

@@ -1,11 +1,13 @@
-//! Approving a Plan: deletions of a Kustomization that are beyond its deletion budget.
+//! Approving a Plan: deletions of an applier that are beyond its deletion budget.
 //!
 //! Elsewhere: what an approval is for (engine `apply`, `deletion_budget`), who may approve (`deploy/policies/plans.yaml`).
 
 use anyhow::{Context as _, bail, ensure};
+use crds::helm::HelmRelease;
+use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::kustomize::Kustomization;
-use crds::release::{Plan, PlanApproval, PlanStatus};
-use kube_core::{Resource as _, ResourceExt as _};
+use crds::release::{Plan, PlanApproval, PlanStatus, PlanSubject};
+use kube_core::ResourceExt as _;
 use serde_json::json;
 
 use super::{ApproveArgs, ListedObjects, MAX_APPROVAL_ATTEMPTS};
@@ -27,11 +29,19 @@ fn is_kind<K: kube_core::Resource<DynamicType = ()>>(word: &str) -> bool {
     names.any(|it| kind_argument::words(it).any(|known| known == word))
 }
 
-/// Approves a Plan if that is what the user names: by its own name, or by the Kustomization whose deletions it holds. False if
-/// the user does not name a Plan, and none of that Kustomization waits, or an operation is to be rejected.
+/// Whether a word names a kind of objects that have Plans.
+fn is_applier(word: &str) -> bool {
+    is_kind::<Kustomization>(word)
+        || is_kind::<HelmRelease>(word)
+        || is_kind::<Helmfile>(word)
+        || is_kind::<helmfile_operator::Helmfile>(word)
+}
+
+/// Approves a Plan if that is what the user names: by its own name, or by the object whose deletions it holds. False if the user
+/// does not name a Plan, and none of that object waits, or an operation is to be rejected.
 ///
 /// # Errors
-/// The Plan cannot be approved, an operation of the Kustomization waits as well, or the API server refuses.
+/// The Plan cannot be approved, an operation of the object waits as well, or the API server refuses.
 pub(super) async fn approved(
     site: &CommandScope,
     args: &ApproveArgs,
@@ -39,7 +49,7 @@ pub(super) async fn approved(
 ) -> anyhow::Result<bool> {
     let Some((kind, _)) = args.what.split_once('/') else { return Ok(false) };
     let is_named = is_kind::<Plan>(kind);
-    if !is_named && (!is_kind::<Kustomization>(kind) || args.reject) {
+    if !is_named && (!is_applier(kind) || args.reject) {
         return Ok(false);
     }
     for attempt in 1.. {
@@ -68,7 +78,7 @@ pub(super) async fn approved(
 async fn plans(site: &CommandScope, is_named: bool) -> anyhow::Result<Vec<Plan>> {
     match super::listed(site).await {
         Ok(ListedObjects { found, left_out }) => {
-            // Who names a Kustomization may mean its LifecycleEvent, and needs no rights on Plans.
+            // Who names an applier may mean its LifecycleEvent, and needs no rights on Plans.
             if is_named {
                 say_left_out(&left_out);
                 ensure!(left_out.is_empty(), "Plans cannot be listed");
@@ -80,7 +90,7 @@ async fn plans(site: &CommandScope, is_named: bool) -> anyhow::Result<Vec<Plan>>
     }
 }
 
-/// Whether the Plan of a Kustomization is meant although LifecycleEvents of it may wait for an approval, too. Who approves an
+/// Whether the Plan of an object is meant although LifecycleEvents of it may wait for an approval, too. Who approves an
 /// operation does not approve deletions with it.
 fn is_meant_beside(plan: &Plan, events: &[String], what: &str) -> anyhow::Result<bool> {
     if events.is_empty() {
@@ -96,7 +106,14 @@ fn is_meant_beside(plan: &Plan, events: &[String], what: &str) -> anyhow::Result
     Ok(false)
 }
 
-/// The Plan that the user names; `None` if it is named by a Kustomization that has none.
+/// Whether a word names the kind of the object that a Plan is about.
+fn is_of(word: &str, subject: &PlanSubject) -> bool {
+    let word = word.to_lowercase();
+    let mut names = crds::names().filter(|it| it.group == subject.group && it.kind == subject.kind);
+    names.any(|it| kind_argument::words(it).any(|known| known == word))
+}
+
+/// The Plan that the user names; `None` if it is named by an object that has none.
 fn meant(found: Vec<Plan>, what: &str) -> anyhow::Result<Option<Plan>> {
     let (kind, name) = what.split_once('/').unwrap_or_default();
     if is_kind::<Plan>(kind) {
@@ -107,12 +124,10 @@ fn meant(found: Vec<Plan>, what: &str) -> anyhow::Result<Option<Plan>> {
     }
     let is_its = |plan: &Plan| {
         let subject = &plan.spec.subject;
-        subject.name == name
-            && subject.group == Kustomization::group(&())
-            && subject.kind == Kustomization::kind(&())
+        subject.name == name && is_of(kind, subject)
     };
     let mut plans: Vec<Plan> = found.into_iter().filter(is_its).collect();
-    // While one replaces another, both are there for a moment.
+    // While one replaces another, both are there for a moment; and a Helmfile has one for each release.
     if plans.len() > 1 {
         let names: Vec<String> = plans.iter().map(|it| format!("plan/{}", it.name_any())).collect();
         bail!("several Plans of {what} wait for approval: name one of {}", names.join(", "));
@@ -124,7 +139,7 @@ fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
     let name = plan.name_any();
     ensure!(
         !is_rejected,
-        "Plan {name} cannot be rejected: add the objects to the manifests again, and it is deleted"
+        "Plan {name} cannot be rejected: have the objects in the manifests again, and it is deleted"
     );
     ensure!(
         !user.starts_with(SERVICE_ACCOUNT_PREFIX),
@@ -138,7 +153,11 @@ fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
 }
 
 fn subject(plan: &Plan) -> String {
-    format!("{}/{}", plan.spec.subject.kind, plan.spec.subject.name)
+    let PlanSubject { kind, name, release, .. } = &plan.spec.subject;
+    match release.is_empty() {
+        true => format!("{kind}/{name}"),
+        false => format!("{kind}/{name}, release {release}"),
+    }
 }
 
 fn said(plan: &Plan, user: &str) -> String {
@@ -206,6 +225,35 @@ mod tests {
         assert_eq!(found("ks/other"), "");
         assert!(found("plan/other").starts_with("Plan other does not exist"));
         assert!(found("ks/infra").ends_with("name one of plan/two, plan/three"));
+    }
+
+    #[test]
+    fn a_plan_of_a_release_is_meant_by_its_owner_unless_that_has_several() {
+        let plan = |name: &str, kind: [&str; 2], of: &str, release: &str| {
+            let subject =
+                json!({"group": kind[0], "kind": kind[1], "name": of, "release": release});
+            let spec = json!({"subject": subject, "count": 12});
+            serde_json::from_value::<Plan>(json!({"metadata": {"name": name}, "spec": spec}))
+                .unwrap()
+        };
+        let helm = ["helm.toolkit.fluxcd.io", "HelmRelease"];
+        let helmfile = ["helmfile.windlass.dev", "Helmfile"];
+        let all = vec![
+            plan("one", helm, "shop", ""),
+            plan("two", helmfile, "shop", "apps/web"),
+            plan("three", helmfile, "all", "apps/web"),
+            plan("four", helmfile, "all", "apps/db"),
+        ];
+        let found = |what: &str| match meant(all.clone(), what) {
+            Ok(plan) => plan.map(|it| it.name_any()).unwrap_or_default(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(found("hr/shop"), "one");
+        assert_eq!(found("helmfile/shop"), "two");
+        assert!(found("helmfile/all").ends_with("name one of plan/three, plan/four"));
+        assert_eq!(found("ks/shop"), "");
+        assert_eq!(subject(&all[1]), "Helmfile/shop, release apps/web");
+        assert_eq!(subject(&all[0]), "HelmRelease/shop");
     }
 
     #[test]

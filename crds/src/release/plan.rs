@@ -8,9 +8,9 @@ use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::{Time, omit_empty, schema};
 
 custom_resource! {
-    /// Objects that left the manifests of a Kustomization and are more than its deletion budget
-    /// allows. windlass creates it, deletes the objects after a user approved them, and then deletes
-    /// the Plan.
+    /// Objects that left the manifests of a Kustomization or of a release and are more than its
+    /// deletion budget allows. windlass creates it, deletes the objects after a user approved them,
+    /// and then deletes the Plan.
     Plan {
         spec: PlanSpec,
         status: PlanStatus,
@@ -21,6 +21,7 @@ custom_resource! {
         columns: [
             PrinterColumn::text("Kind", ".spec.subject.kind"),
             PrinterColumn::text("Subject", ".spec.subject.name"),
+            PrinterColumn::wide("Release", ".spec.subject.release"),
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Deletions", ".spec.count") },
             PrinterColumn::text("Approved by", ".status.approvals[*].user"),
             PrinterColumn::wide("Revision", ".spec.revision"),
@@ -43,6 +44,12 @@ pub struct PlanSpec {
     /// The revision of its source whose manifests lack the objects.
     #[schemars(length(max = 512))]
     pub revision: String,
+
+    /// Names the operation of a release that would delete, with a digest of what it is made from:
+    /// chart, values and spec. An approval is for this operation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 256))]
+    pub operation: String,
 
     /// The digest of the objects and of the uid of the subject. An approval is for these objects.
     #[schemars(length(max = 128))]
@@ -100,6 +107,12 @@ pub struct PlanSubject {
     /// Its uid.
     #[schemars(length(max = 64))]
     pub uid: String,
+
+    /// The release of a Helmfile that would delete, as `<namespace>/<name>`, with the kubeContext in
+    /// front if it has one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub release: String,
 }
 
 /// The deletion budget that a Plan was made by.

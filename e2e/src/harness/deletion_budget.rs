@@ -4,6 +4,7 @@
 
 use anyhow::{Result, ensure};
 use crds::release::{Plan, PlanPolicy};
+use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ impl Story {
         Ok(StoryObject::of::<PlanPolicy>(&self.namespace))
     }
 
-    /// Has Kustomizations of the story delete what they want, as in Flux: for stories that are about something else. Delete the
+    /// Has Kustomizations and releases of the story delete what they want, as in Flux: for stories that are about something else. Delete the
     /// PlanPolicy at the end.
     ///
     /// # Errors
@@ -54,6 +55,26 @@ impl Story {
             |object: &DynamicObject| condition(object, "DeletionHeld")["status"] == "True";
         self.await_applied(name, revision).await?;
         self.await_object(&StoryObject::kustomization(name), DEFAULT_WAIT_TIMEOUT, is_held).await?;
+        self.await_plan(count).await
+    }
+
+    /// Waits until a release waits because it would delete so many objects; gives its only Plan.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub async fn await_held_release(&self, target: &StoryObject, count: i64) -> Result<Plan> {
+        let plan = self.await_plan(count).await?;
+        let command = format!("windlass approve plan/{}", plan.name_any());
+        let is_held = |object: &DynamicObject| {
+            let held = condition(object, "DeletionHeld");
+            held["status"] == "True" && held["message"].to_string().contains(&command)
+        };
+        self.await_object(target, DEFAULT_WAIT_TIMEOUT, is_held).await?;
+        Ok(plan)
+    }
+
+    /// Waits until the story has one Plan, of so many objects.
+    async fn await_plan(&self, count: i64) -> Result<Plan> {
         self.await_until(&format!("a Plan of {count}"), DEFAULT_WAIT_TIMEOUT, async || {
             let mut plans = self.plans().await?;
             let plan = plans.pop().filter(|_| plans.is_empty());
@@ -67,9 +88,16 @@ impl Story {
     /// # Errors
     /// One stays.
     pub async fn await_not_held(&self, name: &str) -> Result<()> {
+        self.await_free(&StoryObject::kustomization(name)).await
+    }
+
+    /// Waits until an object holds no deletion, and the story has no Plan.
+    ///
+    /// # Errors
+    /// One stays.
+    pub async fn await_free(&self, target: &StoryObject) -> Result<()> {
         let is_free = |object: &DynamicObject| condition(object, "DeletionHeld").is_null();
-        let app = StoryObject::kustomization(name);
-        self.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_free).await?;
+        self.await_object(target, DEFAULT_WAIT_TIMEOUT, is_free).await?;
         self.await_until("no Plan to be left", DEFAULT_WAIT_TIMEOUT, async || {
             Ok(self.plans().await?.is_empty().then_some(()))
         })

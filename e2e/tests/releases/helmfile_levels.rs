@@ -90,6 +90,7 @@ async fn gone_since(story: &Story, version: &str, number: usize) -> Result<Vec<S
 async fn twenty_releases_in_five_levels_come_from_git_in_order_and_leave_in_reverse() -> Result<()>
 {
     let story = Story::with_windlass("helmfile-levels").await?;
+    let policy = story.without_deletion_budget().await?;
     let upstream = story.follow("shop", &files("g", LEVELS, "v")).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     let object = story.await_ready(&shop).await?;
@@ -124,6 +125,7 @@ async fn twenty_releases_in_five_levels_come_from_git_in_order_and_leave_in_reve
     let is_reverse =
         first.iter().all(|it| is_of(LEVELS - 1, it)) && then.iter().all(|it| is_of(LEVELS - 2, it));
     ensure!(is_reverse, "{gone:?}");
+    story.delete(&policy).await?;
     story.end().await
 }
 

@@ -80,6 +80,7 @@ async fn value_of(story: &Story, name: &str) -> Result<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Result<()> {
     let story = Story::with_windlass("helmfile-follows").await?;
+    let policy = story.without_deletion_budget().await?;
     let first =
         [release("web", "w1", &["db"]), release("db", "d1", &[]), release("cache", "c1", &["web"])];
     let upstream = story
@@ -143,6 +144,7 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     story.await_gone(&shop, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_gone(&StoryObject::config_map("db-config"), Duration::ZERO).await?;
     ensure!(story.helm_says(&["list", "--short"])?.trim().is_empty());
+    story.delete(&policy).await?;
     story.end().await
 }
 
@@ -193,6 +195,9 @@ async fn a_release_that_fails_holds_up_those_that_need_it_and_no_other() -> Resu
     story.await_failure(&shop, "ReleaseFailed").await?;
     story.expect(&StoryObject::config_map("other-config")).await?;
     let revision = upstream.push(&[("helmfile.yaml", releases(&all[..2]))]).await?;
+    // A release that leaves its helmfile waits for approval.
+    story.await_condition(&shop, "DeletionHeld", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    story.windlass_says(&["approve", "helmfile/shop", "-n", place], true)?;
     let object = applied(&story, &shop, &revision).await?;
     ensure!(states(&object) == ["db Ready", "web Ready"], "{:?}", states(&object));
     story.await_gone(&StoryObject::config_map("other-config"), DEFAULT_WAIT_TIMEOUT).await?;

@@ -331,6 +331,7 @@ async fn changed_there(
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -> Result<()> {
     let story = Story::begin("helmfile-contexts").await?;
+    let policy = story.without_deletion_budget().await?;
     let _windlass = WindlassProcess::start_for(&story, &[]).await?;
     let plane = ControlPlane::start().await?;
     let remote = control_plane::client(&plane.kubeconfig()).await?;
@@ -411,5 +412,6 @@ async fn releases_of_a_helmfile_are_in_the_clusters_that_their_contexts_name() -
     let texts = [file("south", "new", &more), file("south", "newest", &unusable)];
     dead_clusters(&story, (&shop, &plane), &upstream, texts).await?;
     ends(&story, &shop, &maps).await?;
+    story.delete(&policy).await?;
     story.end().await
 }

@@ -147,6 +147,8 @@ pub enum DeletionRule {
         /// How many there are.
         count: usize,
     },
+    /// A release is uninstalled because its helmfile does not have it any more: it is an applier, whose objects go with it.
+    Uninstall,
     /// An applier of which is not known what it applied.
     InventoryUnknown {
         /// The first such applier.
@@ -176,6 +178,7 @@ impl DeletionRule {
                 object.subject(),
                 count.saturating_sub(1)
             ),
+            Self::Uninstall => "a release is uninstalled".to_owned(),
             Self::InventoryUnknown { object, count: 1 } => {
                 format!("what {} applied cannot be read", object.subject())
             }

@@ -5,9 +5,10 @@
 //! an audit lists ([`object_changes`]), foreign field managers ([`field_takeover`]), the form of manifests
 //! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
 //! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`]),
-//! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), health ([`health`]), and the
-//! plan of one run that follows from all of them ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`),
-//! what an object is (`objects`), every request to a cluster (the program's `cluster` room).
+//! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), what leaves manifests
+//! ([`left_manifests`]), health ([`health`], [`legacy_readiness`]), and the plan of one run that follows from all of them
+//! ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request
+//! to a cluster (the program's `cluster` room).
 
 pub mod apply_order;
 pub mod cluster_scope;
@@ -22,6 +23,8 @@ pub mod generated_objects;
 pub mod health;
 pub mod inventory;
 pub mod kustomization_apply_planner;
+pub mod left_manifests;
+pub mod legacy_readiness;
 mod managed_fields_path;
 pub mod managed_metadata;
 pub mod normalize;

@@ -223,6 +223,7 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "PruneFailed"
         | "PlanFailed"
         | "DeletionBudgetUnknown"
+        | "DeletionBudgetExceeded"
         | "CRDIncompatible"
         | "Contested" => CauseKind::Apply,
         "TestFailed" => CauseKind::Test,

@@ -19,6 +19,8 @@
 //!    `plan_digest.rs` compares two plans.
 //! 6. `working_directory.rs` and `helmfile_paths.rs` are paths, `values_map.rs` state values, `remote.rs` addresses of
 //!    what is elsewhere, `secret_references.rs` and `secrets.rs` what is encrypted.
+//! 7. For callers that keep releases: [`helmfile_files`] are files of a source with what was fetched, [`release_values`] merges
+//!    the values of a release.
 
 pub mod bundle;
 mod chartify;
@@ -29,6 +31,7 @@ mod environment_values;
 mod error;
 mod error_trace;
 mod hcl;
+pub mod helmfile_files;
 mod helmfile_host_environment;
 mod helmfile_paths;
 mod helmfile_visit;
@@ -46,6 +49,7 @@ mod release;
 mod release_graph;
 mod release_operation;
 mod release_selector;
+pub mod release_values;
 mod remote;
 mod render;
 mod secret_references;

@@ -43,6 +43,7 @@ impl DeletionRule {
             }
             ApplyRule::WithinHour { .. }
             | ApplyRule::RecentUnknown
+            | ApplyRule::Uninstall
             | ApplyRule::InventoryUnknown { .. } => None,
         }
     }

@@ -32,8 +32,8 @@ pub const WARNINGS: &str = "windlass.dev/Warnings";
 /// names them.
 pub const MARKERS_IGNORED: &str = "MarkersIgnored";
 
-/// Type of the condition of a Kustomization that is there, and True, while objects that left its manifests are not deleted,
-/// because a user has to approve that first. Its event has the same word as its reason.
+/// Type of the condition of an applier that is there, and True, while objects that left its manifests are not deleted, because a
+/// user has to approve that first: for a release, its next operation waits. Its event has the same word as its reason.
 pub const DELETION_HELD: &str = "DeletionHeld";
 
 /// The types that [`StatusConditions::marked`] manages.

@@ -262,6 +262,9 @@ pub struct OperationJournal {
     /// Tasks that are over, except hooks, which the record has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<CompletedTask>,
+    /// How many objects it was to delete without the approval of a user.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub deletions: usize,
     /// What lifecycles answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<LifecycleEventAnswer>,
@@ -274,6 +277,10 @@ pub struct OperationJournal {
     /// Whether the status of the HelmRelease reports its end.
     #[serde(default)]
     pub accounted: bool,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The annotation holds no journal.
@@ -308,6 +315,7 @@ impl OperationJournal {
             adopted: Vec::new(),
             faults: Vec::new(),
             passed: Vec::new(),
+            deletions: 0,
             answers: Vec::new(),
             failure: None,
             ended: None,
@@ -420,6 +428,7 @@ mod tests {
                 ended: Time::UNIX_EPOCH,
                 failed: true,
             }],
+            deletions: 3,
             answers: Vec::new(),
             failure: Some(OperationFailure {
                 at: 2,

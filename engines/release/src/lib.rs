@@ -7,6 +7,9 @@
 //!   Observed ┘                                        └─ plan …
 //! ```
 //!
+//! What an upgrade, a requested rollback, the removal of a release that is not desired any more or one that is to undo a failed
+//! upgrade would delete is judged before any of its steps: [`ReleaseStep::JudgeDeletion`] ends the run if a user has to approve it first.
+//!
 //! # An installation, step by step
 //! The program runs [`HelmReleasePlanner`] with `reconcile::drive`. Each run brings the status, all [`ReleaseRevisions`]
 //! of the release that [`released`] names, and what [`need`] asks for. Nothing is stored; the plan returns in turn:
@@ -48,6 +51,7 @@
 pub mod audit;
 pub mod helm_release_planner;
 pub mod journal;
+pub mod journaled_deletions;
 pub mod lifecycle_hold;
 pub mod operation;
 pub mod operation_origin;
@@ -55,6 +59,7 @@ pub mod operation_phase;
 pub mod operation_status;
 pub mod record;
 pub mod release_decision;
+pub mod release_deletion;
 pub mod release_snapshot;
 pub mod release_step;
 pub mod release_target;
@@ -74,6 +79,7 @@ pub use helm_release_planner::{
 pub use journal::{OperationJournal, OperationKind};
 pub use operation_origin::OperationOrigin;
 pub use record::ReleaseRecord;
+pub use release_deletion::ReleaseDeletion;
 pub use release_snapshot::ReleaseSnapshot;
 pub use release_step::ReleaseStep;
 pub use revisions::{BrokenReleaseRevision, ReleaseRevision, ReleaseRevisions};

@@ -11,6 +11,7 @@ use reconcile::RemovalPermit;
 use crate::journal::{OperationKind, UninstallPropagation};
 use crate::operation::RecordAndJournalWrite;
 use crate::record::HookDeletePolicy;
+use crate::release_deletion::ReleaseDeletion;
 use crate::status::ReleaseReport;
 
 /// One step of a plan: a change of the cluster, a record or the status.
@@ -18,6 +19,9 @@ use crate::status::ReleaseReport;
 pub enum ReleaseStep {
     /// Writes the status of the HelmRelease, and then emits the events.
     Tell(Box<ReleaseReport>),
+    /// Finds out whether an operation may delete what it would delete: within the deletion budget, or because a user approved
+    /// it. Nothing of the operation was written before. Where it may not, the run ends here.
+    JudgeDeletion(ReleaseDeletion),
     /// Does all that comes before a record: CRDs by policy, capabilities, rendering, building objects, checking
     /// whose they are, the namespace. The result is kept for [`ReleaseStep::Open`].
     Prepare {

@@ -22,6 +22,7 @@ use crate::record::{
     GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, RevisionStatus as Life, StoredChart,
 };
 use crate::release_decision::ReleaseDrift;
+use crate::release_deletion::ReleaseDeletion;
 use crate::release_step::ReleaseStep;
 use crate::release_target::ReleaseTarget;
 use crate::revisions::{ReleaseRevision, ReleaseRevisions};
@@ -156,6 +157,10 @@ pub(crate) struct TestCluster {
     /// How many steps are done before the program ends; and whether the last of them is done or lost.
     pub(crate) crash: Option<(usize, bool)>,
     pub(crate) steps: usize,
+    /// The deletions that were judged, in order.
+    pub(crate) judged: Vec<ReleaseDeletion>,
+    /// How many objects each of them is without approval.
+    pub(crate) deletions: usize,
 }
 
 /// Where a run ended.
@@ -189,6 +194,8 @@ impl TestCluster {
             applied: None,
             crash: None,
             steps: 0,
+            judged: Vec::new(),
+            deletions: 0,
         }
     }
 
@@ -399,7 +406,9 @@ impl TestCluster {
             ReleaseStep::Apply { .. } => vec!["apps_new__Secret".to_owned()],
             _ => Vec::new(),
         };
-        StepOutcome { created, error, ..StepOutcome::of(step) }
+        let judged = matches!(step, ReleaseStep::JudgeDeletion(_) | ReleaseStep::Prepare { .. });
+        let deletions = if judged { self.deletions } else { 0 };
+        StepOutcome { created, error, deletions, ..StepOutcome::of(step) }
     }
 
     /// Does a step; gives a line for the log, and the fault that would make it fail.
@@ -413,6 +422,11 @@ impl TestCluster {
                 self.events.extend(events.map(|it| format!("{} {}", it.reason, it.text)));
                 let progress = report.progress.as_ref().map(|progress| progress.text.clone());
                 (progress.unwrap_or_default(), None)
+            }
+            // Nothing is beyond a budget here.
+            ReleaseStep::JudgeDeletion(deletion) => {
+                self.judged.push(*deletion);
+                (String::new(), None)
             }
             ReleaseStep::Prepare { action, version, .. } => {
                 (format!("prepare {} v{version}", action.as_str()), Some("prepare".to_owned()))

@@ -38,6 +38,7 @@ use windlass_runtime::applier::{
 };
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_status::status_of;
 use windlass_runtime::object_watcher::OwnershipMarks;
@@ -134,6 +135,7 @@ impl ApplierKind for HelmReleaseController {
     const ANNOTATIONS: &'static [&'static str] = &[
         validated_spec::FORCE_AT,
         validated_spec::RESET_AT,
+        DELETION_BUDGET,
         ROLLBACK,
         required_releases::REQUIRES,
     ];

@@ -2,7 +2,7 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_custom_resource`,
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
-//! `remote_fetch`, `decryption`, `helmfile_files`, `values`, `charts`), the releases (`release_reconciler`,
+//! `remote_fetch`, `decryption`, `charts`), the releases (`release_reconciler`,
 //! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
 //! `hooks_without_operation`; `release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
 //! (`finalize`).
@@ -11,7 +11,6 @@ pub mod charts;
 mod decryption;
 mod finalize;
 pub mod helmfile_custom_resource;
-mod helmfile_files;
 pub mod helmfile_operator_resource;
 mod helmfile_source;
 mod hooks;
@@ -31,7 +30,6 @@ pub mod suspended_releases;
 #[cfg(test)]
 mod testing;
 pub mod validated_spec;
-mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;

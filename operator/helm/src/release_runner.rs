@@ -2,27 +2,25 @@
 //!
 //! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner
 //! ([`ReleaseStatusOwner`]). In the folder: what a spec asks for (`validated_spec`), observing and performing steps
-//! (`executor` and the files that it names), charts, post-renderers, what an upgrade would change (`preview`), rendering for
-//! commands (`manifest_rendering`).
+//! (`executor` and the files that it names), charts, post-renderers, rendering for commands (`manifest_rendering`).
 //! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, `helmfile`).
 
 pub mod action_options;
 pub(crate) mod audit;
 pub mod chart_cache;
 pub(crate) mod crd_definitions;
+mod deletion_judgement;
 mod drift;
 pub(crate) mod executor;
 mod failure_cause;
 pub(crate) mod hook_watch;
 mod hooks;
-mod legacy_readiness;
 pub mod manifest_objects;
 pub mod manifest_rendering;
 mod object_writes;
 mod observe;
 pub mod postrender;
 pub mod prepare_revision;
-pub mod preview;
 pub(crate) mod release_conflict;
 pub(crate) mod release_run;
 mod step_error;
@@ -118,6 +116,14 @@ pub(crate) trait ReleaseStatusOwner: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<String>, RunOutcome>> + Send {
         std::future::ready(Ok(None))
     }
+
+    /// Whether [`ReleaseStatusOwner::before`] does something.
+    fn prepares(&self) -> bool {
+        false
+    }
+
+    /// How many objects it allows to be deleted without approval, as its annotation says.
+    fn deletion_limit(&self) -> Option<String>;
 
     /// The owner reference with which objects in its namespace are deleted together with the owner.
     fn reference(&self) -> Option<OwnerReference> {

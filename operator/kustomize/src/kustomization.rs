@@ -44,7 +44,7 @@ use tree::TreeTrace;
 use self::audit::{AttemptAuditDetails, AuditedAttempts, RunChanges};
 use self::build::BuildOutcome;
 use self::build_inputs::KustomizationInputs;
-use self::deletion_hold::{DELETION_BUDGET, DeletionJudgement, DeletionReport};
+use self::deletion_hold::{DeletionJudgement, DeletionReport};
 use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
@@ -59,6 +59,7 @@ use windlass_runtime::applier::{
 use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
+use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_permits::PermitPriority;

@@ -2,8 +2,11 @@
 //!
 //! PlanPolicies and Plans are watched, so that a deletion within the budget costs no request. A Plan is created when a deletion
 //! is held, and deleted when it was carried out or is not needed any more, so each approval counts once.
-//! Here: the budget of a namespace, Plans and their approvals. Elsewhere: what a budget allows and what an approval is for
-//! (engine `apply`), what is to be deleted (the appliers), who may approve (`deploy/policies/plans.yaml`).
+//! Here: the budget of a namespace, Plans and their approvals. Below: what is deleted with appliers (`following_deletions`).
+//! Elsewhere: what a budget allows and what an approval is for (engine `apply`), what is to be deleted (the appliers), who may
+//! approve (`deploy/policies/plans.yaml`).
+
+pub mod following_deletions;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use crds::release::{DeletionBudgetSpec, Plan, PlanBudget, PlanPolicy, PlanSpec, 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
 use objects::ObjectId;
-use reconcile::{ObjectKey, Time};
+use reconcile::{ConditionReason, DependencyEdge, ObjectKey, Time};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -25,10 +28,22 @@ use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
     self, CachedObjectChange, WatchedObjectCache, kind_node, resource,
 };
-use super::namespace_policies::NamespacePolicies;
+use super::namespace_policies::{self, NamespacePolicies};
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
+
+/// Annotation of an applier: how many objects it may delete without approval, if that is fewer than its policies allow.
+pub const DELETION_BUDGET: &str = "windlass.dev/deletion-budget";
+
+/// A deletion is beyond the budget.
+pub const BUDGET_EXCEEDED: ConditionReason = ConditionReason::new("DeletionBudgetExceeded");
+
+/// The budget or the approvals are not known, so nothing is deleted.
+pub const BUDGET_UNKNOWN: ConditionReason = ConditionReason::new("DeletionBudgetUnknown");
+
+/// A Plan could not be written.
+pub const PLAN_FAILED: ConditionReason = ConditionReason::new("PlanFailed");
 
 /// The field manager of Plans.
 const MANAGER: &str = "windlass";
@@ -75,13 +90,45 @@ pub async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
 }
 
 /// The node that stands for all PlanPolicies.
-pub fn policies_node() -> ObjectKey {
+fn policies_node() -> ObjectKey {
     kind_node::<PlanPolicy>()
 }
 
 /// The node that stands for all Plans.
 pub fn plans_node() -> ObjectKey {
     kind_node::<Plan>()
+}
+
+/// The nodes whose change may allow a deletion of a namespace that is held: another budget.
+pub fn budget_nodes(namespace: &str) -> [ObjectKey; 2] {
+    [policies_node(), namespace_policies::labels_node_of(namespace)]
+}
+
+/// What PlanPolicies or Plans say. If it is not known, nothing may be deleted now: the node waits for what makes it known, and
+/// for `others`.
+///
+/// # Errors
+/// Why it is not known, and what to do if that lasts.
+pub fn when_known<T>(
+    context: &RunContext,
+    node: &ObjectKey,
+    others: &BTreeSet<ObjectKey>,
+    read: impl Fn() -> Result<T, String>,
+) -> Result<T, String> {
+    if let Ok(known) = read() {
+        return Ok(known);
+    }
+    let mut missing = others.clone();
+    missing.extend(budget_nodes(&node.namespace));
+    missing.insert(plans_node());
+    context.work_queue.set_edges(node, DependencyEdge::Waits, missing);
+    // It may have become known between the first answer and the wait, and would not wake the node then.
+    read().map_err(|why| {
+        format!(
+            "objects that left the manifests are not deleted: {why}; if that lasts, apply the ClusterRoles and \
+             CustomResourceDefinitions of this version of windlass, or set --deletion-budget=false"
+        )
+    })
 }
 
 /// Returns once the PlanPolicies and Plans were listed, or it is known that they cannot be.
@@ -157,11 +204,23 @@ fn budget_of(spec: &DeletionBudgetSpec) -> DeletionBudget {
 }
 
 /// The object whose deletions are judged.
+#[derive(Debug, Clone, Copy)]
 pub struct DeletionSubject<'a> {
     /// The object.
     pub node: &'a ObjectKey,
     /// Its uid.
     pub uid: &'a str,
+    /// Which of its releases it is; empty for an object that is judged as a whole.
+    pub release: &'a str,
+    /// Names the operation that would delete; empty where a later one goes on with the same approval.
+    pub operation: &'a str,
+}
+
+impl<'a> DeletionSubject<'a> {
+    /// An object that is judged as a whole, whatever its operations are.
+    pub const fn of(node: &'a ObjectKey, uid: &'a str) -> Self {
+        Self { node, uid, release: "", operation: "" }
+    }
 }
 
 /// A deletion that may need approval.
@@ -177,37 +236,88 @@ pub struct BudgetedDeletion {
     pub policies: Vec<String>,
 }
 
-/// What Plans say of a deletion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlanAnswer {
-    /// No Plan is about it.
-    None,
-    /// A Plan of this object waits for approval under the same budget: nothing more may be deleted before.
-    Waits,
-    /// A user approved it.
-    Approved,
+impl BudgetedDeletion {
+    /// The first of the objects, and how many more there are, for people.
+    pub fn named_objects(&self) -> String {
+        let Self { ids, verdict, .. } = self;
+        let mut names: Vec<String> = verdict.first.iter().map(ObjectId::subject).collect();
+        let more = ids.len().saturating_sub(names.len());
+        if more > 0 {
+            names.push(format!("{more} more"));
+        }
+        let following = match verdict.deleted.saturating_sub(ids.len()) {
+            0 => String::new(),
+            more => format!(", which apply {more} more objects"),
+        };
+        format!("{}{following}", names.join(", "))
+    }
+
+    /// What of the budget is exceeded, for people.
+    pub fn exceeded_rules(&self) -> String {
+        let rules: Vec<String> = self.verdict.exceeded.iter().map(DeletionRule::text).collect();
+        match rules.is_empty() {
+            true => "an earlier deletion still waits for approval".to_owned(),
+            false => rules.join("; "),
+        }
+    }
+
+    /// What follows the name of an operation that waits, for people: what it would delete, why it waits, and how to approve it
+    /// by the Plan of this name, if there are Plans.
+    pub fn waits_for_approval(&self, namespace: &str, plan: Option<&str>) -> String {
+        let objects = match self.ids.len() {
+            1 => "1 object".to_owned(),
+            count => format!("{count} objects"),
+        };
+        let approval = match plan {
+            Some(plan) => {
+                format!("to approve it, run `windlass approve plan/{plan} -n {namespace}`")
+            }
+            None => "to approve it, install the CustomResourceDefinitions planpolicies.release.windlass.dev and \
+                     plans.release.windlass.dev"
+                .to_owned(),
+        };
+        let names = self.named_objects();
+        let rules = self.exceeded_rules();
+        format!(
+            "waits, because it would delete {objects}: {names}; the deletion budget: {rules}; {approval}"
+        )
+    }
 }
 
-/// What the Plans of an object say of a deletion.
+/// Whether a deletion may be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletionClearance {
+    /// It is within the budget, and no other deletion waits for an approval.
+    Free,
+    /// A user approved it.
+    Approved,
+    /// It needs an approval.
+    Held,
+}
+
+/// Whether a deletion may be carried out, by its verdict and the Plans of the object.
 ///
 /// # Errors
 /// Why it is not known; nothing may be deleted then.
-pub fn answer(
+pub fn clearance(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
     deletion: &BudgetedDeletion,
     now: Time,
-) -> Result<PlanAnswer, String> {
+) -> Result<DeletionClearance, String> {
     let table = context.shared::<WatchedObjectCache<Plan>>();
     table.current()?;
     let plans = plans_of(&table, subject);
     let valid: Vec<&Arc<Plan>> = plans.iter().filter(|plan| !is_expired(plan, now)).collect();
     if valid.iter().any(|plan| approves(plan, subject, deletion)) {
-        return Ok(PlanAnswer::Approved);
+        return Ok(DeletionClearance::Approved);
     }
     let budget = plan_budget(&deletion.budget);
-    let is_waiting = plans.iter().any(|plan| waits(plan, &budget, now));
-    Ok(if is_waiting { PlanAnswer::Waits } else { PlanAnswer::None })
+    let is_its = |plan: &Arc<Plan>| plan.spec.operation == subject.operation;
+    // While another deletion waits under the same budget, nothing more may be deleted.
+    let is_waiting = plans.iter().any(|plan| is_its(plan) && waits(plan, &budget, now));
+    let is_free = deletion.verdict.is_within() && !is_waiting;
+    Ok(if is_free { DeletionClearance::Free } else { DeletionClearance::Held })
 }
 
 /// Whether a Plan waits under a budget: another Plan replaces one that is expired, which releases nothing. What was approved
@@ -236,7 +346,9 @@ fn plans_of(table: &WatchedObjectCache<Plan>, subject: &DeletionSubject<'_>) -> 
     let is_its = |plan: &Arc<Plan>| {
         let of = &plan.spec.subject;
         let node = subject.node;
-        of.uid == subject.uid && (&of.group, &of.kind) == (&node.group, &node.kind)
+        of.uid == subject.uid
+            && of.release == subject.release
+            && (&of.group, &of.kind) == (&node.group, &node.kind)
     };
     let mut plans = table.of(&subject.node.namespace);
     plans.retain(is_its);
@@ -250,6 +362,7 @@ fn is_expired(plan: &Plan, now: Time) -> bool {
 fn approves(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDeletion) -> bool {
     // The right to approve was asked for these policies.
     plan.spec.policies == deletion.policies
+        && plan.spec.operation == subject.operation
         && is_approved(plan)
         && approval(plan).is_some_and(|it| it.covers(subject.uid, &deletion.ids))
 }
@@ -312,6 +425,7 @@ pub async fn request(
         let [one, other] = [&known.spec, &plan.spec];
         !is_expired(known, now)
             && (&one.subject, &one.digest) == (&other.subject, &other.digest)
+            && one.operation == other.operation
             && (&one.policies, &one.budget) == (&other.policies, &other.budget)
             // What users read has to be what they approve.
             && (&one.objects, one.count) == (&other.objects, other.count)
@@ -397,7 +511,9 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
             kind: subject.node.kind.clone(),
             name: subject.node.name.clone(),
             uid: subject.uid.to_owned(),
+            release: subject.release.to_owned(),
         },
+        operation: subject.operation.to_owned(),
         revision: short(revision),
         digest: deletion_digest(subject.uid, ids),
         count: count(ids.len()),
@@ -418,6 +534,10 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
 fn plan_name(spec: &PlanSpec) -> String {
     let mut hash = Sha256::new();
     hash.update(&spec.digest);
+    for part in [&spec.subject.release, &spec.operation].into_iter().filter(|it| !it.is_empty()) {
+        hash.update("\n\n");
+        hash.update(part);
+    }
     for policy in &spec.policies {
         hash.update("\n");
         hash.update(policy);

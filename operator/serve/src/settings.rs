@@ -78,8 +78,8 @@ pub struct OperatorSettings {
     #[arg(long, value_name = "REGION")]
     pub audit_archive_region: Option<String>,
 
-    /// Hold deletions of Kustomizations that are beyond their deletion budget until a user approves them; PlanPolicies have
-    /// budgets by namespace
+    /// Hold deletions of Kustomizations and releases that are beyond the deletion budget until a user approves them;
+    /// PlanPolicies have budgets by namespace
     #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
         default_missing_value = "true", value_parser = parse_bool)]
     pub deletion_budget: bool,

@@ -118,7 +118,13 @@ const PLACES: [(&str, &[&str]); 58] = [
     ),
     (
         "operator/runtime/src/deletion_plan",
-        &["disasters::", "stories::deletion_budget", "restarts::", "cli::"],
+        &[
+            "disasters::",
+            "stories::deletion_budget",
+            "releases::deletion_budget",
+            "restarts::",
+            "cli::",
+        ],
     ),
     (
         "operator/runtime/src/lifecycle",

@@ -1,9 +1,10 @@
 //! `windlass helmfile diff`: what an upgrade of each release would change in its cluster.
 //!
-//! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/format.rs`). Elsewhere: what
-//! would change (`helm_controller::release_runner::preview`).
+//! Here: clusters, rendering for them, the steps. Below: how a change is shown (`diff/format.rs`), what would
+//! change (`diff/preview.rs`).
 
 mod format;
+mod preview;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +22,7 @@ use super::flags::{HelmfileDiffFlags, HelmfileFlags};
 use super::{FolderChartRenderer, HelmfileCommandEnd, HelmfileCommandOutcome, rendered};
 use crate::template;
 use format::DiffDisplayOptions;
-use helm_controller::release_runner::preview::{ObjectPreview, preview, stored};
+use preview::{ObjectPreview, preview, stored};
 use windlass_cli_runtime::connection::{block_on, connected};
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::capabilities::ServerCapabilities;

@@ -15,6 +15,7 @@ use crate::operation_origin::OperationOrigin;
 use crate::operation_phase::{OperationPhaseGates, removal_of};
 use crate::operation_status;
 use crate::record::{ReleaseRecord, RevisionStatus as Life};
+use crate::release_deletion::ReleaseDeletion;
 use crate::release_snapshot::{SnapshotDigestError, is_selected};
 use crate::release_step::ReleaseStep;
 use crate::revisions::ReleaseRevision;
@@ -46,7 +47,7 @@ impl DesiredAndObservedRelease<'_> {
             }
             (OperationKind::Rollback, Some(last)) => Ok(self.begin_rollback(last, target, status)),
             (OperationKind::UninstallRemediation | OperationKind::Uninstall, Some(last)) => {
-                Ok(self.begin_removal(&last.record, RemovalCause::Remediated, status))
+                Ok(self.begin_remediation(&last.record, status))
             }
             (OperationKind::Test, Some(last)) => Ok(self.begin_on(action, &last.record, status)),
             (_, None) => Ok(self.verdict_of_status(status, false)),
@@ -71,7 +72,15 @@ impl DesiredAndObservedRelease<'_> {
         let inputs = self.desired.inputs.clone();
         let prepare = ReleaseStep::Prepare { action, version: place.version, inputs };
         match self.observed.outcome.as_ref().filter(|it| it.step == prepare) {
-            None => PlanVerdict::Act(vec![self.tell(report), prepare]),
+            None => {
+                let steps = PlanVerdict::Act(vec![self.tell(report), prepare]);
+                match action {
+                    OperationKind::Upgrade => {
+                        judged_first(ReleaseDeletion::Upgrade { version: place.version }, steps)
+                    }
+                    _ => steps,
+                }
+            }
             Some(outcome) => match &outcome.error {
                 Some(error) => self.fail_early(action, &report.status, error),
                 None => {
@@ -79,6 +88,7 @@ impl DesiredAndObservedRelease<'_> {
                     if let Some(LifecycleAnswers { operation, answers }) = answers {
                         (journal.id, journal.answers) = (operation, answers);
                     }
+                    journal.deletions = outcome.deletions;
                     let others = place.others;
                     let write = RecordAndJournalWrite {
                         version: place.version,
@@ -194,8 +204,14 @@ impl DesiredAndObservedRelease<'_> {
         let version = last.record.version.saturating_add(1);
         let mut journal = self.journal(action, version, Some(last.record.version), to, status);
         if !self.desired.requests.is_for(&journal) {
-            // It undoes a failure.
+            // It undoes a failure, and deletes what that created.
             journal.origin.rollback = None;
+        } else if let Some(to) = to {
+            let deletion = ReleaseDeletion::Rollback { from: last.record.version, to };
+            let judge = ReleaseStep::JudgeDeletion(deletion);
+            let judged = self.observed.outcome.as_ref().filter(|it| it.step == judge);
+            let Some(outcome) = judged else { return PlanVerdict::Act(vec![judge]) };
+            journal.deletions = outcome.deletions;
         }
         let prune = self.observed.revisions.prunable(self.desired.spec.max_history);
         // What is rolled back to has to stay until that is done.
@@ -215,8 +231,34 @@ impl DesiredAndObservedRelease<'_> {
     ) -> PlanVerdict<ReleaseStep> {
         let gates = OperationPhaseGates { removal: cause, ..self.desired.gates };
         match gates.permit_removal(self.desired.suspended, self.observed.now) {
-            Ok(permit) => self.begin_uninstall(permit, last, status),
+            Ok(permit) => {
+                let steps = self.begin_uninstall(permit, last, status);
+                let is_replaced = !self.desired.deleted;
+                let deletion = ReleaseDeletion::Uninstall { version: last.version, is_replaced };
+                match permit.cause() {
+                    RemovalCause::Pruned => judged_first(deletion, steps),
+                    // A user deleted the owner, or an applier did, whose own budget counted it; or a failure is undone,
+                    // which `begin_remediation` judges.
+                    RemovalCause::OwnerDeleted
+                    | RemovalCause::Remediated
+                    | RemovalCause::Recreated
+                    | RemovalCause::UnderWay => steps,
+                }
+            }
             Err(held) => self.resting_held(held),
+        }
+    }
+
+    /// The removal of a release that undoes a failure. If an upgrade failed, it also deletes what the revisions before made.
+    fn begin_remediation(
+        &self,
+        last: &ReleaseRecord,
+        status: &HelmReleaseStatusFields,
+    ) -> PlanVerdict<ReleaseStep> {
+        let steps = self.begin_removal(last, RemovalCause::Remediated, status);
+        match self.desired.active(status).is_some_and(|active| active.is_upgrade) {
+            true => judged_first(ReleaseDeletion::Remediation { version: last.version }, steps),
+            false => steps,
         }
     }
 
@@ -292,5 +334,19 @@ impl DesiredAndObservedRelease<'_> {
             origin: self.origin(),
             ..OperationJournal::begin(id, desired.owner.clone(), action, now)
         }
+    }
+}
+
+/// Steps that come after a deletion was found to be allowed.
+fn judged_first(
+    deletion: ReleaseDeletion,
+    steps: PlanVerdict<ReleaseStep>,
+) -> PlanVerdict<ReleaseStep> {
+    match steps {
+        PlanVerdict::Act(steps) => {
+            let judge = ReleaseStep::JudgeDeletion(deletion);
+            PlanVerdict::Act(std::iter::once(judge).chain(steps).collect())
+        }
+        PlanVerdict::Outcome(outcome) => PlanVerdict::Outcome(outcome),
     }
 }

@@ -1,6 +1,7 @@
 //! Whole lives of releases, on a cluster in memory: the order of the steps, the status after them, and that a crash at
 //! any step does not change the result.
 
+mod deletions;
 mod foreign_releases;
 mod lifecycles;
 mod records;

@@ -96,6 +96,8 @@ pub struct StepOutcome {
     pub created: Vec<String>,
     /// Inventory ids of what existed before it was applied, although the revision before does not have it.
     pub adopted: Vec<String>,
+    /// How many objects the operation that it is about may delete without the approval of a user.
+    pub deletions: usize,
     /// Why it failed, in Helm's words.
     pub error: Option<String>,
 }
@@ -103,7 +105,13 @@ pub struct StepOutcome {
 impl StepOutcome {
     /// The outcome of a step that was done, created nothing and took over nothing.
     pub fn of(step: &ReleaseStep) -> Self {
-        Self { step: step.clone(), created: Vec::new(), adopted: Vec::new(), error: None }
+        Self {
+            step: step.clone(),
+            created: Vec::new(),
+            adopted: Vec::new(),
+            deletions: 0,
+            error: None,
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 use super::{OWNERSHIP, report, status};
 use crate::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
+use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_context::RunContext;
@@ -147,6 +148,10 @@ impl ReleaseStatusOwner for HelmReleaseOwner {
             node.namespaced_name()
         );
         Some((Some(node), text))
+    }
+
+    fn deletion_limit(&self) -> Option<String> {
+        self.object().annotations().get(DELETION_BUDGET).cloned()
     }
 
     fn reference(&self) -> Option<OwnerReference> {

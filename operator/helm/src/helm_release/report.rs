@@ -8,8 +8,8 @@ use crds::helm::{HelmRelease, HelmReleaseStatus};
 use crds::{ObjectStatus as _, ResourceInventory};
 use kube_core::ResourceExt as _;
 use reconcile::{
-    AnnotationCondition, ConditionReason, ConditionStatus as Truth, NextRunTrigger, RunOutcome,
-    StatusCondition, Time, reason,
+    AnnotationCondition, ConditionReason, ConditionStatus as Truth, DELETION_HELD, NextRunTrigger,
+    RunOutcome, StatusCondition, Time, reason,
 };
 use release::ReleaseDesiredState;
 use release::status::{DRIFT_CORRECTION_FAILED, ReleaseEvent, ReleaseProgress, ReleaseReport};
@@ -19,6 +19,7 @@ use super::status;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::object_status::{conditions_of, listed};
 
 /// An event as it is recorded of an owner, the group of whose kind is the prefix of the facts.
@@ -59,6 +60,11 @@ pub(crate) fn progress(
     let progress = release_report.progress.as_ref().map(|it| it.text.as_str());
     let conditions = status::conditions(&release_report.status, &had, desired.generation, now)
         .progressing(progress);
+    // An operation that begins may delete what it deletes.
+    let conditions = match progress {
+        Some(_) => conditions,
+        None => conditions.keep(DELETION_HELD),
+    };
     let summary = release_report.status.summary(desired);
     let ready = StatusCondition::find(&had, reconcile::READY);
     let was = |why: ConditionReason| ready.is_some_and(|said| said.reason == why.as_str());
@@ -126,6 +132,13 @@ pub(crate) fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> H
         .marked(run.marks)
         .failing(failure.map(|said| (said.reason, said.text.as_str())))
         .progressing(run.running.filter(|_| under_way));
+    let conditions = match run.outcome {
+        RunOutcome::Running(BUDGET_EXCEEDED, text, _) => {
+            conditions.set(DELETION_HELD, Truth::True, BUDGET_EXCEEDED, text)
+        }
+        RunOutcome::Blocked(..) | RunOutcome::Failed(..) => conditions.keep(DELETION_HELD),
+        RunOutcome::Running(..) | RunOutcome::Settled(..) | RunOutcome::Stalled(..) => conditions,
+    };
     let mut after = before.clone();
     after.conditions = listed(conditions.finish(run.outcome));
     if matches!(run.outcome, RunOutcome::Settled(..) | RunOutcome::Stalled(..)) {
@@ -160,12 +173,26 @@ pub(crate) fn report(
     }
     let had = conditions_of(&before.conditions);
     let summary = run.desired.and_then(|desired| status::of(before.clone()).summary(desired));
-    let run_event = run_event(&had, run, summary.map(|said| said.text));
+    let run_event = held_event(before, run.outcome)
+        .or_else(|| run_event(&had, run, summary.map(|said| said.text)));
     let (event, logged) = match is_only_logged(run.outcome) {
         true => (None, run_event),
         false => (run_event, None),
     };
     HelmReleaseReport { after, event, logged }
+}
+
+/// The event about an operation that waits because of what it would delete; none if the condition of the status says the
+/// same. The text names the Plan, so each Plan has one event.
+pub(crate) fn held_event(before: &HelmReleaseStatus, outcome: &RunOutcome) -> Option<ObjectEvent> {
+    let RunOutcome::Running(BUDGET_EXCEEDED, text, _) = outcome else { return None };
+    let said = before.conditions.iter().find(|it| it.type_ == DELETION_HELD);
+    said.is_none_or(|said| said.message != *text).then(|| ObjectEvent {
+        severity: EventSeverity::Error,
+        reason: DELETION_HELD.to_owned(),
+        message: text.clone(),
+        metadata: BTreeMap::new(),
+    })
 }
 
 /// Parity(flux): users mostly create a HelmRelease together with its source, so a source that has no artifact yet is
@@ -321,5 +348,45 @@ mod tests {
         assert_eq!(event_and_log(&waits), [Some(text()), None]);
         let failed = RunOutcome::Failed(reason::ARTIFACT_FAILED, text(), NextRunTrigger::default());
         assert_eq!(event_and_log(&failed), [Some(text()), None]);
+    }
+
+    #[test]
+    fn an_operation_that_waits_has_a_condition_and_one_event_for_each_plan() {
+        let held = |plan: &str| {
+            let text =
+                format!("the upgrade waits, because it would delete 12 objects: plan/{plan}");
+            RunOutcome::Running(BUDGET_EXCEEDED, text, NextRunTrigger::default())
+        };
+        let run = |before: &HelmReleaseStatus, outcome: &RunOutcome| {
+            let run = ReleaseRunResult {
+                outcome,
+                desired: None,
+                generation: 1,
+                marks: &[],
+                running: None,
+                now: Time::UNIX_EPOCH,
+            };
+            let HelmReleaseReport { after, event, .. } = report(&release(), before, None, &run);
+            (after, event.map(|it| (it.reason, it.severity)))
+        };
+        let is_held = |status: &HelmReleaseStatus| {
+            StatusCondition::is(&conditions_of(&status.conditions), DELETION_HELD, Truth::True)
+        };
+        let announced = Some((DELETION_HELD.to_owned(), EventSeverity::Error));
+        let (first, event) = run(&HelmReleaseStatus::default(), &held("a"));
+        assert!(is_held(&first) && event == announced);
+        let ready =
+            StatusCondition::find(&conditions_of(&first.conditions), reconcile::READY).cloned();
+        assert_eq!(ready.unwrap().status, Truth::Unknown);
+        assert_eq!(run(&first, &held("a")).1, None, "it was announced");
+        assert_eq!(run(&first, &held("b")).1, announced);
+        let closed = RunOutcome::Blocked(
+            reason::WINDOW_CLOSED,
+            "the changed spec".to_owned(),
+            NextRunTrigger::default(),
+        );
+        assert!(is_held(&run(&first, &closed).0), "it is held as well");
+        let settled = RunOutcome::Settled(reason::SUCCEEDED, String::new());
+        assert!(!is_held(&run(&first, &settled).0));
     }
 }

@@ -5,7 +5,7 @@
 
 use crds::ReconciledObject as _;
 use crds::helm::{HelmRelease, HelmReleaseStatus, ReleaseAction};
-use reconcile::{NextRunTrigger, RunOutcome, StatusCondition, Time};
+use reconcile::{DELETION_HELD, NextRunTrigger, RunOutcome, StatusCondition, Time};
 use release::journal::OperationKind;
 use release::status::{
     DRIFTED, HelmReleaseStatusFields, RELEASED, REMEDIATED, ReleaseCondition, STATE_ERROR,
@@ -15,7 +15,7 @@ use release::status::{
 use windlass_runtime::object_status::{conditions_of, status_of, through};
 
 /// Conditions that this kind sets; others in the status are kept.
-pub(crate) const OWNED: [&str; 4] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED];
+pub(crate) const OWNED: [&str; 5] = [RELEASED, TEST_SUCCESS, REMEDIATED, DRIFTED, DELETION_HELD];
 
 /// What decisions read of the status of a HelmRelease.
 pub fn read(object: &HelmRelease) -> HelmReleaseStatusFields {

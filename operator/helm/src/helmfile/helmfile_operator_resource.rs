@@ -16,6 +16,7 @@ use sources::source_reasons::URL_INVALID;
 use super::DIALECT;
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use crate::release_runner::MANAGER;
+use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::object_watcher::OwnershipMarks;
 
 /// The marks on the objects of releases.
@@ -30,7 +31,7 @@ const INTERVAL: &str = "1m";
 
 impl HelmfileCustomResource for Helmfile {
     const OWNERSHIP: OwnershipMarks = OWNERSHIP;
-    const ANNOTATIONS: &'static [&'static str] = &[DIALECT, ROLLBACK];
+    const ANNOTATIONS: &'static [&'static str] = &[DELETION_BUDGET, DIALECT, ROLLBACK];
 
     fn asked(&self) -> Cow<'_, HelmfileSpec> {
         let spec = &self.spec;

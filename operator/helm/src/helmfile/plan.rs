@@ -16,6 +16,8 @@ use helm::chart::{Chart, ChartFile, load};
 use helm::render::{ReleaseToRender, RenderMode};
 use helm::render_environment::{RandomFill, RenderEnvironment};
 use helm::template::{RenderRequest, render, text};
+use helmfile::helmfile_files::HelmfileFiles;
+use helmfile::release_values;
 use helmfile::{
     ChartRenderRequest, HelmChartRenderer, HelmfileHostEnvironment, HelmfilePlanSettings,
     HelmfileProcessingPlan, HelmfileReleaseToRender, HelmfileReleaseToUninstall,
@@ -27,11 +29,9 @@ use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::decryption::{self, PlanDecryption};
-use super::helmfile_files::HelmfileFiles;
 use super::hooks::ReleaseHooks;
 use super::release_clusters::undeclared;
 use super::remote_fetch::{FetchContext, HelmfileFetcher};
-use super::values;
 use crate::release_runner::chart_cache::LoadedChart;
 use crate::release_runner::manifest_rendering;
 use windlass_runtime::time_limit::TimeLimit;
@@ -452,7 +452,7 @@ fn releases(
                 Ok(chart_of(place, files.clone(), None, &mut charts).map_err(failed)?)
             }
         };
-        let merged = values::merged(&release.values, &release.flags, files);
+        let merged = release_values::merged(&release.values, &release.flags, files);
         let (values, more) = merged.map_err(failed)?;
         let values_digest =
             helm::values::digest(&values).map_err(|error| failed(error.to_string()))?;
@@ -538,7 +538,7 @@ impl HelmChartRenderer for HelmTemplateRenderer {
         let includes = request.flags.iter().any(|flag| flag == "--include-crds");
         let flags: Vec<String> =
             request.flags.iter().filter(|flag| *flag != "--include-crds").cloned().collect();
-        let (values, more) = values::merged(request.values, &flags, &nothing)?;
+        let (values, more) = release_values::merged(request.values, &flags, &nothing)?;
         let loaded = load::folder(request.place, request.files.to_vec());
         let namespace = flags.iter().position(|flag| flag == "--namespace");
         let namespace = namespace.and_then(|at| flags.get(at + 1)).cloned().unwrap_or_default();

@@ -11,7 +11,7 @@ use crds::helmfile::{HelmfileReleaseStatus, ReleaseState};
 use kube_core::ResourceExt as _;
 use objects::Gvk;
 use parking_lot::Mutex;
-use reconcile::{NextRunTrigger, RemovalCause, RemovalRefusal, RunOutcome, reason};
+use reconcile::{NextRunTrigger, ObjectKey, RemovalCause, RemovalRefusal, RunOutcome, reason};
 use release::storage::secret_name;
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
@@ -25,6 +25,7 @@ use super::suspended_releases::ReleaseRemoval;
 use super::{HELMFILE_ERROR, HelmfileSession, finalize, release_request, report};
 use windlass_cluster::ClusterError;
 use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::deletion_plan::{self, DeletionSubject};
 use windlass_runtime::lifecycle;
 
 /// What becomes of a release that is not in a plan.
@@ -229,11 +230,17 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(PruneProgress::Nothing)
     }
 
-    /// Nothing waits for lifecycles of a release any more.
+    /// Nothing waits for lifecycles of a release any more, nor for the approval of its deletions.
     async fn dismiss_all(&self, key: &ReleaseKey, run: &HelmfileRun<'_, K>) {
         let uid = run.object.uid().unwrap_or_default();
         let release = (&*key.name, &*key.namespace, &*key.context);
         lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release).await;
+        let release = &key.to_string();
+        let subject = DeletionSubject { release, ..DeletionSubject::of(&self.node, &uid) };
+        if let Err(error) = deletion_plan::dismiss(&self.context, &subject, None).await {
+            let ObjectKey { namespace, name, .. } = &self.node;
+            tracing::warn!(namespace, name, release, "its Plan cannot be deleted: {error}");
+        }
     }
 
     /// The release of a plan that is one with a release that left it, because two contexts name one cluster.

@@ -25,7 +25,7 @@ use super::release_clusters::{ReleaseClusterId, ReleaseClusters};
 use super::release_order::{
     OrderedOperationOutcome, OrderedReleaseOperations, ReleaseOrder, in_turn,
 };
-use super::release_states::{HelmfileReleaseOwner, ReleaseStatusRows};
+use super::release_states::{HelmfileReleaseOwner, ReleaseStatusRows, placed};
 use super::report::{ReleaseNameList, is_under_way};
 use super::suspended_releases::ReleaseSuspensions;
 use super::validated_spec::HelmfileTimeouts;
@@ -35,6 +35,7 @@ use crate::release_runner::validated_spec::ValidatedSpec;
 use crate::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
 use objects::SecretMasking;
 use windlass_runtime::cluster_target::ClusterTarget;
+use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::{change_window, hold_conditions, lifecycle};
 
 /// What is remembered of a release between runs. Its objects are watched as long.
@@ -381,6 +382,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 let is_closed = self.is_closed(run.object);
                 is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
             }
+            // An approval changes nothing else, nor does a Plan that is deleted by hand.
+            RunOutcome::Running(BUDGET_EXCEEDED, ..) => None,
             outcome => {
                 let due = outcome
                     .wake()
@@ -495,6 +498,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             now: jiff::Timestamp::now(),
         };
         let revision = release_request::latest_version(&owner.status());
+        let before = run.book.row(key).map(|row| row.status).unwrap_or_default();
+        if let Some(event) = report::held_event(&before, &driven.outcome) {
+            run.book.tell(placed::<K>(event, &key.context));
+        }
         run.book.update(key, |row| {
             row.status = report::ended(&row.status, &release_run);
             row.revision = revision;

@@ -29,6 +29,7 @@ use crate::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::{REQUESTED_AT, node_of};
+use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_context::RunContext;
@@ -195,7 +196,10 @@ impl<K: HelmfileCustomResource> ReleaseStatusRows<K> {
 }
 
 /// An event of a release with its `kubeContext`, which its name lacks.
-fn placed<K: HelmfileCustomResource>(mut event: ObjectEvent, context: &str) -> ObjectEvent {
+pub(super) fn placed<K: HelmfileCustomResource>(
+    mut event: ObjectEvent,
+    context: &str,
+) -> ObjectEvent {
     if !context.is_empty() {
         event.message = format!("kubeContext {context}: {}", event.message);
         event.metadata.insert(
@@ -375,6 +379,14 @@ impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
                 }
             },
         )
+    }
+
+    fn prepares(&self) -> bool {
+        self.hooks.all.iter().any(|hook| hook.when == ManifestHookTime::Before)
+    }
+
+    fn deletion_limit(&self) -> Option<String> {
+        self.book.object().annotations().get(DELETION_BUDGET).cloned()
     }
 
     fn reference(&self) -> Option<OwnerReference> {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use helm::chart::{ChartFile, load};
 use helmfile::bundle::{self, HelmfileBundle};
+use helmfile::helmfile_files::HelmfileFiles;
 use helmfile::{ChartFetchError, ChartVersionRequest, RemoteAddress, RemoteFetcher};
 use parking_lot::{Mutex, MutexGuard};
 use sources::go_getter::{GetterRequest, HelmfileGetter};
 use tokio::runtime::Handle;
 use tree::{FileTree as _, MemoryTree, RelPath};
 
-use super::helmfile_files::HelmfileFiles;
 use super::helmfile_source;
 use super::repositories::HelmfileRepositories;
 use windlass_runtime::build::remote_base_access::SharedBuildPermits;

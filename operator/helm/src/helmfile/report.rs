@@ -9,7 +9,8 @@ use crds::ObjectStatus as _;
 use crds::helmfile::{HelmfileReleaseStatus, HelmfileStatus, ReleaseState};
 use reconcile::depends_on;
 use reconcile::{
-    ConditionReason, ConditionStatus, NextRunTrigger, RunOutcome, StatusConditions, Time, reason,
+    ConditionReason, ConditionStatus, DELETION_HELD, NextRunTrigger, RunOutcome, StatusConditions,
+    Time, reason,
 };
 
 use super::helmfile_custom_resource::{self, HelmfileCustomResource};
@@ -17,6 +18,7 @@ use super::plan::ReleaseKey;
 use super::release_reconciler::{ReleaseOutcomes, ReleaseProgress};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier;
+use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::depends_on_annotation::shortened;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::object_status::{conditions_of, listed, status_of};
@@ -28,7 +30,7 @@ pub(super) const NON_DETERMINISTIC: &str = "NonDeterministic";
 pub(super) const WITHOUT_EFFECT: &str = "LegacyFieldsIgnored";
 
 /// Conditions that this kind sets; others in the status are kept.
-pub(super) const OWNED: [&str; 2] = [NON_DETERMINISTIC, WITHOUT_EFFECT];
+pub(super) const OWNED: [&str; 3] = [NON_DETERMINISTIC, WITHOUT_EFFECT, DELETION_HELD];
 
 /// The helmfile calls functions that draw randomness or the time.
 const DRAWS: ConditionReason = ConditionReason::new("DrawsValues");
@@ -195,6 +197,11 @@ pub(super) fn report<K: HelmfileCustomResource>(
         None => conditions,
         Some(text) => conditions.set(WITHOUT_EFFECT, ConditionStatus::True, NOT_USED, &text),
     };
+    let rows = run.rows.as_deref().unwrap_or(&before.releases);
+    let conditions = match held_deletions(rows) {
+        None => conditions,
+        Some(text) => conditions.set(DELETION_HELD, ConditionStatus::True, BUDGET_EXCEEDED, &text),
+    };
     after.conditions = listed(conditions.finish(run.outcome));
     if let Some(rows) = run.rows {
         after.releases = rows;
@@ -214,6 +221,24 @@ pub(super) fn report<K: HelmfileCustomResource>(
     }
     let event = event::<K>(&before, &after, &run.outcome.clone(), run.revision);
     (before, after, event)
+}
+
+/// Which operations wait because of what they would delete, a line for each of the first; `None` if none does.
+fn held_deletions(rows: &[HelmfileReleaseStatus]) -> Option<String> {
+    let said = |row: &HelmfileReleaseStatus| {
+        let mut conditions = row.status.conditions.iter();
+        let held = conditions.find(|it| it.type_ == DELETION_HELD && it.status == "True")?;
+        Some(format!("release {}: {}", ReleaseKey::of(row), held.message))
+    };
+    let mut held: Vec<String> = rows.iter().filter_map(said).collect();
+    let more = held.len().saturating_sub(MAX_NAMED_RELEASES);
+    held.truncate(MAX_NAMED_RELEASES);
+    if more > 0 {
+        held.push(format!(
+            "{more} more operations wait; `windlass get plans` shows what they would delete"
+        ));
+    }
+    (!held.is_empty()).then(|| held.join("\n"))
 }
 
 /// The event about the Helmfile as a whole, if its result is new; each release has events of its own.
@@ -306,4 +331,30 @@ pub(super) fn release_not_ready<K: HelmfileCustomResource>(
 /// Whether a row says that an operation may be under way.
 pub(super) fn is_under_way(row: &HelmfileReleaseStatus) -> bool {
     matches!(row.state, ReleaseState::Progressing | ReleaseState::Uninstalling)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_operations_that_wait_for_an_approval_are_named_a_line_each() {
+        let row = |at: usize, kind: &str| -> HelmfileReleaseStatus {
+            let condition = json!({"type": kind, "status": "True", "reason": "A", "message": format!("plan/{at}"),
+                "lastTransitionTime": "2026-11-01T00:00:00Z"});
+            let row = json!({"name": format!("r{at}"), "namespace": "n", "state": "Progressing",
+                "status": {"conditions": [condition]}});
+            serde_json::from_value(row).unwrap()
+        };
+        assert_eq!(held_deletions(&[row(0, "Ready")]), None);
+        let one = held_deletions(&[row(0, "Ready"), row(1, DELETION_HELD)]);
+        assert_eq!(one.as_deref(), Some("release n/r1: plan/1"));
+        let many: Vec<_> = (0..5).map(|at| row(at, DELETION_HELD)).collect();
+        let text = held_deletions(&many).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[3].starts_with("2 more operations wait; "), "{text}");
+    }
 }

@@ -294,7 +294,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// Whether the chart has a definition in `crds/` now. A chart that moved a definition there still contains it.
-    fn comes_with_the_chart(&self, name: &str) -> bool {
+    pub(super) fn comes_with_the_chart(&self, name: &str) -> bool {
         let chart = self.desired_release.chart.as_ref().map(|loaded| &loaded.chart);
         chart.map(helm::chart::crds).unwrap_or_default().iter().any(|file| {
             let text = String::from_utf8_lossy(&file.file.data);

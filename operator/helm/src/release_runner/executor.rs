@@ -1,7 +1,7 @@
 //! Observes and executes for a release: its records, the objects of a cluster, and the status that its owner keeps.
 //!
-//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`prepare_revision`, `hooks`,
-//! `object_writes`), observing objects (`observe`, `drift`), what to do (engine `release`).
+//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`deletion_judgement`,
+//! `prepare_revision`, `hooks`, `object_writes`), observing objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::action_options::ActionOptions;
+use super::deletion_judgement::JudgedRendering;
 use super::hook_watch::HookWatch;
 use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
 use super::object_writes::DriftCorrectionReport;
@@ -58,6 +59,8 @@ pub(super) struct ObservedReleaseState {
     storage: Option<Arc<ReleaseStorage>>,
     revisions: ReleaseRevisions,
     prepared: Option<PreparedRevision>,
+    /// The desired revision as it was judged before its operation began.
+    pub(super) judged: Option<JudgedRendering>,
     outcome: Option<StepOutcome>,
     pub(super) ran: RunProgress,
     /// The objects of revisions, by what they are read from: another release may have the same number.
@@ -84,8 +87,8 @@ pub(super) struct ObservedReleaseState {
     outdated: bool,
     /// A request had no answer.
     is_unanswered: bool,
-    /// Nodes for the rights that requests lacked.
-    lacked: BTreeSet<ObjectKey>,
+    /// Nodes for the rights that requests lacked, and for the budget that a deletion is beyond.
+    pub(super) lacked: BTreeSet<ObjectKey>,
 }
 
 /// An object that drifted.
@@ -231,7 +234,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    /// Nodes that stand for the rights that requests lacked.
+    /// Nodes that stand for the rights that requests lacked, and for the budget that a deletion is beyond.
     pub(super) fn lacked(&self) -> BTreeSet<ObjectKey> {
         self.known().lacked.clone()
     }
@@ -335,7 +338,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
     }
 
-    fn record(&self, version: i64) -> Result<Arc<ReleaseRecord>, RunOutcome> {
+    pub(super) fn record(&self, version: i64) -> Result<Arc<ReleaseRecord>, RunOutcome> {
         let found = self.known().revisions.get(version).map(|it| it.record.clone());
         found.ok_or_else(|| {
             let text = format!(
@@ -508,6 +511,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let failed = |error: StorageError| self.not_stored(&error);
         match step {
             ReleaseStep::Tell(report) => self.tell(report).await?,
+            ReleaseStep::JudgeDeletion(deletion) => {
+                outcome.deletions = self.judge_deletion(*deletion).await?;
+            }
             ReleaseStep::Prepare { action, version, .. } => {
                 let base = self.known().revisions.current().map(|it| it.record.clone());
                 let base = base.filter(|_| *action == OperationKind::Upgrade);
@@ -520,7 +526,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                     None => self.prepare(*action, *version, base).await,
                 };
                 match prepared {
-                    Ok(prepared) => self.known().prepared = Some(prepared),
+                    Ok(prepared) => {
+                        outcome.deletions = prepared.deletions;
+                        self.known().prepared = Some(prepared);
+                    }
                     Err(error) => outcome.error = Some(error.text()?),
                 }
             }

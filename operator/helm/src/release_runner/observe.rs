@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use apply::{HealthReport, HealthStatus as State, health};
+use apply::{HealthReport, HealthStatus as State, health, legacy_readiness};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
 use reconcile::RunOutcome;
@@ -12,7 +12,6 @@ use release::operation::{ObservationScope, ObservedHealth, ObservedLiveObjects};
 use release::{ReleaseRecord, removal_order};
 
 use super::executor::ReleaseExecutor;
-use super::legacy_readiness;
 use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
 use super::{ReleaseStatusOwner, failure_cause};

@@ -6,6 +6,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use apply::left_manifests::is_same_object;
 use crds::helm::CrdsPolicy;
 use golang::time::{GoTime, GoTimeZone};
 use golang::value::GoMap;
@@ -16,13 +17,14 @@ use helm::render_environment::{ClusterLookup, HostNameLookup, LookupQuery, Rende
 use helm::template::{RenderRequest, RenderedRelease, render};
 use helm::values::coalesce;
 use helm::warning::WarningLevel;
-use objects::{Gvk, Object, ObjectId, manifest};
+use objects::{Gvk, Object, manifest};
 use release::ReleaseRecord;
 use release::journal::OperationKind;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use super::crd_definitions::{EstablishError, established};
+use super::deletion_judgement::JudgedRendering;
 use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, ManifestObject, ManifestObjectError};
 use super::step_error::StepError;
@@ -42,9 +44,46 @@ pub(super) struct PreparedRevision {
     pub(super) rendered: RenderedRelease,
     pub(super) config: GoMap,
     pub(super) server_side: bool,
+    /// How many objects of the current revision go with it without the approval of a user.
+    pub(super) deletions: usize,
+}
+
+/// What a revision is rendered from.
+pub(super) struct RevisionInputs {
+    pub(super) chart: Chart,
+    pub(super) config: GoMap,
+    pub(super) release: ReleaseToRender,
 }
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
+    /// What a revision is rendered from that follows on `base`.
+    ///
+    /// # Errors
+    /// Why the action fails.
+    pub(super) fn revision_inputs(
+        &self,
+        action: OperationKind,
+        version: i64,
+        base: Option<&ReleaseRecord>,
+    ) -> Result<RevisionInputs, StepError> {
+        let Some(loaded) = self.desired_release.chart.as_ref() else {
+            return Err(StepError::Failed("the chart was not loaded".to_owned()));
+        };
+        let mut chart = loaded.chart.clone();
+        let mut config = self.desired_release.values.clone();
+        if let Some(base) = base.filter(|_| self.options().preserve_values) {
+            preserved(&mut chart, &mut config, base).map_err(StepError::Failed)?;
+        }
+        let target = &self.desired().spec.target;
+        let release = ReleaseToRender {
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+            revision: version,
+            is_upgrade: action == OperationKind::Upgrade,
+        };
+        Ok(RevisionInputs { chart, config, release })
+    }
+
     /// Does all that comes before a record.
     ///
     /// # Errors
@@ -55,40 +94,44 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         version: i64,
         base: Option<Arc<ReleaseRecord>>,
     ) -> Result<PreparedRevision, StepError> {
-        let Some(loaded) = self.desired_release.chart.clone() else {
-            return Err(StepError::Failed("the chart was not loaded".to_owned()));
-        };
-        let mut chart = loaded.chart.clone();
-        let mut config = self.desired_release.values.clone();
-        if let Some(base) = base.as_deref().filter(|_| self.options().preserve_values) {
-            preserved(&mut chart, &mut config, base).map_err(StepError::Failed)?;
-        }
-        let target = &self.desired().spec.target;
-        let release = ReleaseToRender {
-            name: target.name.clone(),
-            namespace: target.namespace.clone(),
-            revision: version,
-            is_upgrade: action == OperationKind::Upgrade,
-        };
+        let RevisionInputs { chart, config, release } =
+            self.revision_inputs(action, version, base.as_deref())?;
         let crds = self.crds_to_write(&chart, &config, action).await?;
-        if !crds.is_empty() {
-            self.judge_templates(&chart, &config, &release, action).await?;
-            self.write_crds(crds, action).await?;
+        let judged = self.known().judged.take().filter(|it| it.version == version);
+        let judged = match judged {
+            Some(judged) if crds.is_empty() && !self.owner.prepares() => judged,
+            // What was written since, or is written now, may be looked up by templates.
+            judged => {
+                if !crds.is_empty() {
+                    let before = match judged {
+                        Some(judged) => Ok(judged.rendered),
+                        None => {
+                            let values = config.clone();
+                            self.rendered(chart.clone(), values, release.clone(), action).await
+                        }
+                    };
+                    self.judge_templates(before).await?;
+                    self.write_crds(crds, action).await?;
+                }
+                let rendered = self.rendered(chart, config.clone(), release, action).await?;
+                self.judged_rendering(version, rendered, base.as_deref()).await?
+            }
+        };
+        let JudgedRendering { rendered, deletions, .. } = judged;
+        if let Some(loaded) = &self.desired_release.chart {
+            *loaded.templates.lock() = Some(rendered.templates.clone());
         }
-        let rendered = self.rendered(chart, config.clone(), release, action).await?;
-        let templates = Some(rendered.templates.clone());
-        *loaded.templates.lock() = templates;
         let server_side = self.options().is_server_side(action, base.as_deref());
         self.checked(&rendered, action, base.as_deref()).await?;
         if action == OperationKind::Install {
             self.namespace().await?;
         }
-        Ok(PreparedRevision { rendered, config, server_side })
+        Ok(PreparedRevision { rendered, config, server_side, deletions })
     }
 
     /// Renders for what the cluster serves now, without a permit: that asks little of the API server, and may have to wait for
     /// its turn.
-    async fn rendered(
+    pub(super) async fn rendered(
         &self,
         chart: Chart,
         values: GoMap,
@@ -254,13 +297,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Judges the definitions among the templates before those of `crds/` are written, so that either all are or none.
     async fn judge_templates(
         &self,
-        chart: &Chart,
-        values: &GoMap,
-        release: &ReleaseToRender,
-        action: OperationKind,
+        rendered: Result<RenderedRelease, StepError>,
     ) -> Result<(), StepError> {
-        let rendered = self.rendered(chart.clone(), values.clone(), release.clone(), action);
-        let rendered = match rendered.await {
+        let rendered = match rendered {
             Ok(rendered) => rendered,
             Err(StepError::Outcome(outcome)) => return Err(StepError::Outcome(outcome)),
             // Templates may need the kinds that are not there yet. Then they are judged as soon as these are.
@@ -406,15 +445,6 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             }
         }
     }
-}
-
-/// Whether an object of the revision before, which was released into a namespace, is one of the new revision.
-fn is_same_object(before: &Object, namespace: &str, id: &ObjectId) -> bool {
-    let ObjectId { namespace: at, name, group, kind } = id;
-    let own = Some(before.namespace()).filter(|it| !it.is_empty()).unwrap_or(namespace);
-    // A cluster-scoped object is found by its name; a namespace in its manifest is ignored.
-    let is_there = at.is_empty() || own == at;
-    before.kind() == kind && before.name() == name && before.gvk().group == *group && is_there
 }
 
 /// Keeps the values of the revision `base` where `config` has none, and makes those with which `base` was rendered the
@@ -581,22 +611,5 @@ mod tests {
         drop(held);
         let found = list.await.unwrap().unwrap().unwrap();
         assert_eq!(found["kind"], "ConfigMapList");
-    }
-
-    #[test]
-    fn an_object_is_known_by_group_kind_namespace_and_name() {
-        let object = |version: &str, namespace: &str| {
-            let metadata = json!({"name": "a", "namespace": namespace});
-            Object::new(json!({"apiVersion": version, "kind": "K", "metadata": metadata})).unwrap()
-        };
-        let is_known = |before: &Object, group: &str, namespace: &str| {
-            let id = ObjectId::new(namespace, "a", group, "K");
-            is_same_object(before, "apps", &id)
-        };
-        assert!(is_known(&object("g/v1", ""), "g", "apps"));
-        assert!(is_known(&object("g/v2", "other"), "g", "other"));
-        assert!(is_known(&object("g/v1", "odd"), "g", ""), "cluster-wide");
-        assert!(!is_known(&object("g/v1", ""), "g", "other"));
-        assert!(!is_known(&object("h/v1", ""), "g", "apps"));
     }
 }

@@ -16,6 +16,7 @@ use super::{DesiredRelease, ReleaseStatusOwner};
 use windlass_runtime::applier::WaitObservation;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
+use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
@@ -166,7 +167,7 @@ pub(crate) async fn drive<O: ReleaseStatusOwner>(
         (memory.hook_watch, memory.under_way) = (hook_watch, executor.known().under_way);
     }
     let outcome = match outcome.is_settled() {
-        true => outcome,
+        true => executor.dismiss_plans(outcome).await,
         false => owner.settle().await.err().unwrap_or(outcome),
     };
     if executor.is_outdated() {
@@ -177,10 +178,10 @@ pub(crate) async fn drive<O: ReleaseStatusOwner>(
         let seed = reconcile::seed(&desired.owner);
         retries.refused(&desired_identity, now, desired.retry, desired.interval, seed)
     });
-    // Neither another owner in the way nor rights are objects of the target, and neither is a dependency.
+    // Neither another owner in the way nor rights nor a budget are objects of the target, and none is a dependency.
     let waits = match &outcome {
         RunOutcome::Blocked(_, _, wake) => wake.on.clone(),
-        RunOutcome::Failed(..) => executor.lacked(),
+        RunOutcome::Failed(..) | RunOutcome::Running(BUDGET_EXCEEDED, ..) => executor.lacked(),
         _ => BTreeSet::new(),
     };
     context.work_queue.set_edges(node, DependencyEdge::Waits, waits);

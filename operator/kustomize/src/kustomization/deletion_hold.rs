@@ -9,32 +9,18 @@
 use std::sync::Arc;
 
 use apply::ApplyDesiredState;
-use apply::deletion_budget::DeletionRule;
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
 use kube_core::{Resource as _, ResourceExt as _};
-use objects::ObjectId;
-use reconcile::{ConditionReason, DELETION_HELD, NextRunTrigger, RunOutcome};
+use reconcile::{DELETION_HELD, NextRunTrigger, RunOutcome};
 
 use super::executor::ApplySettings;
 use super::lifecycle_holds::LifecycleClearance;
 use super::{KustomizationRunReport, KustomizationRunResults, KustomizationSession};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::{
-    self, BudgetedDeletion, DeletionPlanRequest, DeletionSubject,
+    self, BudgetedDeletion, DeletionPlanRequest, DeletionSubject, PLAN_FAILED,
 };
-
-/// Annotation of a Kustomization: how many objects it may delete without approval, if that is fewer than its policy allows.
-pub(super) const DELETION_BUDGET: &str = "windlass.dev/deletion-budget";
-
-/// A deletion is beyond the budget.
-pub(super) const BUDGET_EXCEEDED: ConditionReason = ConditionReason::new("DeletionBudgetExceeded");
-
-/// The budget or the approvals are not known, so nothing is deleted.
-pub(super) const BUDGET_UNKNOWN: ConditionReason = ConditionReason::new("DeletionBudgetUnknown");
-
-/// A Plan could not be written.
-const PLAN_FAILED: ConditionReason = ConditionReason::new("PlanFailed");
 
 /// What to do where users cannot approve, because there are no Plans.
 const NO_PLANS: &str = "add them to the manifests again, or set the annotation kustomize.toolkit.fluxcd.io/prune: disabled on \
@@ -81,7 +67,7 @@ impl KustomizationSession<'_> {
     /// Whether deletions of a Kustomization are held: by its status, or by a Plan that its status does not report yet.
     pub(super) fn holds_deletions(&self, object: &Kustomization) -> bool {
         let uid = object.uid().unwrap_or_default();
-        let subject = DeletionSubject { node: &self.node, uid: &uid };
+        let subject = DeletionSubject::of(&self.node, &uid);
         is_held(object) || deletion_plan::has_plans(&self.context, &subject)
     }
 
@@ -115,7 +101,7 @@ impl KustomizationSession<'_> {
     /// Deletes the Plans of a Kustomization that holds no deletion: what was approved is done.
     async fn dismiss_plans(&self, object: &Kustomization, ended: &mut KustomizationRunReport) {
         let uid = object.uid().unwrap_or_default();
-        let subject = DeletionSubject { node: &self.node, uid: &uid };
+        let subject = DeletionSubject::of(&self.node, &uid);
         if let Err(error) = deletion_plan::dismiss(&self.context, &subject, None).await
             && ended.outcome.is_settled()
         {
@@ -134,7 +120,7 @@ impl KustomizationSession<'_> {
     ) {
         let uid = object.uid().unwrap_or_default();
         let request = DeletionPlanRequest {
-            subject: DeletionSubject { node: &self.node, uid: &uid },
+            subject: DeletionSubject::of(&self.node, &uid),
             owner: object.owner_ref(&()),
             revision: &ended.came.revision,
             deletion,
@@ -176,33 +162,18 @@ fn summary(deletion: &BudgetedDeletion) -> String {
 
 /// The message about a deletion that is held: how many objects, the first of them, why, and what to do.
 fn message(deletion: &BudgetedDeletion, namespace: &str, plan: Option<&str>) -> String {
-    let BudgetedDeletion { ids, verdict, .. } = deletion;
-    let count = ids.len();
-    let what = match count {
+    let what = match deletion.ids.len() {
         1 => "1 object that left the manifests is not deleted".to_owned(),
         count => format!("{count} objects that left the manifests are not deleted"),
     };
-    let mut names: Vec<String> = verdict.first.iter().map(ObjectId::subject).collect();
-    let more = count.saturating_sub(names.len());
-    if more > 0 {
-        names.push(format!("{more} more"));
-    }
-    let following = match verdict.deleted.saturating_sub(count) {
-        0 => String::new(),
-        more => format!(", which apply {more} more objects"),
-    };
-    let mut rules: Vec<String> = verdict.exceeded.iter().map(DeletionRule::text).collect();
-    if rules.is_empty() {
-        rules.push("an earlier deletion still waits for approval".to_owned());
-    }
     let advice = match plan {
         Some(plan) => format!(
             "to delete them, run `windlass approve plan/{plan} -n {namespace}`; to keep them, add them to the manifests again"
         ),
         None => NO_PLANS.to_owned(),
     };
-    let names = names.join(", ");
-    format!("{what}: {names}{following}; the deletion budget: {}; {advice}", rules.join("; "))
+    let names = deletion.named_objects();
+    format!("{what}: {names}; the deletion budget: {}; {advice}", deletion.exceeded_rules())
 }
 
 #[cfg(test)]
@@ -210,7 +181,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
-    use objects::Object;
+    use objects::{Object, ObjectId};
     use serde_json::json;
 
     use super::*;

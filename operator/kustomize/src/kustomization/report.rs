@@ -17,9 +17,10 @@ use reconcile::{
 use release::lifecycle_hold::LIFECYCLE_PENDING;
 
 use super::deletion_counts;
-use super::deletion_hold::{BUDGET_EXCEEDED, DeletionReport};
+use super::deletion_hold::DeletionReport;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::controller_kind::REQUESTED_AT;
+use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::object_status::{conditions_of, listed, recorded, status_of, through};
 use windlass_runtime::progress_status::is_decided;
 

@@ -43,7 +43,7 @@ fn deletion(names: &[&str], policies: &[&str]) -> BudgetedDeletion {
 
 fn planned(deletion: &BudgetedDeletion) -> Plan {
     let node = node();
-    let subject = DeletionSubject { node: &node, uid: "uid" };
+    let subject = DeletionSubject::of(&node, "uid");
     plan(&DeletionPlanRequest { subject, owner: None, revision: "main@sha1:1", deletion }, now())
 }
 
@@ -62,6 +62,7 @@ fn every_field_of_the_schemas_is_used() {
         "expires",
         "following",
         "objects",
+        "operation",
         "policies",
         "revision",
         "rules",
@@ -110,7 +111,7 @@ fn a_plan_names_what_is_to_be_approved() {
 fn an_approval_counts_for_its_objects_and_policies_and_not_from_service_accounts() {
     let deleted = deletion(&["a", "b"], &["production"]);
     let node = node();
-    let subject = DeletionSubject { node: &node, uid: "uid" };
+    let subject = DeletionSubject::of(&node, "uid");
     let plan = planned(&deleted);
     assert!(!approves(&plan, &subject, &deleted), "nothing is approved yet");
     let by_alice = approved_by(plan.clone(), "alice");
@@ -118,7 +119,7 @@ fn an_approval_counts_for_its_objects_and_policies_and_not_from_service_accounts
     assert!(approves(&by_alice, &subject, &deletion(&["b"], &["production"])));
     assert!(!approves(&by_alice, &subject, &deletion(&["a", "c"], &["production"])));
     assert!(!approves(&by_alice, &subject, &deletion(&["a", "b"], &["production", "stricter"])));
-    let other = DeletionSubject { node: &node, uid: "another" };
+    let other = DeletionSubject::of(&node, "another");
     assert!(!approves(&by_alice, &other, &deleted));
     for user in ["system:serviceaccount:flux-system:windlass-controller", ""] {
         assert!(!is_approved(&approved_by(plan.clone(), user)), "{user}");
@@ -129,7 +130,7 @@ fn an_approval_counts_for_its_objects_and_policies_and_not_from_service_accounts
 fn an_approval_of_a_plan_that_lists_other_objects_than_it_is_for_does_not_count() {
     let deleted = deletion(&["a", "b"], &[]);
     let node = node();
-    let subject = DeletionSubject { node: &node, uid: "uid" };
+    let subject = DeletionSubject::of(&node, "uid");
     let plan = approved_by(planned(&deleted), "alice");
     assert!(approves(&plan, &subject, &deleted));
     let with = |objects: &[&str], count: i64| {
@@ -167,4 +168,46 @@ fn a_plan_expires_and_a_long_list_is_for_exactly_its_objects() {
     assert_eq!((approval.listed.len(), approval.count), (1000, 1001));
     assert!(approval.covers("uid", &deletion(&names, &[]).ids));
     assert!(!approval.covers("uid", &deletion(&names[1..], &[]).ids));
+}
+
+#[test]
+fn an_approval_of_a_release_is_for_one_operation_of_one_release() {
+    let deleted = deletion(&["a", "b"], &[]);
+    let node = node();
+    let web = DeletionSubject {
+        release: "shop/web",
+        operation: "upgrade sha256:1",
+        ..DeletionSubject::of(&node, "uid")
+    };
+    let planned = |subject| {
+        let revision = "web@1.0.0";
+        plan(&DeletionPlanRequest { subject, owner: None, revision, deletion: &deleted }, now())
+    };
+    let plan = planned(web);
+    assert_eq!(plan.spec.subject.release, "shop/web");
+    let approved = approved_by(plan.clone(), "alice");
+    assert!(approves(&approved, &web, &deleted));
+    let newer = DeletionSubject { operation: "upgrade sha256:2", ..web };
+    assert!(!approves(&approved, &newer, &deleted), "a newer chart, other values");
+    for other in [newer, DeletionSubject { release: "shop/db", ..web }] {
+        assert_ne!(plan.name_any(), planned(other).name_any());
+    }
+}
+
+#[test]
+fn a_deletion_names_its_first_objects_and_what_is_exceeded() {
+    let names: Vec<String> = (0..12).map(|at| format!("c{at:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let many = deletion(&names, &[]);
+    assert!(many.named_objects().ends_with("ConfigMap/shop/c09, 2 more"), "{many:?}");
+    assert_eq!(many.exceeded_rules(), "more than 0 objects; more than 30 % of the objects");
+    let said = many.waits_for_approval("shop", Some("all-1"));
+    assert!(said.starts_with("waits, because it would delete 12 objects: ConfigMap/"), "{said}");
+    assert!(said.ends_with("; to approve it, run `windlass approve plan/all-1 -n shop`"), "{said}");
+    assert!(many.waits_for_approval("shop", None).ends_with(" plans.release.windlass.dev"));
+    let within = BudgetedDeletion {
+        verdict: BudgetVerdict { exceeded: Vec::new(), ..many.verdict.clone() },
+        ..many
+    };
+    assert_eq!(within.exceeded_rules(), "an earlier deletion still waits for approval");
 }

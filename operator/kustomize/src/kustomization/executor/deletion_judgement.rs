@@ -3,33 +3,21 @@
 //! Elsewhere: what a budget allows (`apply::deletion_budget`), what becomes of a deletion that is held
 //! (`deletion_hold.rs`), which recorded objects are to be deleted (`observe`).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use apply::deletion_budget::{DeletedObject, PendingDeletion, applied_objects, is_applier_kind};
+use apply::deletion_budget::{DeletedObject, PendingDeletion};
 use apply::generated_objects::GeneratedObjects;
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use reconcile::{DependencyEdge, NextRunTrigger, RemovalCause, RunOutcome};
+use reconcile::{NextRunTrigger, RemovalCause, RunOutcome};
 
 use super::KustomizationExecutor;
 use crate::kustomization::deletion_counts;
-use crate::kustomization::deletion_hold::{BUDGET_UNKNOWN, DELETION_BUDGET, DeletionJudgement};
-use windlass_runtime::deletion_plan::{self, BudgetedDeletion, DeletionSubject, PlanAnswer};
-use windlass_runtime::namespace_policies;
-
-/// How many appliers are read that would be deleted with others.
-const MAX_FOLLOWED_APPLIERS: usize = 64;
-
-/// How many objects are counted that would be deleted with appliers.
-const MAX_FOLLOWING_OBJECTS: usize = 20_000;
-
-/// What would be deleted together with appliers.
-#[derive(Default)]
-struct FollowingDeletions {
-    ids: BTreeSet<ObjectId>,
-    /// The appliers of which it is not known.
-    unreadable: BTreeSet<ObjectId>,
-}
+use crate::kustomization::deletion_hold::DeletionJudgement;
+use windlass_runtime::deletion_plan::following_deletions::following;
+use windlass_runtime::deletion_plan::{
+    self, BUDGET_UNKNOWN, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject,
+};
 
 impl KustomizationExecutor {
     /// Judges the deletion of what left the manifests and is still there.
@@ -49,8 +37,7 @@ impl KustomizationExecutor {
         known.held = held;
         if !known.held.is_empty() {
             // Another budget may allow it.
-            known.missing.insert(deletion_plan::policies_node());
-            known.missing.insert(namespace_policies::labels_node_of(&self.node.namespace));
+            known.missing.extend(deletion_plan::budget_nodes(&self.node.namespace));
         }
         known.deletion = judgement;
         Ok(())
@@ -87,8 +74,8 @@ impl KustomizationExecutor {
             live.collect()
         };
         let uid = object.uid().unwrap_or_default();
-        let subject = DeletionSubject { node: &self.node, uid: &uid };
-        let following = self.following(&deleted).await;
+        let subject = DeletionSubject::of(&self.node, &uid);
+        let following = following(&self.target.cluster, &deleted).await;
         let now = jiff::Timestamp::now();
         let (recorded, uncounted) = {
             let known = self.known();
@@ -107,14 +94,12 @@ impl KustomizationExecutor {
         let verdict = budget.verdict(&pending);
         let policies = policy.policies;
         let deletion = BudgetedDeletion { ids, verdict, budget, policies };
-        let answer =
-            self.when_known(|| deletion_plan::answer(&self.context, &subject, &deletion, now))?;
-        Ok(match (deletion.verdict.is_within(), answer) {
-            (_, PlanAnswer::Approved) => DeletionJudgement::Approved,
-            (true, PlanAnswer::None) => DeletionJudgement::Free,
-            (true, PlanAnswer::Waits) | (false, PlanAnswer::None | PlanAnswer::Waits) => {
-                DeletionJudgement::Held(deletion)
-            }
+        let clearance =
+            self.when_known(|| deletion_plan::clearance(&self.context, &subject, &deletion, now))?;
+        Ok(match clearance {
+            DeletionClearance::Free => DeletionJudgement::Free,
+            DeletionClearance::Approved => DeletionJudgement::Approved,
+            DeletionClearance::Held => DeletionJudgement::Held(deletion),
         })
     }
 
@@ -140,73 +125,20 @@ impl KustomizationExecutor {
 
     /// What PlanPolicies or Plans say. If it is not known, nothing may be deleted now, and the node is woken when it is.
     fn when_known<T>(&self, read: impl Fn() -> Result<T, String>) -> Result<T, RunOutcome> {
-        if let Ok(known) = read() {
-            return Ok(known);
-        }
-        let nodes = [
-            deletion_plan::policies_node(),
-            deletion_plan::plans_node(),
-            namespace_policies::labels_node_of(&self.node.namespace),
-        ];
-        let missing = {
+        let missing = self.known().missing.clone();
+        deletion_plan::when_known(&self.context, &self.node, &missing, read).map_err(|text| {
             let mut known = self.known();
-            known.missing.extend(nodes);
-            known.missing.clone()
-        };
-        self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, missing);
-        // It may have become known between the first answer and the wait, and would not wake the node then.
-        read().map_err(|why| {
-            let text = format!(
-                "objects that left the manifests are not deleted: {why}; if that lasts, apply the ClusterRoles and \
-                 CustomResourceDefinitions of this version of windlass, or set --deletion-budget=false"
-            );
+            known.missing.extend(deletion_plan::budget_nodes(&self.node.namespace));
+            known.missing.insert(deletion_plan::plans_node());
             RunOutcome::Blocked(BUDGET_UNKNOWN, text, NextRunTrigger::at(self.settings.retry_at))
         })
-    }
-
-    /// What would be deleted with the appliers among some objects: what they applied, and what appliers among that applied.
-    async fn following(&self, deleted: &BTreeMap<ObjectId, Object>) -> FollowingDeletions {
-        let mut following = FollowingDeletions::default();
-        let appliers = deleted.iter().filter(|(id, _)| is_applier_kind(id));
-        let mut followed: BTreeSet<ObjectId> = appliers.clone().map(|(id, _)| id.clone()).collect();
-        let mut queue: VecDeque<Object> = appliers.map(|(_, live)| live.clone()).collect();
-        while let Some(applier) = queue.pop_front() {
-            let applied = applied_objects(&applier);
-            let applied = applied
-                .filter(|it| following.ids.len().saturating_add(it.len()) <= MAX_FOLLOWING_OBJECTS);
-            let Some(applied) = applied else {
-                following.unreadable.insert(applier.id());
-                continue;
-            };
-            // What it applied to another cluster is not read with this connection.
-            let is_here = applier.get("spec").is_none_or(|spec| spec.get("kubeConfig").is_none());
-            for entry in applied {
-                following.ids.insert(entry.id.clone());
-                if !is_applier_kind(&entry.id) || !followed.insert(entry.id.clone()) {
-                    continue;
-                }
-                if !is_here || followed.len() > MAX_FOLLOWED_APPLIERS {
-                    following.unreadable.insert(entry.id);
-                    continue;
-                }
-                let read = self.target.cluster.get_by_id(&entry.id, &entry.version).await;
-                match read {
-                    Ok(Some(live)) => queue.push_back(live),
-                    Ok(None) => {}
-                    Err(_) => {
-                        following.unreadable.insert(entry.id);
-                    }
-                }
-            }
-        }
-        following
     }
 
     /// How many of the objects that leave the inventory were deleted without approval.
     pub(super) fn deleted_without_approval(&self, to: &apply::ObjectInventory) -> usize {
         let object = self.object();
         let uid = object.uid().unwrap_or_default();
-        let subject = DeletionSubject { node: &self.node, uid: &uid };
+        let subject = DeletionSubject::of(&self.node, &uid);
         let mut gone: BTreeSet<ObjectId> = {
             let known = self.known();
             known.uncounted.iter().filter(|id| !to.contains(id)).cloned().collect()

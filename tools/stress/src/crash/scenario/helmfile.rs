@@ -4,6 +4,7 @@
 //! Here: the files of each act, and when it is done. Elsewhere: what a scenario is (`super`).
 
 use anyhow::bail;
+use crds::release::PlanPolicy;
 use e2e::harness::StoryObject;
 use e2e::harness::flux::{NEVER, condition};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
@@ -62,6 +63,8 @@ impl CrashScenario for HelmfileScenario {
         match act {
             0 => {
                 stage.commit(&files(0))?;
+                // The budget holds the removal of a release that leaves the file.
+                stage.story.without_deletion_budget().await?;
                 stage.create_source().await?;
                 let object = json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
                     "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
@@ -74,6 +77,8 @@ impl CrashScenario for HelmfileScenario {
             }
             3 => {
                 stage.story.delete(&helmfile()).await?;
+                let policy = StoryObject::of::<PlanPolicy>(&stage.story.namespace);
+                stage.story.delete(&policy).await?;
                 stage.delete_source().await
             }
             _ => bail!("there is no act {act}"),

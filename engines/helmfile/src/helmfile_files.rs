@@ -11,14 +11,15 @@ use tree::{FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError, Tre
 const BESIDE: &str = ".windlass";
 
 /// The files that a helmfile can read: those of its source, and beside them those fetched for it.
-pub(super) struct HelmfileFiles {
+#[derive(Debug)]
+pub struct HelmfileFiles {
     source: Arc<MemoryTree>,
     more: Mutex<BTreeMap<String, Arc<MemoryTree>>>,
 }
 
 impl HelmfileFiles {
     /// The files of a source and nothing else.
-    pub(super) fn new(source: Arc<MemoryTree>) -> Self {
+    pub fn new(source: Arc<MemoryTree>) -> Self {
         Self { source, more: Mutex::default() }
     }
 
@@ -30,7 +31,7 @@ impl HelmfileFiles {
     ///
     /// # Errors
     /// A path that leads out, and more than there may be.
-    pub(super) fn put<'f>(
+    pub fn put<'f>(
         &self,
         name: &str,
         files: impl IntoIterator<Item = (&'f str, &'f [u8])>,
@@ -44,7 +45,7 @@ impl HelmfileFiles {
     }
 
     /// Puts a tree beside the source, and says where: an absolute path.
-    pub(super) fn put_tree(&self, name: &str, tree: MemoryTree) -> String {
+    pub fn put_tree(&self, name: &str, tree: MemoryTree) -> String {
         self.more().insert(name.to_owned(), Arc::new(tree));
         format!("/{BESIDE}/{name}")
     }
@@ -67,7 +68,7 @@ impl HelmfileFiles {
     ///
     /// # Errors
     /// What cannot be read.
-    pub(super) fn chart(&self, directory: &RelPath) -> Result<Vec<ChartFile>, TreeError> {
+    pub fn chart(&self, directory: &RelPath) -> Result<Vec<ChartFile>, TreeError> {
         let mut found = Vec::new();
         let mut left = vec![(directory.clone(), String::new())];
         while let Some((at, shown)) = left.pop() {

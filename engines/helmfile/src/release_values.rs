@@ -1,6 +1,6 @@
 //! The values of a release: its values files and flags, merged as Helm merges them.
 //!
-//! Elsewhere: which these are (engine `helmfile`), what each flag means (`helm::strvals`).
+//! Elsewhere: which these are (`render.rs`), what each flag means (`helm::strvals`).
 
 use golang::value::{GoMap, GoString};
 use helm::chart::read_values;
@@ -10,16 +10,16 @@ use tree::{FileTree, RelPath};
 
 /// The flags of a release that are about more than values.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ExtraReleaseFlags {
+pub struct ExtraReleaseFlags {
     /// Whether values are not validated against the schema of the chart.
-    pub(super) skips_schema: bool,
+    pub skips_schema: bool,
 }
 
 /// The values of a release, from values files (later ones above earlier ones) and flags of `helm template`.
 ///
 /// # Errors
 /// Values that cannot be read, and a flag that only a program could follow.
-pub(super) fn merged(
+pub fn merged(
     values_files: &[Vec<u8>],
     flags: &[String],
     files: &dyn FileTree,

@@ -1,12 +1,12 @@
 //! Readiness as Helm 3 knows it (`waitStrategy: legacy`): a rule for each of a few kinds; all others are ready once they
 //! are there.
 //!
-//! Source of the semantics: Helm 4.2 `pkg/kube/ready.go`. Elsewhere: the conventions for all kinds (engine `apply`,
-//! `health`).
+//! Source of the semantics: Helm 4.2 `pkg/kube/ready.go`. Elsewhere: the conventions for all kinds ([`crate::health`]).
 
-use apply::{HealthReport, HealthStatus, health};
 use objects::Object;
 use serde_json::Value;
+
+use crate::health::{self, HealthReport, HealthStatus};
 
 fn number(object: &Object, path: [&str; 2]) -> i64 {
     let value = object.get(path[0]).and_then(|it| it.get(path[1]));
@@ -58,7 +58,7 @@ fn may_miss(object: &Object, of: i64) -> i64 {
 }
 
 /// How an object is; `jobs` says whether the end of Jobs is waited for.
-pub(super) fn report(object: &Object, jobs: bool) -> HealthReport {
+pub fn report(object: &Object, jobs: bool) -> HealthReport {
     let is_ready = match (object.api_version(), object.kind()) {
         ("batch/v1", "Job") if jobs => return health::job(object),
         ("v1", "Pod") => is_true(object, "Ready"),

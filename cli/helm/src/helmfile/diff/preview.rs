@@ -1,17 +1,20 @@
 //! What an upgrade or the removal of a release would change in a cluster. Nothing is written.
 //!
 //! Three objects are compared: the manifest of the stored revision, the new manifest, and the live object.
-//! Elsewhere: showing it (`windlass_cli_helm::helmfile`).
+//! Elsewhere: showing it (`format`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use apply::three_way_merge;
 use objects::{Object, ObjectId};
 use release::ReleaseRecord;
 
-use super::manifest_objects::{self, ManifestObject, POLICY, owned, placed, reached};
-use super::storage::ReleaseStorage;
+use helm_controller::release_runner::manifest_objects::{
+    self, ManifestObject, POLICY, owned, placed, reached,
+};
+use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
@@ -20,39 +23,28 @@ const HELM: &str = "helm";
 
 /// One object before and after.
 #[derive(Debug, Clone)]
-pub struct ObjectPreview {
+pub(super) struct ObjectPreview {
     /// Which object it is.
-    pub id: ObjectId,
+    pub(super) id: ObjectId,
     /// As it is; `None` if it is not there.
-    pub before: Option<Object>,
+    pub(super) before: Option<Object>,
     /// As it would be; `None` if it would be deleted.
-    pub after: Option<Object>,
-}
-
-/// Why a preview cannot say what would change.
-#[derive(Debug, thiserror::Error)]
-pub enum PreviewError {
-    /// A manifest cannot be read.
-    #[error("{0}")]
-    Manifest(String),
-    /// The API server refuses something about an object.
-    #[error("{0}: {1}")]
-    Cluster(String, ClusterError),
+    pub(super) after: Option<Object>,
 }
 
 /// The stored revision with which an upgrade compares; `None` if the release does not exist.
 ///
 /// # Errors
 /// The API server refuses the request, or does not respond.
-pub async fn stored(
+pub(super) async fn stored(
     cluster: &ClusterConnection,
     name: &str,
     namespace: &str,
 ) -> Result<Option<Arc<ReleaseRecord>>, ClusterError> {
     let storage = ReleaseStorage::new(cluster, namespace, name, "").await;
-    let storage = storage.map_err(super::storage::StorageError::into_cluster)?;
+    let storage = storage.map_err(StorageError::into_cluster)?;
     let revisions = storage.revisions().await;
-    let revisions = revisions.map_err(super::storage::StorageError::into_cluster)?;
+    let revisions = revisions.map_err(StorageError::into_cluster)?;
     Ok(revisions.current().map(|revision| Arc::clone(&revision.record)))
 }
 
@@ -61,43 +53,44 @@ pub async fn stored(
 ///
 /// # Errors
 /// A manifest cannot be read, or the API server refuses a request.
-pub async fn preview(
+pub(super) async fn preview(
     cluster: &ClusterConnection,
     record: Option<&ReleaseRecord>,
     name: &str,
     namespace: &str,
     manifest: &str,
-) -> Result<Vec<ObjectPreview>, PreviewError> {
-    let read = |text: &str| manifest_objects::read(text).map_err(PreviewError::Manifest);
+) -> anyhow::Result<Vec<ObjectPreview>> {
+    let failed = |subject: &str, error: ClusterError| anyhow!("{subject}: {error}");
+    let read = |text: &str| manifest_objects::read(text).map_err(anyhow::Error::msg);
     let mut originals: BTreeMap<ObjectId, ManifestObject> = BTreeMap::new();
     for object in read(record.map_or("", |record| &record.manifest))? {
         let subject = object.id().subject();
         let found = reached(cluster, object, namespace).await;
-        let found = found.map_err(|error| PreviewError::Cluster(subject, error))?;
+        let found = found.map_err(|error| failed(&subject, error))?;
         originals.extend(found.map(|member| (member.id.clone(), member)));
     }
     let mut changes = Vec::new();
     for object in read(manifest)? {
         let subject = object.id().subject();
-        let failed = |error| PreviewError::Cluster(subject.clone(), error);
         match placed(cluster, object.clone(), namespace).await {
             Ok((resource, mut object)) => {
                 owned(&mut object, name, namespace);
                 let member = ManifestObject { id: object.id(), object, resource };
                 let original = originals.remove(&member.id);
-                let change = change(cluster, member, original.as_ref()).await.map_err(failed)?;
+                let change = change(cluster, member, original.as_ref()).await;
+                let change = change.map_err(|error| failed(&subject, error))?;
                 changes.extend(change);
             }
             // Its CRD comes with the chart.
             Err(ClusterError::NoSuchKind { .. }) => {
                 changes.push(ObjectPreview { id: object.id(), before: None, after: Some(object) });
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(&subject, error)),
         }
     }
     for (id, ManifestObject { object, resource, .. }) in originals {
         let live = cluster.get(&resource, &id.namespace, &id.name).await;
-        let live = live.map_err(|error| PreviewError::Cluster(id.subject(), error))?;
+        let live = live.map_err(|error| failed(&id.subject(), error))?;
         let Some(live) = live else { continue };
         if [&live, &object].iter().all(|it| it.annotation(POLICY) != Some("keep")) {
             changes.push(ObjectPreview { id, before: Some(live), after: None });

@@ -1,0 +1,345 @@
+//! Judges what an operation would delete, before it begins: whether it is within the deletion budget, or approved.
+//!
+//! Elsewhere: which operations are judged (engine `release`), what a budget allows (engine `apply`), Plans and PlanPolicies
+//! (`windlass_runtime::deletion_plan`), deleting the objects (`object_writes`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::deletion_budget::{DeletedObject, DeletionRule, PendingDeletion};
+use apply::generated_objects::GeneratedObjects;
+use apply::left_manifests::{
+    identity_in, is_same_object, left_objects, missing_count, without_hooks,
+};
+use helm::template::RenderedRelease;
+use objects::{Object, ObjectId};
+use reconcile::{NextRunTrigger, RunOutcome, Time};
+use release::{
+    OperationKind, ReleaseDeletion, ReleaseDesiredState, ReleaseRecord, journaled_deletions,
+};
+
+use super::ReleaseStatusOwner;
+use super::executor::ReleaseExecutor;
+use super::manifest_objects::{self, ManifestObject, POLICY};
+use super::prepare_revision::RevisionInputs;
+use windlass_runtime::crd_guard;
+use windlass_runtime::deletion_plan::following_deletions::following;
+use windlass_runtime::deletion_plan::{
+    self, BUDGET_EXCEEDED, BUDGET_UNKNOWN, BudgetedDeletion, DeletionClearance,
+    DeletionPlanRequest, DeletionSubject, PLAN_FAILED,
+};
+
+/// A desired revision that is rendered, and may be upgraded to.
+pub(super) struct JudgedRendering {
+    pub(super) version: i64,
+    pub(super) rendered: RenderedRelease,
+    /// How many objects of the current revision go with it without the approval of a user.
+    pub(super) deletions: usize,
+}
+
+/// Objects of a revision that an operation would delete, by their manifests.
+struct LeavingObjects<'r> {
+    deletion: ReleaseDeletion,
+    /// The revision that has them.
+    record: &'r ReleaseRecord,
+    members: Vec<ManifestObject>,
+    /// How many objects there are, with those that come.
+    of: usize,
+    /// The generated objects of the revision that replaces it.
+    generated: GeneratedObjects,
+}
+
+/// The objects of a revision that stay, by its manifests. Those that are hooks, too, are deleted to run these.
+fn staying<'t>(
+    manifests: impl Iterator<Item = &'t str>,
+    hooks: impl Iterator<Item = &'t str>,
+    namespace: &str,
+) -> Result<Vec<Object>, String> {
+    let objects: Vec<Vec<Object>> =
+        manifests.map(manifest_objects::read).collect::<Result<_, _>>()?;
+    let hooks = hooks.flat_map(|text| manifest_objects::read(text).unwrap_or_default());
+    // Definitions are never deleted as hooks.
+    let hooks: Vec<Object> = hooks.filter(|it| !crd_guard::is_definition(it)).collect();
+    Ok(without_hooks(objects.into_iter().flatten().collect(), &hooks, namespace))
+}
+
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
+    /// Judges what an operation would delete. Returns how many objects that are without the approval of a user.
+    ///
+    /// # Errors
+    /// It has to be approved first, or it is not known whether it has to.
+    pub(super) async fn judge_deletion(
+        &self,
+        deletion: ReleaseDeletion,
+    ) -> Result<usize, RunOutcome> {
+        if !self.context.settings.deletion_budget {
+            return Ok(0);
+        }
+        match deletion {
+            ReleaseDeletion::Upgrade { version } => {
+                let current = self.revisions();
+                let Some(base) = current.current().map(|it| &*it.record) else { return Ok(0) };
+                let action = OperationKind::Upgrade;
+                let rendered = match self.revision_inputs(action, version, Some(base)) {
+                    Ok(RevisionInputs { chart, config, release }) => {
+                        self.rendered(chart, config, release, action).await
+                    }
+                    Err(error) => Err(error),
+                };
+                let rendered = match rendered {
+                    Ok(rendered) => rendered,
+                    // It fails when the upgrade is prepared, or can be rendered and is judged then.
+                    Err(error) => return error.text().map(|_| 0),
+                };
+                let judged = self.judged_rendering(version, rendered, Some(base)).await?;
+                let deletions = judged.deletions;
+                self.known().judged = Some(judged);
+                Ok(deletions)
+            }
+            ReleaseDeletion::Rollback { from, to } => {
+                let base = self.record(from)?;
+                let target = self.record(to)?;
+                let hooks = target.hooks.iter().map(|it| &*it.manifest);
+                let after = staying(std::iter::once(&*target.manifest), hooks, &base.namespace);
+                // What cannot be read is not applied, and nothing is deleted.
+                let Ok(after) = after else { return Ok(0) };
+                self.judge_left(deletion, &base, &after).await
+            }
+            ReleaseDeletion::Uninstall { version, .. }
+            | ReleaseDeletion::Remediation { version } => {
+                let record = self.record(version)?;
+                let members = match self.leaving(&record).await {
+                    Ok(members) => members,
+                    // It fails for the same reason when it begins.
+                    Err(error) => return error.text().map(|_| 0),
+                };
+                let of = members.len();
+                let generated = GeneratedObjects::default();
+                let record = &*record;
+                let leaving = LeavingObjects { deletion, record, members, of, generated };
+                self.judge_leaving(leaving).await
+            }
+        }
+    }
+
+    /// Judges an upgrade from `base` to a revision that is rendered; there is none before an installation.
+    ///
+    /// # Errors
+    /// As [`Self::judge_deletion`].
+    pub(super) async fn judged_rendering(
+        &self,
+        version: i64,
+        rendered: RenderedRelease,
+        base: Option<&ReleaseRecord>,
+    ) -> Result<JudgedRendering, RunOutcome> {
+        let mut deletions = 0;
+        if let Some(base) = base.filter(|_| self.context.settings.deletion_budget) {
+            let manifests = rendered.manifests.iter().map(|it| &*it.content);
+            let hooks = rendered.hooks.iter().map(|it| &*it.manifest);
+            // What cannot be read is refused before anything is written.
+            if let Ok(after) = staying(manifests, hooks, &base.namespace) {
+                let deletion = ReleaseDeletion::Upgrade { version };
+                deletions = self.judge_left(deletion, base, &after).await?;
+            }
+        }
+        Ok(JudgedRendering { version, rendered, deletions })
+    }
+
+    /// Judges the deletion of what a revision has and the manifests of another one do not.
+    async fn judge_left(
+        &self,
+        deletion: ReleaseDeletion,
+        record: &ReleaseRecord,
+        after: &[Object],
+    ) -> Result<usize, RunOutcome> {
+        // Of a revision that cannot be read, nothing is deleted.
+        let before = manifest_objects::read(&record.manifest).unwrap_or_default();
+        let namespace = &record.namespace;
+        let left = left_objects(&before, after, namespace);
+        if left.is_empty() {
+            return Ok(0);
+        }
+        let mut members = Vec::new();
+        for object in left {
+            let cluster = &self.target.cluster;
+            let found = manifest_objects::reached(cluster, object.clone(), namespace).await;
+            let found = found.map_err(|error| self.no_answer(&error))?;
+            let stays = |it: &ManifestObject| {
+                after.iter().any(|new| is_same_object(new, namespace, &it.id))
+            };
+            members.extend(found.filter(|it| !stays(it)));
+        }
+        let of = before.len().saturating_add(left_objects(after, &before, namespace).len());
+        let after: Vec<ObjectId> = after.iter().map(|it| identity_in(it, namespace)).collect();
+        let generated = GeneratedObjects::among(&after);
+        self.judge_leaving(LeavingObjects { deletion, record, members, of, generated }).await
+    }
+
+    /// Judges the deletion of objects, as far as they are there.
+    async fn judge_leaving(&self, leaving: LeavingObjects<'_>) -> Result<usize, RunOutcome> {
+        let ReleaseDesiredState { owner, .. } = self.desired();
+        let policy = self
+            .when_known(|| deletion_plan::namespace_budget(&self.context, &self.node.namespace))?;
+        let Some(budget) = policy.budget.filter(|_| !leaving.members.is_empty()) else {
+            return Ok(0);
+        };
+        let budget = budget.tightened(self.owner.deletion_limit().as_deref());
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let live = manifest_objects::live(&self.target.cluster, &leaving.members, width).await;
+        let live = live.map_err(|error| self.no_answer(&error))?;
+        let mut deleted: BTreeMap<ObjectId, Object> = BTreeMap::new();
+        for (member, live) in leaving.members.iter().zip(live) {
+            let is_judged = !budget.leaves_unjudged(&member.id, &leaving.generated);
+            if let Some(live) = live.filter(|it| is_judged && self.goes(it, leaving.record)) {
+                deleted.insert(member.id.clone(), live);
+            }
+        }
+        if deleted.is_empty() {
+            return Ok(0);
+        }
+        let following = following(&self.target.cluster, &deleted).await;
+        let now = jiff::Timestamp::now();
+        let count = deleted.len();
+        let recent = journaled_deletions::within_hour(&self.revisions(), now, |attempt| {
+            let manifests = manifest_objects::read(&attempt.manifest);
+            manifests.map_or(0, |it| missing_count(&it, &attempt.namespace, deleted.keys()))
+        });
+        let pending = PendingDeletion {
+            objects: deleted.values().map(|live| DeletedObject::new(live, false)).collect(),
+            following: following.ids,
+            unreadable: following.unreadable,
+            of: leaving.of,
+            recent: Some(recent),
+        };
+        let mut verdict = budget.verdict(&pending);
+        if matches!(leaving.deletion, ReleaseDeletion::Uninstall { is_replaced: false, .. }) {
+            verdict.exceeded.push(DeletionRule::Uninstall);
+        }
+        let policies = policy.policies;
+        let ids = deleted.into_keys().collect();
+        let judged = BudgetedDeletion { ids, verdict, budget, policies };
+        let node = self.node.whole();
+        let release = self.release_of_owner();
+        let operation = leaving.deletion.operation(self.desired());
+        let subject = DeletionSubject {
+            release: &release,
+            operation: &operation,
+            ..DeletionSubject::of(&node, owner)
+        };
+        let clearance =
+            self.when_known(|| deletion_plan::clearance(&self.context, &subject, &judged, now))?;
+        match clearance {
+            DeletionClearance::Free => Ok(count),
+            DeletionClearance::Approved => Ok(0),
+            DeletionClearance::Held => Err(self.held(subject, leaving.deletion, &judged).await),
+        }
+    }
+
+    /// Whether an object is deleted if the release does not have it any more.
+    fn goes(&self, live: &Object, record: &ReleaseRecord) -> bool {
+        let is_kept = live.annotation(POLICY) == Some("keep")
+            || manifest_objects::is_of_another(live, &record.name, &record.namespace);
+        let stays_in_chart =
+            crd_guard::is_definition(live) && self.comes_with_the_chart(live.name());
+        !is_kept && !stays_in_chart && live.meta("deletionTimestamp").is_none()
+    }
+
+    /// The release as Plans name it; empty if it is the only one of its owner.
+    fn release_of_owner(&self) -> String {
+        let ReleaseDesiredState { kube_context, spec, .. } = self.desired();
+        let release = format!("{}/{}", spec.target.namespace, spec.target.name);
+        match (self.node.is_part(), kube_context.is_empty()) {
+            (false, _) => String::new(),
+            (true, true) => release,
+            (true, false) => format!("{kube_context}/{release}"),
+        }
+    }
+
+    /// When a run follows on one that could not find out something.
+    fn retry_at(&self) -> Time {
+        jiff::Timestamp::now().saturating_add(self.desired().retry).unwrap_or(Time::MAX)
+    }
+
+    /// What PlanPolicies or Plans say. If it is not known, nothing may be deleted now, and the node is woken when it is.
+    fn when_known<T>(&self, read: impl Fn() -> Result<T, String>) -> Result<T, RunOutcome> {
+        let none = BTreeSet::new();
+        deletion_plan::when_known(&self.context, &self.node, &none, read).map_err(|text| {
+            let nodes = deletion_plan::budget_nodes(&self.node.namespace);
+            let nodes = nodes.into_iter().chain([deletion_plan::plans_node()]);
+            RunOutcome::Blocked(
+                BUDGET_UNKNOWN,
+                text,
+                NextRunTrigger::on(nodes).and_at(self.retry_at()),
+            )
+        })
+    }
+
+    /// The outcome of a run that must not delete before a user approves it. Its Plan is created.
+    async fn held(
+        &self,
+        subject: DeletionSubject<'_>,
+        deletion: ReleaseDeletion,
+        judged: &BudgetedDeletion,
+    ) -> RunOutcome {
+        let desired = self.desired();
+        let revision = deletion.revision(desired);
+        let owner = self.owner.reference();
+        let request = DeletionPlanRequest { subject, owner, revision: &revision, deletion: judged };
+        let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
+        let plan = match plan {
+            Ok(plan) => plan,
+            Err(error) => {
+                let text = format!("a Plan cannot be created or deleted: {error}");
+                return RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.retry_at()));
+            }
+        };
+        // Another budget may allow it.
+        self.known().lacked.extend(deletion_plan::budget_nodes(&self.node.namespace));
+        let plan = plan.map(|it| it.name);
+        let text = format!(
+            "{} {}; {}",
+            deletion.subject(desired),
+            judged.waits_for_approval(&self.node.namespace, plan.as_deref()),
+            deletion.advice()
+        );
+        let wake = NextRunTrigger::at(self.soon_again());
+        RunOutcome::Running(BUDGET_EXCEEDED, self.desired_release.masked(&text), wake)
+    }
+
+    /// Deletes the Plans of a release that is as desired: what they were for was carried out, or is not needed any more.
+    pub(super) async fn dismiss_plans(&self, outcome: RunOutcome) -> RunOutcome {
+        let node = self.node.whole();
+        let release = self.release_of_owner();
+        let owner = &self.desired().owner;
+        let subject = DeletionSubject { release: &release, ..DeletionSubject::of(&node, owner) };
+        match deletion_plan::dismiss(&self.context, &subject, None).await {
+            Ok(()) => outcome,
+            Err(error) => {
+                // Its approval would count for another deletion of the same objects.
+                let text = format!("a Plan that is carried out cannot be deleted: {error}");
+                RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.retry_at()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_a_hook_deletes_does_not_stay_and_a_definition_does() {
+        let text = |version: &str, kind: &str| {
+            format!("apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: data\n")
+        };
+        let claim = text("v1", "PersistentVolumeClaim");
+        let definition = text("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+        let both = [claim.as_str(), &definition, "{"];
+        let kinds = |hooks: &[&str]| {
+            let stay = staying(both[..2].iter().copied(), hooks.iter().copied(), "shop").unwrap();
+            stay.iter().map(|it| it.kind().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&[]), ["PersistentVolumeClaim", "CustomResourceDefinition"]);
+        assert_eq!(kinds(&both), ["CustomResourceDefinition"]);
+        assert!(staying(both.into_iter(), std::iter::empty(), "shop").is_err());
+    }
+}
