@@ -23,6 +23,7 @@ mod helmfile_releases;
 mod helmfile_rendering;
 mod helmfile_servers;
 mod kustomization_build;
+pub mod live_objects;
 mod parallel_work;
 mod release_chart;
 mod release_inputs;

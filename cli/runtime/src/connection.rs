@@ -47,6 +47,14 @@ pub struct ClusterAccessFlags {
 }
 
 impl ClusterAccessFlags {
+    /// Whether any of them was given.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
+        let named = [context, cluster, user, impersonate];
+        kubeconfig.is_some() || named.iter().any(|it| it.is_some()) || !groups.is_empty()
+    }
+
     /// The cluster and the version of its API server.
     ///
     /// # Errors
@@ -121,10 +129,32 @@ impl WindlassConnectionFlags {
 /// # Errors
 /// The error of the command, or that no runtime can be built.
 pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    // Only fails when a provider was installed before, and nothing does that.
-    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(work)
+    CommandRuntime::new()?.block_on(work)
+}
+
+/// The runtime of a command that talks to a cluster several times, and does other work in between: the connection belongs to
+/// the runtime.
+#[derive(Debug)]
+pub struct CommandRuntime(tokio::runtime::Runtime);
+
+impl CommandRuntime {
+    /// A runtime.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub fn new() -> anyhow::Result<Self> {
+        // Only fails when a provider was installed before, and nothing does that.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        Ok(Self(tokio::runtime::Builder::new_current_thread().enable_all().build()?))
+    }
+
+    /// Runs a future.
+    ///
+    /// # Errors
+    /// The error of the future.
+    pub fn block_on<T>(&self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        self.0.block_on(work)
+    }
 }
 
 /// What a line of progress says, by its glyph.

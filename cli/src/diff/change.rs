@@ -1,17 +1,13 @@
 //! What would change of which objects, and what cannot be compared.
 //!
-//! Elsewhere: which fields differ and what is shown of them (`plan::FieldChangeList`), how changes are printed (`format.rs`).
-
-use std::collections::BTreeSet;
+//! Elsewhere: what would become of an object (`windlass_cli_plan::live_objects`), which fields differ and what is shown of
+//! them (`plan::FieldChangeList`), how changes are printed (`format.rs`).
 
 use objects::{Object, ObjectId, SecretMasking};
 use plan::{FieldChangeLimits, FieldChangeList};
 use serde::Serialize;
-use serde_json::Value;
 
-use windlass_cluster::ClusterConnection;
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_runtime::crd_guard::is_definition;
+use windlass_cli_plan::live_objects::{ObjectPrediction, PredictionFailure};
 
 /// What would happen to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -80,42 +76,6 @@ impl DiffChange {
     }
 }
 
-/// What is said where fields of other tools are taken over.
-const TAKEN_OVER: &str = "fields that other tools have set are taken over";
-
-/// The same where the API server does not tell what becomes of the object.
-const TAKEN_OVER_UNTRIED: &str =
-    "fields that other tools have set are taken over; those that the manifest lacks go";
-
-/// What an object becomes whose fields are taken over from other tools by a patch, and a note that says so; `dry` is what a
-/// dry-run of the apply alone makes of it. What the API server fills in, and whether it takes the object, is tried by a
-/// dry-run.
-pub(super) async fn taken_over(
-    cluster: &ClusterConnection,
-    resource: &ApiResourceLocation,
-    taken: Option<&Value>,
-    dry: Object,
-    manager: &str,
-) -> (Object, Option<&'static str>) {
-    let after = taken.and_then(|taken| apply::after_take_over(taken, &dry, manager));
-    let Some(mut after) = after else { return (dry, None) };
-    after.metadata_mut().remove("managedFields");
-    let tried = format!("{manager}&dryRun=All");
-    match cluster.replace_object(resource, &after, &tried).await {
-        Ok(after) => (after, Some(TAKEN_OVER)),
-        Err(_) => (dry, Some(TAKEN_OVER_UNTRIED)),
-    }
-}
-
-/// How one object compares.
-#[derive(Debug, PartialEq)]
-pub(super) enum ComparisonResult {
-    Changes(DiffChange),
-    Same,
-    /// An annotation or label excludes it.
-    Skipped,
-}
-
 /// What would change, and what could not be compared.
 #[derive(Debug, Default)]
 pub(crate) struct DiffReport {
@@ -127,49 +87,55 @@ pub(crate) struct DiffReport {
 }
 
 impl DiffReport {
-    pub(super) fn add(&mut self, compared: Result<ComparisonResult, String>) {
-        match compared {
-            Ok(ComparisonResult::Changes(change)) => self.changes.push(change),
-            Ok(ComparisonResult::Same) => self.unchanged += 1,
-            Ok(ComparisonResult::Skipped) => self.skipped += 1,
+    /// Adds what would become of an object.
+    pub(super) fn add(
+        &mut self,
+        predicted: Result<ObjectPrediction, PredictionFailure>,
+        secrets: &SecretMasking,
+    ) {
+        let change = match predicted {
+            Ok(ObjectPrediction::Created { object, note }) => {
+                DiffChange::of(DiffAction::Created, &object).noted(note)
+            }
+            Ok(ObjectPrediction::Changed(update)) => {
+                DiffChange::between(&update.live, &update.after, secrets).noted(update.note)
+            }
+            Ok(ObjectPrediction::Recreated(update)) => {
+                DiffChange::of(DiffAction::Recreated, &update.live).noted(update.note)
+            }
+            Ok(ObjectPrediction::Same(_)) => {
+                self.unchanged += 1;
+                return;
+            }
+            Ok(ObjectPrediction::Skipped(_)) => {
+                self.skipped += 1;
+                return;
+            }
+            Err(failure) => {
+                self.problems.push(failure.into_text());
+                return;
+            }
+        };
+        self.changes.push(change);
+    }
+
+    /// Adds an object that left, as the cluster has it; none if it is not deleted because it is gone.
+    pub(super) fn add_left(&mut self, left: Result<Option<Object>, String>, is_kept: KeptObjects) {
+        match left {
+            Ok(None) => {}
+            Ok(Some(live)) if is_kept(&live) => self.skipped += 1,
+            Ok(Some(live)) => self.changes.push(DiffChange::of(DiffAction::Removed, &live)),
             Err(problem) => self.problems.push(problem),
         }
     }
 }
 
-/// Kinds and namespaces that exist only once the first objects are written.
-#[derive(Debug, Default)]
-pub(super) struct PlannedCrdsAndNamespaces {
-    /// Group and kind.
-    kinds: BTreeSet<(String, String)>,
-    pub(super) namespaces: BTreeSet<String>,
-}
-
-impl PlannedCrdsAndNamespaces {
-    /// What comes with some objects.
-    pub(super) fn of<'o>(objects: impl Iterator<Item = &'o Object>) -> Self {
-        let mut planned = Self::default();
-        for object in objects {
-            let spec = object.get("spec").filter(|_| is_definition(object));
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            planned.kinds.extend(spec.map(|it| (text(&it["group"]), text(&it["names"]["kind"]))));
-            if (object.api_version(), object.kind()) == ("v1", "Namespace") {
-                planned.namespaces.insert(object.name().to_owned());
-            }
-        }
-        planned
-    }
-
-    /// Whether a kind that is not served comes along.
-    pub(super) fn has_kind_of(&self, object: &Object) -> bool {
-        let gvk = object.gvk();
-        self.kinds.contains(&(gvk.group, gvk.kind))
-    }
-}
+/// Whether an object says of itself that it stays when it left.
+pub(super) type KeptObjects = fn(&Object) -> bool;
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, json};
+    use serde_json::{Map, Value, json};
 
     use super::*;
 
@@ -199,21 +165,5 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "n", "name": "a"});
         let expected = json!({"action": "created", "object": reference, "fields": []});
         assert_eq!(serde_json::to_value(created).unwrap(), expected);
-    }
-
-    #[test]
-    fn kinds_and_namespaces_may_come_with_the_objects() {
-        let names = json!({"group": "example.com", "names": {"kind": "Widget"}});
-        let definition = Object::new(json!({"apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition", "metadata": {"name": "w"}, "spec": names}));
-        let all = [definition.unwrap(), object("Namespace", &json!({}))];
-        let planned = PlannedCrdsAndNamespaces::of(all.iter());
-        let of = |version: &str| {
-            let metadata = json!({"name": "w"});
-            let value = json!({"apiVersion": version, "kind": "Widget", "metadata": metadata});
-            planned.has_kind_of(&Object::new(value).unwrap())
-        };
-        assert!(of("example.com/v1") && !of("example.org/v1"));
-        assert_eq!(planned.namespaces, BTreeSet::from(["a".to_owned()]));
     }
 }

@@ -19,12 +19,20 @@ use self::merge_key_table::{FieldMergeRule, ListMergeKey};
 
 /// The patch that brings a live object to what is wanted; `None` if it is that.
 pub fn patch(original: Option<&Object>, wanted: &Object, live: &Object) -> Option<Value> {
+    difference(live.fields(), merged(original, wanted, live).fields())
+}
+
+/// What a live object becomes by [`patch`], without what the API server makes of it.
+#[must_use]
+pub fn merged(original: Option<&Object>, wanted: &Object, live: &Object) -> Object {
     let empty = Map::new();
     let original = original.map_or(&empty, Object::fields);
     let of =
         FieldMergeRule { below: merge_key_table::type_of(wanted), ..FieldMergeRule::default() };
-    let merged = merged_map(original, wanted.fields(), live.fields(), of);
-    difference(live.fields(), &merged)
+    let fields = merged_map(original, wanted.fields(), live.fields(), of);
+    let mut merged = live.clone();
+    *merged.fields_mut() = fields;
+    merged
 }
 
 fn merged_map(

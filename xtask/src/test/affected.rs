@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 58] = [
+const PLACES: [(&str, &[&str]); 59] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/src/why/image_tags", &["cli::", "images::"]),
@@ -54,8 +54,12 @@ const PLACES: [(&str, &[&str]); 58] = [
     ("cli/installation/src/install", &["installation"]),
     ("cli/installation/src/uninstall", &["installation", "migration"]),
     ("cli/helm/", &["releases::helmfile", "stories::helmfile", "cli::", "migration"]),
-    // A plan itself reads no cluster.
-    ("cli/plan/", &["cli::plan_facts", "cli::all_commands"]),
+    // A plan of two revisions reads no cluster.
+    ("cli/plan/", &["cli::plan_facts", "cli::plan_live", "cli::all_commands"]),
+    (
+        "cli/plan/src/live_objects",
+        &["cli::plan_live", "cli::diff", "cli::build_and_diff", "cli::predictions"],
+    ),
     ("cli/plan/src/check", &["services::plan_check"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
