@@ -22,6 +22,7 @@ use helm_controller::helmfile::plan::{
 use helm_controller::helmfile::release_request::release_spec;
 use helm_controller::helmfile::remote_fetch::FetchContext;
 use helm_controller::helmfile::validated_spec::{self, HelmfileTimeouts};
+use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::manifest_rendering::HelmReleaseRendering;
 use helmfile::SopsFileDecryptor;
 use objects::{Object, ObjectId};
@@ -172,6 +173,17 @@ impl DeclaredHelmfile {
         spec.values_from.retain(|it| is_declared(it.kind, &it.name, "spec.valuesFrom"));
         spec.env_from.retain(|it| is_declared(it.kind, &it.name, "spec.envFrom"));
         spec
+    }
+
+    /// How Helm's operations on a planned release are done; none if that cannot be read.
+    pub(crate) fn action_options(
+        &self,
+        release: &PlannedRelease,
+        settings: &OperatorSettings,
+    ) -> Option<ActionOptions> {
+        let PlannedRelease { key, operation, .. } = release;
+        let spec = release_spec(&self.spec, key, operation, &self.timeouts, settings);
+        spec.ok().map(|spec| spec.options)
     }
 
     /// What a planned release is rendered from, for an upgrade or an installation.

@@ -75,6 +75,8 @@ pub(crate) struct Revision<'r> {
     pub(crate) known_releases: &'r HelmfileReleaseFiles,
     /// What is known of the cluster.
     pub(crate) facts: &'r ClusterFacts,
+    /// The ConfigMaps and Secrets of the cluster whose values are known.
+    pub(crate) cluster_references: &'r DeclaredReferences,
     /// When no further applier is begun.
     pub(crate) deadline: Instant,
 }
@@ -137,6 +139,12 @@ pub(crate) struct RepositoryDeclarations {
     releases: BTreeMap<ObjectId, HelmRelease>,
     /// Helmfiles, which are planned at the end.
     pub(crate) helmfiles: BTreeMap<ObjectId, Object>,
+    /// The objects that declare the appliers. The releases of a Helmfile have none.
+    pub(crate) manifests: BTreeMap<ObjectId, Object>,
+    /// The Kustomization of the entry point, if the repository declares none and it was made for the folder.
+    pub(crate) made_entry: Option<ObjectId>,
+    /// All ConfigMaps and Secrets that appliers name.
+    pub(crate) all_references: BTreeSet<ObjectId>,
     /// The ConfigMaps and Secrets that appliers name, each with its applier.
     named_references: Vec<(ObjectId, AppliersReference)>,
     /// All appliers that were found, so that none is followed twice.
@@ -193,7 +201,7 @@ pub(crate) fn declarations(
     entry: &RelPath,
 ) -> anyhow::Result<RepositoryDeclarations> {
     let mut found = RepositoryDeclarations {
-        references: Arc::new(revision.facts.known_references()),
+        references: Arc::new(revision.cluster_references.clone()),
         kinds: revision.facts.kind_scopes(),
         ..RepositoryDeclarations::default()
     };
@@ -232,13 +240,30 @@ pub(crate) fn declarations(
     Ok(found)
 }
 
+/// A HelmRelease that is not rendered yet.
+pub(crate) fn release_applier(
+    release: &HelmRelease,
+    settings: &OperatorSettings,
+) -> RenderedApplier {
+    let namespace = release.metadata.namespace.as_deref().unwrap_or_default();
+    RenderedApplier {
+        helm_release: Some(helm_release(release, settings)),
+        is_suspended: release.spec.suspend,
+        target_cluster: target_cluster(namespace, release.spec.kube_config.as_ref()),
+        prunes: true,
+        deletes_with_itself: true,
+        forces: release.spec.upgrade.as_ref().is_some_and(|it| it.force),
+        ..RenderedApplier::default()
+    }
+}
+
 /// The source that an object's `spec.sourceRef` names.
 pub(crate) fn source_of(object: &Object) -> Option<ObjectId> {
     referenced_source(&object.get("spec")?["sourceRef"], object.namespace())
 }
 
 /// An object as its type.
-fn typed<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, String> {
+pub(crate) fn typed<K: serde::de::DeserializeOwned>(object: &Object) -> Result<K, String> {
     serde_json::from_value(object.clone().into_value())
         .map_err(|error| format!("{} cannot be read: {error}", object.id().subject()))
 }
@@ -367,16 +392,7 @@ impl RepositoryDeclarations {
     }
 
     fn release(&self, release: HelmRelease, revision: &Revision<'_>) -> DeclaredApplier {
-        let namespace = release.metadata.namespace.as_deref().unwrap_or_default();
-        let begun = RenderedApplier {
-            helm_release: Some(helm_release(&release, revision.settings)),
-            is_suspended: release.spec.suspend,
-            target_cluster: target_cluster(namespace, release.spec.kube_config.as_ref()),
-            prunes: true,
-            deletes_with_itself: true,
-            forces: release.spec.upgrade.as_ref().is_some_and(|it| it.force),
-            ..RenderedApplier::default()
-        };
+        let begun = release_applier(&release, revision.settings);
         let inputs = ReleaseInputs::new(release, self, revision);
         // What cannot be fetched is compared by what it depends on.
         let is_readable =
@@ -429,6 +445,11 @@ impl RepositoryDeclarations {
         self.seen.insert(id.clone());
         let spec = applier.object.get("spec").unwrap_or(&Value::Null);
         let named = references_of(spec, applier.object.namespace());
+        self.all_references.extend(named.iter().map(|it| it.id.clone()));
+        self.manifests.insert(id.clone(), applier.object.clone());
+        if applier.is_entry {
+            self.made_entry = Some(id.clone());
+        }
         self.named_references.extend(named.into_iter().map(|it| (id.clone(), it)));
         self.objects += declared.rendered.objects.len();
         if self.objects > MAX_OBJECTS {
@@ -551,7 +572,7 @@ fn helm_release(release: &HelmRelease, settings: &OperatorSettings) -> HelmRelea
 }
 
 /// Whether an object is a Kustomization that builds a folder.
-fn builds(object: &Object, folder: &RelPath) -> bool {
+pub(crate) fn builds(object: &Object, folder: &RelPath) -> bool {
     let is_kustomization = ApplierKind::of(object) == Some(ApplierKind::Kustomization);
     let spec = object.get("spec").filter(|_| is_kustomization);
     let path = spec.map(|spec| spec["path"].as_str().unwrap_or_default().trim_start_matches('/'));

@@ -167,6 +167,9 @@ impl ClusterFacts {
                 false => format!("; the cluster has it, with values for {}{more}", keys.join(", ")),
             };
         }
+        if self.not_read.contains(&id.subject()) {
+            reason += "; it could not be read in the cluster";
+        }
         reason
     }
 
@@ -349,11 +352,13 @@ pub(crate) struct AppliersReference {
     pub(crate) is_optional: bool,
 }
 
-/// The ConfigMaps and Secrets that a Kustomization or a HelmRelease with this spec names.
+/// The ConfigMaps and Secrets that an applier with this spec names.
 pub(crate) fn references_of(spec: &Value, namespace: &str) -> Vec<AppliersReference> {
     let fields = [
         ("spec.postBuild.substituteFrom", &spec["postBuild"]["substituteFrom"]),
         ("spec.valuesFrom", &spec["valuesFrom"]),
+        // Of a Helmfile.
+        ("spec.envFrom", &spec["envFrom"]),
     ];
     let mut found = Vec::new();
     for (field, references) in fields {

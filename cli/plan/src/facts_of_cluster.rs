@@ -27,10 +27,10 @@ const APPLIERS: [(&str, &str); 2] = [
 ];
 
 /// How many requests are under way at once.
-const MAX_CONCURRENT_REQUESTS: usize = 8;
+pub(crate) const MAX_CONCURRENT_REQUESTS: usize = 8;
 
 /// The most ConfigMaps and Secrets.
-const MAX_REFERENCES: usize = 10_000;
+pub(crate) const MAX_REFERENCES: usize = 10_000;
 
 /// What is read of a cluster.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +79,16 @@ pub(crate) async fn read(
         reading.leave_out(subject, &error.to_string());
     }
     Ok(reading)
+}
+
+/// Reads what a cluster serves, and no objects.
+///
+/// # Errors
+/// The cluster does not say what it serves.
+pub(crate) async fn served_kinds(cluster: &ClusterConnection) -> anyhow::Result<ClusterFacts> {
+    let mut reading = ClusterReading { facts: ClusterFacts::default(), left_out: Vec::new() };
+    reading.read_kinds(cluster).await?;
+    Ok(reading.facts)
 }
 
 impl ClusterReading {
@@ -155,13 +165,17 @@ async fn references_of_kind(
 }
 
 /// Where ConfigMaps and Secrets are.
-struct ReferenceKinds {
+pub(crate) struct ReferenceKinds {
     config_maps: ApiResourceLocation,
     secrets: ApiResourceLocation,
 }
 
 impl ReferenceKinds {
-    async fn of(cluster: &ClusterConnection) -> Result<Self, ClusterError> {
+    /// Where they are in a cluster.
+    ///
+    /// # Errors
+    /// The cluster does not say what it serves.
+    pub(crate) async fn of(cluster: &ClusterConnection) -> Result<Self, ClusterError> {
         Ok(Self {
             config_maps: cluster.resource(&Gvk::new("v1", "ConfigMap")).await?,
             secrets: cluster.resource(&Gvk::new("v1", "Secret")).await?,
@@ -175,16 +189,27 @@ impl ReferenceKinds {
         id: &ObjectId,
         with_values: bool,
     ) -> Result<ReferenceFact, ClusterError> {
-        let is_secret = id.kind == "Secret";
-        let resource = if is_secret { &self.secrets } else { &self.config_maps };
-        let found = cluster.get(resource, &id.namespace, &id.name).await?;
-        let with_values = with_values && !is_secret;
+        let found = self.object(cluster, id).await?;
+        let with_values = with_values && id.kind != "Secret";
         Ok(found.map_or_else(ReferenceFact::absent, |object| fact_of(&object, with_values)))
+    }
+
+    /// A ConfigMap or Secret; none if it does not exist.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub(crate) async fn object(
+        &self,
+        cluster: &ClusterConnection,
+        id: &ObjectId,
+    ) -> Result<Option<Object>, ClusterError> {
+        let resource = if id.kind == "Secret" { &self.secrets } else { &self.config_maps };
+        cluster.get(resource, &id.namespace, &id.name).await
     }
 }
 
 /// What is exported of a ConfigMap or Secret.
-fn fact_of(object: &Object, with_values: bool) -> ReferenceFact {
+pub(crate) fn fact_of(object: &Object, with_values: bool) -> ReferenceFact {
     let fields = ["data", "binaryData"].map(|field| object.get(field).and_then(Value::as_object));
     let keys = fields.into_iter().flatten().flat_map(|fields| fields.keys().cloned()).collect();
     let [data, _] = fields;

@@ -11,6 +11,7 @@ use helm::capabilities::Capabilities;
 use helm_controller::helmfile::plan::{HelmfilePlan, PlannedRelease, ReleaseKey};
 use helm_controller::helmfile::suspended_releases::ReleaseSuspensions;
 use helm_controller::helmfile::validated_spec::uninstalls;
+use helm_controller::release_runner::action_options::ActionOptions;
 use helmfile::{RemoteAddress, RemoteSource};
 use objects::{Object, ObjectId};
 use plan::{HelmReleaseTarget, RenderedApplier, UnknownValue};
@@ -27,6 +28,7 @@ use super::discovery::{
 use super::helmfile_servers::HelmfileServers;
 use super::kustomization_build::target_cluster;
 use super::parallel_work::in_parallel;
+use windlass_serve::settings::OperatorSettings;
 
 /// The releases of Helmfiles, each with its helmfile.
 pub(crate) type HelmfileReleaseFiles = BTreeMap<ObjectId, BTreeMap<ReleaseKey, String>>;
@@ -44,6 +46,8 @@ pub(crate) struct HelmfileReleaseInputs {
     pub(crate) key: ReleaseKey,
     /// Why its chart was not fetched; nothing of a chart that is here.
     pub(crate) refusal: Option<String>,
+    /// How Helm's operations on it are done; none if that cannot be read, which fails the release.
+    pub(crate) options: Option<ActionOptions>,
 }
 
 /// What became of a Helmfile.
@@ -61,9 +65,39 @@ enum HelmfilePlanning {
 }
 
 /// A release as an applier: `HELMFILE#[CONTEXT/]NAMESPACE/NAME`, as dependencies name it.
-fn release_id(helmfile: &ObjectId, key: &ReleaseKey) -> ObjectId {
+pub(crate) fn release_id(helmfile: &ObjectId, key: &ReleaseKey) -> ObjectId {
     let name = format!("{}#{key}", helmfile.name);
     ObjectId::new(&helmfile.namespace, &name, &helmfile.group, &helmfile.kind)
+}
+
+impl DeclaredHelmfile {
+    /// A release that is not rendered yet.
+    pub(crate) fn release_applier(
+        &self,
+        key: &ReleaseKey,
+        suspensions: &ReleaseSuspensions<'_>,
+    ) -> RenderedApplier {
+        let Self { id, spec, .. } = self;
+        let cluster = match key.context.is_empty() {
+            true => spec.kube_config.as_ref(),
+            false => spec.kube_contexts.get(&key.context),
+        };
+        RenderedApplier {
+            target_cluster: target_cluster(&id.namespace, cluster),
+            parent: Some(id.clone()),
+            is_part_of_parent: true,
+            helm_release: Some(HelmReleaseTarget {
+                name: format!("{}/{}", key.namespace, key.name),
+                storage_namespace: key.namespace.clone(),
+                chart: String::new(),
+                keeps_with_other_chart: true,
+            }),
+            is_suspended: spec.suspend || suspensions.of(key).is_some(),
+            prunes: true,
+            deletes_with_itself: true,
+            ..RenderedApplier::default()
+        }
+    }
 }
 
 impl DeclaredApplier {
@@ -158,7 +192,7 @@ impl RepositoryDeclarations {
                     unknown_values,
                     own_sources: self.own_sources_of(source.as_slice(), revision),
                     files: files.collect(),
-                    releases: self.release_appliers(&plannable, plan),
+                    releases: self.release_appliers(&plannable, plan, revision.settings),
                 }
             }
             Err(reason) => HelmfilePlanning::Failed(reason),
@@ -186,31 +220,12 @@ impl RepositoryDeclarations {
         &self,
         plannable: &Arc<PlannableHelmfile>,
         plan: HelmfilePlan,
+        settings: &OperatorSettings,
     ) -> BTreeMap<ObjectId, DeclaredApplier> {
         let PlannableHelmfile { helmfile, surroundings, .. } = &**plannable;
         let DeclaredHelmfile { id, spec, .. } = helmfile;
         let suspensions = ReleaseSuspensions::new(spec, jiff::Timestamp::now());
-        let begun = |key: &ReleaseKey| {
-            let cluster = match key.context.is_empty() {
-                true => spec.kube_config.as_ref(),
-                false => spec.kube_contexts.get(&key.context),
-            };
-            RenderedApplier {
-                target_cluster: target_cluster(&id.namespace, cluster),
-                parent: Some(id.clone()),
-                is_part_of_parent: true,
-                helm_release: Some(HelmReleaseTarget {
-                    name: format!("{}/{}", key.namespace, key.name),
-                    storage_namespace: key.namespace.clone(),
-                    chart: String::new(),
-                    keeps_with_other_chart: true,
-                }),
-                is_suspended: spec.suspend || suspensions.of(key).is_some(),
-                prunes: true,
-                deletes_with_itself: true,
-                ..RenderedApplier::default()
-            }
-        };
+        let begun = |key: &ReleaseKey| helmfile.release_applier(key, &suspensions);
         let applier =
             |rendered, deferred| DeclaredApplier { rendered, own_sources: Vec::new(), deferred };
         let mut appliers = BTreeMap::new();
@@ -240,6 +255,7 @@ impl RepositoryDeclarations {
             let name = release_id(id, &release.key);
             let work = DeferredWork::HelmfileRelease(Box::new(HelmfileReleaseInputs {
                 plannable: plannable.clone(),
+                options: helmfile.action_options(&release, settings),
                 key: release.key,
                 refusal: release.chart.err(),
             }));

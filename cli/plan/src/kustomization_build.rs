@@ -69,21 +69,7 @@ impl KustomizationBuilds {
         source: &KustomizationFiles<'_>,
         settings: &OperatorSettings,
     ) -> RenderedApplier {
-        let spec = &source.object.spec;
-        let namespace = source.object.metadata.namespace.as_deref().unwrap_or_default();
-        let begun = RenderedApplier {
-            source_revision: source.revision.to_owned(),
-            target_cluster: target_cluster(namespace, spec.kube_config.as_ref()),
-            is_suspended: spec.suspend,
-            prunes: spec.prune,
-            deletes_with_itself: match spec.deletion_policy.unwrap_or_default() {
-                DeletionPolicy::MirrorPrune => spec.prune,
-                DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
-                DeletionPolicy::Orphan => false,
-            },
-            forces: spec.force,
-            ..RenderedApplier::default()
-        };
+        let begun = kustomization_applier(source.object, source.revision);
         match self.built(source, settings) {
             Ok(build) => RenderedApplier {
                 objects: build.objects.clone(),
@@ -127,6 +113,25 @@ impl KustomizationBuilds {
         let build = Arc::new(KustomizationBuild { objects, unknown_values, trace });
         self.builds.lock().insert(key, build.clone());
         Ok(build)
+    }
+}
+
+/// A Kustomization that is not built yet, with the revision of its source.
+pub(crate) fn kustomization_applier(object: &Kustomization, revision: &str) -> RenderedApplier {
+    let spec = &object.spec;
+    let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
+    RenderedApplier {
+        source_revision: revision.to_owned(),
+        target_cluster: target_cluster(namespace, spec.kube_config.as_ref()),
+        is_suspended: spec.suspend,
+        prunes: spec.prune,
+        deletes_with_itself: match spec.deletion_policy.unwrap_or_default() {
+            DeletionPolicy::MirrorPrune => spec.prune,
+            DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
+            DeletionPolicy::Orphan => false,
+        },
+        forces: spec.force,
+        ..RenderedApplier::default()
     }
 }
 

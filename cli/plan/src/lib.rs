@@ -1,4 +1,5 @@
-//! `windlass plan`: what a change of a Git repository would change in a cluster, without one.
+//! `windlass plan`: what a change of a Git repository would change in a cluster, without one; with `--live`, what a cluster
+//! would become.
 //!
 //! Here: the command, its formats and its end. Below: the files of both revisions (`revision_files.rs`), where the search begins
 //! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`,
@@ -6,7 +7,9 @@
 //! `release_rendering.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
 //! `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`); `windlass plan facts`
 //! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`);
-//! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan.
+//! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan; `windlass plan --live` (`live_plan.rs`,
+//! `live_inputs.rs`, `live_appliers.rs`, `live_comparison.rs`, `live_budgets.rs`), and what would become of one object
+//! ([`live_objects`]), which `windlass diff` predicts by, too.
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
 
 mod chart_fetch;
@@ -23,7 +26,12 @@ mod helmfile_releases;
 mod helmfile_rendering;
 mod helmfile_servers;
 mod kustomization_build;
+mod live_appliers;
+mod live_budgets;
+mod live_comparison;
+mod live_inputs;
 pub mod live_objects;
+mod live_plan;
 mod parallel_work;
 mod release_chart;
 mod release_inputs;
@@ -61,10 +69,15 @@ use remote_servers::RemoteServers;
 use rendering::{ComparedSide, DeclaredSide};
 use repository_sources::RepositorySources;
 use revision_files::{GitWorkTree, RevisionFiles};
-use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
+use windlass_cli_runtime::connection::{
+    ApiServerUnreachable, ClusterAccessFlags, ProgressGlyph, print, say,
+};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::serve_flags::settings;
-use windlass_serve::settings::OperatorSettings;
+use windlass_serve::settings::{OperatorSettings, parse_duration};
+
+/// The revision that is compared with if none is named.
+const DEFAULT_BASE: &str = "HEAD";
 
 /// How long building and rendering may take: no applier is begun later.
 const MAX_RENDER_TIME: Duration = Duration::from_secs(600);
@@ -84,9 +97,12 @@ pub struct PlanArgs {
     /// The folder that the cluster applies first [default: that of the Kustomization that applies itself, or the root]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// The revision that is compared with
-    #[arg(long, default_value = "HEAD", value_name = "REV")]
-    base: String,
+    /// The revision that is compared with [default: HEAD]
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+    /// Compare with a cluster instead of a revision, with the rights of this user
+    #[arg(long)]
+    live: bool,
     /// The revision with the change [default: the work tree, with what is not committed]
     #[arg(long, value_name = "REV")]
     head: Option<String>,
@@ -114,6 +130,20 @@ pub struct PlanArgs {
     /// Exit with status 1 if something would change
     #[arg(long)]
     detailed_exitcode: bool,
+    /// With --live: only appliers of this namespace are listed; by default all
+    #[arg(short, long, value_name = "NAMESPACE", help_heading = "Cluster")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    access: ClusterAccessFlags,
+    /// With --live: how long reading the cluster may take
+    #[arg(
+        long,
+        default_value = "5m",
+        value_name = "DURATION",
+        value_parser = parse_duration,
+        help_heading = "Cluster"
+    )]
+    timeout: Duration,
     /// Flags with which `windlass serve` runs in the cluster; by default none
     #[arg(last = true, value_name = "FLAG")]
     flags: Vec<String>,
@@ -152,6 +182,8 @@ pub const EXAMPLES: &str = "Examples:
   windlass plan --base v1.4 --head v1.5 -o markdown     what is between two revisions, as a comment
   windlass plan --path clusters/prod --base main        of one of several clusters
   windlass plan --base main --allow-hosts=charts.example.com,ghcr.io --detailed-exitcode
+  windlass plan --live                                  what the cluster would become if the work tree were applied
+  windlass plan --live --context prod --head main       what another cluster would become by the branch main
   windlass plan facts                                   write what only the cluster knows, for later plans
   windlass plan check plan.json                         what was found, as a comment and a status of a pull request
 
@@ -166,8 +198,13 @@ itself and what --source names. Charts of other hosts are fetched, without crede
 if their release changes; so are remote bases, and what helmfiles name elsewhere. The releases of a Helmfile count as
 HelmReleases do; their hooks are not covered, and no program is run that a helmfile names.
 
+With --live, the base is the cluster, as this user may read it: objects as they are, compared by dry-runs of the API server,
+and what appliers have recorded that they applied. Nothing is written. What this user may not read is named as not known, and
+never counts as added or removed. All releases are rendered, so their charts are fetched from --allow-hosts, too.
+
 Exit status: 0 if the plan was made; 1 if something would change, with --detailed-exitcode; 2 if the plan could not be made,
-or an applier cannot be rendered with the change that could be before.";
+or an applier cannot be rendered with the change that could be before. With --live, it is also 2 if an applier could not be
+read in the cluster, and 3 if the cluster cannot be reached.";
 
 /// Prints what a change would change, or posts what was printed.
 ///
@@ -181,22 +218,30 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
         Some(PlanCommand::Check(args)) => return check::run(args),
         None => {}
     }
-    let plan = change_plan(args, settings(&args.flags)?).map_err(clean)?;
+    live_plan::check_flags(args)?;
+    let settings = settings(&args.flags)?;
+    let plan = match args.live {
+        true => live_plan::change_plan(args, settings).map_err(|error| {
+            // It decides the exit status.
+            let is_unreachable = error.is::<ApiServerUnreachable>();
+            if is_unreachable { error } else { clean(error) }
+        })?,
+        false => change_plan(args, settings).map_err(clean)?,
+    };
     print(&text(&plan, args.output)?)?;
-    Ok(exit_code(&plan, args.detailed_exitcode))
+    Ok(match args.live {
+        true => live_plan::exit_code(&plan, args.detailed_exitcode),
+        false => exit_code(&plan, args.detailed_exitcode),
+    })
 }
 
 /// Reads, renders and compares both revisions.
 fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<ChangePlan> {
-    let folder = args.path.as_deref().unwrap_or(Path::new("."));
-    let folder = std::env::current_dir().context("cannot read the current directory")?.join(folder);
-    let work_tree = work_tree_of(&folder)?;
+    let work_tree = named_work_tree(args)?;
     let sources = RepositorySources::new(&work_tree.remote_urls(), &args.source)?;
-    let base_files = work_tree.revision(&args.base).context("--base")?;
-    let head_files = match &args.head {
-        Some(revision) => work_tree.revision(revision).context("--head")?,
-        None => work_tree.work_tree()?,
-    };
+    let base = args.base.as_deref().unwrap_or(DEFAULT_BASE);
+    let base_files = work_tree.revision(base).context("--base")?;
+    let head_files = head_files(args, &work_tree)?;
     let base_tree = base_files.artifact(None)?;
     let head_tree = head_files.artifact(None)?;
     let base_manifests = ApplierManifests::of(&base_tree.files);
@@ -213,9 +258,11 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
         remote: remote.clone(),
         capabilities: capabilities(args, &facts)?,
         settings,
+        includes_definitions: true,
     };
     let deadline = Instant::now() + MAX_RENDER_TIME;
     let builds = KustomizationBuilds::new(remote);
+    let cluster_references = facts.known_references();
     let side = |files: &RevisionFiles,
                 manifests: ApplierManifests,
                 known_releases: &HelmfileReleaseFiles| {
@@ -230,6 +277,7 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
             settings: &renderer.settings,
             known_releases,
             facts: &facts,
+            cluster_references: &cluster_references,
             deadline,
         };
         declared_side(&revision, manifests, &entry)
@@ -245,6 +293,21 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     let head = head.render(&of_base, &renderer, deadline)?;
     let options = CompareOptions { secrets, ..CompareOptions::default() };
     Ok(plan::compare(&base, &head, &options))
+}
+
+/// The work tree that has the folder that the flags name.
+fn named_work_tree(args: &PlanArgs) -> anyhow::Result<GitWorkTree> {
+    let folder = args.path.as_deref().unwrap_or(Path::new("."));
+    let folder = std::env::current_dir().context("cannot read the current directory")?.join(folder);
+    work_tree_of(&folder)
+}
+
+/// The files with the change.
+fn head_files(args: &PlanArgs, work_tree: &GitWorkTree) -> anyhow::Result<RevisionFiles> {
+    match &args.head {
+        Some(revision) => work_tree.revision(revision).context("--head"),
+        None => work_tree.work_tree(),
+    }
 }
 
 /// The work tree that has a folder. A submodule or a link in that of the current directory does not stand for the whole,

@@ -45,6 +45,8 @@ pub(crate) struct ReleaseRenderer {
     /// What the cluster can do, besides the kinds that the repository declares.
     pub(crate) capabilities: Capabilities,
     pub(crate) settings: OperatorSettings,
+    /// Whether definitions in `crds/` that upgrades replace are objects of a release. No record of a release has them.
+    pub(crate) includes_definitions: bool,
 }
 
 /// What was rendered of a release.
@@ -101,8 +103,10 @@ impl ReleaseRenderer {
         let options = *spec.options.of_action(operation);
         let target = spec.release.target;
         let mut objects = match options.crds {
-            CrdsPolicy::CreateReplace => kept_definitions(definitions(&chart)?),
-            CrdsPolicy::Create | CrdsPolicy::Skip => Vec::new(),
+            CrdsPolicy::CreateReplace if self.includes_definitions => {
+                kept_definitions(definitions(&chart)?)
+            }
+            CrdsPolicy::CreateReplace | CrdsPolicy::Create | CrdsPolicy::Skip => Vec::new(),
         };
         let rendering = HelmReleaseRendering {
             chart,

@@ -56,6 +56,16 @@ impl DeclaredSide {
         left.map(|(id, _)| id.clone()).collect()
     }
 
+    /// The appliers that are not rendered: their objects stay as they are.
+    pub(crate) fn unrendered(&self) -> BTreeSet<ObjectId> {
+        let is_unrendered = |it: &DeferredRendering| {
+            matches!(it.work, DeferredWork::NotRendered(_) | DeferredWork::LeftAsItIs(_))
+        };
+        let appliers = self.declarations.appliers.iter();
+        let unrendered = appliers.filter(|(_, it)| it.deferred.as_ref().is_some_and(is_unrendered));
+        unrendered.map(|(id, _)| id.clone()).collect()
+    }
+
     /// What the Secrets hold that it declares.
     pub(crate) fn secret_values(&self) -> impl Iterator<Item = Vec<u8>> {
         let RepositoryDeclarations { references, replaced_secrets, .. } = &self.declarations;
@@ -113,7 +123,7 @@ impl DeclaredSide {
                     rendered.unknown_values.push(UnknownValue { what, reason });
                 }
                 Some(DeferredRendering { key, work: DeferredWork::NotRendered(reason) }) => {
-                    if other.keys.get(&id) == Some(&key) {
+                    if other.is_cluster || other.keys.get(&id) == Some(&key) {
                         let what = "all objects".to_owned();
                         rendered.unknown_values.push(UnknownValue { what, reason });
                     } else {
@@ -138,6 +148,8 @@ pub(crate) struct ComparedSide {
     /// Appliers whose objects stay as they are on the other side.
     left: BTreeSet<ObjectId>,
     sources: DeclaredSources,
+    /// Whether it is a cluster: what is not rendered is left as it is there.
+    is_cluster: bool,
 }
 
 /// The chart of a release that counts only with another version.
@@ -154,6 +166,19 @@ impl ComparedSide {
             charts: side.versioned_charts(),
             left: side.left_as_they_are(),
             sources: side.declarations.sources.clone(),
+            is_cluster: false,
+        }
+    }
+
+    /// A cluster in which these releases are installed, and of which nothing is rendered.
+    pub(crate) fn of_cluster(releases: BTreeSet<ObjectId>) -> Self {
+        Self {
+            appliers: releases,
+            keys: BTreeMap::new(),
+            charts: BTreeMap::new(),
+            left: BTreeSet::new(),
+            sources: DeclaredSources::default(),
+            is_cluster: true,
         }
     }
 

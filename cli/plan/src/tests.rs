@@ -665,3 +665,23 @@ fn a_submodule_does_not_stand_for_the_work_tree_that_has_it_and_a_clone_does() {
     fs::write(folder.join(".git"), "gitdir: ../.git/modules/cluster\n").unwrap();
     assert!(!GitWorkTree::around(&folder).unwrap().is_clone_in(&outer));
 }
+
+#[test]
+fn flags_of_a_cluster_and_of_two_revisions_exclude_each_other() {
+    let refusal = |line: &[&str]| {
+        let command = clap::Command::new("plan").no_binary_name(true);
+        let matches = PlanArgs::augment_args(command).get_matches_from(line);
+        let args = PlanArgs::from_arg_matches(&matches).unwrap();
+        live_plan::check_flags(&args).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(
+        refusal(&["--live", "--base", "main"]),
+        "--live compares with the cluster, and --base with a revision: leave out one of them"
+    );
+    assert!(refusal(&["--live", "--facts", "facts.yaml"]).contains("leave out --facts"));
+    assert!(refusal(&["--context", "prod"]).contains("add --live"));
+    assert!(refusal(&["-n", "shop"]).contains("add --live"));
+    for line in [&["--live", "--context", "prod", "-n", "shop"][..], &["--base", "main"], &[]] {
+        assert_eq!(refusal(line), "", "{line:?}");
+    }
+}

@@ -9,7 +9,6 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::deletion_budget::DeletionBudget;
 use objects::{Object, ObjectId, SecretMasking};
 
 use crate::change_plan::{
@@ -17,6 +16,7 @@ use crate::change_plan::{
     PlanSummary,
 };
 use crate::definition_change::definition_change;
+use crate::deletion_budget::ApplierBudgets;
 use crate::field_change::{FieldChangeLimits, FieldChangeList, is_encrypted, shown_text};
 use crate::image_change::image_changes;
 use crate::immutable_field::{ImmutableFieldConsequence, immutable_field_changes};
@@ -37,18 +37,25 @@ const MAX_UNKNOWN_VALUES: usize = 100;
 #[derive(Debug, Clone)]
 pub struct CompareOptions {
     /// What may be deleted without attention.
-    pub budget: DeletionBudget,
+    pub budgets: ApplierBudgets,
     /// What was decrypted, or read from Secrets, and may have been substituted into other objects. It is masked wherever it
     /// is; what a Secret of a rendering holds is never shown of this Secret, and need not be here.
     pub secrets: SecretMasking,
     /// How many fields of an object are listed; the rest is counted.
     pub max_listed_fields: usize,
+    /// The namespace whose appliers are listed and counted; all of them if there is none. The others are compared, because
+    /// objects move between appliers.
+    pub namespace: Option<String>,
 }
 
 impl Default for CompareOptions {
     fn default() -> Self {
-        let budget = DeletionBudget::default();
-        Self { budget, secrets: SecretMasking::default(), max_listed_fields: 50 }
+        Self {
+            budgets: ApplierBudgets::default(),
+            secrets: SecretMasking::default(),
+            max_listed_fields: 50,
+            namespace: None,
+        }
     }
 }
 
@@ -66,9 +73,11 @@ pub fn compare(
     let head = RenderingIndex::new(head);
     let comparison = RenderingComparison::new(&base, &head, options);
     let removals = ObjectRemovals::new(&comparison);
-    let mut verdicts = removals.verdicts(&options.budget);
+    let mut verdicts = removals.verdicts(&options.budgets);
     let mut appliers = Vec::new();
-    for (id, state) in &comparison.states {
+    let is_listed =
+        |id: &ObjectId| options.namespace.as_ref().is_none_or(|only| *only == id.namespace);
+    for (id, state) in comparison.states.iter().filter(|(id, _)| is_listed(id)) {
         let mut change = comparison.applier_change(id, state);
         change.removed = removals.removed_objects(id);
         change.deletion = verdicts.remove(id);
@@ -365,7 +374,7 @@ impl<'i> RenderingComparison<'i> {
             immutable_fields: Vec::new(),
             definitions: Vec::new(),
             deletion: None,
-            unknown_values: head.map(|it| self.unknown_values(it)).unwrap_or_default(),
+            unknown_values: self.unknown_values(base, head),
             missing_references: new_missing_references(base, head),
         };
         if let (Some(head), Some(objects)) = (head, self.head.objects(id)) {
@@ -385,8 +394,14 @@ impl<'i> RenderingComparison<'i> {
         change
     }
 
-    fn unknown_values(&self, applier: &RenderedApplier) -> Vec<UnknownValue> {
-        let mut all: Vec<&UnknownValue> = applier.unknown_values.iter().collect();
+    fn unknown_values(
+        &self,
+        base: Option<&RenderedApplier>,
+        head: Option<&RenderedApplier>,
+    ) -> Vec<UnknownValue> {
+        let of_head = head.into_iter().flat_map(|it| &it.unknown_values);
+        let of_base = base.into_iter().flat_map(|it| &it.unread_objects);
+        let mut all: Vec<&UnknownValue> = of_head.chain(of_base).collect();
         all.sort();
         all.dedup();
         let shown = |text: &str| shown_text(text, &self.options.secrets);

@@ -3,10 +3,34 @@
 //! Elsewhere: the budget and the comparison (`apply::deletion_budget`, which judges in the cluster, too), what is deleted
 //! (`removal.rs`).
 
+use std::collections::BTreeMap;
+
+use apply::deletion_budget::DeletionBudget;
 use objects::ObjectId;
 use serde::{Deserialize, Serialize};
 
 use crate::change_plan::PlanObjectReference;
+
+/// What appliers may delete without attention.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApplierBudgets {
+    /// The budget of an applier that has none of its own.
+    pub default: DeletionBudget,
+    /// The budgets of single appliers; `None` where nothing is limited.
+    pub of_appliers: BTreeMap<ObjectId, Option<DeletionBudget>>,
+}
+
+impl ApplierBudgets {
+    /// The budget by which the deletions of an applier are judged.
+    pub(crate) fn judging(&self, applier: &ObjectId) -> &DeletionBudget {
+        self.of_appliers.get(applier).and_then(Option::as_ref).unwrap_or(&self.default)
+    }
+
+    /// Whether an applier may delete everything.
+    pub(crate) fn limits_nothing(&self, applier: &ObjectId) -> bool {
+        self.of_appliers.get(applier).is_some_and(Option::is_none)
+    }
+}
 
 /// A rule that a deletion is beyond.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -99,7 +123,7 @@ impl From<&apply::deletion_budget::BudgetVerdict> for BudgetVerdict {
 
 #[cfg(test)]
 mod tests {
-    use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
+    use apply::deletion_budget::{DeletedObject, PendingDeletion};
     use objects::Object;
     use serde_json::json;
 

@@ -5,6 +5,7 @@
 //! a budget (`apply::deletion_budget`), and what cannot be known without a cluster. Its formats: plain text ([`table_text`]),
 //! a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]); as JSON a plan is what serde makes of it, and is read
 //! again from that ([`ChangePlan::from_untrusted_json`]) where it is posted, with a commit status ([`check_status`]).
+//! The base may also be a cluster: then its objects are those that exist, and the head has what they would become.
 //! Elsewhere: reading a repository and rendering what it declares (the program), which fields differ and which form an
 //! object is applied in (`apply`), whether a definition fits the objects that exist (`crdguard`).
 //!
@@ -39,7 +40,7 @@ pub use change_plan::{
 };
 pub use comparison::{CompareOptions, compare};
 pub use definition_change::{DefinitionChange, DefinitionFinding};
-pub use deletion_budget::{BudgetVerdict, DeletionRule};
+pub use deletion_budget::{ApplierBudgets, BudgetVerdict, DeletionRule};
 pub use field_change::{FieldChange, FieldChangeLimits, FieldChangeList};
 pub use image_change::ImageChange;
 pub use immutable_field::{ImmutableFieldChange, ImmutableFieldConsequence};

@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
+use apply::deletion_budget::{DeletedObject, PendingDeletion};
 use apply::generated_objects::GeneratedObjects;
 use objects::{Object, ObjectId};
 
 use crate::change_plan::{ApplierComparison, RemovedObject};
 use crate::comparison::{ClusterObject, RenderingComparison};
-use crate::deletion_budget::BudgetVerdict;
+use crate::deletion_budget::{ApplierBudgets, BudgetVerdict};
 
 const SUSPENDED_APPLIER: &str = "the applier is suspended";
 const NO_PRUNE: &str = "the applier does not prune";
@@ -93,13 +93,16 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
     /// The verdicts on what appliers delete, by these appliers.
     pub(crate) fn verdicts(
         &self,
-        budget: &DeletionBudget,
+        budgets: &ApplierBudgets,
     ) -> BTreeMap<&'i ObjectId, BudgetVerdict> {
         let mut deletions: BTreeMap<&'i ObjectId, ApplierDeletion<'i>> = BTreeMap::new();
         for (id, removals) in &self.by_applier {
             let RemovalEffect::DeletedBy(by) = removals.effect else { continue };
+            let budget = budgets.judging(by);
             let deletion = deletions.entry(by).or_default();
-            deletion.of += self.comparison.base.objects(id).map_or(0, BTreeMap::len);
+            let recorded = self.comparison.base.applier(id).and_then(|it| it.recorded_objects);
+            deletion.of += recorded
+                .unwrap_or_else(|| self.comparison.base.objects(id).map_or(0, BTreeMap::len));
             let manifests = self.comparison.head.objects(id);
             let generated = GeneratedObjects::among(manifests.into_iter().flat_map(BTreeMap::keys));
             for removal in removals.objects.iter().filter(|it| !it.is_excluded) {
@@ -113,16 +116,20 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             }
         }
         let deletions = deletions.into_iter().filter(|(_, it)| !it.objects.is_empty());
-        let verdict = |deletion: ApplierDeletion<'i>| {
+        let verdict = |by: &ObjectId, deletion: ApplierDeletion<'i>| {
             let pending = PendingDeletion {
                 objects: deletion.objects.into_values().collect(),
                 of: deletion.of,
                 recent: Some(0),
                 ..PendingDeletion::default()
             };
-            BudgetVerdict::from(&budget.verdict(&pending))
+            let mut verdict = BudgetVerdict::from(&budgets.judging(by).verdict(&pending));
+            if budgets.limits_nothing(by) {
+                verdict.exceeded.clear();
+            }
+            verdict
         };
-        deletions.map(|(by, deletion)| (by, verdict(deletion))).collect()
+        deletions.map(|(by, deletion)| (by, verdict(by, deletion))).collect()
     }
 }
 

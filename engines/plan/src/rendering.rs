@@ -42,6 +42,12 @@ pub struct RenderedApplier {
     pub objects: Vec<Object>,
     /// What could not be known when it was rendered.
     pub unknown_values: Vec<UnknownValue>,
+    /// Of a base that is a cluster: what is not known of objects there, such as those that the user may not read. They are not
+    /// among the objects of either side.
+    pub unread_objects: Vec<UnknownValue>,
+    /// Of a base that is a cluster: how many objects the applier has recorded that it applied. Its budget of deletions is a
+    /// part of them. If there is none, it is a part of its objects.
+    pub recorded_objects: Option<usize>,
     /// ConfigMaps and Secrets that it needs and the cluster does not have.
     pub missing_references: Vec<MissingReference>,
     /// Why it could not be rendered; the objects mean nothing then.

@@ -3,13 +3,14 @@
 //! Below: each format of one plan (`formats`), laws over random repositories and text that attacks (`laws`), plans that are
 //! read again and posted (`checks`).
 
+use apply::deletion_budget::DeletionBudget;
 use objects::{Object, ObjectId};
 use serde_json::{Value, json};
 
 use crate::{
-    ApplierComparison, ChangePlan, CompareOptions, HelmReleaseTarget, MissingReference,
-    PlanObjectReference, PlanRule, RenderedApplier, RepositoryRendering, UnknownValue, compare,
-    table_text,
+    ApplierBudgets, ApplierComparison, ChangePlan, CompareOptions, HelmReleaseTarget,
+    MissingReference, PlanObjectReference, PlanRule, RenderedApplier, RepositoryRendering,
+    UnknownValue, compare, table_text,
 };
 
 mod checks;
@@ -405,4 +406,63 @@ fn the_version_of_a_chart_is_named_also_where_it_stays() {
     };
     let text = table_text(&compare(&side("1"), &side("2"), &CompareOptions::default()));
     assert!(text.contains("\n    source: web@1.2.3\n"), "{text}");
+}
+
+#[test]
+fn a_cluster_names_what_cannot_be_read_and_judges_a_part_of_what_was_recorded() {
+    let unread =
+        UnknownValue { what: "ConfigMap/shop/x".to_owned(), reason: "forbidden".to_owned() };
+    let names = ["a", "b", "c", "d"];
+    let base = |recorded_objects| RenderedApplier {
+        recorded_objects,
+        unread_objects: vec![unread.clone()],
+        ..applier(maps(&names))
+    };
+    let compared = |recorded| {
+        plan(vec![("apps", base(recorded))], vec![("apps", applier(maps(&["a", "b", "c"])))])
+    };
+    let plan = compared(Some(20));
+    let apps = &plan.appliers[0];
+    assert_eq!(apps.unknown_values, std::slice::from_ref(&unread));
+    assert_eq!(apps.deletion.as_ref().map(|it| (it.deleted, it.of)), Some((1, 20)));
+    assert_eq!(compared(None).appliers[0].deletion.as_ref().map(|it| it.of), Some(4));
+}
+
+#[test]
+fn an_applier_is_judged_by_its_own_budget_and_one_without_limits_by_none() {
+    let many: Vec<String> = (0..20).map(|at| format!("m{at:02}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let base = rendering("aaa", vec![("apps", applier(maps(&many)))]);
+    let head = rendering("bbb", vec![("apps", applier(maps(&many[..18])))]);
+    let found = |budget: Option<Option<DeletionBudget>>| {
+        let of_appliers = budget.map(|budget| (kustomization("apps"), budget)).into_iter();
+        let budgets =
+            ApplierBudgets { of_appliers: of_appliers.collect(), ..ApplierBudgets::default() };
+        let options = CompareOptions { budgets, ..CompareOptions::default() };
+        compare(&base, &head, &options)
+    };
+    let strict = DeletionBudget { max_objects: 1, ..DeletionBudget::default() };
+    assert!(found(None).findings.is_empty());
+    assert_eq!(
+        messages(&found(Some(Some(strict)))),
+        ["deletes 2 of 20 objects: more than 1 objects"]
+    );
+    let head = rendering("bbb", vec![("apps", applier(maps(&["m00"])))]);
+    let of_appliers = [(kustomization("apps"), None)].into();
+    let budgets = ApplierBudgets { of_appliers, ..ApplierBudgets::default() };
+    let options = CompareOptions { budgets, ..CompareOptions::default() };
+    assert!(compare(&base, &head, &options).findings.is_empty(), "nothing is limited");
+}
+
+#[test]
+fn only_the_appliers_of_a_namespace_are_listed_and_counted() {
+    let base = rendering("aaa", vec![("apps", applier(maps(&["a"])))]);
+    let head = rendering("bbb", vec![("apps", applier(maps(&["a", "b"])))]);
+    let listed = |namespace: &str| {
+        let namespace = Some(namespace.to_owned());
+        compare(&base, &head, &CompareOptions { namespace, ..CompareOptions::default() })
+    };
+    assert_eq!(listed("flux-system").summary.added, 1);
+    let other = listed("shop");
+    assert!(other.appliers.is_empty() && other.summary.added == 0, "{other:#?}");
 }

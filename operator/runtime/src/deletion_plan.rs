@@ -8,7 +8,7 @@
 
 pub mod following_deletions;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -163,11 +163,18 @@ pub fn namespace_budget(
     let facts = context.shared::<NamespacePolicies>().facts(namespace);
     let facts =
         facts.ok_or_else(|| format!("the labels of namespace {namespace} are not known"))?;
-    let is_selected = |policy: &&Arc<PlanPolicy>| {
-        selector(&policy.spec.namespace_selector).selects(&facts.labels)
-    };
+    Ok(budget_of_labels(&policies, &facts.labels))
+}
+
+/// The deletion budget of a namespace with these labels, by the PlanPolicies of its cluster.
+pub fn budget_of_labels(
+    policies: &[Arc<PlanPolicy>],
+    labels: &BTreeMap<String, String>,
+) -> NamespaceDeletionBudget {
+    let is_selected =
+        |policy: &&Arc<PlanPolicy>| selector(&policy.spec.namespace_selector).selects(labels);
     let selected: Vec<Arc<PlanPolicy>> = policies.iter().filter(is_selected).cloned().collect();
-    Ok(strictest(&selected))
+    strictest(&selected)
 }
 
 /// What PlanPolicies that select the same namespace allow together.

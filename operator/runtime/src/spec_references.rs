@@ -78,10 +78,11 @@ impl DeclaredReferences {
         self.declared.contains_key(&ObjectId::new(namespace, name, "", kind))
     }
 
-    /// What the Secrets hold that are declared.
+    /// What the Secrets hold that are declared, or that a cluster is known to have had.
     pub fn secret_values(&self) -> impl Iterator<Item = &Vec<u8>> {
         self.declared
             .iter()
+            .chain(self.of_cluster.iter())
             .filter(|(id, _)| id.kind == "Secret")
             .flat_map(|(_, data)| data.values())
     }

@@ -1,0 +1,592 @@
+//! What the objects of a repository would become in a cluster, as both sides of a comparison: the base has what the cluster
+//! has, and the head what the API server would store.
+//!
+//! Here: what left the appliers, what of each object goes on which side, and what stays suspended. Elsewhere: what becomes of
+//! one object (`live_objects.rs`), the inventories (`live_appliers.rs`), the comparison of both sides (engine `plan`).
+//!
+//! # Guarantees
+//! An object that may not be read is on neither side, and is named. An applier that may not be read is not compared. What the
+//! Secrets of the head hold is masked in what the API server refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::drift_ignore_rules::IgnoreRules;
+use apply::{ObjectInventory, three_way_merge};
+use crds::helm::HelmRelease;
+use crds::kustomize::Kustomization;
+use futures::stream::{self, StreamExt as _};
+use helm_controller::helm_release::validated_spec::read_without_chart;
+use helm_controller::release_runner::action_options::ActionOptions;
+use helm_controller::release_runner::manifest_objects::is_of_another;
+use objects::{Object, ObjectId, SecretMasking};
+use plan::{RenderedApplier, RepositoryRendering, UnknownValue};
+use release::OperationKind;
+
+use super::discovery::{ApplierKind, DeferredWork, RepositoryDeclarations, typed};
+use super::live_appliers::{ClusterAppliers, LiveApplier, LiveOwner};
+use super::live_objects::helm_release::{
+    HelmReleaseComparison, PredictedMember, PredictedOperation,
+};
+use super::live_objects::kustomization::KustomizationComparison;
+use super::live_objects::{
+    ObjectPrediction, ObjectUpdate, PlannedCrdsAndNamespaces, PredictionFailure, RefusedApply,
+};
+use windlass_cluster::{ClusterConnection, ClusterError};
+use windlass_runtime::ignore_rules::ignored;
+use windlass_serve::settings::OperatorSettings;
+
+/// How the base is called.
+const CLUSTER_REVISION: &str = "cluster";
+
+/// Why an applier is not compared that applies to another cluster.
+const OTHER_CLUSTER: &str =
+    "it applies to the cluster of spec.kubeConfig, which this command does not read";
+
+/// Why an applier is not compared of which it is not known how it applies objects.
+const UNREADABLE_SPEC: &str = "how it applies its objects cannot be read from its spec";
+
+/// How an applier of the repository applies its objects.
+pub(crate) enum ObjectWriter {
+    /// As a Kustomization does.
+    Kustomization {
+        object: Box<Kustomization>,
+        /// Which fields others may change.
+        rules: Box<IgnoreRules>,
+    },
+    /// As a release of this name and namespace.
+    Release { name: String, namespace: String, options: ActionOptions },
+}
+
+/// How the appliers of a repository apply their objects, as far as that can be read.
+pub(crate) fn writers(
+    declarations: &RepositoryDeclarations,
+    settings: &OperatorSettings,
+) -> BTreeMap<ObjectId, ObjectWriter> {
+    let mut writers = BTreeMap::new();
+    for (id, applier) in &declarations.appliers {
+        let work = applier.deferred.as_ref().map(|it| &it.work);
+        let writer = match (work, declarations.manifests.get(id)) {
+            (Some(DeferredWork::HelmfileRelease(inputs)), _) => {
+                let options = inputs.options;
+                options.map(|options| ObjectWriter::Release {
+                    name: inputs.key.name.clone(),
+                    namespace: inputs.key.namespace.clone(),
+                    options,
+                })
+            }
+            (_, Some(object)) => ObjectWriter::of(object, settings),
+            (_, None) => None,
+        };
+        writers.extend(writer.map(|writer| (id.clone(), writer)));
+    }
+    writers
+}
+
+/// The appliers that apply to other clusters, in the repository or now. Their objects are taken from the head, because nothing
+/// is known of them.
+pub(crate) fn of_other_clusters(
+    head: &mut RepositoryRendering,
+    found: &ClusterAppliers,
+) -> BTreeSet<ObjectId> {
+    let live = found.appliers.iter();
+    let live = live.filter(|(_, it)| !it.rendered.target_cluster.is_empty());
+    let mut others: BTreeSet<ObjectId> = live.map(|(id, _)| id.clone()).collect();
+    for (id, applier) in &mut head.appliers {
+        if !applier.target_cluster.is_empty() || others.contains(id) {
+            others.insert(id.clone());
+            applier.objects.clear();
+            let what = "all objects".to_owned();
+            let reason = OTHER_CLUSTER.to_owned();
+            applier.unknown_values.push(UnknownValue { what, reason });
+        }
+    }
+    others
+}
+
+impl ObjectWriter {
+    fn of(object: &Object, settings: &OperatorSettings) -> Option<Self> {
+        match ApplierKind::of(object)? {
+            ApplierKind::Kustomization => {
+                let object: Kustomization = typed(object).ok()?;
+                let rules = ignored("spec.ignore", &object.spec.ignore).ok()?;
+                Some(Self::Kustomization { object: Box::new(object), rules: Box::new(rules) })
+            }
+            ApplierKind::HelmRelease => {
+                let release: HelmRelease = typed(object).ok()?;
+                let spec = read_without_chart(&release, settings);
+                let target = spec.release.target;
+                let options = spec.options;
+                Some(Self::Release { name: target.name, namespace: target.namespace, options })
+            }
+            ApplierKind::Helmfile => None,
+        }
+    }
+}
+
+/// What objects are compared with.
+pub(crate) struct LiveComparison<'c> {
+    pub(crate) cluster: &'c ClusterConnection,
+    pub(crate) settings: &'c OperatorSettings,
+    pub(crate) secrets: &'c SecretMasking,
+    /// What comes with all objects of the repository.
+    pub(crate) planned: &'c PlannedCrdsAndNamespaces,
+    /// How the appliers of the repository apply their objects.
+    pub(crate) writers: &'c BTreeMap<ObjectId, ObjectWriter>,
+    /// The appliers of the repository that are not rendered: what they have stays.
+    pub(crate) unrendered: &'c BTreeSet<ObjectId>,
+}
+
+/// The objects of an applier on both sides.
+#[derive(Debug, Default, PartialEq)]
+struct ApplierSides {
+    base: Vec<Object>,
+    head: Vec<Object>,
+    /// What is not known.
+    unread: Vec<UnknownValue>,
+    /// Why the objects were not tried that the user may not apply.
+    untried: Vec<String>,
+}
+
+impl LiveComparison<'_> {
+    /// Makes the base of what the cluster has, and the head of what would become of it.
+    pub(crate) async fn compare(
+        &self,
+        head: &mut RepositoryRendering,
+        found: ClusterAppliers,
+    ) -> RepositoryRendering {
+        let ClusterAppliers { appliers: live, incomplete } = found;
+        let mut base = RepositoryRendering {
+            revision: CLUSTER_REVISION.to_owned(),
+            incomplete,
+            ..RepositoryRendering::default()
+        };
+        // The objects that are those of an applier of the base, whichever applies them in the head.
+        let mut owned: BTreeSet<ObjectId> = BTreeSet::new();
+        for (id, applier) in &live {
+            let rendered = self.base_applier(id, applier, head.appliers.get(id)).await;
+            owned.extend(rendered.objects.iter().map(Object::id));
+            let of_head = head.appliers.get(id).into_iter().flat_map(|it| &it.objects);
+            let kept = of_head.map(Object::id).filter(|it| applier.entries.contains(it));
+            owned.extend(kept);
+            base.appliers.insert(id.clone(), rendered);
+        }
+        for (id, rendered) in &mut head.appliers {
+            if rendered.failure.is_none() && !self.unrendered.contains(id) {
+                self.compare_applier(id, rendered, live.get(id), &owned, &mut base).await;
+            }
+        }
+        keep_suspensions(&live, head);
+        keep_unrendered(self.unrendered, &base, head);
+        base
+    }
+
+    /// An applier of the cluster with the objects that it has no more in the head.
+    async fn base_applier(
+        &self,
+        id: &ObjectId,
+        applier: &LiveApplier,
+        head: Option<&RenderedApplier>,
+    ) -> RenderedApplier {
+        let mut rendered = applier.rendered.clone();
+        rendered.recorded_objects = Some(applier.entries.len());
+        if !rendered.target_cluster.is_empty() && head.is_none() {
+            let what = "all objects".to_owned();
+            let reason = OTHER_CLUSTER.to_owned();
+            rendered.unread_objects.push(UnknownValue { what, reason });
+        }
+        let is_rendered = head.is_none_or(|it| it.failure.is_none());
+        if !is_rendered || rendered.failure.is_some() || self.unrendered.contains(id) {
+            return rendered;
+        }
+        let of_head = head.into_iter().flat_map(|it| &it.objects);
+        let wanted: BTreeSet<ObjectId> = of_head.map(Object::id).collect();
+        let stale = applier.entries.ids().filter(|it| !wanted.contains(*it));
+        let asked: Vec<_> = stale.map(|it| self.left(applier, it)).collect();
+        let left: Vec<_> = stream::iter(asked).buffered(self.width()).collect().await;
+        for (id, left) in left {
+            match left {
+                // A kind without namespaces is recorded with one by Flux.
+                Ok(Some(live)) if wanted.contains(&live.id()) => {}
+                Ok(Some(live)) => rendered.objects.push(compared_form(live)),
+                Ok(None) => {}
+                Err(text) => rendered.unread_objects.push(UnknownValue {
+                    what: id.subject(),
+                    reason: format!("the cluster has recorded it, the head lacks it, and it cannot be read: {text}"),
+                }),
+            }
+        }
+        rendered
+    }
+
+    /// An object that an applier has recorded, as the cluster has it; none if it is gone, or that of another applier.
+    async fn left<'i>(
+        &self,
+        applier: &LiveApplier,
+        id: &'i ObjectId,
+    ) -> (&'i ObjectId, Result<Option<Object>, String>) {
+        let version = applier.entries.version(id).unwrap_or_default();
+        let left = match &applier.owner {
+            LiveOwner::Kustomization(object) => {
+                let rules = IgnoreRules::default();
+                let comparison = self.kustomization(object, &rules, &applier.entries, self.secrets);
+                comparison.left(id, version).await
+            }
+            LiveOwner::Release(release) => {
+                let live = self.cluster.get_by_id(id, version).await;
+                let live = live.map_err(|error| self.secrets.mask(&error.to_string()));
+                let is_its = |live: &Object| {
+                    let is_going = live.meta("deletionTimestamp").is_some_and(|it| !it.is_null());
+                    !is_going && !is_of_another(live, &release.name, &release.namespace)
+                };
+                live.map(|live| live.filter(is_its))
+            }
+            LiveOwner::Nothing => Ok(None),
+        };
+        (id, left)
+    }
+
+    /// Puts what becomes of the objects of an applier on both sides.
+    async fn compare_applier(
+        &self,
+        id: &ObjectId,
+        rendered: &mut RenderedApplier,
+        live: Option<&LiveApplier>,
+        owned: &BTreeSet<ObjectId>,
+        base: &mut RepositoryRendering,
+    ) {
+        let writer = self.writers.get(id);
+        if writer.is_none() && !rendered.objects.is_empty() {
+            let of_base = base.appliers.entry(id.clone()).or_default();
+            of_base.failure.get_or_insert_with(|| UNREADABLE_SPEC.to_owned());
+        }
+        let has_failed = base.appliers.get(id).is_some_and(|it| it.failure.is_some());
+        let Some(writer) = writer.filter(|_| !has_failed) else { return };
+        let objects = std::mem::take(&mut rendered.objects);
+        let none = ObjectInventory::default();
+        let entries = live.map_or(&none, |it| &it.entries);
+        let mut sides = ApplierSides::default();
+        for PredictedMember { id, object, prediction } in
+            self.predicted(writer, live, objects).await
+        {
+            let original = original(live, &id);
+            let is_its = entries.contains(&id) || !owned.contains(&id);
+            sides.add(PredictedMember { id, object, prediction }, original, is_its);
+        }
+        sides.name_untried();
+        rendered.objects = sides.head;
+        match base.appliers.get_mut(id) {
+            Some(of_base) => {
+                of_base.objects.extend(sides.base);
+                of_base.unread_objects.extend(sides.unread);
+            }
+            None if sides.base.is_empty() => rendered.unknown_values.extend(sides.unread),
+            // The applier is new, and takes over what exists.
+            None => {
+                let adopting = RenderedApplier {
+                    objects: sides.base,
+                    unread_objects: sides.unread,
+                    recorded_objects: Some(0),
+                    parent: rendered.parent.clone(),
+                    is_part_of_parent: rendered.is_part_of_parent,
+                    is_suspended: rendered.is_suspended,
+                    ..RenderedApplier::default()
+                };
+                base.appliers.insert(id.clone(), adopting);
+            }
+        }
+    }
+
+    /// What becomes of the objects that an applier applies. What SOPS encrypted is only looked for: without its keys, every
+    /// value would differ.
+    async fn predicted(
+        &self,
+        writer: &ObjectWriter,
+        live: Option<&LiveApplier>,
+        objects: Vec<Object>,
+    ) -> Vec<PredictedMember> {
+        let (encrypted, plain): (Vec<Object>, Vec<Object>) =
+            objects.into_iter().partition(is_encrypted);
+        let encrypted: Vec<_> =
+            encrypted.into_iter().map(|object| self.encrypted(object)).collect();
+        let mut predicted: Vec<PredictedMember> =
+            stream::iter(encrypted).buffered(self.width()).collect().await;
+        // What a Secret of the head holds is looked for in refusals of the API server, which may quote it. What else is masked
+        // is masked where the plan is made.
+        let secrets = SecretMasking::default().with_manifests(&plain);
+        let written: Vec<PredictedMember> = match writer {
+            ObjectWriter::Kustomization { object, rules } => {
+                let none = ObjectInventory::default();
+                let entries = live.map_or(&none, |it| &it.entries);
+                let comparison = &self.kustomization(object, rules, entries, &secrets);
+                let predict = |object: Object| async move {
+                    let prediction = comparison.predict(&object).await;
+                    let member = PredictedMember { id: object.id(), object, prediction };
+                    self.found_in_other_version(member, "").await
+                };
+                let asked: Vec<_> = plain.into_iter().map(predict).collect();
+                stream::iter(asked).buffered(self.width()).collect().await
+            }
+            ObjectWriter::Release { name, namespace, options } => {
+                let release = live.and_then(|it| match &it.owner {
+                    LiveOwner::Release(release) => Some(release),
+                    LiveOwner::Kustomization(_) | LiveOwner::Nothing => None,
+                });
+                let is_installed = live.is_some_and(LiveApplier::is_installed);
+                let operation = match is_installed {
+                    true => OperationKind::Upgrade,
+                    false => OperationKind::Install,
+                };
+                let operation = PredictedOperation {
+                    name,
+                    namespace,
+                    operation,
+                    options: *options,
+                    base: release.and_then(|it| it.record.as_deref()),
+                    overrides: &self.settings.override_manager,
+                };
+                let mut planned = self.planned.clone();
+                if !is_installed && options.create_namespace {
+                    planned.add_namespace(namespace);
+                }
+                let comparison =
+                    &HelmReleaseComparison::new(self.cluster, &operation, planned, secrets);
+                let none = BTreeMap::new();
+                let originals = release.map_or(&none, |it| &it.members);
+                let predict = |object: Object| async move {
+                    let member = comparison.predict(object, originals).await;
+                    self.found_in_other_version(member, namespace).await
+                };
+                let asked: Vec<_> = plain.into_iter().map(predict).collect();
+                stream::iter(asked).buffered(self.width()).collect().await
+            }
+        };
+        predicted.extend(written);
+        predicted
+    }
+
+    /// A prediction, unless it is that an object does not exist whose kind is not served in the version of its manifest: it may
+    /// exist in another version. One without a namespace is looked for in `namespace`.
+    async fn found_in_other_version(
+        &self,
+        member: PredictedMember,
+        namespace: &str,
+    ) -> PredictedMember {
+        let is_absent = match &member.prediction {
+            Ok(ObjectPrediction::Created { .. }) => true,
+            Err(PredictionFailure::Refused(refused)) => refused.live.is_none(),
+            Ok(_) | Err(PredictionFailure::Unread(_)) => false,
+        };
+        if !is_absent {
+            return member;
+        }
+        let gvk = member.object.gvk();
+        let resource = self.cluster.resource(&gvk).await;
+        if !matches!(resource, Err(ClusterError::NoSuchKind { .. })) {
+            return member;
+        }
+        let mut asked = member.id.clone();
+        if asked.namespace.is_empty() {
+            namespace.clone_into(&mut asked.namespace);
+        }
+        let PredictedMember { id, object, prediction } = member;
+        match self.cluster.get_by_id(&asked, &gvk.version).await {
+            Ok(None) => PredictedMember { id, object, prediction },
+            Ok(Some(live)) => {
+                let text = match prediction {
+                    Err(failure) => failure.into_text(),
+                    Ok(_) => format!("{} is not served yet", gvk.api_version()),
+                };
+                let id = live.id();
+                let refused = RefusedApply { live: Some(live), lacks_rights: false, text };
+                let prediction = Err(PredictionFailure::Refused(Box::new(refused)));
+                PredictedMember { id, object, prediction }
+            }
+            Err(error) => {
+                let text = self.secrets.mask(&error.to_string());
+                let prediction = Err(PredictionFailure::Unread(text));
+                PredictedMember { id, object, prediction }
+            }
+        }
+    }
+
+    /// An object that SOPS encrypted: as the cluster has it, or created.
+    async fn encrypted(&self, object: Object) -> PredictedMember {
+        let id = object.id();
+        let prediction = match self.cluster.get_by_id(&id, &object.gvk().version).await {
+            Ok(Some(live)) => Ok(ObjectPrediction::Same(Box::new(live))),
+            Ok(None) => {
+                Ok(ObjectPrediction::Created { object: Box::new(object.clone()), note: None })
+            }
+            Err(error) => Err(PredictionFailure::Unread(self.secrets.mask(&error.to_string()))),
+        };
+        PredictedMember { id, object, prediction }
+    }
+
+    fn kustomization<'a>(
+        &'a self,
+        object: &'a Kustomization,
+        rules: &'a IgnoreRules,
+        applied: &'a ObjectInventory,
+        secrets: &'a SecretMasking,
+    ) -> KustomizationComparison<'a> {
+        KustomizationComparison {
+            cluster: self.cluster,
+            object,
+            applied,
+            rules,
+            overrides: &self.settings.override_manager,
+            secrets,
+            planned: self.planned,
+        }
+    }
+
+    /// How many requests are under way at once, as with `windlass diff`.
+    fn width(&self) -> usize {
+        usize::from(self.settings.concurrent_ssa)
+    }
+}
+
+/// An object of a release as its current revision has it.
+fn original<'a>(live: Option<&'a LiveApplier>, id: &ObjectId) -> Option<&'a Object> {
+    let LiveOwner::Release(release) = &live?.owner else { return None };
+    release.members.get(id).map(|member| &member.object)
+}
+
+/// Whether SOPS encrypted an object.
+fn is_encrypted(object: &Object) -> bool {
+    object.get("sops").is_some_and(|sops| sops["mac"].is_string())
+}
+
+/// An object as it is compared: without what no applier has a say in.
+fn compared_form(mut object: Object) -> Object {
+    object.fields_mut().remove("status");
+    object.metadata_mut().remove("managedFields");
+    object
+}
+
+impl ApplierSides {
+    /// Adds what becomes of an object; `original` is what its release had before, and without `is_its`, the object as it is
+    /// now is that of another applier.
+    fn add(&mut self, predicted: PredictedMember, original: Option<&Object>, is_its: bool) {
+        let PredictedMember { id, object, prediction } = predicted;
+        if is_encrypted(&object) {
+            self.unread.push(UnknownValue {
+                what: format!("what SOPS encrypted of {}", id.subject()),
+                reason: "this command has no keys, so it is not compared".to_owned(),
+            });
+        }
+        match prediction {
+            Ok(ObjectPrediction::Created { object, .. }) => self.head.push(*object),
+            Ok(ObjectPrediction::Changed(update) | ObjectPrediction::Recreated(update)) => {
+                let ObjectUpdate { live, after, .. } = *update;
+                self.add_both(live, after, is_its);
+            }
+            Ok(ObjectPrediction::Same(live) | ObjectPrediction::Skipped(Some(live))) => {
+                let after = (*live).clone();
+                self.add_both(*live, after, is_its);
+            }
+            Ok(ObjectPrediction::Skipped(None)) => {}
+            Err(PredictionFailure::Unread(text)) => self.unread.push(UnknownValue {
+                what: id.subject(),
+                reason: format!("whether the cluster has it is not known: {text}"),
+            }),
+            Err(PredictionFailure::Refused(refused)) => {
+                let RefusedApply { live, lacks_rights, text } = *refused;
+                match live {
+                    Some(live) => {
+                        let after = three_way_merge::merged(original, &object, &live);
+                        self.add_both(live, after, is_its);
+                    }
+                    None => self.head.push(object),
+                }
+                match lacks_rights {
+                    true => self.untried.push(text),
+                    false => self.unread.push(UnknownValue {
+                        what: format!("what becomes of {}", id.subject()),
+                        reason: format!("it cannot be applied as it is: {text}"),
+                    }),
+                }
+            }
+        }
+    }
+
+    fn add_both(&mut self, live: Object, after: Object, is_its: bool) {
+        if is_its {
+            self.base.push(compared_form(live));
+        }
+        self.head.push(compared_form(after));
+    }
+
+    /// Says of how many objects it was not tried what the API server makes of them.
+    fn name_untried(&mut self) {
+        let count = self.untried.len();
+        if let Some(first) = self.untried.first() {
+            self.unread.push(UnknownValue {
+                what: format!("what the API server makes of {count} objects"),
+                reason: format!(
+                    "this user may not try to apply them, so the fields of the manifests are compared: {first}"
+                ),
+            });
+        }
+    }
+}
+
+/// Keeps those appliers suspended that are suspended in the cluster and whose manifests do not say otherwise, as
+/// `windlass suspend` leaves them.
+fn keep_suspensions(live: &BTreeMap<ObjectId, LiveApplier>, head: &mut RepositoryRendering) {
+    let objects = head.appliers.values().flat_map(|it| &it.objects);
+    let declared = objects.filter(|it| ApplierKind::of(it).is_some());
+    let is_suspended = |it: &Object| it.get("spec").is_some_and(|spec| spec["suspend"] == true);
+    let after: BTreeMap<ObjectId, bool> = declared.map(|it| (it.id(), is_suspended(it))).collect();
+    let stays_suspended = |id: &ObjectId| {
+        let was_suspended = live.get(id).is_some_and(|it| it.rendered.is_suspended);
+        was_suspended && after.get(id).copied().unwrap_or(true)
+    };
+    for (id, applier) in &mut head.appliers {
+        // A release of a Helmfile is suspended with it.
+        let declared = applier.parent.as_ref().filter(|_| applier.is_part_of_parent);
+        let is_kept = stays_suspended(declared.unwrap_or(id));
+        applier.is_suspended |= is_kept;
+    }
+}
+
+/// Takes the appliers that are not rendered from the base, with those that they have applied.
+fn keep_unrendered(
+    unrendered: &BTreeSet<ObjectId>,
+    base: &RepositoryRendering,
+    head: &mut RepositoryRendering,
+) {
+    let mut kept: BTreeSet<ObjectId> = BTreeSet::new();
+    for id in unrendered {
+        let of_base = base.appliers.get(id).filter(|it| it.failure.is_none());
+        if let (Some(of_base), Some(rendered)) = (of_base, head.appliers.get_mut(id)) {
+            let unknown_values = std::mem::take(&mut rendered.unknown_values);
+            let file = rendered.file.take();
+            *rendered = RenderedApplier {
+                unknown_values,
+                file,
+                unread_objects: Vec::new(),
+                ..of_base.clone()
+            };
+            kept.insert(id.clone());
+        }
+    }
+    loop {
+        let is_below = |applier: &RenderedApplier| {
+            applier.parent.as_ref().is_some_and(|parent| kept.contains(parent))
+        };
+        let missing = base.appliers.iter().filter(|(id, _)| !head.appliers.contains_key(*id));
+        let below: Vec<(ObjectId, RenderedApplier)> = missing
+            .filter(|(_, applier)| is_below(applier))
+            .map(|(id, applier)| (id.clone(), applier.clone()))
+            .collect();
+        if below.is_empty() {
+            return;
+        }
+        kept.extend(below.iter().map(|(id, _)| id.clone()));
+        head.appliers.extend(below);
+    }
+}
+
+#[cfg(test)]
+mod tests;

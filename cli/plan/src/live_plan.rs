@@ -1,0 +1,327 @@
+//! `windlass plan --live`: what a cluster would become if a revision or the work tree were applied, as far as the user may
+//! read it.
+//!
+//! The repository is searched and rendered as for two revisions, with what the cluster has instead of facts
+//! (`live_inputs.rs`). Then the appliers of the cluster are read (`live_appliers.rs`), each object is compared
+//! (`live_comparison.rs`, `live_objects.rs`), and so is what is deleted with the budgets of the cluster (`live_budgets.rs`).
+//! Elsewhere: two revisions (`lib.rs`), comparing and formats (engine `plan`).
+//!
+//! Nothing is written: requests are reads, and dry-runs.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, ensure};
+use objects::{Object, ObjectId};
+use plan::{ApplierBudgets, ApplierComparison, ChangePlan, CompareOptions, UnknownValue};
+use tree::RelPath;
+use windlass_runtime::deletion_plan::DELETION_BUDGET;
+
+use super::chart_fetch::ChartFetcher;
+use super::discovery::{self, ApplierKind, RepositoryDeclarations, Revision};
+use super::download_folder::DownloadFolder;
+use super::entry_point::ApplierManifests;
+use super::kustomization_build::KustomizationBuilds;
+use super::live_appliers::{ApplierReader, ClusterAppliers};
+use super::live_budgets::LiveBudgets;
+use super::live_comparison::{LiveComparison, of_other_clusters, writers};
+use super::live_inputs::ClusterInputs;
+use super::live_objects::PlannedCrdsAndNamespaces;
+use super::release_rendering::ReleaseRenderer;
+use super::remote_servers::RemoteServers;
+use super::rendering::{ComparedSide, DeclaredSide};
+use super::repository_sources::RepositorySources;
+use super::revision_files::RevisionFiles;
+use super::{MAX_RENDER_TIME, PlanArgs, capabilities, head_files, named_work_tree, secret_masking};
+use windlass_cli_runtime::connection::{CommandRuntime, ProgressGlyph, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cluster::ClusterConnection;
+use windlass_serve::settings::OperatorSettings;
+
+/// How often the repository is searched: values of the cluster may decide which appliers there are, and these may name more
+/// of it.
+const MAX_SEARCHES: usize = 6;
+
+/// A cluster that is read within the time of the command.
+struct LiveCluster {
+    // Before the runtime to which its connections belong.
+    cluster: ClusterConnection,
+    runtime: CommandRuntime,
+    limit: Duration,
+    left: Cell<Duration>,
+}
+
+impl LiveCluster {
+    /// Connects as the flags say.
+    ///
+    /// # Errors
+    /// The cluster cannot be reached.
+    fn open(args: &PlanArgs) -> anyhow::Result<Self> {
+        let runtime = CommandRuntime::new()?;
+        let (cluster, _) = runtime.block_on(args.access.open())?;
+        Ok(Self { cluster, runtime, limit: args.timeout, left: Cell::new(args.timeout) })
+    }
+
+    /// Reads the cluster.
+    ///
+    /// # Errors
+    /// That of reading, or that the time is over.
+    fn read<T>(&self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        let begun = Instant::now();
+        let left = self.left.get();
+        let ended = self.runtime.block_on(async {
+            let within = tokio::time::timeout(left, work).await;
+            within.unwrap_or_else(|_elapsed| {
+                let seconds = self.limit.as_secs();
+                Err(anyhow!("reading the cluster took longer than {seconds} s (--timeout)"))
+            })
+        });
+        self.left.set(left.saturating_sub(begun.elapsed()));
+        ended
+    }
+}
+
+/// Refuses flags that do not belong together.
+///
+/// # Errors
+/// Which.
+pub(crate) fn check_flags(args: &PlanArgs) -> anyhow::Result<()> {
+    ensure!(
+        !args.live || args.base.is_none(),
+        "--live compares with the cluster, and --base with a revision: leave out one of them"
+    );
+    ensure!(
+        !args.live || args.facts.is_none(),
+        "--live reads the cluster itself, and no facts of it: leave out --facts"
+    );
+    ensure!(
+        args.live || !(args.access.is_given() || args.namespace.is_some()),
+        "two revisions are compared without a cluster: add --live, or leave out --context, --namespace and the other flags \
+         of a cluster"
+    );
+    Ok(())
+}
+
+/// How the command ends: a cluster that cannot be read is a failure, where a revision that could not be rendered before is
+/// not.
+pub(crate) fn exit_code(plan: &ChangePlan, is_detailed: bool) -> ExitCode {
+    let is_unread = plan.base_incomplete.is_some()
+        || plan.appliers.iter().any(|it| {
+            let comparison = it.comparison;
+            matches!(comparison, ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown)
+        });
+    let is_unknown = plan.appliers.iter().any(|it| !it.unknown_values.is_empty());
+    match super::exit_code(plan, is_detailed) {
+        _ if is_unread => ExitCode::Failed,
+        ExitCode::Success if is_detailed && is_unknown => ExitCode::ProblemsFound,
+        otherwise => otherwise,
+    }
+}
+
+/// Compares the head with the cluster.
+///
+/// # Errors
+/// The repository or the cluster cannot be read.
+pub(crate) fn change_plan(
+    args: &PlanArgs,
+    settings: OperatorSettings,
+) -> anyhow::Result<ChangePlan> {
+    let work_tree = named_work_tree(args)?;
+    let sources = RepositorySources::new(&work_tree.remote_urls(), &args.source)?;
+    let files = head_files(args, &work_tree)?;
+    let artifact = files.artifact(None)?;
+    let manifests = ApplierManifests::of(&artifact.files);
+    let entry = match &args.path {
+        Some(path) => work_tree.path_of(path)?,
+        None => manifests.entry()?,
+    };
+    let live = LiveCluster::open(args)?;
+    let mut inputs = live.read(ClusterInputs::of(&live.cluster))?;
+    let remote = Arc::new(RemoteServers::new(args.allow_hosts.clone())?);
+    let downloads = DownloadFolder::new(args.cache_dir.clone());
+    let renderer = ReleaseRenderer {
+        charts: Arc::new(ChartFetcher::new(args.allow_hosts.clone(), downloads)),
+        remote: remote.clone(),
+        capabilities: capabilities(args, &inputs.facts)?,
+        settings,
+        includes_definitions: false,
+    };
+    let builds = KustomizationBuilds::new(remote);
+    let progress = format!("building what `{entry}` declares: {}", files.revision);
+    say(ProgressGlyph::Action, &plan::clean_line(&progress));
+    let search = RepositorySearch {
+        files: &files,
+        sources: &sources,
+        builds: &builds,
+        renderer: &renderer,
+        entry: &entry,
+        deadline: Instant::now() + MAX_RENDER_TIME,
+    };
+    let declarations = search.declarations(&live, &mut inputs)?;
+    let side = DeclaredSide { revision: files.revision.clone(), declarations, manifests };
+    compared(args, &search, &live, &mut inputs, side)
+}
+
+/// What a repository is searched with.
+struct RepositorySearch<'s> {
+    files: &'s RevisionFiles,
+    sources: &'s RepositorySources,
+    builds: &'s KustomizationBuilds,
+    renderer: &'s ReleaseRenderer,
+    entry: &'s RelPath,
+    deadline: Instant,
+}
+
+impl RepositorySearch<'_> {
+    /// Everything that the repository declares, with what the cluster has of what that names.
+    fn declarations(
+        &self,
+        live: &LiveCluster,
+        inputs: &mut ClusterInputs,
+    ) -> anyhow::Result<RepositoryDeclarations> {
+        let mut found = self.search(inputs)?;
+        for _ in 1..MAX_SEARCHES {
+            if !live.read(inputs.read_for(&live.cluster, &found))? {
+                break;
+            }
+            found = self.search(inputs)?;
+        }
+        Ok(found)
+    }
+
+    fn search(&self, inputs: &ClusterInputs) -> anyhow::Result<RepositoryDeclarations> {
+        let Self { files, sources, builds, renderer, entry, deadline } = *self;
+        let cluster_references = inputs.cluster_references();
+        let revision = Revision {
+            files,
+            sources,
+            builds,
+            renderer,
+            settings: &renderer.settings,
+            known_releases: &inputs.releases,
+            facts: &inputs.facts,
+            cluster_references: &cluster_references,
+            deadline,
+        };
+        discovery::declarations(&revision, entry)
+    }
+}
+
+/// Renders the head, and compares it with the cluster.
+fn compared(
+    args: &PlanArgs,
+    search: &RepositorySearch<'_>,
+    live: &LiveCluster,
+    inputs: &mut ClusterInputs,
+    side: DeclaredSide,
+) -> anyhow::Result<ChangePlan> {
+    let RepositorySearch { renderer, entry, deadline, .. } = *search;
+    let settings = &renderer.settings;
+    say(ProgressGlyph::Action, "reading the appliers of the cluster");
+    let manifests = side.declarations.manifests.clone();
+    let made_entry = side.declarations.made_entry.clone();
+    let reader = ApplierReader {
+        cluster: &live.cluster,
+        settings,
+        made_entry: made_entry.clone().map(|id| (id, entry.clone())),
+    };
+    let versions = manifests.iter().map(|(id, object)| (id.clone(), object.gvk().version));
+    let found = live.read(reader.read(versions.collect()))?;
+    let limits = deletion_limits(&manifests, &found);
+    // A change may leave out a Secret whose values the objects of the cluster have.
+    live.read(inputs.read_secrets(&live.cluster, found.secrets()))?;
+    let values: BTreeSet<Vec<u8>> = side.secret_values().chain(inputs.secret_values()).collect();
+    let secrets = secret_masking(values.into_iter().collect());
+    let writers = writers(&side.declarations, settings);
+    let mut unrendered = side.unrendered();
+    say(ProgressGlyph::Action, "rendering releases");
+    let of_cluster = ComparedSide::of_cluster(found.installed_releases());
+    let mut head = side.render(&of_cluster, renderer, deadline)?;
+    if let Some(id) = made_entry.filter(|id| !found.appliers.contains_key(id))
+        && let Some(applier) = head.appliers.get_mut(&id)
+    {
+        applier.unknown_values.push(UnknownValue {
+            what: "appliers and objects that left the repository".to_owned(),
+            reason: format!(
+                "no Kustomization is known that applies the folder `{entry}` in the cluster"
+            ),
+        });
+    }
+    unrendered.extend(of_other_clusters(&mut head, &found));
+    let objects = head.appliers.values().flat_map(|it| &it.objects);
+    let planned = PlannedCrdsAndNamespaces::of(objects);
+    let comparison = LiveComparison {
+        cluster: &live.cluster,
+        settings,
+        secrets: &secrets,
+        planned: &planned,
+        writers: &writers,
+        unrendered: &unrendered,
+    };
+    say(ProgressGlyph::Action, "comparing objects with the cluster");
+    let base = live.read(async { Ok(comparison.compare(&mut head, found).await) })?;
+    let budgets = match settings.deletion_budget {
+        true => live.read(LiveBudgets::read(&live.cluster, &limits))?,
+        false => LiveBudgets::unlimited(&limits),
+    };
+    let of_appliers = budgets.of_appliers.clone();
+    let options = CompareOptions {
+        budgets: ApplierBudgets { of_appliers, ..ApplierBudgets::default() },
+        secrets,
+        namespace: args.namespace.clone(),
+        ..CompareOptions::default()
+    };
+    let mut plan = plan::compare(&base, &head, &options);
+    budgets.name_unknown(&mut plan);
+    Ok(plan)
+}
+
+/// What Kustomizations allow to be deleted at most, in the repository and in the cluster.
+fn deletion_limits(
+    manifests: &BTreeMap<ObjectId, Object>,
+    found: &ClusterAppliers,
+) -> BTreeMap<ObjectId, Vec<String>> {
+    let of_cluster = found.appliers.iter().map(|(id, it)| (id, it.deletion_budget.clone()));
+    let of_head = manifests.iter().map(|(id, it)| {
+        let text = it.annotation(DELETION_BUDGET).map(str::to_owned);
+        (id, text)
+    });
+    let is_judged: BTreeSet<&ObjectId> = manifests
+        .iter()
+        .filter(|(_, it)| ApplierKind::of(it) == Some(ApplierKind::Kustomization))
+        .map(|(id, _)| id)
+        .chain(found.appliers.keys().filter(|id| id.kind == "Kustomization"))
+        .collect();
+    let mut limits: BTreeMap<ObjectId, Vec<String>> = BTreeMap::new();
+    for (id, text) in of_cluster.chain(of_head).filter(|(id, _)| is_judged.contains(*id)) {
+        limits.entry(id.clone()).or_default().extend(text);
+    }
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_kustomization_has_its_limits_of_the_repository() {
+        let object = |api: &str, kind: &str| {
+            Object::new(json!({"apiVersion": api, "kind": kind, "metadata": {"name": "apps",
+                "namespace": "shop", "annotations": {DELETION_BUDGET: "3"}}}))
+            .unwrap()
+        };
+        let all = [
+            object("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+            object("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
+        ];
+        let manifests = all.into_iter().map(|object| (object.id(), object)).collect();
+        let limits = deletion_limits(&manifests, &ClusterAppliers::default());
+        let limits: Vec<(String, Vec<String>)> =
+            limits.into_iter().map(|(id, limits)| (id.subject(), limits)).collect();
+        assert_eq!(limits, [("Kustomization/shop/apps".to_owned(), vec!["3".to_owned()])]);
+    }
+}
