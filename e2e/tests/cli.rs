@@ -12,6 +12,7 @@ mod grammar;
 pub(crate) mod incidents;
 mod logs;
 mod plan_facts;
+mod plan_live;
 mod predictions;
 mod read_commands;
 mod rollbacks;

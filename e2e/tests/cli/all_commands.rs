@@ -47,8 +47,8 @@ const AT_ONCE: usize = 6;
 /// How long a command may take that waits for no operator.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff` and `plan facts` ask
-/// one.
+/// Commands that ask no cluster: they print what is given to them, or are the operator. `helmfile diff`, `plan facts` and
+/// `plan --live` ask one.
 pub(crate) const ASKS_NO_CLUSTER: [&str; 9] = [
     "bundle",
     "completion",
@@ -81,6 +81,7 @@ impl<'s> CommandLineRunner<'s> {
         ] {
             std::fs::write(folder.path().join(path), text)?;
         }
+        fleet(folder.path(), &story.namespace)?;
         Ok(Self { story, kubeconfig: kubeconfig.to_owned(), folder })
     }
 
@@ -124,6 +125,30 @@ impl<'s> CommandLineRunner<'s> {
             format!("windlass {arguments}: {code} instead of {wanted}, without {lacks:?}, with {has:?}:\n{text}")
         }))
     }
+}
+
+/// A repository with a Kustomization that applies itself and a ConfigMap.
+fn fleet(folder: &Path, namespace: &str) -> Result<()> {
+    let kustomization = json!({
+        "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+        "metadata": {"name": "flux-system", "namespace": namespace},
+        "spec": {"interval": "1h", "prune": true, "path": "./cluster",
+            "sourceRef": {"kind": "GitRepository", "name": "flux-system"}},
+    });
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "fleet", "namespace": namespace}});
+    let cluster = folder.join("fleet/cluster");
+    std::fs::create_dir_all(&cluster)?;
+    std::fs::write(cluster.join("sync.yaml"), kustomization.to_string())?;
+    std::fs::write(cluster.join("map.yaml"), map.to_string())?;
+    let user = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+    let commit = [&user[..], &["commit", "-q", "-m", "first"][..]].concat();
+    for arguments in [&["init", "-q", "-b", "main"][..], &["add", "-A"][..], commit.as_slice()] {
+        let mut git = std::process::Command::new("git");
+        let output = git.args(arguments).current_dir(folder.join("fleet")).output()?;
+        ensure!(output.status.success(), "git {arguments:?}: {output:?}");
+    }
+    Ok(())
 }
 
 /// The commands that a help text lists.
@@ -205,7 +230,7 @@ fn definition(group: &str, version: &str, kind: &str) -> Value {
 }
 
 /// The kubeconfig of a ServiceAccount with some rights in the namespace.
-async fn account(story: &Story, name: &str, rules: Value) -> Result<PathBuf> {
+pub(crate) async fn account(story: &Story, name: &str, rules: Value) -> Result<PathBuf> {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let version = format!("{RBAC}/v1");
     let metadata = json!({"name": name});
