@@ -2,7 +2,7 @@
 //! helmfile-operator, `apps.mumoshu.github.io/v1alpha1`, whose objects become the same.
 //!
 //! Here: the two kinds (`helmfile_operator` is the older one), and the status that both have. Elsewhere: what helmfiles mean
-//! (`engines/helmfile`), running (`operator/helm`).
+//! (`engines/helmfile`), running (`operator/helmfile`).
 
 pub mod helmfile_operator;
 

@@ -1,6 +1,6 @@
 //! `windlass bundle`: a directory with a helmfile, and everything that the helmfile has of other servers, as one archive.
 //!
-//! Elsewhere: the lock (`helmfile::bundle`), reading from a bundle (`helm_controller::helmfile`).
+//! Elsewhere: the lock (`helmfile::bundle`), reading from a bundle (`helmfile_controller::helmfile`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Charts of repositories and registries, fetched once, from hosts that the user allows.
 //!
-//! Elsewhere: speaking to repositories (`helm_controller::helmfile::charts`), what earlier runs fetched
+//! Elsewhere: speaking to repositories (`helmfile_controller::helmfile::charts`), what earlier runs fetched
 //! (`download_folder.rs`), which hosts requests reach (`http_client::EgressRules`).
 
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use helm_controller::helmfile::charts::ChartRepositoryCache;
 use helmfile::ChartVersionRequest;
+use helmfile_controller::helmfile::charts::ChartRepositoryCache;
 use http_client::{EgressHostList, EgressRules, HostBudgets, HttpClients};
 use parking_lot::Mutex;
 use sources::bucket::BucketClientCache;

@@ -2,7 +2,7 @@
 //!
 //! No program is run and nothing is decrypted: what needs that is refused by the engine, or stays encrypted.
 //! Elsewhere: where its helmfile is, and its releases (`helmfile_releases.rs`), planning
-//! (`helm_controller::helmfile::plan`), servers (`helmfile_servers.rs`).
+//! (`helmfile_controller::helmfile::plan`), servers (`helmfile_servers.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use golang::work_meter::StopSignal;
 use helm::capabilities::Capabilities;
 use helm::render::ReleaseToRender;
 use helm_controller::helm_release::values::{self, ReferencedObjects};
-use helm_controller::helmfile::helmfile_custom_resource::HelmfileCustomResource;
-use helm_controller::helmfile::plan::{
-    HelmfilePlan, HelmfilePlanInputs, PlannedRelease, ReleaseKey, plan_with,
-};
-use helm_controller::helmfile::release_request::release_spec;
-use helm_controller::helmfile::remote_fetch::FetchContext;
-use helm_controller::helmfile::validated_spec::{self, HelmfileTimeouts};
 use helm_controller::release_runner::action_options::ActionOptions;
 use helm_controller::release_runner::manifest_rendering::HelmReleaseRendering;
 use helmfile::SopsFileDecryptor;
+use helmfile_controller::helmfile::helmfile_custom_resource::HelmfileCustomResource;
+use helmfile_controller::helmfile::plan::{
+    HelmfilePlan, HelmfilePlanInputs, PlannedRelease, ReleaseKey, plan_with,
+};
+use helmfile_controller::helmfile::release_request::release_spec;
+use helmfile_controller::helmfile::remote_fetch::FetchContext;
+use helmfile_controller::helmfile::validated_spec::{self, HelmfileTimeouts};
 use objects::{Object, ObjectId};
 use plan::UnknownValue;
 use reconcile::RunOutcome;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use helm::capabilities::Capabilities;
-use helm_controller::helmfile::plan::{HelmfilePlan, PlannedRelease, ReleaseKey};
-use helm_controller::helmfile::suspended_releases::ReleaseSuspensions;
-use helm_controller::helmfile::validated_spec::uninstalls;
 use helm_controller::release_runner::action_options::ActionOptions;
 use helmfile::{RemoteAddress, RemoteSource};
+use helmfile_controller::helmfile::plan::{HelmfilePlan, PlannedRelease, ReleaseKey};
+use helmfile_controller::helmfile::suspended_releases::ReleaseSuspensions;
+use helmfile_controller::helmfile::validated_spec::uninstalls;
 use objects::{Object, ObjectId};
 use plan::{HelmReleaseTarget, RenderedApplier, UnknownValue};
 use serde_json::json;
@@ -286,7 +286,7 @@ fn chart_text(release: &PlannedRelease) -> String {
 }
 
 /// Why a release of the base that is not in a plan is neither changed nor uninstalled, in the order in which the operator
-/// decides it (`helm_controller::helmfile::prune`); `None` if it leaves.
+/// decides it (`helmfile_controller::helmfile::prune`); `None` if it leaves.
 fn kept_reason(
     plan: &HelmfilePlan,
     key: &ReleaseKey,

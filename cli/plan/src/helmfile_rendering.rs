@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use helm_controller::helmfile::plan::{PlannedRelease, ReleaseKey};
+use helmfile_controller::helmfile::plan::{PlannedRelease, ReleaseKey};
 use objects::ObjectId;
 use plan::{RenderedApplier, UnknownValue};
 

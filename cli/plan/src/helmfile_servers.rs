@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use helm_controller::helmfile::remote_fetch::HelmfileServerAccess;
 use helmfile::{ChartFetchError, ChartVersionRequest};
+use helmfile_controller::helmfile::remote_fetch::HelmfileServerAccess;
 use sources::go_getter::GetterRequest;
 use sources::remote_bases::without_credentials;
 use tree::MemoryTree;

@@ -1,6 +1,6 @@
 //! Bundles: a directory with a helmfile that has, beside the helmfile, everything that is elsewhere, locked by digests.
 //!
-//! Here: the lock. Elsewhere: making a bundle (`windlass bundle`), reading from one (`helm_controller::helmfile`).
+//! Here: the lock. Elsewhere: making a bundle (`windlass bundle`), reading from one (`helmfile_controller::helmfile`).
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};

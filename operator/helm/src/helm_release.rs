@@ -9,7 +9,7 @@ pub mod chart_template;
 mod finalize;
 mod release_owner;
 mod release_pause;
-pub(super) mod report;
+pub mod report;
 mod required_releases;
 pub mod status;
 pub mod validated_spec;
@@ -26,7 +26,7 @@ use reconcile::{ObjectKey, ROLLBACK, ReleaseRollback, RunGateFacts, RunOutcome};
 use release::{OperationOrigin, ReleaseDesiredState};
 
 use self::release_owner::{DeferredStatusWrite, HelmReleaseOwner};
-pub(super) use self::release_pause::released_parts;
+pub use self::release_pause::released_parts;
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
 use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
 use super::release_runner::{self, DesiredRelease, MANAGER, release_run};

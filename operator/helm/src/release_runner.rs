@@ -3,12 +3,12 @@
 //! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner
 //! ([`ReleaseStatusOwner`]). In the folder: what a spec asks for (`validated_spec`), observing and performing steps
 //! (`executor` and the files that it names), charts, post-renderers, rendering for commands (`manifest_rendering`).
-//! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, `helmfile`).
+//! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, and the crate `helmfile-controller`).
 
 pub mod action_options;
-pub(crate) mod audit;
+pub mod audit;
 pub mod chart_cache;
-pub(crate) mod crd_definitions;
+pub mod crd_definitions;
 mod deletion_judgement;
 mod drift;
 pub(crate) mod executor;
@@ -21,8 +21,8 @@ mod object_writes;
 mod observe;
 pub mod postrender;
 pub mod prepare_revision;
-pub(crate) mod release_conflict;
-pub(crate) mod release_run;
+pub mod release_conflict;
+pub mod release_run;
 mod step_error;
 pub mod storage;
 pub mod validated_spec;
@@ -66,7 +66,7 @@ const STATUS_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// The owner of a release: the object that keeps its status and announces its events.
 ///
 /// An owner may have several releases, each with its own records, journal and wait.
-pub(crate) trait ReleaseStatusOwner: Send + Sync + 'static {
+pub trait ReleaseStatusOwner: Send + Sync + 'static {
     /// The kind, for the log.
     const KIND: &'static str;
     /// The marks on the objects of its releases.
@@ -140,16 +140,19 @@ pub(crate) trait ReleaseStatusOwner: Send + Sync + 'static {
 }
 
 /// The desired state of a release, and how it is reached.
-pub(crate) struct DesiredRelease {
-    pub(crate) desired: ReleaseDesiredState,
-    pub(crate) spec: Arc<ValidatedSpec>,
-    pub(crate) values: GoMap,
+pub struct DesiredRelease {
+    /// What decisions see of it.
+    pub desired: ReleaseDesiredState,
+    /// What was read of the spec of the owner.
+    pub spec: Arc<ValidatedSpec>,
+    /// What the values of the chart are overridden with; empty without a chart.
+    pub values: GoMap,
     /// The chart; `None` if the release is being uninstalled.
-    pub(crate) chart: Option<Arc<LoadedChart>>,
+    pub chart: Option<Arc<LoadedChart>>,
     /// Expressions that judge objects in place of the usual rules.
-    pub(crate) expressions: Arc<RunExpressions>,
+    pub expressions: Arc<RunExpressions>,
     /// What came from Secrets, which no status, event or log may show.
-    pub(crate) secrets: SecretMasking,
+    pub secrets: SecretMasking,
 }
 
 impl DesiredRelease {
@@ -159,7 +162,7 @@ impl DesiredRelease {
     }
 
     /// A text without the values of Secrets.
-    pub(crate) fn masked(&self, text: &str) -> String {
+    pub fn masked(&self, text: &str) -> String {
         self.secrets.mask(text)
     }
 
@@ -186,7 +189,7 @@ impl DesiredRelease {
 ///
 /// # Errors
 /// The API server refuses to write the status, or does not respond; or the owner is gone.
-pub(crate) async fn write_status<K: WindlassKind + ReconciledObject>(
+pub async fn write_status<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
     object: &Arc<K>,

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use helm_controller::helm_release::{self, HelmReleaseController};
-use helm_controller::helmfile::{self, HelmfileController};
+use helmfile_controller::helmfile::{self, HelmfileController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
 use image_controller::image_update_automation::ImageUpdateAutomationController;

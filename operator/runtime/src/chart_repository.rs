@@ -2,7 +2,7 @@
 //!
 //! Here: chart repositories, and which HelmRepository has an address; registries are in `oci_registry`.
 //! Elsewhere: the index as an artifact and the charts of HelmCharts (crate `source-controller`), the charts of a helmfile
-//! (crate `helm-controller`), protocols (`sources::charts`, `sources::oci`).
+//! (crate `helmfile-controller`), protocols (`sources::charts`, `sources::oci`).
 
 mod oci_registry;
 

@@ -12,8 +12,8 @@
 //! ([`applier`]), how they name the source of their files ([`source_reference`]), what builds of files take ([`build`],
 //! [`time_limit`], [`random_bytes`]), the guard of definitions ([`crd_guard`]), writes that may have been done
 //! ([`unanswered_writes`]), and the Pods behind a failure ([`workload_pods`]). Elsewhere: sources (crate
-//! `source-controller`), Kustomizations (crate `kustomize-controller`), HelmReleases and Helmfiles (crate
-//! `helm-controller`), notifications (crate `notification-controller`), the Kubernetes client (crate
+//! `source-controller`), Kustomizations (crate `kustomize-controller`), HelmReleases (crate
+//! `helm-controller`), Helmfiles (crate `helmfile-controller`), notifications (crate `notification-controller`), the Kubernetes client (crate
 //! `windlass-cluster`), flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
 
 pub mod applier;

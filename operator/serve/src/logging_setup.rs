@@ -17,7 +17,7 @@ use tracing_subscriber::{EnvFilter, fmt as layer};
 use crate::settings::{LogEncoding, LogLevel};
 
 /// Our crates that log; engines do not.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "windlass",
     "sources",
     "image_controller",
@@ -25,6 +25,7 @@ const CRATES: [&str; 7] = [
     "source_controller",
     "kustomize_controller",
     "helm_controller",
+    "helmfile_controller",
 ];
 
 /// Starts logging to standard error.

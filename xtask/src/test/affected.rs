@@ -104,7 +104,7 @@ const PLACES: [(&str, &[&str]); 59] = [
         ],
     ),
     (
-        "operator/helm/src/helmfile",
+        "operator/helmfile/",
         &["releases::helmfile", "releases_alone::", "stories::helmfile", "releases::release_moves"],
     ),
     (

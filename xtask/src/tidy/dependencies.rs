@@ -41,7 +41,7 @@ const SOURCE_CRATES: [&str; 4] = ["artifacts", "git", "http-client", "sources"];
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 18] = [
+const MAY_USE_CRDS: [&str; 19] = [
     "windlass-cli",
     "windlass-cli-installation",
     "windlass-cli-plan",
@@ -49,6 +49,7 @@ const MAY_USE_CRDS: [&str; 18] = [
     "windlass-cluster",
     "image-controller",
     "helm-controller",
+    "helmfile-controller",
     "kustomize-controller",
     "notification-controller",
     "source-controller",

@@ -1,14 +1,14 @@
 //! `windlass helmfile deps`: the versions of charts in repositories, chosen and locked.
 //!
 //! Elsewhere: which charts these are, and the lock file (engine `helmfile`), repositories
-//! (`helm_controller::helmfile`).
+//! (`helmfile_controller::helmfile`).
 
 use anyhow::Context as _;
 use helmfile::{HelmfileChartsToLock, HelmfileProcessingPlan, PrintOutput};
 
 use super::HelmfileCommandOutcome;
 use super::registry_logins;
-use helm_controller::helmfile::charts::ChartRepositoryCache;
+use helmfile_controller::helmfile::charts::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
 /// Writes the lock files of a plan.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 use sources::charts::repository::ChartRepositoryClients;
 use sources::oci::RegistryKeyring;
 
-use helm_controller::helmfile::charts::ChartRepositoryCache;
+use helmfile_controller::helmfile::charts::ChartRepositoryCache;
 
 /// Repositories and registries, asked with the logins of the user who runs the command.
 pub(super) fn charts() -> ChartRepositoryCache {

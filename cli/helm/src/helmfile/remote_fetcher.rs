@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tree::{FileKind, FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::registry_logins;
-use helm_controller::helmfile::charts::ChartRepositoryCache;
+use helmfile_controller::helmfile::charts::ChartRepositoryCache;
 use windlass_cli_runtime::connection::block_on;
 
 /// How long fetching a repository may take where the command has no limit.

@@ -1,7 +1,7 @@
 //! `windlass migrate from-helmfile`: a folder with a helmfile as Helmfiles with their source.
 //!
 //! Nothing is written. The releases that the helmfile has installed are adopted by the kind itself, without a new
-//! revision. Elsewhere: what helmfiles mean (engine `helmfile`), the kind (`helm_controller::helmfile`).
+//! revision. Elsewhere: what helmfiles mean (engine `helmfile`), the kind (`helmfile_controller::helmfile`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -169,8 +169,9 @@ impl HelmReleaseSession<'_> {
     }
 }
 
-/// What the release was made from that there is.
-pub(crate) fn released_parts(known: &HelmReleaseStatusFields, is_suspended: bool) -> ReleaseInputs {
+/// What the release was made from that there is, by the newest revision of its history. If its owner `is_suspended`, the
+/// version of the chart is that of the last attempt, if there was one.
+pub fn released_parts(known: &HelmReleaseStatusFields, is_suspended: bool) -> ReleaseInputs {
     let of = latest(&known.history);
     let text = |text: Option<&String>| text.cloned().unwrap_or_default();
     let attempted = Some(&known.last_attempted_revision).filter(|it| !it.is_empty());

@@ -23,7 +23,7 @@ use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::object_status::{conditions_of, listed};
 
 /// An event as it is recorded of an owner, the group of whose kind is the prefix of the facts.
-pub(crate) fn event<K: WindlassKind>(of: &ReleaseEvent) -> ObjectEvent {
+pub fn event<K: WindlassKind>(of: &ReleaseEvent) -> ObjectEvent {
     let group = K::group(&());
     let severity = if of.warning { EventSeverity::Error } else { EventSeverity::Info };
     let facts = [
@@ -41,8 +41,12 @@ pub(crate) fn event<K: WindlassKind>(of: &ReleaseEvent) -> ObjectEvent {
     }
 }
 
-/// The status with what was decided, and what is under way.
-pub(crate) fn progress(
+/// The status with what was decided, and what is under way. `inventory` is given if objects changed; without a history there
+/// is none.
+///
+/// # Errors
+/// A revision of the history has something that the definition of the kind does not allow.
+pub fn progress(
     before: &HelmReleaseStatus,
     release_report: &ReleaseReport,
     inventory: Option<ResourceInventory>,
@@ -107,21 +111,23 @@ fn running(text: &str) -> Option<RunOutcome> {
 }
 
 /// How a run of a release ended.
-pub(crate) struct ReleaseRunResult<'a> {
-    pub(crate) outcome: &'a RunOutcome,
+pub struct ReleaseRunResult<'a> {
+    /// The outcome of the run.
+    pub outcome: &'a RunOutcome,
     /// The desired state, if the run came that far.
-    pub(crate) desired: Option<&'a ReleaseDesiredState>,
+    pub desired: Option<&'a ReleaseDesiredState>,
     /// The generation of the owner.
-    pub(crate) generation: i64,
+    pub generation: i64,
     /// What a user asked for beside the spec, where the release has conditions of that.
-    pub(crate) marks: &'a [AnnotationCondition],
+    pub marks: &'a [AnnotationCondition],
     /// What the operation does that is under way, as its journal says.
-    pub(crate) running: Option<&'a str>,
-    pub(crate) now: Time,
+    pub running: Option<&'a str>,
+    /// When it ended.
+    pub now: Time,
 }
 
 /// The status of the release at the end of a run.
-pub(crate) fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmReleaseStatus {
+pub fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmReleaseStatus {
     let had = conditions_of(&before.conditions);
     let known = status::of(before.clone());
     let summary = run.desired.and_then(|desired| known.summary(desired));
@@ -184,7 +190,7 @@ pub(crate) fn report(
 
 /// The event about an operation that waits because of what it would delete; none if the condition of the status says the
 /// same. The text names the Plan, so each Plan has one event.
-pub(crate) fn held_event(before: &HelmReleaseStatus, outcome: &RunOutcome) -> Option<ObjectEvent> {
+pub fn held_event(before: &HelmReleaseStatus, outcome: &RunOutcome) -> Option<ObjectEvent> {
     let RunOutcome::Running(BUDGET_EXCEEDED, text, _) = outcome else { return None };
     let said = before.conditions.iter().find(|it| it.type_ == DELETION_HELD);
     said.is_none_or(|said| said.message != *text).then(|| ObjectEvent {

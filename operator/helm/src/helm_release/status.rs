@@ -23,7 +23,7 @@ pub fn read(object: &HelmRelease) -> HelmReleaseStatusFields {
 }
 
 /// What decisions read of a status.
-pub(crate) fn of(status: HelmReleaseStatus) -> HelmReleaseStatusFields {
+pub fn of(status: HelmReleaseStatus) -> HelmReleaseStatusFields {
     let conditions = conditions_of(&status.conditions);
     let said = |kind: &str| said(&conditions, kind);
     let mut history: Vec<release::ReleaseSnapshot> = through(&status.history).unwrap_or_default();
@@ -140,7 +140,7 @@ pub(crate) fn is_reconciling(object: &HelmRelease) -> bool {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn check(status: Option<&HelmReleaseStatus>) -> Result<(), RunOutcome> {
+pub fn check(status: Option<&HelmReleaseStatus>) -> Result<(), RunOutcome> {
     let Some(status) = status else { return Ok(()) };
     let history = serde_json::to_value(&status.history).unwrap_or_default();
     serde_json::from_value::<Vec<release::ReleaseSnapshot>>(history).map(drop).map_err(|error| {

@@ -87,7 +87,7 @@ const UNREADABLE_SPEC: HelmReleaseDurations = HelmReleaseDurations {
 ///
 /// # Errors
 /// Which field cannot be read.
-pub(crate) fn validate(
+pub fn validate(
     spec: &HelmReleaseSpec,
     target: ReleaseTarget,
     labels: BTreeMap<String, String>,

@@ -20,7 +20,7 @@ use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::spec_references::ReadReferences;
 
 /// The values could not be put together.
-pub(crate) const VALUES_ERROR: ConditionReason = ConditionReason::new("ValuesError");
+pub const VALUES_ERROR: ConditionReason = ConditionReason::new("ValuesError");
 
 /// The values of a release.
 pub struct ReleaseValues {

@@ -48,8 +48,8 @@ pub struct ActionOptions {
 }
 
 impl ActionOptions {
-    /// The same, with values that are not validated if so.
-    pub(crate) fn skipping_schema(self, skips: bool) -> Self {
+    /// The same options; if `skips`, an installation and an upgrade validate no values against the chart's schema.
+    pub fn skipping_schema(self, skips: bool) -> Self {
         let of = |options: RevisionOptions| RevisionOptions {
             skip_schema: options.skip_schema || skips,
             ..options

@@ -90,7 +90,7 @@ fn named(of: &lifecycle::EventRevision) -> AuditRevision {
 }
 
 /// What an operation begins with, as far as its owner's metadata tell.
-pub(crate) fn origin(meta: &ObjectMeta) -> OperationOrigin {
+pub fn origin(meta: &ObjectMeta) -> OperationOrigin {
     let generation = meta.generation.unwrap_or_default();
     OperationOrigin {
         generation,
@@ -102,7 +102,7 @@ pub(crate) fn origin(meta: &ObjectMeta) -> OperationOrigin {
 }
 
 /// What an audit is about: an owner, and its release by name and namespace.
-pub(crate) fn subject(
+pub fn subject(
     owner: &ObjectKey,
     desired: &ReleaseDesiredState,
     name: &str,

@@ -23,9 +23,9 @@ const MAX_CACHED_CHARTS: usize = 16;
 const KEPT_BYTES: usize = 128 << 20;
 
 /// A chart that was read.
-pub(crate) struct LoadedChart {
+pub struct LoadedChart {
     /// With the version under which it is released.
-    pub(crate) chart: Chart,
+    pub chart: Chart,
     /// The digest of the registry's artifact, where the version contains it.
     pub(crate) oci_digest: String,
     /// Its templates, once a render has parsed them.
@@ -34,7 +34,7 @@ pub(crate) struct LoadedChart {
 
 impl LoadedChart {
     /// A chart that comes from no artifact of its own.
-    pub(crate) fn of(chart: Chart) -> Self {
+    pub fn of(chart: Chart) -> Self {
         Self { chart, oci_digest: String::new(), templates: Mutex::default() }
     }
 }

@@ -25,7 +25,7 @@ const DISCOVERY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Why a kind is not served.
 #[derive(Debug)]
-pub(crate) enum EstablishError {
+pub enum EstablishError {
     /// The definition in this text was not served in time.
     TimedOut(String),
     /// The API server's refusal, or no answer.
@@ -45,7 +45,7 @@ impl From<ClusterError> for EstablishError {
 ///
 /// # Errors
 /// The kind is not served in time, or the API server could not be asked.
-pub(crate) async fn established(
+pub async fn established(
     cluster: &ClusterConnection,
     definition: &Object,
     until: Instant,

@@ -23,7 +23,7 @@ use windlass_runtime::run_context::RunContext;
 ///
 /// The journal is written before any object of the release is applied. So it names the owner during the first
 /// installation as well, when no status has a history.
-pub(crate) fn holder(
+pub fn holder(
     context: &RunContext,
     asking: &ObjectKey,
     uid: Option<&str>,
@@ -117,7 +117,7 @@ fn is_asked_for(state: ReleaseState) -> bool {
 }
 
 /// Whether a history is of the release of a record. `is_known` says that the journal beside it names its owner.
-pub(crate) fn has(history: &[crds::helm::Snapshot], is_known: bool, last: &ReleaseRecord) -> bool {
+pub fn has(history: &[crds::helm::Snapshot], is_known: bool, last: &ReleaseRecord) -> bool {
     let is_named =
         |it: &crds::helm::Snapshot| it.name == last.name && it.namespace == last.namespace;
     if !history.iter().any(is_named) {

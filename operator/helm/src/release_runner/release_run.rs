@@ -21,9 +21,9 @@ use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
 
-/// The state of a release that this process keeps between runs.
+/// The state of a release that this process keeps between runs. What must not be lost is in its records and its journal.
 #[derive(Default)]
-pub(crate) struct ReleaseRunnerState(Mutex<ReleaseDriveState>);
+pub struct ReleaseRunnerState(Mutex<ReleaseDriveState>);
 
 #[derive(Default)]
 struct ReleaseDriveState {
@@ -61,8 +61,8 @@ impl ReleaseRunnerState {
         self.of().wait.as_ref().map(|wait| wait.observation)
     }
 
-    /// Whether an operation is under way, as far as this process knows.
-    pub(crate) fn under_way(&self) -> Option<bool> {
+    /// Whether an operation is under way, as far as this process knows; `None` if it does not know.
+    pub fn under_way(&self) -> Option<bool> {
         self.of().under_way
     }
 
@@ -103,18 +103,22 @@ impl ReleaseRunnerState {
 }
 
 /// How a run ended.
-pub(crate) struct ReleaseDriveReport {
-    pub(crate) outcome: RunOutcome,
+pub struct ReleaseDriveReport {
+    /// The outcome, with what wakes the next run.
+    pub outcome: RunOutcome,
     /// The current step of the operation in progress, as text.
-    pub(crate) running: Option<String>,
+    pub running: Option<String>,
     /// Whether the operation waits for objects or a hook, so that the next run only has to observe them.
     pub(crate) is_waiting: bool,
     /// Whether the API server did not answer; other releases in the same cluster need not try then.
-    pub(crate) is_unanswered: bool,
+    pub is_unanswered: bool,
 }
 
-/// Performs the steps of the engine until there is an outcome. `None` if the owner changed meanwhile.
-pub(crate) async fn drive<O: ReleaseStatusOwner>(
+/// Performs the steps of the engine at a target until there is an outcome. `None` if the owner changed meanwhile.
+///
+/// `node` is the release in the graph of objects: its objects are watched under it, and wake it. `memory` is that of the same
+/// release at the same target. Unless the outcome is settled, [`ReleaseStatusOwner::settle`] was called by the end.
+pub async fn drive<O: ReleaseStatusOwner>(
     context: &Arc<RunContext>,
     target: &Arc<ClusterTarget>,
     node: &ObjectKey,

@@ -1,7 +1,7 @@
 //! All that the release runner sees of the spec of an owner. Pure.
 //!
 //! Here: what was read of it, and the desired state that it makes of a chart and values. Elsewhere: reading it
-//! (`helm_release/validated_spec.rs`, `helmfile/release_request.rs`), what is decided (engine `release`).
+//! (`helm_release/validated_spec.rs`, and the crate `helmfile-controller`), what is decided (engine `release`).
 
 use std::time::Duration;
 
@@ -40,25 +40,25 @@ pub struct ValidatedSpec {
 
 /// What a release is made from, beside the spec.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ReleaseInputs {
+pub struct ReleaseInputs {
     /// The chart's name.
-    pub(crate) chart_name: String,
+    pub chart_name: String,
     /// The chart's version, with the digest of its artifact where that belongs to it.
-    pub(crate) chart_version: String,
+    pub chart_version: String,
     /// The version of what the chart installs.
-    pub(crate) app_version: String,
+    pub app_version: String,
     /// The digest of the artifact, where a release is known by it.
-    pub(crate) oci_digest: String,
+    pub oci_digest: String,
     /// The digest of the values.
-    pub(crate) config_digest: String,
+    pub config_digest: String,
     /// The digest of the chart's artifact.
-    pub(crate) artifact_digest: String,
+    pub artifact_digest: String,
 }
 
 impl ValidatedSpec {
     /// The desired state of the release of an owner after so many failures in a row: nothing holds it yet, and nothing is
     /// requested.
-    pub(crate) fn desired<O: WindlassKind>(
+    pub fn desired<O: WindlassKind>(
         &self,
         owner: &O,
         inputs: ReleaseInputs,

@@ -4,8 +4,8 @@
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
 //! `remote_fetch`, `decryption`, `charts`), the releases (`release_reconciler`,
 //! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
-//! `hooks_without_operation`; `release_runner`, of which it is an owner), their clusters (`release_clusters`), deletion
-//! (`finalize`).
+//! `hooks_without_operation`; `helm_controller::release_runner`, of which it is an owner), their clusters
+//! (`release_clusters`), deletion (`finalize`).
 
 pub mod charts;
 mod decryption;
@@ -58,7 +58,7 @@ use self::repositories::HelmfileRepositories;
 use self::status_limits::fitted;
 use self::suspended_releases::ReleaseSuspensions;
 use self::validated_spec::{HelmfileInputs, HelmfileTimeouts};
-use super::release_runner::MANAGER;
+use helm_controller::release_runner::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_runtime::applier::{

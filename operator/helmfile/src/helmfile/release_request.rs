@@ -1,7 +1,7 @@
 //! What a helmfile and its Helmfile ask for of a release. Pure.
 //!
-//! Elsewhere: what the fields of its spec mean, which are those of a HelmRelease (`helm_release/validated_spec.rs`), the
-//! row of the release (`release_states.rs`).
+//! Elsewhere: what the fields of its spec mean, which are those of a HelmRelease
+//! (`helm_controller::helm_release::validated_spec`), the row of the release (`release_states.rs`).
 
 use std::collections::BTreeMap;
 
@@ -29,9 +29,9 @@ use sha2::{Digest as _, Sha256};
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::{PlannedChart, PlannedRelease, ReleaseKey};
 use super::validated_spec::HelmfileTimeouts;
-use crate::helm_release::{status, validated_spec};
-use crate::release_runner::audit;
-use crate::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
+use helm_controller::helm_release::{status, validated_spec};
+use helm_controller::release_runner::audit;
+use helm_controller::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
 use windlass_runtime::audit::claim;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_serve::settings::OperatorSettings;

@@ -6,7 +6,7 @@ use golang::value::{GoMap, GoType};
 use helm::chart::Chart;
 
 use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
-use crate::release_runner::chart_cache::LoadedChart;
+use helm_controller::release_runner::chart_cache::LoadedChart;
 
 /// The key of a release in the cluster of the spec.
 pub(super) fn key(name: &str) -> ReleaseKey {

@@ -1,7 +1,7 @@
 //! The rows of a Helmfile's status while its releases are kept, and a Helmfile as the owner of one of them.
 //!
 //! Many releases are reconciled at a time, and one write carries the changes and the events of all of them.
-//! Elsewhere: the release runner (`release_runner`), what a run says of the whole (`report.rs`).
+//! Elsewhere: the release runner (`helm_controller::release_runner`), what a run says of the whole (`report.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +24,8 @@ use super::hooks::{HookApplyOutcome, ReleaseHooks, UnansweredHookWrites};
 use super::plan::ReleaseKey;
 use super::release_request;
 use super::status_limits::fitted;
-use crate::helm_release::report;
-use crate::release_runner::{self, ReleaseStatusOwner};
+use helm_controller::helm_release::report;
+use helm_controller::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::{REQUESTED_AT, node_of};

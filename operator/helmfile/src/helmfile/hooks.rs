@@ -26,9 +26,9 @@ use tokio::time::Instant;
 
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::release_states::HelmfileReleaseOwner;
-use crate::release_runner::audit::subject;
-use crate::release_runner::crd_definitions::{EstablishError, established};
-use crate::release_runner::{ReleaseStatusOwner as _, manifest_objects};
+use helm_controller::release_runner::audit::subject;
+use helm_controller::release_runner::crd_definitions::{EstablishError, established};
+use helm_controller::release_runner::{ReleaseStatusOwner as _, manifest_objects};
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::DryRunMode;
 use windlass_runtime::audit::{self, cut, text, took, when};

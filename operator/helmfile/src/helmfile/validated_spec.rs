@@ -16,7 +16,7 @@ use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::HelmfilePlan;
 use super::release_clusters::ContextTargets;
 use super::{decryption, helmfile_source, release_clusters};
-use crate::helm_release::values::{self, ReleaseValues};
+use helm_controller::helm_release::values::{self, ReleaseValues};
 use windlass_runtime::build::decryption::BuildDecryptionKeys;
 use windlass_runtime::cluster_target::TargetSpec;
 use windlass_runtime::ignore_rules::ignored;

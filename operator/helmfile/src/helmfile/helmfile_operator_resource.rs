@@ -15,7 +15,7 @@ use sources::source_reasons::URL_INVALID;
 
 use super::DIALECT;
 use super::helmfile_custom_resource::HelmfileCustomResource;
-use crate::release_runner::MANAGER;
+use helm_controller::release_runner::MANAGER;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::object_watcher::OwnershipMarks;
 

@@ -1,8 +1,8 @@
 //! Keeping the releases of a plan, many at a time.
 //!
 //! Elsewhere: their order (`release_order.rs`), those that left (`prune.rs`) or are suspended
-//! (`suspended_releases.rs`), one release (`release_runner`), what is asked of it (`release_request.rs`), its hooks
-//! (`hooks_without_operation.rs`, `hooks.rs`), what is said of it (`release_states.rs`).
+//! (`suspended_releases.rs`), one release (`helm_controller::release_runner`), what is asked of it (`release_request.rs`),
+//! its hooks (`hooks_without_operation.rs`, `hooks.rs`), what is said of it (`release_states.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,9 +30,8 @@ use super::report::{ReleaseNameList, is_under_way};
 use super::suspended_releases::ReleaseSuspensions;
 use super::validated_spec::HelmfileTimeouts;
 use super::{HelmfileSession, helmfile_source, release_request};
-use crate::helm_release::{self, report};
-use crate::release_runner::validated_spec::ValidatedSpec;
-use crate::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
+use helm_controller::helm_release::{self, report};
+use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
 use objects::SecretMasking;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
@@ -412,9 +411,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let helmfile = &**run.object;
         let settings = &self.context.settings;
         release_request::check(key, row)?;
-        let spec = release_request::release_spec(run.spec, key, operation, run.timeouts, settings)?;
+        let mut spec =
+            release_request::release_spec(run.spec, key, operation, run.timeouts, settings)?;
         let skips_schema = planned.is_some_and(|(planned, _)| planned.skips_schema);
-        let spec = ValidatedSpec { options: spec.options.skipping_schema(skips_schema), ..spec };
+        spec.options = spec.options.skipping_schema(skips_schema);
         let status = row.map(|row| row.status.clone()).unwrap_or_default();
         let known = release_request::known(helmfile, status);
         let inputs = match planned {

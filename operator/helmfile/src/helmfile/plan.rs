@@ -32,8 +32,8 @@ use super::decryption::{self, PlanDecryption};
 use super::hooks::ReleaseHooks;
 use super::release_clusters::undeclared;
 use super::remote_fetch::{FetchContext, HelmfileFetcher};
-use crate::release_runner::chart_cache::LoadedChart;
-use crate::release_runner::manifest_rendering;
+use helm_controller::release_runner::chart_cache::LoadedChart;
+use helm_controller::release_runner::manifest_rendering;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// A release: its cluster, namespace and name.

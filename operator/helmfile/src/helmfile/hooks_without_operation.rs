@@ -22,7 +22,7 @@ use super::release_reconciler::{HelmfileRun, ReleaseRunState};
 use super::release_request::latest_version;
 use super::release_states::HelmfileReleaseOwner;
 use super::report::RELEASE_FAILED;
-use crate::release_runner::{DesiredRelease, ReleaseStatusOwner as _};
+use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _};
 use windlass_runtime::hold_conditions;
 use windlass_runtime::lifecycle::lifecycle_attempt::{
     LifecycleAttempt, LifecycleAttemptProgress, beside_release, is_beside_release,
