@@ -40,6 +40,31 @@ pub(crate) fn push_key(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
+/// How many of the fields at some JSON pointers a dry-run adds, changes and removes.
+pub fn change_counts(live: &Object, dry_run: &Object, paths: &[String]) -> [usize; 3] {
+    let mut counts = [0; 3];
+    let [added, changed, removed] = &mut counts;
+    for path in paths {
+        let side = |object: &Object| pointed(object, path).is_some_and(|it| !it.is_null());
+        match (side(live), side(dry_run)) {
+            (false, true) => *added += 1,
+            (true, false) => *removed += 1,
+            _ => *changed += 1,
+        }
+    }
+    counts
+}
+
+/// The value at a JSON pointer (RFC 6901).
+fn pointed<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
+    let mut keys = path.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+    let first = object.get(&keys.next()?)?;
+    keys.try_fold(first, |at, key| match at {
+        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+        other => other.get(&key),
+    })
+}
+
 /// JSON pointers (RFC 6901) at which the two differ, in document order, at most `limit` of them.
 ///
 /// For logs and messages: the values are never shown, as they may be secret.
@@ -122,6 +147,16 @@ mod tests {
         Object::new(json!({"apiVersion": "v1", "kind": "Thing", "spec": spec, "status": {"at": version},
             "metadata": {"name": "t", "labels": labels, "resourceVersion": version, "generation": 3}}))
         .unwrap()
+    }
+
+    #[test]
+    fn fields_that_a_dry_run_adds_changes_and_removes_are_counted() {
+        let live = object(json!({"changed": 1, "removed": [1], "same": 1}), json!({}), "7");
+        let dry = object(json!({"changed": 2, "added": {"a/b": 1}, "same": 1}), json!({}), "8");
+        let paths = diff_paths(&live, &dry, usize::MAX);
+        assert_eq!(change_counts(&live, &dry, &paths), [1, 1, 1], "{paths:?}");
+        assert_eq!(change_counts(&live, &dry, &["/spec/added/a~1b".to_owned()]), [1, 0, 0]);
+        assert_eq!(change_counts(&live, &dry, &["/spec/removed/0".to_owned()]), [0, 0, 1]);
     }
 
     #[test]

@@ -17,7 +17,6 @@ use release::ReleaseRecord;
 use release::journal::OperationKind;
 use release::release_decision::ReleaseDrift;
 use release::settings::DriftMode;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::executor::{DriftedObject, ReleaseExecutor};
@@ -231,28 +230,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let text = contested_text(id, Some((&live, &dry)), MANAGER, IGNORE, pause);
         self.known().rivals.insert(id.clone(), text);
         let paths = apply::drift_comparison::diff_paths(&live, &dry, usize::MAX);
-        let mut counts = [0; 3];
-        for path in &paths {
-            let side = |object: &Object| pointed(object, path).is_some_and(|it| !it.is_null());
-            counts[match (side(&live), side(&dry)) {
-                (false, true) => 0,
-                (true, false) => 2,
-                _ => 1,
-            }] += 1;
-        }
+        let counts = apply::drift_comparison::change_counts(&live, &dry, &paths);
         let paths = paths.into_iter().take(MAX_NAMED_FIELDS).collect();
         Ok(DriftComparison::Changed { payload, paths, counts })
     }
-}
-
-/// The value at a JSON pointer (RFC 6901).
-fn pointed<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
-    let mut keys = path.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
-    let first = object.get(&keys.next()?)?;
-    keys.try_fold(first, |at, key| match at {
-        Value::Array(items) => items.get(key.parse::<usize>().ok()?),
-        other => other.get(&key),
-    })
 }
 
 fn line(text: &mut String, line: &str) {
