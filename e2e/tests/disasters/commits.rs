@@ -179,6 +179,28 @@ async fn a_namespace_that_leaves_the_manifests_loses_no_object_of_any_user() -> 
     loses_nothing("lost-namespace", CommitDisaster::RemovedNamespace).await
 }
 
+/// However few the objects are: a build without objects is beyond the budget.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_one_object_that_is_emptied_loses_no_object() -> Result<()> {
+    let story = Story::begin("lost-one").await?;
+    let (proxy, _windlass) = windlass(&story).await?;
+    let first =
+        [("app/one.yaml", config_map("one", "1")), ("app/README.md", "the folder\n".to_owned())];
+    let upstream = story.follow("app", &first).await?;
+    story.kustomization(ROOT, "app", json!({"path": "./app"})).await?;
+    let root = StoryObject::kustomization(ROOT);
+    story.await_ready(&root).await?;
+    let before = uids(&story, &story.namespace).await?;
+    ensure!(before.len() == 1, "{before:?}");
+    let revision = upstream.remove(&["app/one.yaml"]).await?;
+    story.await_applied(ROOT, &revision).await?;
+    await_deletion_held(&story, ROOT).await?;
+    ensure_nothing_is_lost(&story, &proxy, &story.namespace, &before).await?;
+    reconcile(&story, &root).await?;
+    ensure_nothing_is_lost(&story, &proxy, &story.namespace, &before).await?;
+    story.end().await
+}
+
 /// Not even within the budget: a folder that does not exist is an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_is_moved_away_loses_no_object() -> Result<()> {

@@ -140,7 +140,8 @@ async fn objects_that_ask_to_be_left_alone_are_left_alone() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_emptied_folder_deletes_nothing_where_an_annotation_forbids_it() -> Result<()> {
+async fn an_emptied_folder_deletes_nothing_while_an_annotation_or_the_budget_forbids_it()
+-> Result<()> {
     let story = Story::with_windlass("emptied").await?;
     let files = [("app/a.yaml", config_map("kept", "1")), ("app/readme.txt", "folder".to_owned())];
     let upstream = story.follow("app", &files).await?;
@@ -153,9 +154,16 @@ async fn an_emptied_folder_deletes_nothing_where_an_annotation_forbids_it() -> R
     let message = story.await_failure(&app, "BuildFailed").await?;
     ensure!(message.contains("restore the manifests or correct spec.path"), "{message}");
     story.expect(&StoryObject::config_map("kept")).await?;
-    // Flux's meaning is back as soon as the annotation is gone.
-    story.merge(&app, guard(None)).await?;
+    // Without the annotation, and with one that allows it, the deletion is held: a build without objects is beyond the budget.
+    for says in [None, Some("true")] {
+        story.merge(&app, guard(says)).await?;
+        story.await_held("app", &empty, 1).await?;
+        story.expect(&StoryObject::config_map("kept")).await?;
+    }
+    // Where no budget is in force, Flux's meaning is back.
+    let policy = story.without_deletion_budget().await?;
     story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
-    story.await_applied("app", &empty).await?;
+    story.await_not_held("app").await?;
+    story.delete(&policy).await?;
     story.end().await
 }

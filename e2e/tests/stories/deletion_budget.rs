@@ -86,6 +86,32 @@ async fn a_folder_that_is_emptied_loses_no_object_until_a_user_approves() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_few_objects_that_is_emptied_is_held_and_one_that_keeps_an_object_is_not()
+-> Result<()> {
+    let story = Story::with_windlass("budget-empty").await?;
+    let all = names(3);
+    let mut first = files("app", &all);
+    first.push(("app/README.md".to_owned(), "What keeps the folder.\n".to_owned()));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    // One of them leaves, and two stay: that is within the budget.
+    let revision = upstream.remove(&["app/map-02.yaml"]).await?;
+    story.await_applied("app", &revision).await?;
+    story.await_gone(&StoryObject::config_map("map-02"), DEFAULT_WAIT_TIMEOUT).await?;
+    let revision = upstream.remove(&["app/map-00.yaml", "app/map-01.yaml"]).await?;
+    let plan = story.await_held("app", &revision, 2).await?;
+    ensure!(plan.spec.rules == ["the build has no objects at all"], "{:?}", plan.spec.rules);
+    story.ensure_config_maps(&all[..2]).await?;
+    approve(&story, "ks/app")?;
+    for name in &all[..2] {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.await_not_held("app").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn claims_and_appliers_are_held_each_and_nothing_is_when_they_return() -> Result<()> {
     let story = Story::with_windlass("budget-kinds").await?;
     let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},

@@ -147,6 +147,9 @@ pub enum DeletionRule {
         /// How many there are.
         count: usize,
     },
+    /// The build has no objects at all, so that everything that was applied would be deleted. However few these are, that is
+    /// more often an accident than meant.
+    EmptyBuild,
     /// A release is uninstalled because its helmfile does not have it any more: it is an applier, whose objects go with it.
     Uninstall,
     /// An applier of which is not known what it applied.
@@ -178,6 +181,7 @@ impl DeletionRule {
                 object.subject(),
                 count.saturating_sub(1)
             ),
+            Self::EmptyBuild => "the build has no objects at all".to_owned(),
             Self::Uninstall => "a release is uninstalled".to_owned(),
             Self::InventoryUnknown { object, count: 1 } => {
                 format!("what {} applied cannot be read", object.subject())
@@ -243,6 +247,8 @@ pub struct PendingDeletion {
     pub of: usize,
     /// How many were deleted in the hour before without approval; `None` if that is not known.
     pub recent: Option<usize>,
+    /// Whether the build that lacks the objects has no objects at all.
+    pub is_empty_build: bool,
 }
 
 impl DeletionBudget {
@@ -269,7 +275,8 @@ impl DeletionBudget {
 
     /// The verdict on a deletion.
     pub fn verdict(&self, deletion: &PendingDeletion) -> BudgetVerdict {
-        let PendingDeletion { objects, following, unreadable, of, recent } = deletion;
+        let PendingDeletion { objects, following, unreadable, of, recent, is_empty_build } =
+            deletion;
         let mut ids: Vec<ObjectId> = objects.iter().map(|it| it.id.clone()).collect();
         ids.sort();
         let is_further = |id: &&ObjectId| ids.binary_search(id).is_err();
@@ -295,6 +302,9 @@ impl DeletionBudget {
                 }
             }
             Some(_) => {}
+        }
+        if *is_empty_build {
+            exceeded.push(DeletionRule::EmptyBuild);
         }
         let held = objects.iter().filter(|it| self.is_held(it)).map(|it| &it.id);
         if let Some((object, count)) = first_of(held) {
@@ -443,6 +453,19 @@ mod tests {
         assert_eq!(rules(&maps(10), 10), [""; 0], "few objects have no percentage");
         assert_eq!(rules(&maps(6), 20), [""; 0]);
         assert_eq!(rules(&maps(7), 20), ["more than 30 % of the objects"]);
+    }
+
+    #[test]
+    fn a_build_without_objects_is_beyond_every_budget_however_few_objects_it_deletes() {
+        let of = |count, budget: &DeletionBudget| {
+            let pending = pending(&maps(count), count);
+            rules_of(budget, &PendingDeletion { is_empty_build: true, ..pending })
+        };
+        assert_eq!(of(1, &DeletionBudget::default()), ["the build has no objects at all"]);
+        let wide =
+            DeletionBudget { max_objects: 100, max_percent: 100, ..DeletionBudget::default() };
+        assert_eq!(of(3, &wide), ["the build has no objects at all"]);
+        assert_eq!(of(0, &wide), [""; 0], "nothing is deleted");
     }
 
     #[test]

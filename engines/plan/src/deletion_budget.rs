@@ -46,6 +46,8 @@ pub enum DeletionRule {
         /// The most.
         limit: u8,
     },
+    /// The build of the head has no objects at all.
+    EmptyBuild,
     /// An object of a kind whose deletion deletes more than itself.
     HeldKind {
         /// The first such object.
@@ -62,6 +64,7 @@ impl DeletionRule {
         match rule {
             ApplyRule::Objects { limit } => Some(Self::Objects { limit: *limit }),
             ApplyRule::Percent { limit } => Some(Self::Percent { limit: *limit }),
+            ApplyRule::EmptyBuild => Some(Self::EmptyBuild),
             ApplyRule::HeldKind { object, count } => {
                 Some(Self::HeldKind { object: object.into(), count: *count })
             }
@@ -78,6 +81,7 @@ impl DeletionRule {
         let rule = match self {
             Self::Objects { limit } => ApplyRule::Objects { limit: *limit },
             Self::Percent { limit } => ApplyRule::Percent { limit: *limit },
+            Self::EmptyBuild => ApplyRule::EmptyBuild,
             Self::HeldKind { object, count } => {
                 let PlanObjectReference { group, kind, namespace, name } = object;
                 let object = ObjectId::new(namespace, name, group, kind);

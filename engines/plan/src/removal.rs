@@ -121,6 +121,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
                 objects: deletion.objects.into_values().collect(),
                 of: deletion.of,
                 recent: Some(0),
+                is_empty_build: self.is_empty_build(by),
                 ..PendingDeletion::default()
             };
             let mut verdict = BudgetVerdict::from(&budgets.judging(by).verdict(&pending));
@@ -130,6 +131,13 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             verdict
         };
         deletions.map(|(by, deletion)| (by, verdict(by, deletion))).collect()
+    }
+
+    /// Whether a Kustomization had objects, and has none at all in the head.
+    fn is_empty_build(&self, id: &ObjectId) -> bool {
+        let [before, after] = [self.comparison.base, self.comparison.head]
+            .map(|side| side.objects(id).map(BTreeMap::is_empty));
+        id.group == KUSTOMIZE_GROUP && before == Some(false) && after == Some(true)
     }
 }
 

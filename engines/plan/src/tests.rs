@@ -336,6 +336,17 @@ fn many_deletions_are_over_the_budget() {
 }
 
 #[test]
+fn a_kustomization_without_any_object_is_over_the_budget_however_few_it_had() {
+    let base = || vec![("a", applier(maps(&["x"])))];
+    let emptied = plan(base(), vec![("a", applier(vec![]))]);
+    assert_eq!(messages(&emptied), ["deletes 1 of 1 objects: the build has no objects at all"]);
+    let moved = plan(base(), vec![("a", applier(vec![])), ("b", applier(maps(&["x"])))]);
+    assert!(messages(&moved).is_empty(), "what moves is not deleted: {moved:#?}");
+    let before = vec![("a", applier(maps(&["x", "y"])))];
+    assert!(messages(&plan(before, base())).is_empty());
+}
+
+#[test]
 fn images_and_immutable_fields_are_found_in_changed_and_moved_objects() {
     let base = || vec![("a", applier(vec![deployment("x", 1, "nginx:1")]))];
     let changed = plan(base(), vec![("a", applier(vec![deployment("y", 1, "nginx:2")]))]);

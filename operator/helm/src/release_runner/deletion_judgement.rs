@@ -209,6 +209,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             unreadable: following.unreadable,
             of: leaving.of,
             recent: Some(recent),
+            // A chart without templates is no build that lost its manifests: a chart that is not there is an error.
+            is_empty_build: false,
         };
         let mut verdict = budget.verdict(&pending);
         if matches!(leaving.deletion, ReleaseDeletion::Uninstall { is_replaced: false, .. }) {

@@ -27,7 +27,8 @@ use windlass_serve::settings::OperatorSettings;
 /// How long CRDs and classes may take to be ready.
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Annotation of a Kustomization: `"false"` keeps a build without a single object from deleting everything.
+/// Annotation of a Kustomization: `"false"` fails a build without a single object. `"true"` permits the build; what it deletes
+/// is beyond every deletion budget all the same, since tenants may write the annotation.
 pub(super) const ALLOW_EMPTY: &str = "windlass.dev/allow-empty";
 
 /// The durations of a spec.
@@ -184,10 +185,10 @@ pub(super) fn finalize(
     }
 }
 
-/// Whether a build without a single object deletes what was applied before.
+/// Whether a build without a single object is applied, and does not fail.
 ///
-/// Parity(flux): it does, by default. Neither the annotation nor anything else that a tenant may write weakens the
-/// flag, and an unreadable annotation does not permit it.
+/// Parity(flux): it is, by default. Differs(flux): what it deletes is held as beyond the deletion budget. Neither the
+/// annotation nor anything else that a tenant may write weakens the flag, and an unreadable annotation does not permit it.
 fn may_be_empty(object: &Kustomization, settings: &OperatorSettings) -> bool {
     let says = object.annotations().get(ALLOW_EMPTY);
     !settings.no_empty_builds && says.is_none_or(|says| says == "true")

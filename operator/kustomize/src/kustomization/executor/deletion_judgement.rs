@@ -49,6 +49,11 @@ impl KustomizationExecutor {
             return Ok(DeletionJudgement::NotJudged);
         }
         let candidates = self.prune_candidates();
+        let is_empty_build = self.desired.stages.is_empty();
+        // The plan fails such a build and deletes nothing, so there is nothing to approve.
+        if is_empty_build && !self.desired.empty_is_intended {
+            return Ok(DeletionJudgement::Free);
+        }
         if candidates.is_empty() || !self.context.settings.deletion_budget {
             return Ok(DeletionJudgement::Free);
         }
@@ -90,6 +95,7 @@ impl KustomizationExecutor {
             unreadable: following.unreadable,
             of: recorded.saturating_sub(uncounted.len()),
             recent: counts.map(|it| it.within_hour(now).saturating_add(further)),
+            is_empty_build,
         };
         let verdict = budget.verdict(&pending);
         let policies = policy.policies;

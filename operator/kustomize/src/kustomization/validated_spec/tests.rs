@@ -75,7 +75,7 @@ fn a_timeout_is_the_interval_less_half_a_minute_unless_given() {
 }
 
 #[test]
-fn an_empty_build_deletes_everything_unless_the_annotation_or_the_flag_says_no() {
+fn an_empty_build_is_applied_unless_the_annotation_or_the_flag_says_no() {
     let allowed = |flag: &[&str], says: Option<&str>| {
         let settings = OperatorSettings::from_flags(flag).unwrap();
         let mut object = Kustomization::new("app", spec(&json!({})));
