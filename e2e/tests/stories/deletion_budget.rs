@@ -330,6 +330,59 @@ async fn a_policy_and_an_annotation_decide_how_many_are_held() -> Result<()> {
     story.end().await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_turns_the_budget_off_does_not_free_the_deletions_of_its_kustomization()
+-> Result<()> {
+    let story = Story::with_windlass("budget-own").await?;
+    let all = names(11);
+    // With a namespace of its own each, because a PlanPolicy belongs to none.
+    let map = |name: &str| {
+        let metadata = json!({"name": name, "namespace": story.namespace});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()
+    };
+    let file = |name: &String| (format!("app/{name}.yaml"), map(name));
+    let mut first: Vec<(String, String)> = all.iter().map(file).collect();
+    first.push(("app/kept.yaml".to_owned(), map("kept")));
+    first.push(("other/map.yaml".to_owned(), map("other")));
+    first.push(("other/README.md".to_owned(), "What keeps the folder.\n".to_owned()));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app", "targetNamespace": null})).await?;
+    story.kustomization("other", "app", json!({"path": "./other"})).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    story.await_ready(&StoryObject::kustomization("other")).await?;
+
+    let labels = json!({"kubernetes.io/metadata.name": story.namespace});
+    let policy = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "PlanPolicy",
+        "metadata": {"name": story.namespace},
+        "spec": {"namespaceSelector": {"matchLabels": labels}, "deletionBudget": {"enabled": false}}});
+    let gone = files("app", &all);
+    upstream.repository.delete(&paths(&gone), "the folder is emptied")?;
+    let revision = upstream.push(&[("app/policy.yaml", policy.to_string())]).await?;
+    let plan = story.await_held("app", &revision, 11).await?;
+    ensure!(plan.spec.policies.is_empty(), "{:?}", plan.spec.policies);
+    story.ensure_config_maps(&all).await?;
+    // Nor does a later run, when the policy is known.
+    let app = StoryObject::kustomization("app");
+    let token = story.request(&app).await?;
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    story.ensure_config_maps(&all).await?;
+
+    // For another Kustomization it counts.
+    let revision = upstream.remove(&["other/map.yaml"]).await?;
+    story.await_applied("other", &revision).await?;
+    story.await_gone(&StoryObject::config_map("other"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.ensure_config_maps(&all).await?;
+    approve(&story, "ks/app")?;
+    for name in &all {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.await_not_held("app").await?;
+    story.delete(&StoryObject::of::<PlanPolicy>(&story.namespace)).await?;
+    story.end().await
+}
+
 /// The policy that comes with windlass, for the namespace of a story only.
 async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
     let text = include_str!("../../../deploy/policies/plans.yaml");

@@ -2,11 +2,13 @@
 //!
 //! PlanPolicies and Plans are watched, so that a deletion within the budget costs no request. A Plan is created when a deletion
 //! is held, and deleted when it was carried out or is not needed any more, so each approval counts once.
-//! Here: the budget of a namespace, Plans and their approvals. Below: what is deleted with appliers (`following_deletions`).
+//! Here: the budget of a namespace, Plans and their approvals. Below: what is deleted with appliers (`following_deletions`), what
+//! appliers apply of their own budget (`self_applied_policies`).
 //! Elsewhere: what a budget allows and what an approval is for (engine `apply`), what is to be deleted (the appliers), who may
 //! approve (`deploy/policies/plans.yaml`).
 
 pub mod following_deletions;
+pub mod self_applied_policies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,6 +26,7 @@ use reconcile::{ConditionReason, DependencyEdge, ObjectKey, Time};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use self::self_applied_policies::SelfAppliedPolicies;
 use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
     self, CachedObjectChange, WatchedObjectCache, kind_node, resource,
@@ -154,6 +157,18 @@ pub fn namespace_budget(
     context: &RunContext,
     namespace: &str,
 ) -> Result<NamespaceDeletionBudget, String> {
+    applier_budget(context, namespace, &SelfAppliedPolicies::default())
+}
+
+/// The deletion budget of an applier in a namespace, which PlanPolicies that it applies itself do not loosen.
+///
+/// # Errors
+/// As [`namespace_budget`].
+pub fn applier_budget(
+    context: &RunContext,
+    namespace: &str,
+    own: &SelfAppliedPolicies,
+) -> Result<NamespaceDeletionBudget, String> {
     let table = context.shared::<WatchedObjectCache<PlanPolicy>>();
     table.current()?;
     let policies = table.listed("")?;
@@ -163,7 +178,7 @@ pub fn namespace_budget(
     let facts = context.shared::<NamespacePolicies>().facts(namespace);
     let facts =
         facts.ok_or_else(|| format!("the labels of namespace {namespace} are not known"))?;
-    Ok(budget_of_labels(&policies, &facts.labels))
+    Ok(own.budget(&policies, &facts.labels))
 }
 
 /// The deletion budget of a namespace with these labels, by the PlanPolicies of its cluster.

@@ -15,6 +15,7 @@ use super::KustomizationExecutor;
 use crate::kustomization::deletion_counts;
 use crate::kustomization::deletion_hold::DeletionJudgement;
 use windlass_runtime::deletion_plan::following_deletions::following;
+use windlass_runtime::deletion_plan::self_applied_policies::SelfAppliedPolicies;
 use windlass_runtime::deletion_plan::{
     self, BUDGET_UNKNOWN, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject,
 };
@@ -57,8 +58,9 @@ impl KustomizationExecutor {
         if candidates.is_empty() || !self.context.settings.deletion_budget {
             return Ok(DeletionJudgement::Free);
         }
-        let policy = self
-            .when_known(|| deletion_plan::namespace_budget(&self.context, &self.node.namespace))?;
+        let own = self.self_applied_policies();
+        let budget_of = || deletion_plan::applier_budget(&self.context, &self.node.namespace, &own);
+        let policy = self.when_known(budget_of)?;
         let Some(budget) = policy.budget else { return Ok(DeletionJudgement::Free) };
         let object = self.object();
         let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
@@ -121,6 +123,18 @@ impl KustomizationExecutor {
                 && known.live.contains_key(*id)
         };
         known.recorded.ids().filter(is_candidate).cloned().collect()
+    }
+
+    /// What the Kustomization applies itself of what decides about its deletions: it does not loosen its budget.
+    fn self_applied_policies(&self) -> SelfAppliedPolicies {
+        if !self.target.place().is_empty() {
+            // PlanPolicies of another cluster decide nothing here.
+            return SelfAppliedPolicies::default();
+        }
+        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+        let manifests = manifests.map(|manifest| &manifest.object);
+        let known = self.known();
+        SelfAppliedPolicies::of(&self.node.namespace, known.recorded.ids(), manifests)
     }
 
     /// The generated ConfigMaps and Secrets of the manifests.

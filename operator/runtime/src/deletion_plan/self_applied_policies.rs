@@ -1,0 +1,141 @@
+//! What an applier applies of what decides how much it may delete itself: it tightens its budget, and never loosens it.
+//!
+//! A commit that turns the budget off and empties a folder would else delete the folder: the PlanPolicy is applied first. This
+//! holds for later runs, too, so that neither a restart nor the change of the PlanPolicy, which wakes what is held, releases
+//! it. Elsewhere: PlanPolicies that another applier or a user applies, which count as they are (`docs/deletion-budget.md`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use apply::deletion_budget::DeletionBudget;
+use crds::release::PlanPolicy;
+use kube_core::ResourceExt as _;
+use objects::{Object, ObjectId};
+
+use super::{MAX_NAMED_POLICIES, NamespaceDeletionBudget, budget_of_labels};
+
+/// What an applier applies of what decides how much it may delete itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SelfAppliedPolicies {
+    /// The names of PlanPolicies.
+    policies: BTreeSet<String>,
+    /// The keys of labels of its namespace, by which PlanPolicies select that.
+    namespace_labels: BTreeSet<String>,
+}
+
+impl SelfAppliedPolicies {
+    /// Those of an applier in a namespace, by what it recorded and by its manifests. They have to be of the cluster that the
+    /// applier is in.
+    pub fn of<'o>(
+        namespace: &str,
+        recorded: impl Iterator<Item = &'o ObjectId>,
+        manifests: impl Iterator<Item = &'o Object>,
+    ) -> Self {
+        let is_policy =
+            |id: &&ObjectId| id.group == "release.windlass.dev" && id.kind == "PlanPolicy";
+        let is_namespace = |object: &&Object| {
+            let id = object.id();
+            id.group.is_empty() && id.kind == "Namespace" && id.name == namespace
+        };
+        let labels = manifests.filter(is_namespace).filter_map(|it| it.meta("labels")?.as_object());
+        Self {
+            policies: recorded.filter(is_policy).map(|id| id.name.clone()).collect(),
+            namespace_labels: labels.flat_map(|it| it.keys().cloned()).collect(),
+        }
+    }
+
+    /// The budget of the applier, in a namespace with these labels: the stricter of what all PlanPolicies allow and of what they
+    /// would allow without those that it applies and without the labels that it applies.
+    pub(super) fn budget(
+        &self,
+        policies: &[Arc<PlanPolicy>],
+        labels: &BTreeMap<String, String>,
+    ) -> NamespaceDeletionBudget {
+        let all = budget_of_labels(policies, labels);
+        if self == &Self::default() {
+            return all;
+        }
+        let is_of_others = |policy: &&Arc<PlanPolicy>| !self.policies.contains(&policy.name_any());
+        let of_others: Vec<Arc<PlanPolicy>> =
+            policies.iter().filter(is_of_others).cloned().collect();
+        let mut labels_of_others = labels.clone();
+        labels_of_others.retain(|key, _| !self.namespace_labels.contains(key));
+        stricter(all, budget_of_labels(&of_others, &labels_of_others))
+    }
+}
+
+/// The stricter of two budgets, limit by limit.
+fn stricter(
+    one: NamespaceDeletionBudget,
+    other: NamespaceDeletionBudget,
+) -> NamespaceDeletionBudget {
+    let policies: BTreeSet<String> = one.policies.into_iter().chain(other.policies).collect();
+    let budgets = [one.budget, other.budget].into_iter().flatten();
+    NamespaceDeletionBudget {
+        budget: budgets.reduce(DeletionBudget::strictest),
+        policies: policies.into_iter().take(MAX_NAMED_POLICIES).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policy(name: &str, selector: Value, budget: Value) -> Arc<PlanPolicy> {
+        let spec = json!({"namespaceSelector": selector, "deletionBudget": budget});
+        Arc::new(serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap())
+    }
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId::new("", name, "release.windlass.dev", "PlanPolicy")
+    }
+
+    fn most(own: &SelfAppliedPolicies, policies: &[Arc<PlanPolicy>], label: &str) -> Option<usize> {
+        let labels = BTreeMap::from([("environment".to_owned(), label.to_owned())]);
+        own.budget(policies, &labels).budget.map(|it| it.max_objects)
+    }
+
+    #[test]
+    fn a_policy_that_an_applier_applies_itself_tightens_its_budget_and_does_not_loosen_it() {
+        let ids = [id("own"), ObjectId::new("shop", "own", "", "ConfigMap")];
+        let own = SelfAppliedPolicies::of("shop", ids.iter(), std::iter::empty());
+        let none = SelfAppliedPolicies::default();
+        for (budget, of_others, of_itself) in [
+            (json!({"enabled": false}), None, Some(10)),
+            (json!({"maxObjects": 50}), Some(50), Some(10)),
+            (json!({"maxObjects": 2}), Some(2), Some(2)),
+        ] {
+            let policies = [policy("own", json!({}), budget)];
+            assert_eq!(most(&none, &policies, "a"), of_others);
+            assert_eq!(most(&own, &policies, "a"), of_itself);
+        }
+        let loose = policy("other", json!({}), json!({"maxObjects": 50}));
+        let off = policy("own", json!({}), json!({"enabled": false}));
+        assert_eq!(most(&own, &[loose, off], "a"), Some(50), "what others allow counts");
+    }
+
+    #[test]
+    fn a_label_of_the_namespace_that_an_applier_applies_itself_selects_only_what_tightens() {
+        let metadata = json!({"name": "shop", "labels": {"environment": "preview"}});
+        let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        let manifest = Object::new(manifest).unwrap();
+        let own = |namespace: &str| {
+            SelfAppliedPolicies::of(namespace, std::iter::empty(), std::iter::once(&manifest))
+        };
+        let selector = |value: &str| json!({"matchLabels": {"environment": value}});
+        let policies = [
+            policy("previews", selector("preview"), json!({"enabled": false})),
+            policy("production", selector("production"), json!({"maxObjects": 2})),
+        ];
+        assert_eq!(most(&own("shop"), &policies, "preview"), Some(10));
+        assert_eq!(most(&own("other"), &policies, "preview"), None, "another namespace");
+        assert_eq!(most(&own("shop"), &policies, "production"), Some(2));
+        let found = own("shop").budget(
+            &policies,
+            &BTreeMap::from([("environment".to_owned(), "production".to_owned())]),
+        );
+        assert_eq!(found.policies, ["production"]);
+    }
+}
