@@ -10,7 +10,9 @@ mod plan_policy;
 mod release_audit;
 
 pub use plan::{Plan, PlanApproval, PlanBudget, PlanSpec, PlanStatus, PlanSubject};
-pub use plan_policy::{DeletionBudgetSpec, PlanPolicy, PlanPolicySpec, ProtectedKind};
+pub use plan_policy::{
+    DeletionBudgetSpec, DeletionExemption, PlanPolicy, PlanPolicySpec, ProtectedKind,
+};
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
     AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditRevision, AuditStep,

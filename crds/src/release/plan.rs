@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::ProtectedKind;
+use super::{DeletionExemption, ProtectedKind};
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::{Time, omit_empty, schema};
 
@@ -132,6 +132,11 @@ pub struct PlanBudget {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub protected_kinds: Vec<ProtectedKind>,
+
+    /// Objects that neither count nor need approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub exempt: Vec<DeletionExemption>,
 }
 
 /// The approvals.

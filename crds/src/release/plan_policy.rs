@@ -1,7 +1,9 @@
 //! PlanPolicy: how many objects may be deleted in some namespaces before a user has to approve it.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
@@ -66,6 +68,12 @@ pub struct DeletionBudgetSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub protected_kinds: Option<Vec<ProtectedKind>>,
+
+    /// Objects that neither count nor need approval. Protected kinds and kinds that apply objects are
+    /// never exempt. Where several PlanPolicies limit deletions, what all of them exempt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub exempt: Vec<DeletionExemption>,
 }
 
 /// A kind.
@@ -81,4 +89,33 @@ pub struct ProtectedKind {
     /// The kind.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
+}
+
+/// Objects of a kind that are deleted without approval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct DeletionExemption {
+    /// The API group of the kind; empty for the core group.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
+    pub group: String,
+
+    /// The kind.
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: String,
+
+    /// Labels that the objects have in the cluster. Without any, all objects of the kind are exempt.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "match_labels")]
+    pub match_labels: BTreeMap<String, String>,
+}
+
+/// The schema of labels: bounded, since each Plan has those of its budget.
+fn match_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 8,
+        "additionalProperties": { "type": "string", "maxLength": 63 },
+    })
 }

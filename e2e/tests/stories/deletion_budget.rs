@@ -29,6 +29,16 @@ fn paths(files: &[(String, String)]) -> Vec<&str> {
     files.iter().map(|(path, _)| path.as_str()).collect()
 }
 
+/// A StatefulSet `db` with claims, which is of a protected kind.
+fn set_with_claims() -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
+        "spec": {"replicas": 0, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+            "template": {"metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [{"name": "db", "image": "db"}]}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}}]}})
+}
+
 /// Approves as the administrator of the test bed.
 fn approve(story: &Story, what: &str) -> Result<String> {
     story.windlass_says(&["approve", what, "-n", &story.namespace], true)
@@ -114,12 +124,7 @@ async fn a_folder_of_few_objects_that_is_emptied_is_held_and_one_that_keeps_an_o
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_and_appliers_are_held_each_and_nothing_is_when_they_return() -> Result<()> {
     let story = Story::with_windlass("budget-kinds").await?;
-    let set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
-        "spec": {"replicas": 0, "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
-            "template": {"metadata": {"labels": {"app": "db"}},
-                "spec": {"containers": [{"name": "db", "image": "db"}]}},
-            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}}}}]}});
+    let set = set_with_claims();
     let child = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
         "metadata": {"name": "child"},
         "spec": {"interval": "1h", "path": "./child", "prune": true, "targetNamespace": story.namespace,
@@ -327,6 +332,55 @@ async fn a_policy_and_an_annotation_decide_how_many_are_held() -> Result<()> {
         story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
     }
     story.await_not_held("app").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exempt_objects_are_deleted_at_once_while_others_are_held() -> Result<()> {
+    let story = Story::with_windlass("budget-exempt").await?;
+    let exempt = json!([
+        {"kind": "ConfigMap", "matchLabels": {"tier": "cache"}},
+        {"group": "apps", "kind": "StatefulSet"},
+    ]);
+    let policy = story.plan_policy(json!({"exempt": exempt})).await?;
+    let cached = |at: usize| {
+        let name = format!("cache-{at:02}");
+        let metadata = json!({"name": name, "labels": {"tier": "cache"}});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        (format!("app/{name}.yaml"), object.to_string())
+    };
+    let set = set_with_claims();
+    let mut gone: Vec<(String, String)> = (0..12).map(cached).collect();
+    let mut first = gone.clone();
+    first.push(("app/db.yaml".to_owned(), set.to_string()));
+    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+
+    gone.push(("app/db.yaml".to_owned(), String::new()));
+    let revision = upstream.remove(&paths(&gone)).await?;
+    // A protected kind is not exempt.
+    let plan = story.await_held("app", &revision, 1).await?;
+    ensure!(plan.spec.objects[0].ends_with("_db_apps_StatefulSet"), "{:?}", plan.spec);
+    ensure!(plan.spec.budget.exempt.len() == 2, "{:?}", plan.spec.budget);
+    for at in 0..12 {
+        let map = StoryObject::config_map(&format!("cache-{at:02}"));
+        story.await_gone(&map, DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    let set_now = story.expect(&StoryObject::new("apps/v1", "StatefulSet", "db")).await?;
+    ensure!(set_now.metadata.deletion_timestamp.is_none(), "the StatefulSet is being deleted");
+    story.expect(&StoryObject::config_map("kept")).await?;
+
+    // They do not count in the hour either, in which twelve are more than the budget.
+    let revision = upstream.push(&[("app/db.yaml", set.to_string())]).await?;
+    story.await_applied("app", &revision).await?;
+    story.await_not_held("app").await?;
+    let revision = upstream.remove(&["app/kept.yaml"]).await?;
+    story.await_applied("app", &revision).await?;
+    story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_not_held("app").await?;
+    story.delete(&policy).await?;
     story.end().await
 }
 

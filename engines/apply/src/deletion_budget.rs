@@ -4,7 +4,7 @@
 //! hour before ([`crate::recent_deletions`]), reading the objects and the approvals (the program), what a change of a
 //! repository deletes (engine `plan`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{Object, ObjectId};
 use serde_json::Value;
@@ -91,6 +91,43 @@ pub struct ProtectedKind {
     pub kind: String,
 }
 
+/// How many exemptions a budget has. Further ones do not count.
+const MAX_EXEMPTIONS: usize = 64;
+
+/// How many labels an exemption has. What several budgets exempt by more is not exempt.
+const MAX_EXEMPTION_LABELS: usize = 8;
+
+/// Objects that neither count nor need approval.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeletionExemption {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Labels that the objects have in the cluster.
+    pub match_labels: BTreeMap<String, String>,
+}
+
+impl DeletionExemption {
+    fn is_of(&self, object: &Object) -> bool {
+        let id = object.id();
+        let has = |(key, value): (&String, &String)| object.label(key) == Some(value.as_str());
+        (&self.group, &self.kind) == (&id.group, &id.kind) && self.match_labels.iter().all(has)
+    }
+
+    /// The exemption of the objects that both exempt; `None` if no object can be among these.
+    fn intersection(&self, other: &Self) -> Option<Self> {
+        let is_same = |(key, value): (&String, &String)| {
+            other.match_labels.get(key).is_none_or(|other| other == value)
+        };
+        let can_be = (&self.group, &self.kind) == (&other.group, &other.kind)
+            && self.match_labels.iter().all(is_same);
+        let mut both = Some(self.clone()).filter(|_| can_be)?;
+        both.match_labels.extend(other.match_labels.clone());
+        Some(both).filter(|it| it.match_labels.len() <= MAX_EXEMPTION_LABELS)
+    }
+}
+
 /// What an applier may delete without approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletionBudget {
@@ -102,6 +139,8 @@ pub struct DeletionBudget {
     pub percent_above_objects: usize,
     /// The kinds that need approval however few are deleted. Appliers need it always.
     pub protected_kinds: BTreeSet<ProtectedKind>,
+    /// Objects of kinds that are not protected, which neither count nor need approval.
+    pub exempt: BTreeSet<DeletionExemption>,
 }
 
 impl Default for DeletionBudget {
@@ -116,6 +155,7 @@ impl Default for DeletionBudget {
             max_percent: 30,
             percent_above_objects: 10,
             protected_kinds: kinds.map(kind).collect(),
+            exempt: BTreeSet::new(),
         }
     }
 }
@@ -256,7 +296,11 @@ impl DeletionBudget {
     #[must_use]
     pub fn strictest(mut self, other: Self) -> Self {
         self.protected_kinds.extend(other.protected_kinds);
+        let pairs = self.exempt.iter().flat_map(|one| other.exempt.iter().map(move |it| (one, it)));
+        let exempt =
+            pairs.filter_map(|(one, it)| one.intersection(it)).take(MAX_EXEMPTIONS).collect();
         Self {
+            exempt,
             max_objects: self.max_objects.min(other.max_objects),
             max_percent: self.max_percent.min(other.max_percent),
             percent_above_objects: self.percent_above_objects.min(other.percent_above_objects),
@@ -335,6 +379,14 @@ impl DeletionBudget {
     fn is_protected(&self, id: &ObjectId) -> bool {
         let is_its = |it: &ProtectedKind| it.group == id.group && it.kind == id.kind;
         self.protected_kinds.iter().any(is_its)
+    }
+
+    /// Whether an object neither counts nor needs approval. Objects of protected kinds and appliers are never exempt, and none
+    /// is if the budget allows no deletion. `is_applier` is that of [`DeletedObject::new`].
+    pub fn exempts(&self, object: &Object, is_applier: bool) -> bool {
+        self.max_objects > 0
+            && self.exempt.iter().any(|it| it.is_of(object))
+            && !self.is_held(&DeletedObject::new(object, is_applier))
     }
 
     /// Whether the deletion of an object is not judged, because it is a former version of a generated object: each change
@@ -576,11 +628,73 @@ mod tests {
             max_percent: 5,
             percent_above_objects: 10,
             protected_kinds: BTreeSet::from([kind.clone()]),
+            exempt: BTreeSet::new(),
         };
         let both = budget.clone().strictest(other.clone());
         assert_eq!((both.max_objects, both.max_percent), (10, 5));
         assert!(both.protected_kinds.contains(&kind) && both.protected_kinds.len() == 6);
         assert_eq!(other.strictest(budget), both);
+    }
+
+    fn exemption(group: &str, kind: &str, labels: &[(&str, &str)]) -> DeletionExemption {
+        let label = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        DeletionExemption {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            match_labels: labels.iter().map(label).collect(),
+        }
+    }
+
+    fn exempting(exempt: &[DeletionExemption]) -> DeletionBudget {
+        DeletionBudget { exempt: exempt.iter().cloned().collect(), ..DeletionBudget::default() }
+    }
+
+    #[test]
+    fn an_exemption_is_for_a_kind_with_these_labels() {
+        let mut map = maps(1).remove(0);
+        let all = exempting(&[exemption("", "ConfigMap", &[])]);
+        let labelled = exempting(&[exemption("", "ConfigMap", &[("tier", "cache")])]);
+        assert!(all.exempts(&map, false) && !labelled.exempts(&map, false));
+        map.set_label("tier", "cache");
+        assert!(labelled.exempts(&map, false));
+        assert!(!exempting(&[exemption("apps", "ConfigMap", &[])]).exempts(&map, false));
+        assert!(!DeletionBudget::default().exempts(&map, false));
+        assert!(!all.clone().tightened(Some("0")).exempts(&map, false), "no deletion is allowed");
+        assert!(!all.exempts(&map, true), "an applier");
+    }
+
+    #[test]
+    fn a_protected_kind_is_not_exempt() {
+        let budget = exempting(&[
+            exemption("", "Namespace", &[]),
+            exemption("apps", "StatefulSet", &[]),
+            exemption("helm.toolkit.fluxcd.io", "HelmRelease", &[]),
+        ]);
+        let one = |api: &str, kind: &str, spec| objects(1, api, kind, &spec).remove(0);
+        let claims = json!({"volumeClaimTemplates": [{}]});
+        for object in [
+            one("v1", "Namespace", json!({})),
+            one("apps/v1", "StatefulSet", claims),
+            one("helm.toolkit.fluxcd.io/v2", "HelmRelease", json!({})),
+        ] {
+            assert!(!budget.exempts(&object, false), "{:?}", object.id());
+        }
+        assert!(budget.exempts(&one("apps/v1", "StatefulSet", json!({})), false), "without claims");
+    }
+
+    #[test]
+    fn several_budgets_exempt_what_each_of_them_exempts() {
+        let all = exempting(&[exemption("", "ConfigMap", &[]), exemption("batch", "Job", &[])]);
+        let cache = exemption("", "ConfigMap", &[("tier", "cache")]);
+        let both = all.clone().strictest(exempting(std::slice::from_ref(&cache)));
+        assert_eq!(both.exempt, BTreeSet::from([cache.clone()]));
+        assert!(all.clone().strictest(DeletionBudget::default()).exempt.is_empty());
+        let team = exemption("", "ConfigMap", &[("team", "a")]);
+        let of_team = exempting(&[cache]).strictest(exempting(&[team]));
+        let expected = exemption("", "ConfigMap", &[("team", "a"), ("tier", "cache")]);
+        assert_eq!(of_team.exempt, BTreeSet::from([expected]));
+        let other = exempting(&[exemption("", "ConfigMap", &[("tier", "data")])]);
+        assert!(of_team.strictest(other).exempt.is_empty(), "no object has both labels");
     }
 
     #[test]

@@ -106,11 +106,13 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             let manifests = self.comparison.head.objects(id);
             let generated = GeneratedObjects::among(manifests.into_iter().flat_map(BTreeMap::keys));
             for removal in removals.objects.iter().filter(|it| !it.is_excluded) {
-                if budget.leaves_unjudged(removal.key.id, &generated) {
-                    continue;
-                }
                 let is_here = removal.key.cluster.is_empty();
                 let is_applier = is_here && self.comparison.base.applier(removal.key.id).is_some();
+                if budget.leaves_unjudged(removal.key.id, &generated)
+                    || budget.exempts(removal.object, is_applier)
+                {
+                    continue;
+                }
                 let deleted = DeletedObject::new(removal.object, is_applier);
                 deletion.objects.insert(removal.key, deleted);
             }

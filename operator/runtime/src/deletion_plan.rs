@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apply::deletion_budget::{
-    ApprovedDeletion, BudgetVerdict, DeletionBudget, DeletionRule, ProtectedKind, deletion_digest,
+    ApprovedDeletion, BudgetVerdict, DeletionBudget, DeletionExemption, DeletionRule,
+    ProtectedKind, deletion_digest,
 };
 use crds::Time as When;
 use crds::release::{DeletionBudgetSpec, Plan, PlanBudget, PlanPolicy, PlanSpec, PlanSubject};
@@ -217,11 +218,17 @@ fn budget_of(spec: &DeletionBudgetSpec) -> DeletionBudget {
     let objects = spec.max_objects.map(|it| usize::try_from(it).unwrap_or_default());
     let percent = spec.max_percent.map(|it| u8::try_from(it).unwrap_or_default());
     let kinds = spec.protected_kinds.as_ref().map(|it| it.iter().map(kind).collect());
+    let exemption = |it: &crds::release::DeletionExemption| DeletionExemption {
+        group: it.group.clone(),
+        kind: it.kind.clone(),
+        match_labels: it.match_labels.clone(),
+    };
     DeletionBudget {
         max_objects: objects.unwrap_or(default.max_objects),
         max_percent: percent.unwrap_or(default.max_percent),
         percent_above_objects: default.percent_above_objects,
         protected_kinds: kinds.unwrap_or(default.protected_kinds),
+        exempt: spec.exempt.iter().map(exemption).collect(),
     }
 }
 
@@ -511,10 +518,16 @@ fn plan_budget(budget: &DeletionBudget) -> PlanBudget {
         group: it.group.clone(),
         kind: it.kind.clone(),
     };
+    let exemption = |it: &DeletionExemption| crds::release::DeletionExemption {
+        group: it.group.clone(),
+        kind: it.kind.clone(),
+        match_labels: it.match_labels.clone(),
+    };
     PlanBudget {
         max_objects: i64::try_from(budget.max_objects).unwrap_or(i64::MAX),
         max_percent: budget.max_percent.into(),
         protected_kinds: budget.protected_kinds.iter().map(kind).collect(),
+        exempt: budget.exempt.iter().map(exemption).collect(),
     }
 }
 

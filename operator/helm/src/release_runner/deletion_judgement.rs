@@ -187,9 +187,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let live = manifest_objects::live(&self.target.cluster, &leaving.members, width).await;
         let live = live.map_err(|error| self.no_answer(&error))?;
         let mut deleted: BTreeMap<ObjectId, Object> = BTreeMap::new();
+        // A release is an applier, of which nothing is exempt.
+        let is_uninstall =
+            matches!(leaving.deletion, ReleaseDeletion::Uninstall { is_replaced: false, .. });
         for (member, live) in leaving.members.iter().zip(live) {
             let is_judged = !budget.leaves_unjudged(&member.id, &leaving.generated);
-            if let Some(live) = live.filter(|it| is_judged && self.goes(it, leaving.record)) {
+            let is_exempt = |it: &Object| !is_uninstall && budget.exempts(it, false);
+            let goes = |it: &Object| is_judged && !is_exempt(it) && self.goes(it, leaving.record);
+            if let Some(live) = live.filter(goes) {
                 deleted.insert(member.id.clone(), live);
             }
         }
@@ -213,7 +218,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             is_empty_build: false,
         };
         let mut verdict = budget.verdict(&pending);
-        if matches!(leaving.deletion, ReleaseDeletion::Uninstall { is_replaced: false, .. }) {
+        if is_uninstall {
             verdict.exceeded.push(DeletionRule::Uninstall);
         }
         let policies = policy.policies;

@@ -77,6 +77,8 @@ struct ObservedKustomizationState {
     leaving: BTreeSet<ObjectId>,
     /// Objects that left the manifests, whose deletion waits for approval.
     held: BTreeSet<ObjectId>,
+    /// Objects that left the manifests and are exempt from the deletion budget.
+    exempt: BTreeSet<ObjectId>,
     /// What the run found out about the deletion of objects that left the manifests.
     deletion: DeletionJudgement,
     /// Recorded objects that were deleted and are not counted yet: by this run, or by one that did not record it.

@@ -87,6 +87,14 @@ fn the_strictest_policy_counts_and_without_one_the_default() {
     assert_eq!(budget.protected_kinds, DeletionBudget::default().protected_kinds);
     let wide = strictest(&[wide]).budget.unwrap();
     assert!(wide.protected_kinds.is_empty() && wide.max_percent == 90);
+    let exempting = policy("exempting", json!({"exempt": [{"kind": "ConfigMap"}]}));
+    let exempt = strictest(std::slice::from_ref(&exempting)).budget.unwrap();
+    assert_eq!(
+        (exempt.exempt.len(), plan_budget(&exempt).exempt[0].kind.as_str()),
+        (1, "ConfigMap")
+    );
+    let other = policy("other", json!({}));
+    assert!(strictest(&[exempting, other]).budget.unwrap().exempt.is_empty());
     let strange = policy("strange", json!({"maxObjects": -1, "maxPercent": 300}));
     let strange = strictest(&[strange]).budget.unwrap();
     assert_eq!((strange.max_objects, strange.max_percent), (0, 0));

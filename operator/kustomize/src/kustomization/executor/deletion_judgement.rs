@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use apply::deletion_budget::{DeletedObject, PendingDeletion};
+use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
 use apply::generated_objects::GeneratedObjects;
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
@@ -35,7 +35,7 @@ impl KustomizationExecutor {
             | DeletionJudgement::Approved => BTreeSet::new(),
         };
         let mut known = self.known();
-        known.held = held;
+        known.held = held.difference(&known.exempt).cloned().collect();
         if !known.held.is_empty() {
             // Another budget may allow it.
             known.missing.extend(deletion_plan::budget_nodes(&self.node.namespace));
@@ -66,7 +66,9 @@ impl KustomizationExecutor {
         let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
         let budget = budget.tightened(annotation);
         let generated = self.generated_objects();
-        let is_judged = |id: &ObjectId| !budget.leaves_unjudged(id, &generated);
+        let exempt = self.note_exempt(&candidates, &budget);
+        let is_judged =
+            |id: &ObjectId| !exempt.contains(id) && !budget.leaves_unjudged(id, &generated);
         let ids: BTreeSet<ObjectId> = candidates.into_iter().filter(is_judged).collect();
         if ids.is_empty() {
             return Ok(DeletionJudgement::Free);
@@ -88,7 +90,8 @@ impl KustomizationExecutor {
             let known = self.known();
             (known.recorded.len(), known.uncounted.clone())
         };
-        let counted = uncounted.iter().filter(|id| !generated.has_newer(id)).cloned().collect();
+        let is_counted = |id: &&ObjectId| !exempt.contains(*id) && !generated.has_newer(id);
+        let counted = uncounted.iter().filter(is_counted).cloned().collect();
         let further = deletion_plan::unapproved_count(&self.context, &subject, &counted);
         let counts = deletion_counts::recorded(&object);
         let pending = PendingDeletion {
@@ -109,6 +112,22 @@ impl KustomizationExecutor {
             DeletionClearance::Approved => DeletionJudgement::Approved,
             DeletionClearance::Held => DeletionJudgement::Held(deletion),
         })
+    }
+
+    /// Finds out which objects to delete are exempt from the budget. Returns them with those that were deleted.
+    fn note_exempt(
+        &self,
+        candidates: &BTreeSet<ObjectId>,
+        budget: &DeletionBudget,
+    ) -> BTreeSet<ObjectId> {
+        let mut known = self.known();
+        let is_exempt =
+            |id: &ObjectId| known.live.get(id).is_some_and(|it| budget.exempts(it, false));
+        let exempt: BTreeSet<ObjectId> =
+            candidates.iter().filter(|id| is_exempt(id)).cloned().collect();
+        known.exempt.retain(|id| !candidates.contains(id));
+        known.exempt.extend(exempt);
+        known.exempt.clone()
     }
 
     /// The recorded objects that left the manifests, are there, and are ours to delete.
@@ -161,7 +180,8 @@ impl KustomizationExecutor {
         let subject = DeletionSubject::of(&self.node, &uid);
         let mut gone: BTreeSet<ObjectId> = {
             let known = self.known();
-            known.uncounted.iter().filter(|id| !to.contains(id)).cloned().collect()
+            let is_gone = |id: &&ObjectId| !to.contains(id) && !known.exempt.contains(*id);
+            known.uncounted.iter().filter(is_gone).cloned().collect()
         };
         if gone.is_empty() || self.settings.removal != RemovalCause::Pruned {
             return 0;
