@@ -34,6 +34,9 @@ pub(super) struct ApproveArgs {
     /// Reason, which the audit of an operation has as well
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     comment: String,
+    /// Object of the Plan to leave in the cluster and give up; may be repeated
+    #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
+    keep: Vec<String>,
     /// Reject: the operation fails
     #[arg(long)]
     reject: bool,
@@ -45,6 +48,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass approve hr/shop -n shop --reject --comment \"not before Monday\"
   windlass approve ks/apps -n shop --comment \"the shop moves\"
   windlass approve plan/shop-4b1f0c27a9d35e68 -n shop
+  windlass approve plan/shop-4b1f0c27a9d35e68 -n shop --keep StatefulSet/shop/db
 
 `windlass get lifecycleevents -A` and `windlass get plans -A` show what waits. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status; for the deletions of a Plan, the verb `approve` on its PlanPolicies, or on the PlanPolicy `default` if it names none, and the same rights on Plans.
 
@@ -61,6 +65,11 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
         if plan_approval::approved(&site, args, &user).await? {
             return Ok(ExitCode::Success);
         }
+        let what = &args.what;
+        ensure!(
+            args.keep.is_empty(),
+            "no Plan of {what} waits for an approval, and --keep is for objects of one"
+        );
         for attempt in 1.. {
             let event = chosen(&site, &args.what).await?;
             match write(&site, args, &user, &event).await {

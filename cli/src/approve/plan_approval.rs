@@ -2,12 +2,15 @@
 //!
 //! Elsewhere: what an approval is for (engine `apply`, `deletion_budget`), who may approve (`deploy/policies/plans.yaml`).
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, bail, ensure};
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::kustomize::Kustomization;
 use crds::release::{Plan, PlanApproval, PlanStatus, PlanSubject};
 use kube_core::ResourceExt as _;
+use objects::ObjectId;
 use serde_json::json;
 
 use super::{ApproveArgs, ListedObjects, MAX_APPROVAL_ATTEMPTS};
@@ -62,9 +65,10 @@ pub(super) async fn approved(
             }
         }
         check(&plan, args.reject, user)?;
-        match write(site, args, user, &plan).await {
+        let keep = kept_objects(&plan, &args.keep)?;
+        match write(site, args, user, &plan, &keep).await {
             Ok(()) => {
-                say(ProgressGlyph::Success, &clean(&said(&plan, user)));
+                say(ProgressGlyph::Success, &clean(&said(&plan, user, keep.len())));
                 break;
             }
             Err(error) if error.is_conflict() && attempt < MAX_APPROVAL_ATTEMPTS => {}
@@ -152,6 +156,29 @@ fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The objects of a Plan that the user names by kind, namespace and name, as the Plan lists them.
+fn kept_objects(plan: &Plan, names: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut kept = BTreeSet::new();
+    for name in names {
+        let is_meant = |id: &&String| {
+            *id == name || id.parse::<ObjectId>().is_ok_and(|it| it.subject() == *name)
+        };
+        let found: Vec<&String> = plan.spec.objects.iter().filter(is_meant).collect();
+        match found.as_slice() {
+            [] => bail!(
+                "Plan {} does not list {name}: name an object as KIND/NAMESPACE/NAME, or KIND/NAME if it has no namespace",
+                plan.name_any()
+            ),
+            [one] => kept.insert((*one).clone()),
+            several => {
+                let ids: Vec<&str> = several.iter().map(|id| id.as_str()).collect();
+                bail!("several objects are {name}: name one of {}", ids.join(", "))
+            }
+        };
+    }
+    Ok(kept.into_iter().collect())
+}
+
 fn subject(plan: &Plan) -> String {
     let PlanSubject { kind, name, release, .. } = &plan.spec.subject;
     match release.is_empty() {
@@ -160,16 +187,21 @@ fn subject(plan: &Plan) -> String {
     }
 }
 
-fn said(plan: &Plan, user: &str) -> String {
+fn said(plan: &Plan, user: &str, kept: usize) -> String {
     let objects = match plan.spec.count {
         1 => "1 object".to_owned(),
         count => format!("{count} objects"),
+    };
+    let except = match kept {
+        0 => String::new(),
+        count => format!(", except for {count} that stay in the cluster"),
     };
     let following = match plan.spec.following {
         0 => String::new(),
         count => format!(", with {count} that they applied"),
     };
-    format!("the deletion of {objects}{following} by {} is approved by {user}", subject(plan))
+    let by = subject(plan);
+    format!("the deletion of {objects}{following} by {by} is approved by {user}{except}")
 }
 
 /// Adds the approval, only if the Plan is still as it was read.
@@ -178,12 +210,10 @@ async fn write(
     args: &ApproveArgs,
     user: &str,
     plan: &Plan,
+    keep: &[String],
 ) -> Result<(), ClusterError> {
     let status = plan.status.clone().unwrap_or_default();
-    if status.approvals.iter().any(|it| it.user == user) {
-        return Ok(());
-    }
-    let changed = with_approval(status, user, &args.comment);
+    let Some(changed) = with_approval(status, user, &args.comment, keep) else { return Ok(()) };
     let mut patch = json!({"metadata": {"uid": plan.uid()}, "status": changed});
     patch["metadata"]["resourceVersion"] = plan.resource_version().into();
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
@@ -191,11 +221,24 @@ async fn write(
     site.cluster.merge_patch_status(&plans, namespace, &plan.name_any(), &patch, MANAGER).await
 }
 
-fn with_approval(mut status: PlanStatus, user: &str, comment: &str) -> PlanStatus {
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok();
+/// The status with the approval of a user, which keeps some objects; `None` if it has that already.
+fn with_approval(
+    mut status: PlanStatus,
+    user: &str,
+    comment: &str,
+    keep: &[String],
+) -> Option<PlanStatus> {
+    if let Some(own) = status.approvals.iter_mut().find(|it| it.user == user) {
+        let is_new = |id: &&String| !own.keep.contains(*id);
+        let new: Vec<String> = keep.iter().filter(is_new).cloned().collect();
+        let is_changed = !new.is_empty();
+        own.keep.extend(new);
+        return is_changed.then_some(status);
+    }
+    let at = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok().map(crds::Time);
     let comment = Some(comment.to_owned()).filter(|it| !it.is_empty());
-    status.approvals.push(PlanApproval { user: user.to_owned(), at: now.map(crds::Time), comment });
-    status
+    status.approvals.push(PlanApproval { user: user.to_owned(), at, comment, keep: keep.to_vec() });
+    Some(status)
 }
 
 #[cfg(test)]
@@ -263,7 +306,7 @@ mod tests {
         assert!(is_meant_beside(&waiting, &[], "ks/apps").unwrap());
         let refused = is_meant_beside(&waiting, &events, "ks/apps").unwrap_err().to_string();
         assert!(refused.ends_with("name plan/one or apps-preupgrade-0123"), "{refused}");
-        waiting.status = Some(with_approval(PlanStatus::default(), "alice", ""));
+        waiting.status = with_approval(PlanStatus::default(), "alice", "", &[]);
         assert!(!is_meant_beside(&waiting, &events, "ks/apps").unwrap(), "it was approved before");
     }
 
@@ -275,8 +318,44 @@ mod tests {
         let robot = check(&one, false, "system:serviceaccount:shop:deployer");
         assert!(robot.unwrap_err().to_string().contains("ServiceAccounts do not count"));
         let text = "the deletion of 12 objects, with 30 that they applied by Kustomization/apps is approved by alice";
-        assert_eq!(said(&one, "alice"), text);
-        let status = with_approval(PlanStatus::default(), "alice", "planned");
+        assert_eq!(said(&one, "alice", 0), text);
+        let except = format!("{text}, except for 2 that stay in the cluster");
+        assert_eq!(said(&one, "alice", 2), except);
+        let status = with_approval(PlanStatus::default(), "alice", "planned", &[]).unwrap();
         assert_eq!(status.approvals[0].comment.as_deref(), Some("planned"));
+        let keep = ["shop_a__ConfigMap".to_owned()];
+        assert!(with_approval(status.clone(), "alice", "", &[]).is_none(), "approved before");
+        let keeping = with_approval(status, "alice", "", &keep).unwrap();
+        assert_eq!((keeping.approvals.len(), keeping.approvals[0].keep.as_slice()), (1, &keep[..]));
+        assert!(with_approval(keeping, "alice", "", &keep).is_none(), "kept before");
+    }
+
+    #[test]
+    fn what_is_kept_is_named_as_people_read_it_and_is_of_the_plan() {
+        let mut plan = plan("one", "apps");
+        plan.spec.objects = [
+            "_shop__Namespace",
+            "shop_a__ConfigMap",
+            "shop_web_gateway.example.com_Route",
+            "shop_web_networking.example.com_Route",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        let kept = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|&it| it.to_owned()).collect();
+            kept_objects(&plan, &names).map_err(|error| error.to_string())
+        };
+        let both = kept(&["Namespace/shop", "ConfigMap/shop/a", "shop_a__ConfigMap"]).unwrap();
+        assert_eq!(both, ["_shop__Namespace", "shop_a__ConfigMap"]);
+        assert!(kept(&[]).unwrap().is_empty());
+        let ambiguous = kept(&["Route/shop/web"]).unwrap_err();
+        assert!(
+            ambiguous.contains("name one of shop_web_gateway.example.com_Route, "),
+            "{ambiguous}"
+        );
+        assert_eq!(kept(&["shop_web_gateway.example.com_Route"]).unwrap().len(), 1);
+        assert!(
+            kept(&["ConfigMap/shop/b"]).unwrap_err().contains("does not list ConfigMap/shop/b")
+        );
     }
 }

@@ -171,4 +171,9 @@ pub struct PlanApproval {
     )]
     #[schemars(length(max = 512))]
     pub comment: Option<String>,
+
+    /// Objects of the Plan that stay in the cluster and are given up, in the form of `spec.objects`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000), inner(length(max = 640)))]
+    pub keep: Vec<String>,
 }

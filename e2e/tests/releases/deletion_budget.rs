@@ -132,6 +132,43 @@ async fn a_chart_that_has_the_objects_again_or_keeps_them_is_not_held() -> Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_an_approval_keeps_stays_in_the_cluster_without_the_release() -> Result<()> {
+    let story = Story::with_windlass("release-budget-keep").await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    let database = database();
+    let left = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: left\n";
+    let with = [
+        ("templates/a.yaml", CONFIG),
+        ("templates/db.yaml", database.as_str()),
+        ("templates/left.yaml", left),
+    ];
+    charts.publish("1.0.0", &with).await?;
+    let app = charts.release("app", without_wait()).await?;
+    story.await_revision(&app, 1).await?;
+    let before = story.expect(&stateful_set()).await?.metadata.uid;
+    charts.publish("1.1.0", &with[..1]).await?;
+    story.await_held_release(&app, 2).await?;
+
+    let named = format!("StatefulSet/{}/db", story.namespace);
+    let namespace = story.namespace.as_str();
+    let keeping = ["approve", "hr/app", "--keep", named.as_str(), "-n", namespace];
+    let said = story.windlass_says(&keeping, true)?;
+    ensure!(said.contains("except for 1 that stay in the cluster"), "{said}");
+    story.await_revision(&app, 2).await?;
+    story.await_gone(&StoryObject::config_map("left"), DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_free(&app).await?;
+    let kept = story.expect(&stateful_set()).await?.metadata;
+    ensure!(kept.uid == before && kept.deletion_timestamp.is_none(), "{kept:?}");
+    let policy = kept.annotations.as_ref().and_then(|it| it.get("helm.sh/resource-policy"));
+    ensure!(policy.is_some_and(|it| it == "keep"), "{:?}", kept.annotations);
+    // It is not part of the release any more.
+    story.delete(&app).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.expect(&stateful_set()).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_leaves_a_helmfile_stays_until_a_user_approves_and_the_others_go_on()
 -> Result<()> {
     let story = Story::with_windlass("helmfile-budget").await?;

@@ -336,6 +336,44 @@ async fn a_policy_and_an_annotation_decide_how_many_are_held() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_an_approval_keeps_leaves_the_inventory_and_stays_in_the_cluster()
+-> Result<()> {
+    let story = Story::with_windlass("budget-keep").await?;
+    let all = names(12);
+    let mut first = files("app", &all);
+    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+    let before = story.expect(&StoryObject::config_map("map-03")).await?.metadata.uid;
+    let revision = upstream.remove(&paths(&files("app", &all))).await?;
+    story.await_held("app", &revision, 12).await?;
+
+    let place = ["-n", story.namespace.as_str()];
+    let strange = ["approve", "ks/app", "--keep", "ConfigMap/other"];
+    let refused = story.windlass_says(&[&strange[..], &place[..]].concat(), false)?;
+    ensure!(refused.contains("does not list ConfigMap/other"), "{refused}");
+    let named = format!("ConfigMap/{}/map-03", story.namespace);
+    let keeping = ["approve", "ks/app", "--keep", named.as_str()];
+    let said = story.windlass_says(&[&keeping[..], &place[..]].concat(), true)?;
+    ensure!(said.contains("except for 1 that stay in the cluster"), "{said}");
+    for name in all.iter().filter(|it| *it != "map-03") {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.await_not_held("app").await?;
+    let object = story.await_applied("app", &revision).await?;
+    ensure!(inventory(&object).len() == 1, "{:?}", inventory(&object));
+    let kept = story.expect(&StoryObject::config_map("map-03")).await?.metadata;
+    ensure!(kept.uid == before && kept.deletion_timestamp.is_none(), "{kept:?}");
+    // It is not deleted with the Kustomization either.
+    story.delete(&app).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.ensure_config_maps(&["map-03".to_owned()]).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn exempt_objects_are_deleted_at_once_while_others_are_held() -> Result<()> {
     let story = Story::with_windlass("budget-exempt").await?;
     let exempt = json!([

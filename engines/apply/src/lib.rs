@@ -6,7 +6,7 @@
 //! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
 //! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`]),
 //! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), what leaves manifests
-//! ([`left_manifests`]), health ([`health`], [`legacy_readiness`]), and the plan of one run that follows from all of them
+//! ([`left_manifests`]), the marks of Helm ([`release_ownership`]), health ([`health`], [`legacy_readiness`]), and the plan of one run that follows from all of them
 //! ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request
 //! to a cluster (the program's `cluster` room).
 
@@ -30,6 +30,7 @@ pub mod managed_metadata;
 pub mod normalize;
 pub mod object_changes;
 pub mod recent_deletions;
+pub mod release_ownership;
 pub mod removed_fields;
 pub mod secret_mask;
 pub mod stages;

@@ -380,6 +380,28 @@ impl ClusterConnection {
         self.send_patch(MERGE, &format!("{path}?fieldManager={manager}"), patch).await
     }
 
+    /// Sets an annotation of an object that was read. One that does not exist any more is not an error; another object of its
+    /// name is one, and is not changed.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub async fn annotate(
+        &self,
+        resource: &ApiResourceLocation,
+        object: &Object,
+        key: &str,
+        value: &str,
+        manager: &str,
+    ) -> Result<(), ClusterError> {
+        let patch = json!({"metadata": {"uid": object.uid(), "annotations": {key: value}}});
+        let name = object.name();
+        match self.merge_patch(resource, object.namespace(), name, &patch, manager).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.code() == Some(404) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sends a patch of a content type to a path.
     async fn send_patch(
         &self,

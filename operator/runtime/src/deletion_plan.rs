@@ -19,7 +19,9 @@ use apply::deletion_budget::{
     ProtectedKind, deletion_digest,
 };
 use crds::Time as When;
-use crds::release::{DeletionBudgetSpec, Plan, PlanBudget, PlanPolicy, PlanSpec, PlanSubject};
+use crds::release::{
+    DeletionBudgetSpec, Plan, PlanApproval, PlanBudget, PlanPolicy, PlanSpec, PlanSubject,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
 use objects::ObjectId;
@@ -355,6 +357,26 @@ fn waits(plan: &Plan, budget: &PlanBudget, now: Time) -> bool {
     plan.spec.budget == *budget && (is_expired(plan, now) || !is_approved(plan))
 }
 
+/// The objects of an approved deletion that a user keeps: they stay in the cluster, and the applier gives them up.
+pub fn kept_objects(
+    context: &RunContext,
+    subject: &DeletionSubject<'_>,
+    deletion: &BudgetedDeletion,
+    now: Time,
+) -> BTreeSet<ObjectId> {
+    let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
+    let is_approving =
+        |plan: &&Arc<Plan>| !is_expired(plan, now) && approves(plan, subject, deletion);
+    plans.iter().filter(is_approving).flat_map(|plan| kept_of(plan, deletion)).collect()
+}
+
+/// The objects of a deletion that approvals of a Plan keep. What is not among these objects keeps nothing.
+fn kept_of(plan: &Plan, deletion: &BudgetedDeletion) -> BTreeSet<ObjectId> {
+    let names = counted_approvals(plan).flat_map(|approval| &approval.keep);
+    let ids = names.filter_map(|id| id.parse::<ObjectId>().ok());
+    ids.filter(|id| deletion.ids.contains(id)).collect()
+}
+
 /// How many of some ids no approval is for.
 pub fn unapproved_count(
     context: &RunContext,
@@ -401,11 +423,15 @@ fn is_approved(plan: &Plan) -> bool {
     !approvers(plan).is_empty()
 }
 
-/// The users who approved a Plan. Approvals of ServiceAccounts do not count, also where no admission policy rejects them.
+/// The users who approved a Plan.
 fn approvers(plan: &Plan) -> Vec<&str> {
+    counted_approvals(plan).map(|it| it.user.as_str()).collect()
+}
+
+/// The approvals of a Plan that count. Those of ServiceAccounts do not, also where no admission policy rejects them.
+fn counted_approvals(plan: &Plan) -> impl Iterator<Item = &PlanApproval> {
     let approvals = plan.status.iter().flat_map(|status| &status.approvals);
-    let users = approvals.map(|it| it.user.as_str());
-    users.filter(|user| !user.is_empty() && !user.starts_with(SERVICE_ACCOUNT_PREFIX)).collect()
+    approvals.filter(|it| !it.user.is_empty() && !it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
 }
 
 /// What an approval of a Plan is for; `None` if the Plan does not name it clearly.

@@ -17,10 +17,10 @@ use release::{
     OperationKind, ReleaseDeletion, ReleaseDesiredState, ReleaseRecord, journaled_deletions,
 };
 
-use super::ReleaseStatusOwner;
 use super::executor::ReleaseExecutor;
-use super::manifest_objects::{self, ManifestObject, POLICY};
+use super::manifest_objects::{self, ManifestObject, POLICY, POLICY_KEEP};
 use super::prepare_revision::RevisionInputs;
+use super::{MANAGER, ReleaseStatusOwner};
 use windlass_runtime::crd_guard;
 use windlass_runtime::deletion_plan::following_deletions::following;
 use windlass_runtime::deletion_plan::{
@@ -222,7 +222,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             verdict.exceeded.push(DeletionRule::Uninstall);
         }
         let policies = policy.policies;
-        let ids = deleted.into_keys().collect();
+        let ids = deleted.keys().cloned().collect();
         let judged = BudgetedDeletion { ids, verdict, budget, policies };
         let node = self.node.whole();
         let release = self.release_of_owner();
@@ -236,14 +236,44 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             self.when_known(|| deletion_plan::clearance(&self.context, &subject, &judged, now))?;
         match clearance {
             DeletionClearance::Free => Ok(count),
-            DeletionClearance::Approved => Ok(0),
+            DeletionClearance::Approved => {
+                let kept = deletion_plan::kept_objects(&self.context, &subject, &judged, now);
+                deleted.retain(|id, _| kept.contains(id));
+                self.keep(&leaving.members, &deleted).await.map(|()| 0)
+            }
             DeletionClearance::Held => Err(self.held(subject, leaving.deletion, &judged).await),
         }
     }
 
+    /// Marks objects that a user keeps as kept by Helm, in the cluster: the operation goes on after a restart without being
+    /// judged again, and reads each object before it deletes it.
+    async fn keep(
+        &self,
+        members: &[ManifestObject],
+        kept: &BTreeMap<ObjectId, Object>,
+    ) -> Result<(), RunOutcome> {
+        let cluster = &self.target.cluster;
+        for ManifestObject { id, resource, .. } in members {
+            let Some(live) = kept.get(id) else { continue };
+            let Err(error) = cluster.annotate(resource, live, POLICY, POLICY_KEEP, MANAGER).await
+            else {
+                continue;
+            };
+            if error.is_of_server() {
+                return Err(self.no_answer(&error));
+            }
+            self.note_refusal(&error, id);
+            let subject = id.subject();
+            let text = format!("{subject} cannot be kept by the annotation {POLICY}: {error}");
+            let at = NextRunTrigger::at(self.retry_at());
+            return Err(RunOutcome::Failed(PLAN_FAILED, text, at));
+        }
+        Ok(())
+    }
+
     /// Whether an object is deleted if the release does not have it any more.
     fn goes(&self, live: &Object, record: &ReleaseRecord) -> bool {
-        let is_kept = live.annotation(POLICY) == Some("keep")
+        let is_kept = manifest_objects::is_kept(live)
             || manifest_objects::is_of_another(live, &record.name, &record.namespace);
         let stays_in_chart =
             crd_guard::is_definition(live) && self.comes_with_the_chart(live.name());

@@ -2,6 +2,11 @@
 //!
 //! Elsewhere: writing them (`object_writes`), observing them (`observe`).
 
+use apply::release_ownership;
+pub(super) use apply::release_ownership::{
+    MANAGED_BY, POLICY_KEEP, RELEASE_NAME, RELEASE_NAMESPACE, is_kept,
+};
+pub use apply::release_ownership::{POLICY, is_of_another, owned};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, manifest};
 use reconcile::ObjectKey;
@@ -10,15 +15,6 @@ use release::ReleaseRecord;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::crd_guard::crd_owners;
-
-/// Label by which Helm marks what it manages.
-pub(super) const MANAGED_BY: (&str, &str) = crd_owners::MANAGED_BY;
-/// Annotation that names the release that has an object.
-pub(super) const RELEASE_NAME: &str = "meta.helm.sh/release-name";
-/// Annotation that gives the namespace of that release.
-pub(super) const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
-/// Annotation that keeps an object from deletion.
-pub const POLICY: &str = "helm.sh/resource-policy";
 
 /// One object of a revision.
 #[derive(Debug, Clone)]
@@ -110,13 +106,6 @@ pub async fn reached(
     }
 }
 
-/// Sets the label and the annotations that name the release of an object.
-pub fn owned(object: &mut Object, name: &str, namespace: &str) {
-    object.set_label(MANAGED_BY.0, MANAGED_BY.1);
-    object.set_annotation(RELEASE_NAME, name);
-    object.set_annotation(RELEASE_NAMESPACE, namespace);
-}
-
 /// The objects of a revision, in the order of its manifest.
 ///
 /// # Errors
@@ -184,41 +173,6 @@ pub(super) async fn live(
 ///
 /// Differs(helm 4): a CustomResourceDefinition that was released for its users, or restored, may become that of a release again.
 pub fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
-    if crd_owners::is_unowned(live) {
-        return None;
-    }
-    let label = check("label", MANAGED_BY.0, live.label(MANAGED_BY.0), MANAGED_BY.1);
-    let annotations = [(RELEASE_NAME, name), (RELEASE_NAMESPACE, namespace)]
-        .map(|(key, wanted)| check("annotation", key, live.annotation(key), wanted));
-    let faults: Vec<String> = [label].into_iter().chain(annotations).flatten().collect();
-    if faults.is_empty() {
-        return None;
-    }
-    let kind = live.kind();
-    let shown = live.name();
-    let at = live.namespace();
-    let place = if at.is_empty() { String::new() } else { format!(" in namespace \"{at}\"") };
-    Some(format!(
-        "{kind} \"{shown}\"{place} exists and cannot be imported into the current release: invalid ownership \
-         metadata; {}",
-        faults.join("; ")
-    ))
-}
-
-fn check(what: &str, key: &str, found: Option<&str>, wanted: &str) -> Option<String> {
-    match found {
-        Some(found) if found == wanted => None,
-        Some(found) => Some(format!(
-            "{what} validation error: key \"{key}\" must equal \"{wanted}\": current value is \"{found}\""
-        )),
-        None => Some(format!(
-            "{what} validation error: missing key \"{key}\": must be set to \"{wanted}\""
-        )),
-    }
-}
-
-/// Whether the annotations of a live object name another release as its owner.
-pub fn is_of_another(live: &Object, name: &str, namespace: &str) -> bool {
-    let is_other = |key: &str, ours: &str| live.annotation(key).is_some_and(|it| it != ours);
-    is_other(RELEASE_NAME, name) || is_other(RELEASE_NAMESPACE, namespace)
+    let is_free = crd_owners::is_unowned(live);
+    release_ownership::ownership_fault(live, name, namespace).filter(|_| !is_free)
 }

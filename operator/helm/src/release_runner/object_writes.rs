@@ -368,7 +368,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             Err(error) => return Ok(Some(format!("{}: {error}", id.subject()))),
         };
         // Differs(helm 4): it deletes every object of the name, also one that another release took over.
-        let is_kept = live.annotation(manifest_objects::POLICY) == Some("keep")
+        let is_kept = manifest_objects::is_kept(&live)
             || manifest_objects::is_of_another(&live, &record.name, &record.namespace);
         if is_kept {
             return Ok(None);

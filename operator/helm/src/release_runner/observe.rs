@@ -266,6 +266,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 // A definition without the marks of a release was left to those who use it.
                 let is_released = crd_guard::is_definition(&live) && !is_ours;
                 !is_released
+                    && !manifest_objects::is_kept(&live)
                     && !manifest_objects::is_of_another(&live, &record.name, &record.namespace)
             });
             if is_left {

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use apply::release_ownership::MANAGED_BY;
 use cause::object_references::{OwnerLabels, owner_labels};
 use objects::Object;
 use serde_json::{Map, Value, json};
@@ -60,9 +61,6 @@ static OWNER_KINDS: LazyLock<Vec<OwnerKind>> = LazyLock::new(|| {
     };
     kinds.chain([release]).collect()
 });
-
-/// The label of what Helm manages.
-pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
 
 /// The field manager of definitions that were released or restored and have no owner yet. The next owner takes their
 /// fields over. A Kustomization, also one of Flux, does so because the name begins with `kubectl`.

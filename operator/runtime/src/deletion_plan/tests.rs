@@ -101,6 +101,21 @@ fn the_strictest_policy_counts_and_without_one_the_default() {
 }
 
 #[test]
+fn what_is_kept_is_of_the_deletion_and_named_by_a_user() {
+    let deletion = deletion(&["a", "b"], &[]);
+    let keeping = |user: &str, keep: &[&str]| {
+        let approvals = json!([{"user": user, "keep": keep}]);
+        let mut plan = planned(&deletion);
+        plan.status = Some(serde_json::from_value(json!({"approvals": approvals})).unwrap());
+        kept_of(&plan, &deletion).iter().map(ObjectId::subject).collect::<Vec<_>>()
+    };
+    let all = ["shop_a__ConfigMap", "shop_other__ConfigMap", "nonsense"];
+    assert_eq!(keeping("alice", &all), ["ConfigMap/shop/a"]);
+    assert!(keeping("alice", &[]).is_empty());
+    assert!(keeping("system:serviceaccount:shop:deployer", &all).is_empty());
+}
+
+#[test]
 fn a_plan_names_what_is_to_be_approved() {
     let plan = planned(&deletion(&["b", "a"], &["production"]));
     let spec = &plan.spec;

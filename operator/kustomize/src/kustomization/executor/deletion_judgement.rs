@@ -109,7 +109,12 @@ impl KustomizationExecutor {
             self.when_known(|| deletion_plan::clearance(&self.context, &subject, &deletion, now))?;
         Ok(match clearance {
             DeletionClearance::Free => DeletionJudgement::Free,
-            DeletionClearance::Approved => DeletionJudgement::Approved,
+            DeletionClearance::Approved => {
+                let kept = deletion_plan::kept_objects(&self.context, &subject, &deletion, now);
+                // They leave the inventory as what does not exist any more.
+                self.known().gone.extend(kept);
+                DeletionJudgement::Approved
+            }
             DeletionClearance::Held => DeletionJudgement::Held(deletion),
         })
     }
