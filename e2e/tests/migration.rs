@@ -119,7 +119,14 @@ async fn obstacles(story: &Story) -> Result<()> {
         .await_gone(&StoryObject::kustomization("sealed"), DEFAULT_WAIT_TIMEOUT)
         .await
         .or_else(|_| anyhow::Ok(()))?;
+    // What the deletion budget would hold is listed.
+    story.kustomization("data", "app", json!({"suspend": true})).await?;
+    let data = StoryObject::kustomization("data");
+    let claim = json!([{"id": "shop_data__PersistentVolumeClaim", "v": "v1"}]);
+    story.merge_status(&data, json!({"status": {"inventory": {"entries": claim}}})).await?;
     let text = migrate(story, "from-flux", &["--dry-run"], true)?;
+    ensure!(text.contains("1  PersistentVolumeClaim/shop/data\n"), "{text}");
+    story.delete(&data).await?;
     ensure!(text.contains("helm-controller would be scaled to zero"), "{text}");
     led_outside(story).await?;
     await_flux(story, [2, 1, 1]).await?;

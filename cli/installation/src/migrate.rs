@@ -3,16 +3,17 @@
 //! Objects, their statuses and what they manage stay as they are: windlass serves the same kinds. What changes is which
 //! controllers run, and what is needed to change that back is recorded in the cluster first.
 //!
-//! Below: the controllers of Flux and what would stop a migration (`flux_installation`), their flags (`flags`), the
-//! state before the migration (`migration_record`), the check that nothing was written since (`unexpected_write_check`), what
-//! stays of one that was undone (`objects_left_after_undo`), and the two directions (`from_flux`, `to_flux`);
-//! objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
+//! Below: the controllers of Flux and what would stop a migration (`flux_installation`), their flags (`flags`), which deletions
+//! windlass would hold (`held_deletions`), the state before the migration (`migration_record`), the check that nothing was
+//! written since (`unexpected_write_check`), what stays of one that was undone (`objects_left_after_undo`), and the two
+//! directions (`from_flux`, `to_flux`); objects of other operators (`convert`), folders with helmfiles (`from_helmfile`).
 
 mod convert;
 mod flags;
 mod flux_installation;
 mod from_flux;
 mod from_helmfile;
+mod held_deletions;
 mod migration_record;
 mod objects_left_after_undo;
 mod to_flux;

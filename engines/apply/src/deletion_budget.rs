@@ -376,6 +376,11 @@ impl DeletionBudget {
         *is_applier || (self.is_protected(id) && (*has_claims || !is_set))
     }
 
+    /// Whether the deletion of an object of this id may need approval by itself: always, or for a StatefulSet if it has claims.
+    pub fn may_hold(&self, id: &ObjectId) -> bool {
+        is_applier_kind(id) || self.is_protected(id)
+    }
+
     fn is_protected(&self, id: &ObjectId) -> bool {
         let is_its = |it: &ProtectedKind| it.group == id.group && it.kind == id.kind;
         self.protected_kinds.iter().any(is_its)

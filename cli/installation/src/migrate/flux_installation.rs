@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::cluster_operators::{flux_deployments, replaced, replicas};
 use super::super::install::name;
+use super::held_deletions::HeldDeletions;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
@@ -29,6 +30,8 @@ pub(super) struct FluxInstallationSurvey {
     pub(super) bootstrap: Option<Object>,
     /// Why windlass cannot take over.
     pub(super) obstacles: Vec<String>,
+    /// What windlass would not delete at once, as Flux does.
+    pub(super) deletions: HeldDeletions,
 }
 
 /// How many objects of a kind there are.
@@ -90,6 +93,9 @@ impl FluxInstallationSurvey {
     fn add(&mut self, object: Object) {
         self.obstacles.extend(obstacle(&object));
         self.applied_kinds.extend(applied_kinds(&object));
+        let ids =
+            entries(&object).filter_map(|entry| entry["id"].as_str()?.parse::<ObjectId>().ok());
+        self.deletions.add(&object, ids);
         if self.bootstrap.is_none() && holds(&object, &self.controllers) {
             self.bootstrap = Some(object.clone());
         }
@@ -139,7 +145,7 @@ pub(super) fn ready(object: &Object) -> Option<&Value> {
     conditions.iter().find(|condition| condition["type"] == "Ready")
 }
 
-/// The inventory of a Kustomization.
+/// The inventory of a Kustomization or a HelmRelease.
 fn entries(object: &Object) -> impl Iterator<Item = &Value> {
     let entries = object.get("status").map(|status| &status["inventory"]["entries"]);
     entries.and_then(Value::as_array).into_iter().flatten()

@@ -13,6 +13,7 @@ use super::super::install::manifests::InstallManifestFlags;
 use super::super::install::{self, POLL_INTERVAL, definitions, leader, name};
 use super::flags::{self, MigratedFlags};
 use super::flux_installation::{FluxInstallationSurvey, is_ready, ready};
+use super::held_deletions::HeldDeletions;
 use super::migration_record::{MigrationRecord, suspend};
 use super::objects_left_after_undo::ObjectsLeftAfterUndo;
 use super::unexpected_write_check::AppliedStateSnapshot;
@@ -20,6 +21,7 @@ use super::{await_end, scale, to_flux};
 use windlass_cli_runtime::connection::{
     ProgressGlyph, WindlassConnectionFlags, block_on, print, say,
 };
+use windlass_cli_runtime::serve_flags;
 use windlass_cli_runtime::table::clean;
 use windlass_cluster::ClusterConnection;
 use windlass_serve::settings::parse_duration;
@@ -62,6 +64,7 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
             flags::carried(&survey.controllers, &wanted);
         survey.obstacles.extend(obstacles);
         print(&survey.table())?;
+        tell_deletions(&survey.deletions, &manifests)?;
         notes.iter().for_each(|text| say(ProgressGlyph::Action, &clean(text)));
         warnings.iter().for_each(|text| say(ProgressGlyph::Warning, &clean(text)));
         check(&survey, namespace)?;
@@ -104,6 +107,21 @@ pub(super) fn run(args: &MigrateFromFluxArgs) -> anyhow::Result<()> {
         tell_next(&survey, namespace, &manifests);
         Ok(())
     })
+}
+
+/// Says what windlass would not delete without approval, unless its budget of deletions is turned off.
+fn tell_deletions(
+    deletions: &HeldDeletions,
+    manifests: &InstallManifestFlags,
+) -> anyhow::Result<()> {
+    let table = deletions.table();
+    let has_budget = serve_flags::settings(&manifests.serve_flags)?.deletion_budget;
+    if table.is_empty() || !has_budget {
+        return Ok(());
+    }
+    print(&format!("\n{table}"))?;
+    say(ProgressGlyph::Action, &HeldDeletions::explanation());
+    Ok(())
 }
 
 /// Says what stays of an installation that was undone.
