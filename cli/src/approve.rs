@@ -35,7 +35,7 @@ pub(super) struct ApproveArgs {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     comment: String,
     /// Object of the Plan to leave in the cluster and give up; may be repeated
-    #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
+    #[arg(long, value_name = "KIND/NAMESPACE/NAME", conflicts_with = "reject")]
     keep: Vec<String>,
     /// Reject: the operation fails
     #[arg(long)]

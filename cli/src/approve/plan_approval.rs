@@ -2,9 +2,10 @@
 //!
 //! Elsewhere: what an approval is for (engine `apply`, `deletion_budget`), who may approve (`deploy/policies/plans.yaml`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, bail, ensure};
+use apply::deletion_budget::kept_with_containers;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::kustomize::Kustomization;
@@ -66,9 +67,10 @@ pub(super) async fn approved(
         }
         check(&plan, args.reject, user)?;
         let keep = kept_objects(&plan, &args.keep)?;
+        let is_begun = plan.status.iter().any(|it| !it.approvals.is_empty());
         match write(site, args, user, &plan, &keep).await {
             Ok(()) => {
-                say(ProgressGlyph::Success, &clean(&said(&plan, user, keep.len())));
+                say(ProgressGlyph::Success, &clean(&said(&plan, user, keep.len(), is_begun)));
                 break;
             }
             Err(error) if error.is_conflict() && attempt < MAX_APPROVAL_ATTEMPTS => {}
@@ -158,13 +160,18 @@ fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
 
 /// The objects of a Plan that the user names by kind, namespace and name, as the Plan lists them.
 fn kept_objects(plan: &Plan, names: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut listed: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    for text in &plan.spec.objects {
+        listed.entry(text.clone()).or_default().push(text);
+        if let Ok(id) = text.parse::<ObjectId>() {
+            listed.entry(id.subject()).or_default().push(text);
+            ids.insert(id);
+        }
+    }
     let mut kept = BTreeSet::new();
     for name in names {
-        let is_meant = |id: &&String| {
-            *id == name || id.parse::<ObjectId>().is_ok_and(|it| it.subject() == *name)
-        };
-        let found: Vec<&String> = plan.spec.objects.iter().filter(is_meant).collect();
-        match found.as_slice() {
+        match listed.get(name).map(Vec::as_slice).unwrap_or_default() {
             [] => bail!(
                 "Plan {} does not list {name}: name an object as KIND/NAMESPACE/NAME, or KIND/NAME if it has no namespace",
                 plan.name_any()
@@ -175,6 +182,14 @@ fn kept_objects(plan: &Plan, names: &[String]) -> anyhow::Result<Vec<String>> {
                 bail!("several objects are {name}: name one of {}", ids.join(", "))
             }
         };
+    }
+    let kept_ids: BTreeSet<ObjectId> = kept.iter().filter_map(|id| id.parse().ok()).collect();
+    let needed = kept_with_containers(kept_ids.clone(), &ids);
+    if let Some(container) = needed.difference(&kept_ids).next() {
+        let container = container.subject();
+        bail!(
+            "the deletion of {container} may delete objects that are to be kept: keep it as well, with --keep {container}"
+        );
     }
     Ok(kept.into_iter().collect())
 }
@@ -187,14 +202,18 @@ fn subject(plan: &Plan) -> String {
     }
 }
 
-fn said(plan: &Plan, user: &str, kept: usize) -> String {
+/// What is said of an approval that keeps some objects. An earlier one may be carried out already: `is_begun`.
+fn said(plan: &Plan, user: &str, kept: usize, is_begun: bool) -> String {
     let objects = match plan.spec.count {
         1 => "1 object".to_owned(),
         count => format!("{count} objects"),
     };
-    let except = match kept {
-        0 => String::new(),
-        count => format!(", except for {count} that stay in the cluster"),
+    let except = match (kept, is_begun) {
+        (0, _) => String::new(),
+        (count, false) => format!(", except for {count} that stay in the cluster"),
+        (count, true) => format!(
+            ", except for {count} that stay in the cluster if the deletion, which was approved before, has not begun"
+        ),
     };
     let following = match plan.spec.following {
         0 => String::new(),
@@ -214,11 +233,18 @@ async fn write(
 ) -> Result<(), ClusterError> {
     let status = plan.status.clone().unwrap_or_default();
     let Some(changed) = with_approval(status, user, &args.comment, keep) else { return Ok(()) };
-    let mut patch = json!({"metadata": {"uid": plan.uid()}, "status": changed});
-    patch["metadata"]["resourceVersion"] = plan.resource_version().into();
+    let version = plan.resource_version();
+    // The API server drops what the CustomResourceDefinition of an older windlass does not have, unless fields are checked:
+    // without `keep`, all objects would be deleted.
+    let operations = json!([
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": "/status", "value": changed},
+    ]);
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
     let plans = resource::<Plan>();
-    site.cluster.merge_patch_status(&plans, namespace, &plan.name_any(), &patch, MANAGER).await
+    let name = plan.name_any();
+    let written = site.cluster.json_patch_status(&plans, namespace, &name, &operations, MANAGER);
+    written.await.map(drop)
 }
 
 /// The status with the approval of a user, which keeps some objects; `None` if it has that already.
@@ -318,9 +344,11 @@ mod tests {
         let robot = check(&one, false, "system:serviceaccount:shop:deployer");
         assert!(robot.unwrap_err().to_string().contains("ServiceAccounts do not count"));
         let text = "the deletion of 12 objects, with 30 that they applied by Kustomization/apps is approved by alice";
-        assert_eq!(said(&one, "alice", 0), text);
+        assert_eq!(said(&one, "alice", 0, true), text);
         let except = format!("{text}, except for 2 that stay in the cluster");
-        assert_eq!(said(&one, "alice", 2), except);
+        assert_eq!(said(&one, "alice", 2, false), except);
+        assert!(said(&one, "alice", 2, true).starts_with(&except));
+        assert!(said(&one, "alice", 2, true).ends_with("has not begun"));
         let status = with_approval(PlanStatus::default(), "alice", "planned", &[]).unwrap();
         assert_eq!(status.approvals[0].comment.as_deref(), Some("planned"));
         let keep = ["shop_a__ConfigMap".to_owned()];
@@ -353,7 +381,10 @@ mod tests {
             ambiguous.contains("name one of shop_web_gateway.example.com_Route, "),
             "{ambiguous}"
         );
-        assert_eq!(kept(&["shop_web_gateway.example.com_Route"]).unwrap().len(), 1);
+        let one = ["shop_web_gateway.example.com_Route", "Namespace/shop"];
+        assert_eq!(kept(&one).unwrap().len(), 2);
+        let alone = kept(&one[..1]).unwrap_err();
+        assert!(alone.ends_with("keep it as well, with --keep Namespace/shop"), "{alone}");
         assert!(
             kept(&["ConfigMap/shop/b"]).unwrap_err().contains("does not list ConfigMap/shop/b")
         );

@@ -161,6 +161,18 @@ async fn an_object_that_an_approval_keeps_stays_in_the_cluster_without_the_relea
     ensure!(kept.uid == before && kept.deletion_timestamp.is_none(), "{kept:?}");
     let policy = kept.annotations.as_ref().and_then(|it| it.get("helm.sh/resource-policy"));
     ensure!(policy.is_some_and(|it| it == "keep"), "{:?}", kept.annotations);
+    // A chart that has it again takes it over as any other object, so that it is held when it leaves again.
+    charts.publish("1.2.0", &with).await?;
+    story.await_revision(&app, 3).await?;
+    let again = story.expect(&stateful_set()).await?.metadata;
+    ensure!(again.uid == before, "it was created anew");
+    let policy = again.annotations.as_ref().and_then(|it| it.get("helm.sh/resource-policy"));
+    ensure!(policy.is_none(), "{:?}", again.annotations);
+    charts.publish("1.3.0", &with[..1]).await?;
+    story.await_held_release(&app, 2).await?;
+    story.windlass_says(&keeping, true)?;
+    story.await_revision(&app, 4).await?;
+    story.await_free(&app).await?;
     // It is not part of the release any more.
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;

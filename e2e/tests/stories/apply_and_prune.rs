@@ -160,6 +160,12 @@ async fn an_emptied_folder_deletes_nothing_while_an_annotation_or_the_budget_for
         story.await_held("app", &empty, 1).await?;
         story.expect(&StoryObject::config_map("kept")).await?;
     }
+    // A build that fails does not release what is held.
+    story.merge(&app, guard(Some("false"))).await?;
+    story.await_failure(&app, "BuildFailed").await?;
+    ensure!(story.plans().await?.len() == 1, "the Plan is gone");
+    story.merge(&app, guard(None)).await?;
+    story.await_held("app", &empty, 1).await?;
     // Where no budget is in force, Flux's meaning is back.
     let policy = story.without_deletion_budget().await?;
     story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;

@@ -392,8 +392,13 @@ async fn exempt_objects_are_deleted_at_once_while_others_are_held() -> Result<()
     let mut first = gone.clone();
     first.push(("app/db.yaml".to_owned(), set.to_string()));
     first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
+    let (_, last) = cached(99);
+    first.push(("last/map.yaml".to_owned(), last));
+    first.push(("last/README.md".to_owned(), "What keeps the folder.\n".to_owned()));
     let upstream = story.follow("app", &borrowed(&first)).await?;
     story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    story.kustomization("last", "app", json!({"path": "./last"})).await?;
+    story.await_ready(&StoryObject::kustomization("last")).await?;
     story.await_ready(&StoryObject::kustomization("app")).await?;
 
     gone.push(("app/db.yaml".to_owned(), String::new()));
@@ -418,6 +423,11 @@ async fn exempt_objects_are_deleted_at_once_while_others_are_held() -> Result<()
     story.await_applied("app", &revision).await?;
     story.await_gone(&StoryObject::config_map("kept"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_not_held("app").await?;
+
+    // A build without objects exempts none.
+    let revision = upstream.remove(&["last/map.yaml"]).await?;
+    story.await_held("last", &revision, 1).await?;
+    story.ensure_config_maps(&["cache-99".to_owned()]).await?;
     story.delete(&policy).await?;
     story.end().await
 }

@@ -408,6 +408,29 @@ fn first_of<'i>(ids: impl Iterator<Item = &'i ObjectId>) -> Option<(ObjectId, us
     Some(((*ids.first()?).clone(), ids.len()))
 }
 
+/// The objects of a deletion that stay in the cluster if some of them are to stay: these, the Namespaces that they are in, and
+/// the definitions of their API group. A Namespace is deleted with everything in it, a definition with all objects of its kind.
+pub fn kept_with_containers(
+    kept: BTreeSet<ObjectId>,
+    deletion: &BTreeSet<ObjectId>,
+) -> BTreeSet<ObjectId> {
+    let contains_kept = |it: &&ObjectId| kept.iter().any(|id| contains(it, id));
+    let containers: Vec<ObjectId> = deletion.iter().filter(contains_kept).cloned().collect();
+    kept.into_iter().chain(containers).collect()
+}
+
+/// Whether the deletion of an object may delete another one with it. A definition names a kind in the plural, so all kinds of
+/// its group are meant.
+fn contains(container: &ObjectId, id: &ObjectId) -> bool {
+    match (container.group.as_str(), container.kind.as_str()) {
+        ("", "Namespace") => id.namespace == container.name,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            container.name.split_once('.').is_some_and(|(_, group)| group == id.group)
+        }
+        _ => false,
+    }
+}
+
 /// What names a set of deletions of one applier: a digest of its uid and of the ids.
 pub fn deletion_digest(uid: &str, ids: &BTreeSet<ObjectId>) -> String {
     let mut hash = Sha256::new();
@@ -700,6 +723,32 @@ mod tests {
         assert_eq!(of_team.exempt, BTreeSet::from([expected]));
         let other = exempting(&[exemption("", "ConfigMap", &[("tier", "data")])]);
         assert!(of_team.strictest(other).exempt.is_empty(), "no object has both labels");
+    }
+
+    #[test]
+    fn what_an_object_would_be_deleted_with_stays_with_it() {
+        let ids = |all: &[&str]| -> BTreeSet<ObjectId> {
+            all.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let deletion = ids(&[
+            "_shop__Namespace",
+            "_other__Namespace",
+            "_widgets.example.com_apiextensions.k8s.io_CustomResourceDefinition",
+            "_gadgets.example.org_apiextensions.k8s.io_CustomResourceDefinition",
+            "shop_a__ConfigMap",
+            "shop_b__ConfigMap",
+            "shop_w_example.com_Widget",
+        ]);
+        let kept = |names: &[&str]| kept_with_containers(ids(names), &deletion);
+        assert_eq!(kept(&["shop_a__ConfigMap"]), ids(&["_shop__Namespace", "shop_a__ConfigMap"]));
+        let expected = ids(&[
+            "_shop__Namespace",
+            "_widgets.example.com_apiextensions.k8s.io_CustomResourceDefinition",
+            "shop_w_example.com_Widget",
+        ]);
+        assert_eq!(kept(&["shop_w_example.com_Widget"]), expected);
+        assert_eq!(kept(&["_other__Namespace"]), ids(&["_other__Namespace"]));
+        assert!(kept(&[]).is_empty());
     }
 
     #[test]

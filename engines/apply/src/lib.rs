@@ -6,9 +6,9 @@
 //! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
 //! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`]),
 //! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), what leaves manifests
-//! ([`left_manifests`]), the marks of Helm ([`release_ownership`]), health ([`health`], [`legacy_readiness`]), and the plan of one run that follows from all of them
-//! ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request
-//! to a cluster (the program's `cluster` room).
+//! ([`left_manifests`]), the marks of Helm ([`release_ownership`]), health ([`health`], [`legacy_readiness`]), and the plan
+//! of one run that follows from all of them ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`),
+//! what an object is (`objects`), every request to a cluster (the program's `cluster` room).
 
 pub mod apply_order;
 pub mod cluster_scope;

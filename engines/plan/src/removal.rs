@@ -105,11 +105,12 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
                 .unwrap_or_else(|| self.comparison.base.objects(id).map_or(0, BTreeMap::len));
             let manifests = self.comparison.head.objects(id);
             let generated = GeneratedObjects::among(manifests.into_iter().flat_map(BTreeMap::keys));
+            let is_empty_build = self.is_empty_build(by);
             for removal in removals.objects.iter().filter(|it| !it.is_excluded) {
                 let is_here = removal.key.cluster.is_empty();
                 let is_applier = is_here && self.comparison.base.applier(removal.key.id).is_some();
                 if budget.leaves_unjudged(removal.key.id, &generated)
-                    || budget.exempts(removal.object, is_applier)
+                    || (!is_empty_build && budget.exempts(removal.object, is_applier))
                 {
                     continue;
                 }

@@ -340,6 +340,23 @@ fn a_kustomization_without_any_object_is_over_the_budget_however_few_it_had() {
     let base = || vec![("a", applier(maps(&["x"])))];
     let emptied = plan(base(), vec![("a", applier(vec![]))]);
     assert_eq!(messages(&emptied), ["deletes 1 of 1 objects: the build has no objects at all"]);
+    let all = |count: usize| {
+        let exempt = apply::deletion_budget::DeletionExemption {
+            group: String::new(),
+            kind: "ConfigMap".to_owned(),
+            match_labels: std::collections::BTreeMap::new(),
+        };
+        let default = DeletionBudget { exempt: [exempt].into(), ..DeletionBudget::default() };
+        let budgets = ApplierBudgets { default, ..ApplierBudgets::default() };
+        let options = CompareOptions { budgets, ..CompareOptions::default() };
+        let names: Vec<String> = (0..12).map(|at| format!("m{at:02}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let [before, after] = [&names[..], &names[..count]]
+            .map(|names| rendering("aaa", vec![("a", applier(maps(names)))]));
+        messages(&compare(&before, &after, &options)).len()
+    };
+    assert_eq!(all(1), 0, "they are exempt");
+    assert_eq!(all(0), 1, "a build without objects exempts none");
     let moved = plan(base(), vec![("a", applier(vec![])), ("b", applier(maps(&["x"])))]);
     assert!(messages(&moved).is_empty(), "what moves is not deleted: {moved:#?}");
     let before = vec![("a", applier(maps(&["x", "y"])))];

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use apply::deletion_budget::{
     ApprovedDeletion, BudgetVerdict, DeletionBudget, DeletionExemption, DeletionRule,
-    ProtectedKind, deletion_digest,
+    ProtectedKind, deletion_digest, kept_with_containers,
 };
 use crds::Time as When;
 use crds::release::{
@@ -69,6 +69,10 @@ const MAX_NAMED_RULES: usize = 8;
 
 /// The longest rule and revision that a Plan has, in characters.
 const MAX_RULE_LENGTH: usize = 512;
+
+/// The longest key of a label that Kubernetes allows. An exemption with a longer one is for no object, and each Plan would
+/// have it.
+const MAX_LABEL_KEY_LENGTH: usize = 253 + 1 + 63;
 
 /// Users with this prefix are ServiceAccounts. windlass is one, and applies objects as others: what it applies could approve
 /// its own deletions.
@@ -225,12 +229,15 @@ fn budget_of(spec: &DeletionBudgetSpec) -> DeletionBudget {
         kind: it.kind.clone(),
         match_labels: it.match_labels.clone(),
     };
+    let can_be = |it: &&crds::release::DeletionExemption| {
+        it.match_labels.keys().all(|key| key.len() <= MAX_LABEL_KEY_LENGTH)
+    };
     DeletionBudget {
         max_objects: objects.unwrap_or(default.max_objects),
         max_percent: percent.unwrap_or(default.max_percent),
         percent_above_objects: default.percent_above_objects,
         protected_kinds: kinds.unwrap_or(default.protected_kinds),
-        exempt: spec.exempt.iter().map(exemption).collect(),
+        exempt: spec.exempt.iter().filter(can_be).map(exemption).collect(),
     }
 }
 
@@ -370,11 +377,13 @@ pub fn kept_objects(
     plans.iter().filter(is_approving).flat_map(|plan| kept_of(plan, deletion)).collect()
 }
 
-/// The objects of a deletion that approvals of a Plan keep. What is not among these objects keeps nothing.
+/// The objects of a deletion that approvals of a Plan keep, with those that they would be deleted with. What is not among these
+/// objects keeps nothing.
 fn kept_of(plan: &Plan, deletion: &BudgetedDeletion) -> BTreeSet<ObjectId> {
     let names = counted_approvals(plan).flat_map(|approval| &approval.keep);
     let ids = names.filter_map(|id| id.parse::<ObjectId>().ok());
-    ids.filter(|id| deletion.ids.contains(id)).collect()
+    let named = ids.filter(|id| deletion.ids.contains(id)).collect();
+    kept_with_containers(named, &deletion.ids)
 }
 
 /// How many of some ids no approval is for.

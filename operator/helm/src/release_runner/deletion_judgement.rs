@@ -17,11 +17,11 @@ use release::{
     OperationKind, ReleaseDeletion, ReleaseDesiredState, ReleaseRecord, journaled_deletions,
 };
 
+use super::ReleaseStatusOwner;
 use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, ManifestObject, POLICY, POLICY_KEEP};
 use super::prepare_revision::RevisionInputs;
-use super::{MANAGER, ReleaseStatusOwner};
-use windlass_runtime::crd_guard;
+use windlass_runtime::crd_guard::{self, crd_owners::UNOWNED};
 use windlass_runtime::deletion_plan::following_deletions::following;
 use windlass_runtime::deletion_plan::{
     self, BUDGET_EXCEEDED, BUDGET_UNKNOWN, BudgetedDeletion, DeletionClearance,
@@ -246,7 +246,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// Marks objects that a user keeps as kept by Helm, in the cluster: the operation goes on after a restart without being
-    /// judged again, and reads each object before it deletes it.
+    /// judged again, and reads each object before it deletes it. A release that has the object again takes the annotation over,
+    /// and so removes it.
     async fn keep(
         &self,
         members: &[ManifestObject],
@@ -255,7 +256,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let cluster = &self.target.cluster;
         for ManifestObject { id, resource, .. } in members {
             let Some(live) = kept.get(id) else { continue };
-            let Err(error) = cluster.annotate(resource, live, POLICY, POLICY_KEEP, MANAGER).await
+            let Err(error) = cluster.annotate(resource, live, POLICY, POLICY_KEEP, UNOWNED).await
             else {
                 continue;
             };

@@ -62,8 +62,9 @@ static OWNER_KINDS: LazyLock<Vec<OwnerKind>> = LazyLock::new(|| {
     kinds.chain([release]).collect()
 });
 
-/// The field manager of definitions that were released or restored and have no owner yet. The next owner takes their
-/// fields over. A Kustomization, also one of Flux, does so because the name begins with `kubectl`.
+/// The field manager of definitions that were released or restored and have no owner yet, and of the annotation by which an
+/// object is kept that a release gave up. The next owner takes their fields over. A Kustomization, also one of Flux, does so
+/// because the name begins with `kubectl`.
 pub const UNOWNED: &str = "kubectl-windlass";
 
 /// Whether a label or annotation names the owner of an object.

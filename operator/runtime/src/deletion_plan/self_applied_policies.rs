@@ -8,26 +8,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apply::deletion_budget::DeletionBudget;
+use apply::managed_metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use crds::release::PlanPolicy;
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
+use reconcile::ObjectKey;
 
 use super::{MAX_NAMED_POLICIES, NamespaceDeletionBudget, budget_of_labels};
 
 /// What an applier applies of what decides how much it may delete itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SelfAppliedPolicies {
-    /// The names of PlanPolicies.
+    /// The name of the Kustomization, which the owner labels of what it applied have; empty if there is none.
+    name: String,
+    /// Its namespace.
+    namespace: String,
+    /// The names of PlanPolicies that it recorded.
     policies: BTreeSet<String>,
     /// The keys of labels of its namespace, by which PlanPolicies select that.
     namespace_labels: BTreeSet<String>,
 }
 
 impl SelfAppliedPolicies {
-    /// Those of an applier in a namespace, by what it recorded and by its manifests. They have to be of the cluster that the
-    /// applier is in.
+    /// Those of a Kustomization, by what it recorded and by its manifests. They have to be of the cluster that it is in: of
+    /// another cluster they name nothing here, and owner labels tell all the same if that is this one.
     pub fn of<'o>(
-        namespace: &str,
+        kustomization: &ObjectKey,
         recorded: impl Iterator<Item = &'o ObjectId>,
         manifests: impl Iterator<Item = &'o Object>,
     ) -> Self {
@@ -35,13 +41,25 @@ impl SelfAppliedPolicies {
             |id: &&ObjectId| id.group == "release.windlass.dev" && id.kind == "PlanPolicy";
         let is_namespace = |object: &&Object| {
             let id = object.id();
-            id.group.is_empty() && id.kind == "Namespace" && id.name == namespace
+            id.group.is_empty() && id.kind == "Namespace" && id.name == kustomization.namespace
         };
         let labels = manifests.filter(is_namespace).filter_map(|it| it.meta("labels")?.as_object());
         Self {
+            name: kustomization.name.clone(),
+            namespace: kustomization.namespace.clone(),
             policies: recorded.filter(is_policy).map(|id| id.name.clone()).collect(),
             namespace_labels: labels.flat_map(|it| it.keys().cloned()).collect(),
         }
+    }
+
+    /// Whether the applier applied a PlanPolicy. One that left its manifests and stays in the cluster, because it is excluded
+    /// from deletion, is in no inventory any more and has the owner labels.
+    fn has(&self, policy: &PlanPolicy) -> bool {
+        let is = |label: &str, owner: &String| policy.labels().get(label) == Some(owner);
+        self.policies.contains(&policy.name_any())
+            || (!self.name.is_empty()
+                && is(OWNER_NAME, &self.name)
+                && is(OWNER_NAMESPACE, &self.namespace))
     }
 
     /// The budget of the applier, in a namespace with these labels: the stricter of what all PlanPolicies allow and of what they
@@ -55,7 +73,7 @@ impl SelfAppliedPolicies {
         if self == &Self::default() {
             return all;
         }
-        let is_of_others = |policy: &&Arc<PlanPolicy>| !self.policies.contains(&policy.name_any());
+        let is_of_others = |policy: &&Arc<PlanPolicy>| !self.has(policy);
         let of_others: Vec<Arc<PlanPolicy>> =
             policies.iter().filter(is_of_others).cloned().collect();
         let mut labels_of_others = labels.clone();
@@ -92,6 +110,10 @@ mod tests {
         ObjectId::new("", name, "release.windlass.dev", "PlanPolicy")
     }
 
+    fn apps(namespace: &str) -> ObjectKey {
+        ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", namespace, "apps")
+    }
+
     fn most(own: &SelfAppliedPolicies, policies: &[Arc<PlanPolicy>], label: &str) -> Option<usize> {
         let labels = BTreeMap::from([("environment".to_owned(), label.to_owned())]);
         own.budget(policies, &labels).budget.map(|it| it.max_objects)
@@ -100,7 +122,7 @@ mod tests {
     #[test]
     fn a_policy_that_an_applier_applies_itself_tightens_its_budget_and_does_not_loosen_it() {
         let ids = [id("own"), ObjectId::new("shop", "own", "", "ConfigMap")];
-        let own = SelfAppliedPolicies::of("shop", ids.iter(), std::iter::empty());
+        let own = SelfAppliedPolicies::of(&apps("shop"), ids.iter(), std::iter::empty());
         let none = SelfAppliedPolicies::default();
         for (budget, of_others, of_itself) in [
             (json!({"enabled": false}), None, Some(10)),
@@ -117,12 +139,30 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_that_left_the_inventory_and_stays_in_the_cluster_loosens_nothing_either() {
+        let own = |namespace: &str| {
+            SelfAppliedPolicies::of(&apps(namespace), std::iter::empty(), std::iter::empty())
+        };
+        let left = |owner: &str| {
+            let labels = json!({OWNER_NAME: owner, OWNER_NAMESPACE: "shop"});
+            let spec = json!({"namespaceSelector": {}, "deletionBudget": {"enabled": false}});
+            let policy = json!({"metadata": {"name": "left", "labels": labels}, "spec": spec});
+            let policy: PlanPolicy = serde_json::from_value(policy).unwrap();
+            [Arc::new(policy)]
+        };
+        assert_eq!(most(&own("shop"), &left("apps"), "a"), Some(10));
+        assert_eq!(most(&own("other"), &left("apps"), "a"), None, "of another namespace");
+        assert_eq!(most(&own("shop"), &left("policies"), "a"), None, "another one applied it");
+    }
+
+    #[test]
     fn a_label_of_the_namespace_that_an_applier_applies_itself_selects_only_what_tightens() {
         let metadata = json!({"name": "shop", "labels": {"environment": "preview"}});
         let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
         let manifest = Object::new(manifest).unwrap();
         let own = |namespace: &str| {
-            SelfAppliedPolicies::of(namespace, std::iter::empty(), std::iter::once(&manifest))
+            let none = std::iter::empty();
+            SelfAppliedPolicies::of(&apps(namespace), none, std::iter::once(&manifest))
         };
         let selector = |value: &str| json!({"matchLabels": {"environment": value}});
         let policies = [

@@ -95,6 +95,9 @@ fn the_strictest_policy_counts_and_without_one_the_default() {
     );
     let other = policy("other", json!({}));
     assert!(strictest(&[exempting, other]).budget.unwrap().exempt.is_empty());
+    let labels = json!({"k".repeat(MAX_LABEL_KEY_LENGTH + 1): "a"});
+    let endless = json!({"exempt": [{"kind": "ConfigMap", "matchLabels": labels}]});
+    assert!(strictest(&[policy("endless", endless)]).budget.unwrap().exempt.is_empty());
     let strange = policy("strange", json!({"maxObjects": -1, "maxPercent": 300}));
     let strange = strictest(&[strange]).budget.unwrap();
     assert_eq!((strange.max_objects, strange.max_percent), (0, 0));
@@ -113,6 +116,17 @@ fn what_is_kept_is_of_the_deletion_and_named_by_a_user() {
     assert_eq!(keeping("alice", &all), ["ConfigMap/shop/a"]);
     assert!(keeping("alice", &[]).is_empty());
     assert!(keeping("system:serviceaccount:shop:deployer", &all).is_empty());
+}
+
+#[test]
+fn the_namespace_of_what_is_kept_stays_with_it() {
+    let mut deletion = deletion(&["a", "b"], &[]);
+    deletion.ids.insert(ObjectId::new("", "shop", "", "Namespace"));
+    let mut plan = planned(&deletion);
+    let approvals = json!([{"user": "alice", "keep": ["shop_a__ConfigMap"]}]);
+    plan.status = Some(serde_json::from_value(json!({"approvals": approvals})).unwrap());
+    let kept: Vec<String> = kept_of(&plan, &deletion).iter().map(ObjectId::subject).collect();
+    assert_eq!(kept, ["Namespace/shop", "ConfigMap/shop/a"]);
 }
 
 #[test]

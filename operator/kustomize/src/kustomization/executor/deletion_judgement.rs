@@ -51,9 +51,9 @@ impl KustomizationExecutor {
         }
         let candidates = self.prune_candidates();
         let is_empty_build = self.desired.stages.is_empty();
-        // The plan fails such a build and deletes nothing, so there is nothing to approve.
+        // The plan fails such a build and deletes nothing: there is nothing new to approve, and what is held stays held.
         if is_empty_build && !self.desired.empty_is_intended {
-            return Ok(DeletionJudgement::Free);
+            return Ok(DeletionJudgement::NotJudged);
         }
         if candidates.is_empty() || !self.context.settings.deletion_budget {
             return Ok(DeletionJudgement::Free);
@@ -66,7 +66,7 @@ impl KustomizationExecutor {
         let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
         let budget = budget.tightened(annotation);
         let generated = self.generated_objects();
-        let exempt = self.note_exempt(&candidates, &budget);
+        let exempt = self.note_exempt(&candidates, &budget, &generated);
         let is_judged =
             |id: &ObjectId| !exempt.contains(id) && !budget.leaves_unjudged(id, &generated);
         let ids: BTreeSet<ObjectId> = candidates.into_iter().filter(is_judged).collect();
@@ -120,14 +120,22 @@ impl KustomizationExecutor {
     }
 
     /// Finds out which objects to delete are exempt from the budget. Returns them with those that were deleted.
+    ///
+    /// A build without any object exempts none. Former versions of generated objects are not judged anyway, and stay with
+    /// objects that are held and may use them.
     fn note_exempt(
         &self,
         candidates: &BTreeSet<ObjectId>,
         budget: &DeletionBudget,
+        generated: &GeneratedObjects,
     ) -> BTreeSet<ObjectId> {
+        let is_empty_build = self.desired.stages.is_empty();
         let mut known = self.known();
-        let is_exempt =
-            |id: &ObjectId| known.live.get(id).is_some_and(|it| budget.exempts(it, false));
+        let is_exempt = |id: &ObjectId| {
+            !is_empty_build
+                && !generated.has_newer(id)
+                && known.live.get(id).is_some_and(|it| budget.exempts(it, false))
+        };
         let exempt: BTreeSet<ObjectId> =
             candidates.iter().filter(|id| is_exempt(id)).cloned().collect();
         known.exempt.retain(|id| !candidates.contains(id));
@@ -151,14 +159,13 @@ impl KustomizationExecutor {
 
     /// What the Kustomization applies itself of what decides about its deletions: it does not loosen its budget.
     fn self_applied_policies(&self) -> SelfAppliedPolicies {
-        if !self.target.place().is_empty() {
-            // PlanPolicies of another cluster decide nothing here.
-            return SelfAppliedPolicies::default();
-        }
-        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
-        let manifests = manifests.map(|manifest| &manifest.object);
+        // PlanPolicies of another cluster decide nothing here.
+        let is_here = self.target.place().is_empty();
+        let stages = self.desired.stages.iter().filter(|_| is_here);
+        let manifests = stages.flat_map(|stage| &stage.objects).map(|manifest| &manifest.object);
         let known = self.known();
-        SelfAppliedPolicies::of(&self.node.namespace, known.recorded.ids(), manifests)
+        let recorded = known.recorded.ids().filter(|_| is_here);
+        SelfAppliedPolicies::of(&self.node, recorded, manifests)
     }
 
     /// The generated ConfigMaps and Secrets of the manifests.
