@@ -5,10 +5,11 @@
 //! an audit lists ([`object_changes`]), foreign field managers ([`field_takeover`]), the form of manifests
 //! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
 //! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`]),
-//! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), what leaves manifests
-//! ([`left_manifests`]), the marks of Helm ([`release_ownership`]), health ([`health`], [`legacy_readiness`]), and the plan
-//! of one run that follows from all of them ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`),
-//! what an object is (`objects`), every request to a cluster (the program's `cluster` room).
+//! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), which changes wait for an
+//! approval and what it is for ([`result_changes`]), what leaves manifests ([`left_manifests`]), the marks of Helm
+//! ([`release_ownership`]), health ([`health`], [`legacy_readiness`]), and the plan of one run that follows from all of them
+//! ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request
+//! to a cluster (the program's `cluster` room).
 
 pub mod apply_order;
 pub mod cluster_scope;
@@ -32,6 +33,7 @@ pub mod object_changes;
 pub mod recent_deletions;
 pub mod release_ownership;
 pub mod removed_fields;
+pub mod result_changes;
 pub mod secret_mask;
 pub mod stages;
 pub mod three_way_merge;

@@ -1,0 +1,509 @@
+//! What a run would make of a cluster before it writes anything: the changes that a user reads and approves, and the identity of
+//! the result that the approval is for.
+//!
+//! Here: which modes hold which changes, what is listed of them and in which bounds, when an approval covers a run. Elsewhere:
+//! finding the changes by dry-runs and renderings, the key of the digest, Plans (the program); deletions beyond a budget
+//! ([`crate::deletion_budget`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::ObjectId;
+use sha2::{Digest as _, Sha256};
+
+/// How many objects are listed.
+const MAX_LISTED_OBJECTS: usize = 1000;
+
+/// How many fields of an object are.
+const MAX_FIELDS_PER_OBJECT: usize = 16;
+
+/// How long a field's pointer may be, in bytes.
+const MAX_FIELD_BYTES: usize = 240;
+
+/// How long the id of an object may be that is listed, in bytes. Kubernetes has no longer names.
+const MAX_ID_BYTES: usize = 640;
+
+/// How long the list may be as JSON, in bytes: a Plan has 256 KiB, of which its deletions take a part.
+const MAX_LIST_BYTES: usize = 112 << 10;
+
+/// What the keys of an object in the list take, in bytes.
+const ENTRY_OVERHEAD_BYTES: usize = 80;
+
+/// How many hooks, and how many tests, are listed: a Plan has room for one text more, which counts the others.
+const MAX_LISTED_HOOKS: usize = 99;
+
+/// How long the list of hooks, and that of tests, may be as JSON, in bytes.
+const MAX_HOOK_LIST_BYTES: usize = 12 << 10;
+
+/// Which changes wait for an approval; the later ones are stricter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum PlanMode {
+    /// None.
+    #[default]
+    Automatic,
+    /// Those that remove or recreate an object, or uninstall a release.
+    ApproveDestructive,
+    /// All.
+    Approve,
+}
+
+impl PlanMode {
+    /// The mode with what an annotation adds to it. What cannot be read asks for everything: what tightens a guard does not
+    /// loosen it by a typing error.
+    #[must_use]
+    pub fn tightened(self, annotation: Option<&str>) -> Self {
+        let Some(text) = annotation else { return self };
+        self.max(match text.trim() {
+            "ApproveDestructive" => Self::ApproveDestructive,
+            _ => Self::Approve,
+        })
+    }
+}
+
+/// What would become of an object. Those that lose something come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ResultChangeKind {
+    /// It would be deleted.
+    Removed,
+    /// It would be deleted and created again.
+    Recreated,
+    /// It would be changed.
+    Changed,
+    /// It would be created.
+    Added,
+}
+
+/// An object that would become another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultChange {
+    /// Which.
+    pub id: ObjectId,
+    /// What would become of it.
+    pub kind: ResultChangeKind,
+    /// JSON pointers of the fields that would change.
+    pub fields: Vec<String>,
+    /// Whether it could not be tried, because other objects have to be applied before it.
+    pub is_unverified: bool,
+}
+
+impl ResultChange {
+    /// A change that was tried, without fields.
+    pub fn new(id: ObjectId, kind: ResultChangeKind) -> Self {
+        Self { id, kind, fields: Vec::new(), is_unverified: false }
+    }
+}
+
+/// Everything that a run would do.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResultChanges {
+    /// The objects.
+    pub objects: Vec<ResultChange>,
+    /// Removed objects of which the result has a newer version under another name: what a generated object leaves.
+    pub replaced: BTreeSet<ObjectId>,
+    /// Hooks, for people.
+    pub hooks: Vec<String>,
+    /// Tests, for people.
+    pub tests: Vec<String>,
+    /// Whether a release is uninstalled.
+    pub uninstalls: bool,
+}
+
+impl ResultChanges {
+    /// Whether something is lost: an object is removed or recreated, or a release uninstalled. Former versions of generated
+    /// objects are no loss.
+    pub fn is_destructive(&self) -> bool {
+        let loses = |it: &ResultChange| match it.kind {
+            ResultChangeKind::Removed => !self.replaced.contains(&it.id),
+            ResultChangeKind::Recreated => true,
+            ResultChangeKind::Changed | ResultChangeKind::Added => false,
+        };
+        self.uninstalls || self.objects.iter().any(loses)
+    }
+
+    /// Whether a mode has a user asked first.
+    pub fn waits_under(&self, mode: PlanMode) -> bool {
+        match mode {
+            PlanMode::Automatic => false,
+            PlanMode::ApproveDestructive => self.is_destructive(),
+            PlanMode::Approve => true,
+        }
+    }
+
+    /// The objects of a kind of change.
+    pub fn ids(&self, kind: ResultChangeKind) -> BTreeSet<ObjectId> {
+        self.objects.iter().filter(|it| it.kind == kind).map(|it| it.id.clone()).collect()
+    }
+
+    /// How many objects of each kind of change there are, for people: `1 removed, 3 changed`.
+    pub fn summary(&self) -> String {
+        let mut counts: BTreeMap<ResultChangeKind, usize> = BTreeMap::new();
+        for change in &self.objects {
+            let count = counts.entry(change.kind).or_default();
+            *count = count.saturating_add(1);
+        }
+        let mut parts: Vec<String> = Vec::new();
+        for (kind, count) in counts {
+            let word = match kind {
+                ResultChangeKind::Removed => "removed",
+                ResultChangeKind::Recreated => "recreated",
+                ResultChangeKind::Changed => "changed",
+                ResultChangeKind::Added => "added",
+            };
+            parts.push(format!("{count} {word}"));
+        }
+        let unverified = self.objects.iter().filter(|it| it.is_unverified).count();
+        if unverified > 0 {
+            parts.push(format!("{unverified} of them unverified"));
+        }
+        for (count, word) in [(self.hooks.len(), "hooks"), (self.tests.len(), "tests")] {
+            if count > 0 {
+                parts.push(format!("{word}: {count}"));
+            }
+        }
+        match parts.is_empty() {
+            true => "no object changes".to_owned(),
+            false => parts.join(", "),
+        }
+    }
+
+    /// As much of it as a Plan has room for; what loses something comes first.
+    pub fn listing(&self) -> ResultChangeListing {
+        let mut ordered: Vec<&ResultChange> = self.objects.iter().collect();
+        ordered.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
+        let mut listing = ResultChangeListing {
+            hooks: listed_texts(&self.hooks),
+            tests: listed_texts(&self.tests),
+            ..ResultChangeListing::default()
+        };
+        let mut left = MAX_LIST_BYTES;
+        for change in ordered {
+            let change = shortened(change);
+            let bare = ResultChange { fields: Vec::new(), ..change.clone() };
+            let has_room = listing.listed.len() < MAX_LISTED_OBJECTS
+                && change.id.to_string().len() <= MAX_ID_BYTES;
+            let fitting = [change, bare].into_iter().find(|it| cost(it) <= left);
+            match fitting.filter(|_| has_room) {
+                Some(change) => {
+                    left = left.saturating_sub(cost(&change));
+                    listing.listed.push(change);
+                }
+                None => listing.omitted = listing.omitted.saturating_add(1),
+            }
+        }
+        listing
+    }
+}
+
+/// What a Plan lists.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResultChangeListing {
+    /// The first objects.
+    pub listed: Vec<ResultChange>,
+    /// How many objects are left out.
+    pub omitted: usize,
+    /// The first hooks.
+    pub hooks: Vec<String>,
+    /// The first tests.
+    pub tests: Vec<String>,
+}
+
+fn listed_texts(texts: &[String]) -> Vec<String> {
+    let mut left = MAX_HOOK_LIST_BYTES;
+    let fitting = texts.iter().take(MAX_LISTED_HOOKS).map(|it| cut(it)).take_while(|it| {
+        let rest = left.checked_sub(quoted_bytes(it));
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    });
+    let mut listed: Vec<String> = fitting.collect();
+    let more = texts.len().saturating_sub(listed.len());
+    if more > 0 {
+        listed.push(format!("{more} more"));
+    }
+    listed
+}
+
+/// How long a text is in a list as JSON, in bytes.
+fn quoted_bytes(text: &str) -> usize {
+    serde_json::Value::from(text).to_string().len().saturating_add(1)
+}
+
+fn shortened(change: &ResultChange) -> ResultChange {
+    // Of Secrets, not even the names of keys are listed.
+    let is_secret = change.id.group.is_empty() && change.id.kind == "Secret";
+    let fields = match is_secret {
+        true => Vec::new(),
+        false => change.fields.iter().take(MAX_FIELDS_PER_OBJECT).map(|it| cut(it)).collect(),
+    };
+    ResultChange { fields, ..change.clone() }
+}
+
+/// The approximate length of a change as JSON.
+fn cost(change: &ResultChange) -> usize {
+    let fields = change.fields.iter().map(|it| quoted_bytes(it));
+    let id = quoted_bytes(&change.id.to_string());
+    fields.fold(ENTRY_OVERHEAD_BYTES.saturating_add(id), usize::saturating_add)
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_FIELD_BYTES {
+        return text.to_owned();
+    }
+    let end = (0..=MAX_FIELD_BYTES).rev().find(|at| text.is_char_boundary(*at));
+    format!("{}…", text.get(..end.unwrap_or_default()).unwrap_or_default())
+}
+
+/// Digests what does not change while a result is applied: what it is made of, where, for whom, and what it starts from.
+#[derive(Debug, Clone)]
+pub struct ResultContentHash(Sha256);
+
+impl ResultContentHash {
+    /// Begins with the uid of the subject, its target cluster and user, and what names the result that this one starts from:
+    /// going back to an earlier result is another change than the first way to it.
+    pub fn begin(subject: &str, target: &str, base: &str) -> Self {
+        let mut hash = Self(Sha256::new());
+        for part in [subject, target, base] {
+            hash.add(part.as_bytes());
+        }
+        hash
+    }
+
+    /// Adds a part. Its length is digested as well, so that no two lists of parts are the same.
+    pub fn add(&mut self, part: &[u8]) {
+        self.0.update(part.len().to_le_bytes());
+        self.0.update(part);
+    }
+
+    /// The digest.
+    pub fn finish(self) -> String {
+        hex::encode(self.0.finalize())
+    }
+}
+
+/// What names a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultIdentity {
+    /// The digest of [`ResultContentHash`].
+    pub content: String,
+    /// Objects that are deleted on the way to it, and are still there.
+    pub removed: BTreeSet<ObjectId>,
+    /// Objects that are deleted and created again on the way to it, as far as that is known.
+    pub recreated: BTreeSet<ObjectId>,
+}
+
+impl ResultIdentity {
+    /// The digest of all of it. It is not published without a key: a user who knows all but the value of a Secret could
+    /// guess that.
+    pub fn digest(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(&self.content);
+        for (name, ids) in [("removed", &self.removed), ("recreated", &self.recreated)] {
+            hash.update(format!("\n{name} {}", ids.len()));
+            for id in ids {
+                hash.update(format!("\n{id}"));
+            }
+        }
+        hex::encode(hash.finalize())
+    }
+}
+
+/// A result that was approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovedResult {
+    /// The digest of the [`ResultIdentity`], with the key of the cluster.
+    pub digest: String,
+    /// The removed objects that users could read.
+    pub removed: BTreeSet<ObjectId>,
+    /// The recreated objects that users could read.
+    pub recreated: BTreeSet<ObjectId>,
+    /// Whether these are all of them.
+    pub is_complete: bool,
+}
+
+impl ApprovedResult {
+    /// Whether the approval is for a result. Fewer objects than were approved may be removed or recreated: with some of them
+    /// that may have been done already. This can be compared only if all of them are listed.
+    ///
+    /// `keyed` makes of a digest what a Plan has. What users approve is what they could read, so the lists have to belong to
+    /// the digest.
+    pub fn covers(&self, result: &ResultIdentity, keyed: impl Fn(&str) -> String) -> bool {
+        if !self.is_complete {
+            return self.removed.is_subset(&result.removed)
+                && self.recreated.is_subset(&result.recreated)
+                && keyed(&result.digest()) == self.digest;
+        }
+        let approved = ResultIdentity {
+            content: result.content.clone(),
+            removed: self.removed.clone(),
+            recreated: self.recreated.clone(),
+        };
+        keyed(&approved.digest()) == self.digest
+            && result.removed.is_subset(&self.removed)
+            && result.recreated.is_subset(&self.recreated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId::new("shop", name, "", "ConfigMap")
+    }
+
+    fn ids(names: &[&str]) -> BTreeSet<ObjectId> {
+        names.iter().map(|name| id(name)).collect()
+    }
+
+    fn changes(all: &[(&str, ResultChangeKind)]) -> ResultChanges {
+        let change = |(name, kind): &(&str, ResultChangeKind)| ResultChange::new(id(name), *kind);
+        ResultChanges { objects: all.iter().map(change).collect(), ..ResultChanges::default() }
+    }
+
+    fn keyed(digest: &str) -> String {
+        format!("key {digest}")
+    }
+
+    #[test]
+    fn an_annotation_only_tightens_and_what_cannot_be_read_asks_for_everything() {
+        use PlanMode::{Approve, ApproveDestructive, Automatic};
+        assert_eq!(Automatic.tightened(None), Automatic);
+        assert_eq!(Automatic.tightened(Some(" ApproveDestructive ")), ApproveDestructive);
+        assert_eq!(Approve.tightened(Some("ApproveDestructive")), Approve);
+        for text in ["Approve", "approve", "", "Automatic", "none"] {
+            assert_eq!(Automatic.tightened(Some(text)), Approve, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_loses_nothing_waits_only_where_everything_does() {
+        use ResultChangeKind::{Added, Changed, Recreated, Removed};
+        let harmless = changes(&[("a", Added), ("b", Changed)]);
+        assert!(!harmless.waits_under(PlanMode::ApproveDestructive));
+        assert!(harmless.waits_under(PlanMode::Approve));
+        assert!(!harmless.waits_under(PlanMode::Automatic));
+        for kind in [Recreated, Removed] {
+            assert!(changes(&[("a", kind)]).waits_under(PlanMode::ApproveDestructive));
+        }
+        let former = ResultChanges { replaced: ids(&["a"]), ..changes(&[("a", Removed)]) };
+        assert!(!former.is_destructive(), "the former version of a generated object");
+        assert!(former.waits_under(PlanMode::Approve));
+        let uninstall = ResultChanges { uninstalls: true, ..ResultChanges::default() };
+        assert!(uninstall.waits_under(PlanMode::ApproveDestructive));
+    }
+
+    #[test]
+    fn a_summary_counts_each_kind_of_change() {
+        use ResultChangeKind::{Added, Changed, Removed};
+        let mut all = changes(&[("a", Added), ("b", Changed), ("c", Changed), ("d", Removed)]);
+        all.objects[0].is_unverified = true;
+        all.hooks.push("pre-install: Job/a".to_owned());
+        let text = "1 removed, 2 changed, 1 added, 1 of them unverified, hooks: 1";
+        assert_eq!(all.summary(), text);
+        assert_eq!(ResultChanges::default().summary(), "no object changes");
+    }
+
+    #[test]
+    fn what_loses_something_is_listed_first_and_the_rest_is_counted() {
+        use ResultChangeKind::{Added, Removed};
+        let mut all = ResultChanges::default();
+        let names: Vec<String> = (0..1100).map(|at| format!("c{at:04}")).collect();
+        all.objects.extend(names.iter().map(|name| ResultChange::new(id(name), Added)));
+        all.objects.push(ResultChange::new(id("gone"), Removed));
+        let listing = all.listing();
+        assert_eq!(listing.listed[0].id, id("gone"));
+        assert_eq!(listing.listed.len() + listing.omitted, 1101);
+        assert!(listing.omitted >= 101);
+    }
+
+    #[test]
+    fn hooks_have_a_room_of_their_own_and_those_left_out_are_counted() {
+        let of = |hooks: Vec<String>| ResultChanges { hooks, ..ResultChanges::default() }.listing();
+        let few = of((0..150).map(|at| format!("pre-install: Job/{at}")).collect());
+        assert_eq!((few.hooks.len(), few.hooks.last().unwrap().as_str()), (100, "51 more"));
+        // Each of these characters takes six as JSON.
+        let long = of(vec!["\u{1}".repeat(4096); 150]);
+        let length: usize = long.hooks.iter().map(|it| quoted_bytes(it)).sum();
+        assert!(length <= MAX_HOOK_LIST_BYTES + quoted_bytes("150 more"), "{length}");
+        assert!(long.hooks.len() < 10 && long.hooks.last().unwrap().ends_with(" more"));
+    }
+
+    #[test]
+    fn no_field_of_a_secret_is_listed() {
+        let of = |group: &str| {
+            let id = ObjectId::new("shop", "s", group, "Secret");
+            let fields = vec!["/data/password".to_owned()];
+            let kind = ResultChangeKind::Changed;
+            let change = ResultChange { fields, ..ResultChange::new(id, kind) };
+            ResultChanges { objects: vec![change], ..ResultChanges::default() }.listing()
+        };
+        assert!(of("").listed[0].fields.is_empty());
+        assert_eq!(of("example.com").listed[0].fields, ["/data/password"]);
+    }
+
+    #[test]
+    fn an_approval_is_for_one_result_and_what_is_left_of_its_removals() {
+        let content = ResultContentHash::begin("uid", "", "base").finish();
+        let result = |removed: &[&str], recreated: &[&str]| ResultIdentity {
+            content: content.clone(),
+            removed: ids(removed),
+            recreated: ids(recreated),
+        };
+        let planned = result(&["a", "b"], &["c"]);
+        let approved = ApprovedResult {
+            digest: keyed(&planned.digest()),
+            removed: ids(&["a", "b"]),
+            recreated: ids(&["c"]),
+            is_complete: true,
+        };
+        assert!(approved.covers(&planned, keyed));
+        assert!(approved.covers(&result(&["b"], &[]), keyed), "something of it is done");
+        assert!(!approved.covers(&result(&["a", "d"], &[]), keyed));
+        assert!(!approved.covers(&result(&["a"], &["d"]), keyed), "found when it is applied");
+        let other = ResultIdentity { content: "other".to_owned(), ..planned.clone() };
+        assert!(!approved.covers(&other, keyed));
+        let forged = ApprovedResult { removed: ids(&["a", "b", "d"]), ..approved.clone() };
+        assert!(!forged.covers(&result(&["d"], &[]), keyed), "the list is not that of the digest");
+        let partly = ApprovedResult { removed: ids(&["a"]), is_complete: false, ..approved };
+        assert!(partly.covers(&planned, keyed) && !partly.covers(&result(&["a"], &[]), keyed));
+    }
+
+    #[test]
+    fn a_result_is_another_one_elsewhere_for_another_subject_and_from_another_one() {
+        let of = |[subject, target, base]: [&str; 3], parts: &[&str]| {
+            let mut hash = ResultContentHash::begin(subject, target, base);
+            parts.iter().for_each(|part| hash.add(part.as_bytes()));
+            hash.finish()
+        };
+        let one = of(["uid", "", "a"], &["x", "y"]);
+        assert_eq!(one, of(["uid", "", "a"], &["x", "y"]));
+        for other in [
+            of(["other", "", "a"], &["x", "y"]),
+            of(["uid", "remote", "a"], &["x", "y"]),
+            of(["uid", "", "b"], &["x", "y"]),
+            of(["uid", "", "a"], &["xy"]),
+            of(["uid", "", "a"], &["y", "x"]),
+        ] {
+            assert_ne!(one, other);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn a_listing_never_takes_more_than_its_room(
+            names in prop::collection::vec(("\\PC{0,400}", prop::collection::vec("\\PC{0,400}", 0..20)), 0..60)
+        ) {
+            let count = names.len();
+            let change = |(name, fields): (String, Vec<String>)| ResultChange {
+                fields, ..ResultChange::new(id(&name), ResultChangeKind::Changed)
+            };
+            let objects = names.into_iter().map(change).collect();
+            let listing = ResultChanges { objects, ..ResultChanges::default() }.listing();
+            prop_assert_eq!(listing.listed.len() + listing.omitted, count);
+            let length: usize = listing.listed.iter().map(cost).sum();
+            prop_assert!(length <= MAX_LIST_BYTES);
+        }
+    }
+}
