@@ -1,4 +1,4 @@
-//! `windlass approve`: agrees to an operation or to deletions that wait for an approval, or rejects an operation.
+//! `windlass approve`: agrees to an operation, a Plan or deletions that wait for an approval, or rejects an operation.
 //!
 //! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
 //! compares it. Here: LifecycleEvents. Below: Plans (`plan_approval`). Elsewhere: what approvals mean (engine `lifecycle`).
@@ -50,7 +50,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass approve plan/shop-4b1f0c27a9d35e68 -n shop
   windlass approve plan/shop-4b1f0c27a9d35e68 -n shop --keep StatefulSet/shop/db
 
-`windlass get lifecycleevents -A` and `windlass get plans -A` show what waits. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status; for the deletions of a Plan, the verb `approve` on its PlanPolicies, or on the PlanPolicy `default` if it names none, and the same rights on Plans.
+`windlass get lifecycleevents -A` and `windlass get plans -A` show what waits, `windlass plan show` what a Plan would do. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status; for a Plan, the verb `approve` on its PlanPolicies, or on the PlanPolicy `default` if it names none, and the same rights on Plans.
 
 Exit status: 0; 2 if nothing waits, or the approval was refused; 3 if the cluster cannot be reached.";
 

@@ -133,23 +133,45 @@ fn withheld(object: &Object) -> Option<String> {
         object.kind() == "Plan" && object.api_version().starts_with("release.windlass.dev/");
     let spec = object.get("spec").filter(|_| is_plan)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let applier = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
-    let subject = match spec["subject"]["release"].as_str() {
-        Some(release) => format!("{applier}, release {release}"),
-        None => applier,
+    let release = match text(&spec["subject"]["release"]) {
+        release if release.is_empty() => release,
+        release => format!(", release {release}"),
     };
-    let count = spec["count"].as_i64().unwrap_or_default();
-    let deletions = match count {
-        1 => "1 deletion".to_owned(),
-        count => format!("{count} deletions"),
+    let subject = &spec["subject"];
+    let subject = format!("{}/{}{release}", text(&subject["kind"]), text(&subject["name"]));
+    let what = match &spec["changes"] {
+        Value::Null => counted(&spec["count"], "deletion"),
+        changes => {
+            let kinds = ["removed", "recreated", "changed", "added"].into_iter();
+            let parts = kinds
+                .map(|kind| (changes[kind].as_i64().unwrap_or_default(), kind))
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, kind)| format!("{count} {kind}"));
+            let parts: Vec<String> = parts.collect();
+            match parts.is_empty() {
+                true => "no object changes".to_owned(),
+                false => parts.join(", "),
+            }
+        }
     };
     let approvals = object.get("status").and_then(|status| status["approvals"].as_array());
     let users = approvals.into_iter().flatten().filter_map(|it| it["user"].as_str());
     let users: Vec<&str> = users.collect();
-    Some(match users.is_empty() {
-        true => format!("{deletions} of {subject} wait for approval"),
-        false => format!("{deletions} of {subject}, approved by {}", users.join(", ")),
+    let is_of_deletions = spec["changes"].is_null();
+    Some(match (is_of_deletions, users.is_empty()) {
+        (true, true) => format!("{what} of {subject} wait for approval"),
+        (true, false) => format!("{what} of {subject}, approved by {}", users.join(", ")),
+        (false, true) => format!("{subject}: {what}; waits for approval"),
+        (false, false) => format!("{subject}: {what}; approved by {}", users.join(", ")),
     })
+}
+
+/// A number of things.
+fn counted(count: &Value, thing: &str) -> String {
+    match count.as_i64().unwrap_or_default() {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
 }
 
 /// What an object has or applied, and since when.
@@ -346,6 +368,17 @@ mod tests {
             row(plan).message,
             "12 deletions of Helmfile/all, release shop/web wait for approval"
         );
+    }
+
+    #[test]
+    fn a_plan_of_a_result_shows_how_many_objects_become_what() {
+        let mut plan = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Plan", "metadata": {"name": "a"},
+            "spec": {"count": 1, "subject": {"kind": "Kustomization", "name": "apps"},
+                "changes": {"added": 0, "changed": 2, "removed": 1, "recreated": 0}}});
+        let what = "Kustomization/apps: 1 removed, 2 changed;";
+        assert_eq!(row(plan.clone()).message, format!("{what} waits for approval"));
+        plan["status"] = json!({"approvals": [{"user": "alice"}]});
+        assert_eq!(row(plan).message, format!("{what} approved by alice"));
     }
 
     #[test]

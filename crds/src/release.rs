@@ -1,5 +1,5 @@
-//! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, and which deletions wait
-//! for approval.
+//! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, and which changes and
+//! deletions wait for approval.
 //!
 //! Here: one file per kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and
 //! deleting audits (`operator/runtime/src/audit.rs`), the deletion budget (`engines/apply/src/deletion_budget.rs`), writing
@@ -9,9 +9,12 @@ mod plan;
 mod plan_policy;
 mod release_audit;
 
-pub use plan::{Plan, PlanApproval, PlanBudget, PlanSpec, PlanStatus, PlanSubject};
+pub use plan::{
+    Plan, PlanAction, PlanApproval, PlanBudget, PlanChange, PlanChanges, PlanSpec, PlanStatus,
+    PlanSubject,
+};
 pub use plan_policy::{
-    DeletionBudgetSpec, DeletionExemption, PlanPolicy, PlanPolicySpec, ProtectedKind,
+    DeletionBudgetSpec, DeletionExemption, PlanMode, PlanPolicy, PlanPolicySpec, ProtectedKind,
 };
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,

@@ -127,6 +127,14 @@ fn a_plan_and_its_policy_keep_what_they_say() {
             "rules": ["more than 10 objects"],
             "budget": { "maxObjects": 10, "maxPercent": 30, "protectedKinds": [{ "kind": "Namespace" }] },
             "policies": ["production"],
+            "changes": {
+                "digest": "hmac-sha256:0", "added": 1, "changed": 1, "removed": 1, "recreated": 0,
+                "unverified": 1, "omitted": 1, "hooks": ["pre-upgrade: Job/migrate"], "tests": ["Pod/test"],
+                "objects": [
+                    { "id": "apps_web_apps_Deployment", "action": "Changed", "fields": ["/spec/replicas"] },
+                    { "id": "apps_new__ConfigMap", "action": "Added", "unverified": true },
+                ],
+            },
             "expires": "2026-01-02T03:04:05Z",
         },
         "status": { "approvals": [{ "user": "alice", "at": "2026-01-02T03:04:05Z", "comment": "planned" }] },
@@ -138,6 +146,7 @@ fn a_plan_and_its_policy_keep_what_they_say() {
         "metadata": { "name": "a" },
         "spec": {
             "namespaceSelector": { "matchLabels": { "environment": "test" } },
+            "mode": "ApproveDestructive",
             "deletionBudget": { "enabled": false, "maxObjects": 0, "maxPercent": 100,
                 "protectedKinds": [{ "group": "apps", "kind": "StatefulSet" }] },
         },

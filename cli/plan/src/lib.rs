@@ -7,7 +7,8 @@
 //! `release_rendering.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
 //! `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`); `windlass plan facts`
 //! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`);
-//! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan; `windlass plan --live` (`live_plan.rs`,
+//! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan; `windlass plan show` (`plan_show.rs`), which prints
+//! a Plan of a cluster; `windlass plan --live` (`live_plan.rs`,
 //! `live_inputs.rs`, `live_appliers.rs`, `live_comparison.rs`, `live_budgets.rs`), and what would become of one object
 //! ([`live_objects`]), which `windlass diff` predicts by, too.
 //! Elsewhere: building and rendering (`kustomize_controller`, `helm_controller`), comparing (engine `plan`).
@@ -33,6 +34,7 @@ mod live_inputs;
 pub mod live_objects;
 mod live_plan;
 mod parallel_work;
+mod plan_show;
 mod release_chart;
 mod release_inputs;
 mod release_rendering;
@@ -158,6 +160,9 @@ enum PlanCommand {
     /// Post a plan as one comment of a pull request, and a commit status
     #[command(after_help = check::EXAMPLES)]
     Check(check::PlanCheckArgs),
+    /// Show what a Plan in a cluster would do, which waits for approval
+    #[command(after_help = plan_show::EXAMPLES)]
+    Show(plan_show::PlanShowArgs),
 }
 
 /// How a plan is printed.
@@ -216,6 +221,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         Some(PlanCommand::Facts(args)) => return facts_command::run(args),
         Some(PlanCommand::Check(args)) => return check::run(args),
+        Some(PlanCommand::Show(args)) => return plan_show::run(args),
         None => {}
     }
     live_plan::check_flags(args)?;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::discovery::typed;
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::deletion_plan::budget_of_labels;
+use windlass_runtime::deletion_plan::rules_of_labels;
 
 /// The API version of PlanPolicies.
 const POLICY_VERSION: &str = "release.windlass.dev/v1alpha1";
@@ -109,14 +109,14 @@ async fn namespace_budget(
     namespace: &str,
 ) -> Result<Option<DeletionBudget>, ClusterError> {
     if policies.is_empty() {
-        return Ok(budget_of_labels(policies, &BTreeMap::new()).budget);
+        return Ok(rules_of_labels(policies, &BTreeMap::new()).budget);
     }
     let resource = cluster.resource(&Gvk::new("v1", "Namespace")).await?;
     let found = cluster.get(&resource, "", namespace).await?;
     let labels = found.as_ref().and_then(|it| it.meta("labels")).and_then(Value::as_object);
     let label = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
     let labels = labels.into_iter().flatten().filter_map(label).collect();
-    Ok(budget_of_labels(policies, &labels).budget)
+    Ok(rules_of_labels(policies, &labels).budget)
 }
 
 #[cfg(test)]

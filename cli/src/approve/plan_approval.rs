@@ -1,6 +1,6 @@
-//! Approving a Plan: deletions of an applier that are beyond its deletion budget.
+//! Approving a Plan: what an applier would do, or deletions that are beyond its deletion budget.
 //!
-//! Elsewhere: what an approval is for (engine `apply`, `deletion_budget`), who may approve (`deploy/policies/plans.yaml`).
+//! Elsewhere: what an approval is for (engine `apply`, `result_changes` and `deletion_budget`), who may approve (`deploy/policies/plans.yaml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use apply::deletion_budget::kept_with_containers;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::kustomize::Kustomization;
-use crds::release::{Plan, PlanApproval, PlanStatus, PlanSubject};
+use crds::release::{Plan, PlanApproval, PlanChanges, PlanStatus, PlanSubject};
 use kube_core::ResourceExt as _;
 use objects::ObjectId;
 use serde_json::json;
@@ -105,7 +105,7 @@ fn is_meant_beside(plan: &Plan, events: &[String], what: &str) -> anyhow::Result
     let is_approved = plan.status.as_ref().is_some_and(|status| !status.approvals.is_empty());
     ensure!(
         is_approved,
-        "deletions and an operation of {what} wait for an approval: name plan/{} or {}",
+        "a Plan and an operation of {what} wait for an approval: name plan/{} or {}",
         plan.name_any(),
         events.join(", ")
     );
@@ -145,7 +145,8 @@ fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
     let name = plan.name_any();
     ensure!(
         !is_rejected,
-        "Plan {name} cannot be rejected: have the objects in the manifests again, and it is deleted"
+        "Plan {name} cannot be rejected: it waits until another revision replaces it; to keep objects that it would delete, have \
+         them in the manifests again"
     );
     ensure!(
         !user.starts_with(SERVICE_ACCOUNT_PREFIX),
@@ -160,6 +161,12 @@ fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
 
 /// The objects of a Plan that the user names by kind, namespace and name, as the Plan lists them.
 fn kept_objects(plan: &Plan, names: &[String]) -> anyhow::Result<Vec<String>> {
+    ensure!(
+        names.is_empty() || plan.spec.changes.is_none(),
+        "Plan {} is of everything that its revision changes, so that --keep cannot leave out a part of it; to keep objects that \
+         it would delete, have them in the manifests again",
+        plan.name_any()
+    );
     let mut listed: BTreeMap<String, Vec<&String>> = BTreeMap::new();
     let mut ids = BTreeSet::new();
     for text in &plan.spec.objects {
@@ -202,8 +209,14 @@ fn subject(plan: &Plan) -> String {
     }
 }
 
-/// What is said of an approval that keeps some objects. An earlier one may be carried out already: `is_begun`.
+/// What is said of an approval, which may keep some objects. An earlier one may be carried out already: `is_begun`.
 fn said(plan: &Plan, user: &str, kept: usize, is_begun: bool) -> String {
+    if let Some(changes) = &plan.spec.changes {
+        let PlanChanges { added, changed, removed, recreated, .. } = changes;
+        let all =
+            format!("{removed} removed, {recreated} recreated, {changed} changed, {added} added");
+        return format!("the Plan of {} ({all}) is approved by {user}", subject(plan));
+    }
     let objects = match plan.spec.count {
         1 => "1 object".to_owned(),
         count => format!("{count} objects"),
@@ -349,6 +362,11 @@ mod tests {
         assert_eq!(said(&one, "alice", 2, false), except);
         assert!(said(&one, "alice", 2, true).starts_with(&except));
         assert!(said(&one, "alice", 2, true).ends_with("has not begun"));
+        let mut result = one;
+        result.spec.changes =
+            Some(PlanChanges { changed: 3, removed: 1, ..PlanChanges::default() });
+        let text = "the Plan of Kustomization/apps (1 removed, 0 recreated, 3 changed, 0 added) is approved by alice";
+        assert_eq!(said(&result, "alice", 0, false), text);
         let status = with_approval(PlanStatus::default(), "alice", "planned", &[]).unwrap();
         assert_eq!(status.approvals[0].comment.as_deref(), Some("planned"));
         let keep = ["shop_a__ConfigMap".to_owned()];
@@ -388,5 +406,10 @@ mod tests {
         assert!(
             kept(&["ConfigMap/shop/b"]).unwrap_err().contains("does not list ConfigMap/shop/b")
         );
+        let mut result = plan.clone();
+        result.spec.changes = Some(PlanChanges::default());
+        let refused = kept_objects(&result, &["Namespace/shop".to_owned()]).unwrap_err();
+        assert!(refused.to_string().contains("--keep cannot"), "{refused}");
+        assert!(kept_objects(&result, &[]).unwrap().is_empty());
     }
 }

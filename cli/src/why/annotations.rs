@@ -16,7 +16,7 @@ const ANNOTATION_PREFIX: &str = "windlass.dev/";
 const MAX_NAMED_ANNOTATIONS: usize = 8;
 
 /// What follows [`ANNOTATION_PREFIX`] in the names that windlass reads or writes.
-const KNOWN_ANNOTATIONS: [&str; 43] = [
+const KNOWN_ANNOTATIONS: [&str; 44] = [
     "allow-downgrade",
     "allow-empty",
     "break-glass",
@@ -38,6 +38,7 @@ const KNOWN_ANNOTATIONS: [&str; 43] = [
     "incidents",
     "installation",
     "min-age",
+    "plan",
     "pull-request",
     "release-digest",
     "release-journal",

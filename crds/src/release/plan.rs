@@ -1,16 +1,18 @@
-//! Plan: deletions that wait for the approval of a user, and the approvals.
+//! Plan: changes or deletions that wait for the approval of a user, and the approvals.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DeletionExemption, ProtectedKind};
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
 custom_resource! {
-    /// Objects that left the manifests of a Kustomization or of a release and are more than its
-    /// deletion budget allows. windlass creates it, deletes the objects after a user approved them,
-    /// and then deletes the Plan.
+    /// What a Kustomization or a release would do and does not do before a user approves it: all
+    /// changes where a PlanPolicy or an annotation asks for that, and otherwise deletions of more
+    /// objects than its deletion budget allows. windlass creates it, carries it out after a user
+    /// approved it, and then deletes the Plan.
     Plan {
         spec: PlanSpec,
         status: PlanStatus,
@@ -23,6 +25,8 @@ custom_resource! {
             PrinterColumn::text("Subject", ".spec.subject.name"),
             PrinterColumn::wide("Release", ".spec.subject.release"),
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Deletions", ".spec.count") },
+            PrinterColumn { type_: "integer", ..PrinterColumn::text("Added", ".spec.changes.added") },
+            PrinterColumn { type_: "integer", ..PrinterColumn::text("Changed", ".spec.changes.changed") },
             PrinterColumn::text("Approved by", ".status.approvals[*].user"),
             PrinterColumn::wide("Revision", ".spec.revision"),
             AGE,
@@ -38,20 +42,21 @@ custom_resource! {
     "message": "the spec of a Plan cannot be changed",
 }]))]
 pub struct PlanSpec {
-    /// The object that would delete.
+    /// The object that waits.
     pub subject: PlanSubject,
 
-    /// The revision of its source whose manifests lack the objects.
+    /// The revision of its source that would be applied, or whose manifests lack the objects.
     #[schemars(length(max = 512))]
     pub revision: String,
 
-    /// Names the operation of a release that would delete, with a digest of what it is made from:
+    /// Names the operation of a release that waits, with a digest of what it is made from:
     /// chart, values and spec. An approval is for this operation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub operation: String,
 
-    /// The digest of the objects and of the uid of the subject. An approval is for these objects.
+    /// The digest of the objects that left the manifests and of the uid of the subject. Without
+    /// `changes`, an approval is for these objects.
     #[schemars(length(max = 128))]
     pub digest: String,
 
@@ -82,12 +87,108 @@ pub struct PlanSpec {
     #[schemars(length(max = 8), inner(length(max = 253)))]
     pub policies: Vec<String>,
 
+    /// Everything that would be done, where more than deletions waits. An approval is for exactly this
+    /// result, and for the deletions that are part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<PlanChanges>,
+
     /// When approvals of this Plan end; a new Plan replaces it then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Time>,
 }
 
-/// The object that would delete.
+/// Everything that a run or an operation would do. No value of an object is in it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanChanges {
+    /// Names the result: built or rendered objects, hooks, tests and CustomResourceDefinitions,
+    /// removals and recreations, the target, the subject, and the result that it starts from. It is
+    /// made with a key of this cluster, so that it gives no value of a Secret away.
+    #[schemars(length(max = 128))]
+    pub digest: String,
+
+    /// How many objects would be created.
+    #[schemars(transform = schema::without_format)]
+    pub added: i64,
+
+    /// How many would be changed.
+    #[schemars(transform = schema::without_format)]
+    pub changed: i64,
+
+    /// How many would be deleted.
+    #[schemars(transform = schema::without_format)]
+    pub removed: i64,
+
+    /// How many would be deleted and created again.
+    #[schemars(transform = schema::without_format)]
+    pub recreated: i64,
+
+    /// How many cannot be tried before others are applied.
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
+    #[schemars(transform = schema::without_format)]
+    pub unverified: i64,
+
+    /// The objects; those that are removed or recreated first, the first 1000 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000))]
+    pub objects: Vec<PlanChange>,
+
+    /// How many objects are not listed, because the list would be too long.
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
+    #[schemars(transform = schema::without_format)]
+    pub omitted: i64,
+
+    /// The hooks of a release that would run, as `<event>: <kind>/<name>`; the first 100 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 512)))]
+    pub hooks: Vec<String>,
+
+    /// The tests of a release that would run, as `<kind>/<name>`; the first 100 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100), inner(length(max = 512)))]
+    pub tests: Vec<String>,
+}
+
+/// What would become of an object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanChange {
+    /// The object, as `<namespace>_<name>_<group>_<kind>`.
+    #[schemars(length(max = 640))]
+    pub id: String,
+
+    /// What would become of it.
+    pub action: PlanAction,
+
+    /// JSON pointers of the fields that would change, the first 16 of them; none of a Secret.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), inner(length(max = 256)))]
+    pub fields: Vec<String>,
+
+    /// Whether this could not be tried, because other objects of the same Plan have to be applied
+    /// before it.
+    #[serde(default, skip_serializing_if = "omit_empty::is_false")]
+    pub unverified: bool,
+}
+
+choice! {
+    /// What would become of an object.
+    PlanAction {
+        /// It would be created.
+        #[default]
+        Added = "Added",
+        /// It would be changed.
+        Changed = "Changed",
+        /// It would be deleted.
+        Removed = "Removed",
+        /// It would be deleted and created again.
+        Recreated = "Recreated",
+    }
+}
+
+/// The object that waits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
@@ -108,8 +209,8 @@ pub struct PlanSubject {
     #[schemars(length(max = 64))]
     pub uid: String,
 
-    /// The release of a Helmfile that would delete, as `<namespace>/<name>`, with the kubeContext in
-    /// front if it has one.
+    /// The release of a Helmfile that waits, as `<namespace>/<name>`, with the kubeContext in
+    /// front if it has one, and with ` hooks` behind it if only manifests of its hooks wait.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub release: String,

@@ -1,4 +1,4 @@
-//! PlanPolicy: how many objects may be deleted in some namespaces before a user has to approve it.
+//! PlanPolicy: what in some namespaces waits for the approval of a user: changes, and deletions beyond a budget.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::schema;
+use crate::string_enum::choice;
 
 custom_resource! {
-    /// The deletion budget of some namespaces. Where several PlanPolicies select a namespace, the
-    /// strictest of each limit counts; where none does, the defaults are in force.
+    /// What in some namespaces waits for the approval of a user. Where several PlanPolicies select a
+    /// namespace, the strictest mode and the strictest of each limit count; where none does, the
+    /// defaults are in force.
     PlanPolicy {
         spec: PlanPolicySpec,
         scope: Cluster,
@@ -20,6 +22,7 @@ custom_resource! {
         short: [],
         category: "fluxcd-gates",
         columns: [
+            PrinterColumn::text("Mode", ".spec.mode"),
             PrinterColumn { type_: "boolean", ..PrinterColumn::text("Enabled", ".spec.deletionBudget.enabled") },
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Max objects", ".spec.deletionBudget.maxObjects") },
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Max percent", ".spec.deletionBudget.maxPercent") },
@@ -33,12 +36,34 @@ custom_resource! {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct PlanPolicySpec {
-    /// Selects namespaces of Kustomizations by labels. An empty selector selects all of them.
+    /// Selects namespaces of Kustomizations, HelmReleases and Helmfiles by labels. An empty selector
+    /// selects all of them.
     #[schemars(schema_with = "schema::label_selector")]
     pub namespace_selector: LabelSelector,
 
-    /// What a Kustomization may delete without approval.
-    pub deletion_budget: DeletionBudgetSpec,
+    /// Which changes wait until a user approves their Plan.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "Automatic"))]
+    pub mode: Option<PlanMode>,
+
+    /// What a Kustomization or a release may delete without approval. Without it, this PlanPolicy has
+    /// no say in that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_budget: Option<DeletionBudgetSpec>,
+}
+
+choice! {
+    /// Which changes wait for an approval. What corrects drift of a result that was applied never
+    /// does.
+    PlanMode {
+        /// None; the deletion budget is in force.
+        #[default]
+        Automatic = "Automatic",
+        /// Those that remove or recreate an object, or uninstall a release.
+        ApproveDestructive = "ApproveDestructive",
+        /// All.
+        Approve = "Approve",
+    }
 }
 
 /// What may be deleted without approval.

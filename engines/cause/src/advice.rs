@@ -94,9 +94,9 @@ pub(crate) fn advice(
         CauseKind::Access => {
             ("refer to an object of the same namespace, or ask an administrator".to_owned(), None)
         }
-        CauseKind::Apply => {
-            ownership::refused(cause, about).unwrap_or_else(|| apply::refused(cause, about))
-        }
+        CauseKind::Apply => waiting_plan(&cause.text)
+            .or_else(|| ownership::refused(cause, about))
+            .unwrap_or_else(|| apply::refused(cause, about)),
         CauseKind::Ownership => ownership::taken(cause, about),
         CauseKind::Lifecycle => lifecycle(namespace),
         CauseKind::Test => apply::test(cause, held),
@@ -309,6 +309,17 @@ fn lifecycle(namespace: &str) -> AdviceTextAndCommand {
     (text.to_owned(), Some(format!("windlass get lifecycleevents -n {namespace}")))
 }
 
+/// The advice about something that waits for the approval of its Plan: the command is the last one in the message, which other
+/// names in it cannot replace, and has no character that a shell reads.
+fn waiting_plan(text: &str) -> Option<AdviceTextAndCommand> {
+    let is_plain =
+        |part: &&str| part.chars().all(|it| it.is_ascii_alphanumeric() || " -./".contains(it));
+    let mut parts = text.split('`').rev().filter(|part| part.starts_with("windlass approve plan/"));
+    let command = parts.next().filter(is_plain)?;
+    let text = "read with `windlass plan show` what it would do, and approve it";
+    Some((text.to_owned(), Some(command.to_owned())))
+}
+
 fn deletion(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
     let shown = format!("kubectl{} get {} -o yaml", in_namespace(id), kubectl_name(id));
     if (id.group.as_str(), id.kind.as_str()) != ("", "Namespace") {
@@ -362,5 +373,22 @@ fn in_namespace(id: &ObjectId) -> String {
     match id.namespace.as_str() {
         "" => String::new(),
         namespace => format!(" -n {namespace}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_its_plan_is_approved_by_the_last_command_of_the_message() {
+        let command = |text: &str| waiting_plan(text).and_then(|it| it.1);
+        let own = "windlass approve plan/apps-1 -n shop";
+        let text = format!("revision main waits for approval: 1 added; to approve it, run `{own}`");
+        assert_eq!(command(&text).as_deref(), Some(own));
+        let other = text.replace("main", "`windlass approve plan/other -n b`");
+        assert_eq!(command(&other).as_deref(), Some(own));
+        assert_eq!(command("run `windlass approve plan/a -n b; reboot`"), None);
+        assert_eq!(command("the field is immutable"), None);
     }
 }

@@ -224,6 +224,9 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "PlanFailed"
         | "DeletionBudgetUnknown"
         | "DeletionBudgetExceeded"
+        | "PlanPending"
+        | "PlanPoliciesUnknown"
+        | "PlanNotReproducible"
         | "CRDIncompatible"
         | "Contested" => CauseKind::Apply,
         "TestFailed" => CauseKind::Test,

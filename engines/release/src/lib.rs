@@ -7,8 +7,9 @@
 //!   Observed ┘                                        └─ plan …
 //! ```
 //!
-//! What an upgrade, a requested rollback, the removal of a release that is not desired any more or one that is to undo a failed
-//! upgrade would delete is judged before any of its steps: [`ReleaseStep::JudgeDeletion`] ends the run if a user has to approve it first.
+//! What an installation, an upgrade, a requested rollback, the removal of a release that is not desired any more or one that is to undo a failed
+//! operation would do is judged before any of its steps: [`ReleaseStep::JudgeOperation`] ends the run if a user has to approve
+//! it first.
 //!
 //! # An installation, step by step
 //! The program runs [`HelmReleasePlanner`] with `reconcile::drive`. Each run brings the status, all [`ReleaseRevisions`]
@@ -57,9 +58,9 @@ pub mod operation;
 pub mod operation_origin;
 pub mod operation_phase;
 pub mod operation_status;
+pub mod planned_operation;
 pub mod record;
 pub mod release_decision;
-pub mod release_deletion;
 pub mod release_snapshot;
 pub mod release_step;
 pub mod release_target;
@@ -78,8 +79,8 @@ pub use helm_release_planner::{
 };
 pub use journal::{OperationJournal, OperationKind};
 pub use operation_origin::OperationOrigin;
+pub use planned_operation::PlannedOperation;
 pub use record::ReleaseRecord;
-pub use release_deletion::ReleaseDeletion;
 pub use release_snapshot::ReleaseSnapshot;
 pub use release_step::ReleaseStep;
 pub use revisions::{BrokenReleaseRevision, ReleaseRevision, ReleaseRevisions};

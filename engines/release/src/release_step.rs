@@ -10,8 +10,8 @@ use reconcile::RemovalPermit;
 
 use crate::journal::{OperationKind, UninstallPropagation};
 use crate::operation::RecordAndJournalWrite;
+use crate::planned_operation::PlannedOperation;
 use crate::record::HookDeletePolicy;
-use crate::release_deletion::ReleaseDeletion;
 use crate::status::ReleaseReport;
 
 /// One step of a plan: a change of the cluster, a record or the status.
@@ -19,9 +19,10 @@ use crate::status::ReleaseReport;
 pub enum ReleaseStep {
     /// Writes the status of the HelmRelease, and then emits the events.
     Tell(Box<ReleaseReport>),
-    /// Finds out whether an operation may delete what it would delete: within the deletion budget, or because a user approved
-    /// it. Nothing of the operation was written before. Where it may not, the run ends here.
-    JudgeDeletion(ReleaseDeletion),
+    /// Finds out whether an operation may begin: whether what it would delete is within the deletion budget, and whether all
+    /// that it would do needs an approval, or a user gave it. Nothing of the operation was written before. Where it may not,
+    /// the run ends here.
+    JudgeOperation(PlannedOperation),
     /// Does all that comes before a record: CRDs by policy, capabilities, rendering, building objects, checking
     /// whose they are, the namespace. The result is kept for [`ReleaseStep::Open`].
     Prepare {

@@ -18,11 +18,11 @@ use crate::operation::{
     StepOutcome, rolled_back,
 };
 use crate::operation_phase::OperationPhaseGates;
+use crate::planned_operation::PlannedOperation;
 use crate::record::{
     GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, RevisionStatus as Life, StoredChart,
 };
 use crate::release_decision::ReleaseDrift;
-use crate::release_deletion::ReleaseDeletion;
 use crate::release_step::ReleaseStep;
 use crate::release_target::ReleaseTarget;
 use crate::revisions::{ReleaseRevision, ReleaseRevisions};
@@ -157,8 +157,8 @@ pub(crate) struct TestCluster {
     /// How many steps are done before the program ends; and whether the last of them is done or lost.
     pub(crate) crash: Option<(usize, bool)>,
     pub(crate) steps: usize,
-    /// The deletions that were judged, in order.
-    pub(crate) judged: Vec<ReleaseDeletion>,
+    /// The operations that were judged, in order.
+    pub(crate) judged: Vec<PlannedOperation>,
     /// How many objects each of them is without approval.
     pub(crate) deletions: usize,
 }
@@ -406,7 +406,7 @@ impl TestCluster {
             ReleaseStep::Apply { .. } => vec!["apps_new__Secret".to_owned()],
             _ => Vec::new(),
         };
-        let judged = matches!(step, ReleaseStep::JudgeDeletion(_) | ReleaseStep::Prepare { .. });
+        let judged = matches!(step, ReleaseStep::JudgeOperation(_) | ReleaseStep::Prepare { .. });
         let deletions = if judged { self.deletions } else { 0 };
         StepOutcome { created, error, deletions, ..StepOutcome::of(step) }
     }
@@ -423,9 +423,9 @@ impl TestCluster {
                 let progress = report.progress.as_ref().map(|progress| progress.text.clone());
                 (progress.unwrap_or_default(), None)
             }
-            // Nothing is beyond a budget here.
-            ReleaseStep::JudgeDeletion(deletion) => {
-                self.judged.push(*deletion);
+            // Nothing waits for an approval here.
+            ReleaseStep::JudgeOperation(operation) => {
+                self.judged.push(*operation);
                 (String::new(), None)
             }
             ReleaseStep::Prepare { action, version, .. } => {

@@ -39,6 +39,7 @@ use windlass_runtime::applier::{
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_status::status_of;
 use windlass_runtime::object_watcher::OwnershipMarks;
@@ -136,6 +137,7 @@ impl ApplierKind for HelmReleaseController {
         validated_spec::FORCE_AT,
         validated_spec::RESET_AT,
         DELETION_BUDGET,
+        PLAN_MODE,
         ROLLBACK,
         required_releases::REQUIRES,
     ];

@@ -7,6 +7,7 @@
 
 pub mod action_options;
 pub mod audit;
+pub mod change_judgement;
 pub mod chart_cache;
 pub mod crd_definitions;
 mod deletion_judgement;
@@ -45,6 +46,7 @@ use release::settings::DriftMode;
 use release::status::{HelmReleaseStatusFields, RECONCILE_ERROR, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
+use self::change_judgement::OwnerHooks;
 use self::chart_cache::LoadedChart;
 use self::manifest_objects::ManifestObject;
 use self::validated_spec::ValidatedSpec;
@@ -124,6 +126,14 @@ pub trait ReleaseStatusOwner: Send + Sync + 'static {
 
     /// How many objects it allows to be deleted without approval, as its annotation says.
     fn deletion_limit(&self) -> Option<String>;
+
+    /// Which changes wait for approval, as its annotation says.
+    fn plan_mode(&self) -> Option<String>;
+
+    /// What it applies itself with operations that make a new revision.
+    fn own_hooks(&self) -> OwnerHooks {
+        OwnerHooks::default()
+    }
 
     /// The owner reference with which objects in its namespace are deleted together with the owner.
     fn reference(&self) -> Option<OwnerReference> {

@@ -4,7 +4,7 @@
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
 //! `remote_fetch`, `decryption`, `charts`), the releases (`release_reconciler`,
 //! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
-//! `hooks_without_operation`; `helm_controller::release_runner`, of which it is an owner), their clusters
+//! `hooks_without_operation`, `hook_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters
 //! (`release_clusters`), deletion (`finalize`).
 
 pub mod charts;
@@ -13,6 +13,7 @@ mod finalize;
 pub mod helmfile_custom_resource;
 pub mod helmfile_operator_resource;
 mod helmfile_source;
+mod hook_plan;
 mod hooks;
 mod hooks_without_operation;
 pub mod plan;

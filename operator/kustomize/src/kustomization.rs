@@ -60,6 +60,7 @@ use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use windlass_runtime::deletion_plan::result_plan::{PLAN_MODE, PLAN_PENDING};
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_permits::PermitPriority;
@@ -163,6 +164,8 @@ struct KustomizationRunResults {
     deletion: DeletionJudgement,
     /// Whether objects were deleted that are in the recorded inventory still.
     has_unrecorded_deletions: bool,
+    /// The Plan under which the run changed what it changed.
+    approved_plan: Option<String>,
 }
 
 type KustomizationRunReport = applier::ApplierRunReport<KustomizationController>;
@@ -198,7 +201,7 @@ impl ApplierKind for KustomizationController {
     type Object = Kustomization;
 
     const OWNED: &'static [&'static str] = &report::OWNED;
-    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, DELETION_BUDGET, MAC];
+    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, DELETION_BUDGET, MAC, PLAN_MODE];
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
     type Own = KustomizationState;
@@ -377,6 +380,12 @@ fn is_at_end(outcome: &RunOutcome) -> bool {
         || matches!(outcome, RunOutcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
 
+/// Whether a run has changed nothing, because a user has to approve its Plan first: no attempt has begun.
+fn waits_unbegun(ended: &KustomizationRunReport) -> bool {
+    let is_pending = matches!(&ended.outcome, RunOutcome::Running(why, ..) if *why == PLAN_PENDING);
+    is_pending && ended.came.changes.is_empty()
+}
+
 impl KustomizationSession<'_> {
     async fn reconcile(
         &self,
@@ -502,10 +511,15 @@ impl KustomizationSession<'_> {
             secrets: desired_kustomization.secrets.clone(),
             ignore: desired_kustomization.ignore.clone(),
             retry_at: self.in_future(timeouts.retry),
+            plan_again_at: self.in_future(self.interval(object, &timeouts)),
         };
         let desired = desired_kustomization.desired.clone();
         let (mut ended, done) =
             self.drive_within_budget(&passed, object, desired, apply_settings, target).await;
+        if waits_unbegun(&ended) {
+            self.memory().waiting = None;
+            return ended;
+        }
         if let RunOutcome::Settled(_, text) = &mut ended.outcome {
             *text = validated_spec::with_warnings(
                 std::mem::take(text),
@@ -575,6 +589,8 @@ impl KustomizationSession<'_> {
                 });
                 memory.applied.end(judged);
             }
+            // It is built anew when the rest is approved.
+            RunOutcome::Running(PLAN_PENDING, ..) => {}
             outcome
                 if matches!(outcome, RunOutcome::Running(..)) || memory.failed_wait.is_some() =>
             {
@@ -681,6 +697,7 @@ impl KustomizationSession<'_> {
             audited: executor.audited(),
             deletion: executor.deletion(),
             has_unrecorded_deletions: executor.has_unrecorded_deletions(),
+            approved_plan: executor.approved_plan(),
         };
         (
             KustomizationRunReport {

@@ -135,6 +135,11 @@ impl ClusterTarget {
         &self.key.destination
     }
 
+    /// The user in whose name requests are, if a spec or a flag names a ServiceAccount; else empty.
+    pub fn user(&self) -> &str {
+        &self.key.user
+    }
+
     /// Wakes objects whose requests lacked rights there, when rights change.
     pub fn follow_rights(&self, work_queue: &Arc<WorkQueue>) {
         self.destination.rights_watch.get_or_init(|| {

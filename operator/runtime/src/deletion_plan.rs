@@ -1,13 +1,16 @@
-//! Plans: deletions that are beyond a budget and wait for the approval of a user, and the PlanPolicies that have the budgets.
+//! Plans: changes, and deletions that are beyond a budget, that wait for the approval of a user; and the PlanPolicies that say
+//! which do.
 //!
 //! PlanPolicies and Plans are watched, so that a deletion within the budget costs no request. A Plan is created when a deletion
-//! is held, and deleted when it was carried out or is not needed any more, so each approval counts once.
-//! Here: the budget of a namespace, Plans and their approvals. Below: what is deleted with appliers (`following_deletions`), what
-//! appliers apply of their own budget (`self_applied_policies`).
-//! Elsewhere: what a budget allows and what an approval is for (engine `apply`), what is to be deleted (the appliers), who may
+//! or a whole result is held, and deleted when it was carried out or is not needed any more, so each approval counts once.
+//! Here: the rules of a namespace, Plans of deletions and their approvals. Below: what is deleted with appliers
+//! (`following_deletions`), what appliers apply of their own rules (`self_applied_policies`), Plans of everything that a run
+//! would do (`result_plan`).
+//! Elsewhere: what a budget allows and what an approval is for (engine `apply`), what is to be changed (the appliers), who may
 //! approve (`deploy/policies/plans.yaml`).
 
 pub mod following_deletions;
+pub mod result_plan;
 pub mod self_applied_policies;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +21,11 @@ use apply::deletion_budget::{
     ApprovedDeletion, BudgetVerdict, DeletionBudget, DeletionExemption, DeletionRule,
     ProtectedKind, deletion_digest, kept_with_containers,
 };
+use apply::result_changes::PlanMode;
 use crds::Time as When;
 use crds::release::{
-    DeletionBudgetSpec, Plan, PlanApproval, PlanBudget, PlanPolicy, PlanSpec, PlanSubject,
+    DeletionBudgetSpec, Plan, PlanApproval, PlanBudget, PlanChanges, PlanPolicy, PlanSpec,
+    PlanSubject,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
@@ -46,7 +51,7 @@ pub const DELETION_BUDGET: &str = "windlass.dev/deletion-budget";
 pub const BUDGET_EXCEEDED: ConditionReason = ConditionReason::new("DeletionBudgetExceeded");
 
 /// The budget or the approvals are not known, so nothing is deleted.
-pub const BUDGET_UNKNOWN: ConditionReason = ConditionReason::new("DeletionBudgetUnknown");
+const BUDGET_UNKNOWN: ConditionReason = ConditionReason::new("DeletionBudgetUnknown");
 
 /// A Plan could not be written.
 pub const PLAN_FAILED: ConditionReason = ConditionReason::new("PlanFailed");
@@ -59,6 +64,12 @@ const PLAN_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// How many objects a Plan lists. An approval of more is for exactly these.
 const MAX_LISTED_OBJECTS: usize = 1000;
+
+/// How long the ids of deleted objects may be together in a Plan that lists everything that is done, in bytes.
+const MAX_ID_BYTES_BESIDE_CHANGES: usize = 96 << 10;
+
+/// What a text in a list takes as JSON besides its characters, in bytes.
+const ID_OVERHEAD_BYTES: usize = 3;
 
 /// How many PlanPolicies a Plan names. The admission policy of Plans asks about each of them, two in an expression: the API
 /// server does not evaluate an expression with more of these questions.
@@ -109,18 +120,48 @@ pub fn plans_node() -> ObjectKey {
     kind_node::<Plan>()
 }
 
-/// The nodes whose change may allow a deletion of a namespace that is held: another budget.
+/// The nodes whose change may allow what is held in a namespace: another budget, or another mode.
 pub fn budget_nodes(namespace: &str) -> [ObjectKey; 2] {
     [policies_node(), namespace_policies::labels_node_of(namespace)]
 }
 
-/// What PlanPolicies or Plans say. If it is not known, nothing may be deleted now: the node waits for what makes it known, and
-/// for `others`.
+/// What waits while PlanPolicies or Plans are not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanGuard {
+    /// The deletion of what left the manifests.
+    Deletions,
+    /// Everything that changes the applied result.
+    Changes,
+}
+
+impl PlanGuard {
+    /// What does not happen, and what turns the guard off.
+    const fn texts(self) -> [&'static str; 2] {
+        match self {
+            Self::Deletions => {
+                ["objects that left the manifests are not deleted", "--deletion-budget=false"]
+            }
+            Self::Changes => ["nothing is changed", "--plan-approval=false"],
+        }
+    }
+
+    /// The reason that a status has while it is not known.
+    pub const fn unknown(self) -> ConditionReason {
+        match self {
+            Self::Deletions => BUDGET_UNKNOWN,
+            Self::Changes => result_plan::PLAN_POLICIES_UNKNOWN,
+        }
+    }
+}
+
+/// What PlanPolicies or Plans say. If it is not known, what the guard holds may not be done now: the node waits for what makes
+/// it known, and for `others`.
 ///
 /// # Errors
 /// Why it is not known, and what to do if that lasts.
 pub fn when_known<T>(
     context: &RunContext,
+    guard: PlanGuard,
     node: &ObjectKey,
     others: &BTreeSet<ObjectKey>,
     read: impl Fn() -> Result<T, String>,
@@ -134,9 +175,10 @@ pub fn when_known<T>(
     context.work_queue.set_edges(node, DependencyEdge::Waits, missing);
     // It may have become known between the first answer and the wait, and would not wake the node then.
     read().map_err(|why| {
+        let [waiting, flag] = guard.texts();
         format!(
-            "objects that left the manifests are not deleted: {why}; if that lasts, apply the ClusterRoles and \
-             CustomResourceDefinitions of this version of windlass, or set --deletion-budget=false"
+            "{waiting}: {why}; if that lasts, apply the ClusterRoles and CustomResourceDefinitions of this version of \
+             windlass, or set {flag}"
         )
     })
 }
@@ -147,35 +189,49 @@ pub(crate) async fn known(context: &RunContext) {
     context.shared::<WatchedObjectCache<Plan>>().known().await;
 }
 
-/// What may be deleted in a namespace without approval.
+/// What may be done in a namespace without approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamespaceDeletionBudget {
-    /// The budget; `None` if PlanPolicies turn it off.
+pub struct NamespacePlanRules {
+    /// The deletion budget; `None` if PlanPolicies turn it off.
     pub budget: Option<DeletionBudget>,
-    /// The PlanPolicies that it comes from; none if it is the default.
+    /// The PlanPolicies that the budget comes from; none if it is the default.
     pub policies: Vec<String>,
+    /// Which changes wait for approval.
+    pub mode: PlanMode,
+    /// The PlanPolicies that have changes wait.
+    pub mode_policies: Vec<String>,
 }
 
-/// The deletion budget of a namespace.
+impl NamespacePlanRules {
+    /// The PlanPolicies that a Plan of everything names: those that have changes wait come first, because there may be more
+    /// than it has room for.
+    pub fn policies_of_changes(&self) -> Vec<String> {
+        let known: BTreeSet<&String> = self.mode_policies.iter().collect();
+        let others = self.policies.iter().filter(|name| !known.contains(name));
+        self.mode_policies.iter().chain(others).take(MAX_NAMED_POLICIES).cloned().collect()
+    }
+}
+
+/// What may be done in a namespace without approval.
 ///
 /// # Errors
-/// Why it is not known; nothing may be deleted then.
-pub fn namespace_budget(
+/// Why it is not known; what it guards may not be done then.
+pub fn namespace_rules(
     context: &RunContext,
     namespace: &str,
-) -> Result<NamespaceDeletionBudget, String> {
-    applier_budget(context, namespace, &SelfAppliedPolicies::default())
+) -> Result<NamespacePlanRules, String> {
+    applier_rules(context, namespace, &SelfAppliedPolicies::default())
 }
 
-/// The deletion budget of an applier in a namespace, which PlanPolicies that it applies itself do not loosen.
+/// What an applier in a namespace may do without approval, which PlanPolicies that it applies itself do not loosen.
 ///
 /// # Errors
-/// As [`namespace_budget`].
-pub fn applier_budget(
+/// As [`namespace_rules`].
+pub fn applier_rules(
     context: &RunContext,
     namespace: &str,
     own: &SelfAppliedPolicies,
-) -> Result<NamespaceDeletionBudget, String> {
+) -> Result<NamespacePlanRules, String> {
     let table = context.shared::<WatchedObjectCache<PlanPolicy>>();
     table.current()?;
     let policies = table.listed("")?;
@@ -185,14 +241,14 @@ pub fn applier_budget(
     let facts = context.shared::<NamespacePolicies>().facts(namespace);
     let facts =
         facts.ok_or_else(|| format!("the labels of namespace {namespace} are not known"))?;
-    Ok(own.budget(&policies, &facts.labels))
+    Ok(own.rules(&policies, &facts.labels))
 }
 
-/// The deletion budget of a namespace with these labels, by the PlanPolicies of its cluster.
-pub fn budget_of_labels(
+/// What may be done in a namespace with these labels, by the PlanPolicies of its cluster.
+pub fn rules_of_labels(
     policies: &[Arc<PlanPolicy>],
     labels: &BTreeMap<String, String>,
-) -> NamespaceDeletionBudget {
+) -> NamespacePlanRules {
     let is_selected =
         |policy: &&Arc<PlanPolicy>| selector(&policy.spec.namespace_selector).selects(labels);
     let selected: Vec<Arc<PlanPolicy>> = policies.iter().filter(is_selected).cloned().collect();
@@ -200,17 +256,41 @@ pub fn budget_of_labels(
 }
 
 /// What PlanPolicies that select the same namespace allow together.
-fn strictest(selected: &[Arc<PlanPolicy>]) -> NamespaceDeletionBudget {
-    let is_enabled = |it: &&Arc<PlanPolicy>| it.spec.deletion_budget.enabled.unwrap_or(true);
-    let enabled = selected.iter().filter(is_enabled);
-    let mut policies: Vec<String> = enabled.clone().map(|it| it.name_any()).collect();
-    policies.sort();
-    policies.truncate(MAX_NAMED_POLICIES);
-    let budget = enabled.map(|it| budget_of(&it.spec.deletion_budget));
-    let budget = budget.reduce(DeletionBudget::strictest);
-    match selected.is_empty() {
-        true => NamespaceDeletionBudget { budget: Some(DeletionBudget::default()), policies },
-        false => NamespaceDeletionBudget { budget, policies },
+fn strictest(selected: &[Arc<PlanPolicy>]) -> NamespacePlanRules {
+    let names = |policies: &[&Arc<PlanPolicy>]| {
+        let mut names: Vec<String> = policies.iter().map(|it| it.name_any()).collect();
+        names.sort();
+        names.truncate(MAX_NAMED_POLICIES);
+        names
+    };
+    let with_budget: Vec<&Arc<PlanPolicy>> =
+        selected.iter().filter(|it| it.spec.deletion_budget.is_some()).collect();
+    let is_limiting = |it: &&&Arc<PlanPolicy>| {
+        let budget = it.spec.deletion_budget.as_ref();
+        budget.is_some_and(|budget| budget.enabled.unwrap_or(true))
+    };
+    let limiting: Vec<&Arc<PlanPolicy>> = with_budget.iter().filter(is_limiting).copied().collect();
+    let budgets = limiting.iter().filter_map(|it| it.spec.deletion_budget.as_ref());
+    let budget = match with_budget.is_empty() {
+        true => Some(DeletionBudget::default()),
+        false => budgets.map(budget_of).reduce(DeletionBudget::strictest),
+    };
+    let is_asking = |it: &&Arc<PlanPolicy>| mode_of(it) > PlanMode::Automatic;
+    let asking: Vec<&Arc<PlanPolicy>> = selected.iter().filter(is_asking).collect();
+    NamespacePlanRules {
+        budget,
+        policies: names(&limiting),
+        mode: asking.iter().map(|it| mode_of(it)).max().unwrap_or_default(),
+        mode_policies: names(&asking),
+    }
+}
+
+/// The mode of a PlanPolicy.
+fn mode_of(policy: &PlanPolicy) -> PlanMode {
+    match policy.spec.mode.unwrap_or_default() {
+        crds::release::PlanMode::Automatic => PlanMode::Automatic,
+        crds::release::PlanMode::ApproveDestructive => PlanMode::ApproveDestructive,
+        crds::release::PlanMode::Approve => PlanMode::Approve,
     }
 }
 
@@ -345,7 +425,9 @@ pub fn clearance(
 ) -> Result<DeletionClearance, String> {
     let table = context.shared::<WatchedObjectCache<Plan>>();
     table.current()?;
-    let plans = plans_of(&table, subject);
+    let mut plans = plans_of(&table, subject);
+    // An approval of a whole result is for that only.
+    plans.retain(|plan| plan.spec.changes.is_none());
     let valid: Vec<&Arc<Plan>> = plans.iter().filter(|plan| !is_expired(plan, now)).collect();
     if valid.iter().any(|plan| approves(plan, subject, deletion)) {
         return Ok(DeletionClearance::Approved);
@@ -372,8 +454,10 @@ pub fn kept_objects(
     now: Time,
 ) -> BTreeSet<ObjectId> {
     let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
-    let is_approving =
-        |plan: &&Arc<Plan>| !is_expired(plan, now) && approves(plan, subject, deletion);
+    let is_approving = |plan: &&Arc<Plan>| {
+        // An approval of a whole result keeps nothing.
+        plan.spec.changes.is_none() && !is_expired(plan, now) && approves(plan, subject, deletion)
+    };
     plans.iter().filter(is_approving).flat_map(|plan| kept_of(plan, deletion)).collect()
 }
 
@@ -451,19 +535,21 @@ fn approval(plan: &Plan) -> Option<ApprovedDeletion> {
     Some(ApprovedDeletion { digest: digest.clone(), listed: listed.ok()?, count })
 }
 
-/// The Plan of a deletion that is held.
+/// The Plan of a deletion that is held, or of a whole result.
 pub struct DeletionPlanRequest<'r> {
-    /// The object whose deletions are held.
+    /// The object whose deletions or changes are held.
     pub subject: DeletionSubject<'r>,
     /// The owner reference with which the Plan is deleted together with the object.
     pub owner: Option<OwnerReference>,
     /// The revision whose manifests lack the objects.
     pub revision: &'r str,
-    /// The deletion.
+    /// The deletion; of a whole result, all that it deletes, which may be nothing.
     pub deletion: &'r BudgetedDeletion,
+    /// Everything that would be done, where more than the deletion is held.
+    pub changes: Option<PlanChanges>,
 }
 
-/// The Plan of a deletion that is held.
+/// The Plan of what is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedPlan {
     /// Its name.
@@ -472,7 +558,7 @@ pub struct RequestedPlan {
     pub is_new: bool,
 }
 
-/// Creates the Plan of a deletion if it does not exist, and deletes the other Plans of the object. `None` if the kind is not
+/// Creates the Plan of what is held if it does not exist, and deletes the other Plans of the object. `None` if the kind is not
 /// installed.
 ///
 /// # Errors
@@ -493,6 +579,7 @@ pub async fn request(
             && (&one.policies, &one.budget) == (&other.policies, &other.budget)
             // What users read has to be what they approve.
             && (&one.objects, one.count) == (&other.objects, other.count)
+            && result_plan::is_same_result(one.changes.as_ref(), other.changes.as_ref())
     };
     let exists = table.get(&request.subject.node.namespace, &name).is_some_and(|it| is_same(&it));
     dismiss(context, &request.subject, exists.then_some(name.as_str())).await?;
@@ -567,7 +654,7 @@ fn plan_budget(budget: &DeletionBudget) -> PlanBudget {
 }
 
 fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
-    let DeletionPlanRequest { subject, owner, revision, deletion } = request;
+    let DeletionPlanRequest { subject, owner, revision, deletion, changes } = request;
     let BudgetedDeletion { ids, verdict, budget, policies } = deletion;
     let short = |text: &str| text.chars().take(MAX_RULE_LENGTH).collect::<String>();
     let count = |of: usize| i64::try_from(of).unwrap_or(i64::MAX);
@@ -588,10 +675,11 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
         digest: deletion_digest(subject.uid, ids),
         count: count(ids.len()),
         following: count(verdict.deleted.saturating_sub(ids.len())),
-        objects: ids.iter().take(MAX_LISTED_OBJECTS).map(ObjectId::to_string).collect(),
+        objects: listed_ids(ids, changes.is_some()),
         rules: rules.take(MAX_NAMED_RULES).collect(),
         budget: plan_budget(budget),
         policies: policies.clone(),
+        changes: changes.clone(),
         expires: Some(When(expires)),
     };
     let mut plan = Plan::new(&plan_name(&spec), spec);
@@ -600,7 +688,21 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
     plan
 }
 
-/// The name of a Plan: the same for the same deletion under the same policies, so that a crash does not lead to a second one.
+/// The first of the objects that are deleted. A Plan that lists everything that is done names them there as well, and has less
+/// room for them here.
+fn listed_ids(ids: &BTreeSet<ObjectId>, is_listed_twice: bool) -> Vec<String> {
+    let mut left = if is_listed_twice { MAX_ID_BYTES_BESIDE_CHANGES } else { usize::MAX };
+    let texts = ids.iter().take(MAX_LISTED_OBJECTS).map(ObjectId::to_string);
+    texts
+        .take_while(|text| {
+            let rest = left.checked_sub(text.len().saturating_add(ID_OVERHEAD_BYTES));
+            left = rest.unwrap_or_default();
+            rest.is_some()
+        })
+        .collect()
+}
+
+/// The name of a Plan: the same for the same deletion or result under the same policies, so that a crash does not lead to a second one.
 fn plan_name(spec: &PlanSpec) -> String {
     let mut hash = Sha256::new();
     hash.update(&spec.digest);
@@ -611,6 +713,10 @@ fn plan_name(spec: &PlanSpec) -> String {
     for policy in &spec.policies {
         hash.update("\n");
         hash.update(policy);
+    }
+    if let Some(changes) = &spec.changes {
+        hash.update("\n\n\n");
+        hash.update(&changes.digest);
     }
     // What was read can be written.
     hash.update(serde_json::to_vec(&spec.budget).unwrap_or_default());

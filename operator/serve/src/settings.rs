@@ -84,6 +84,11 @@ pub struct OperatorSettings {
         default_missing_value = "true", value_parser = parse_bool)]
     pub deletion_budget: bool,
 
+    /// Hold changes until a user approves their Plan where PlanPolicies or the annotation windlass.dev/plan ask for that
+    #[arg(long, default_value = "true", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+        default_missing_value = "true", value_parser = parse_bool)]
+    pub plan_approval: bool,
+
     /// Maximum size of all artifacts in total, such as `10Gi`; 0 for no limit
     #[arg(long, default_value = "0", env = "STORAGE_SIZE_LIMIT", value_name = "BYTES", value_parser = parse_bytes)]
     pub storage_size_limit: u64,

@@ -125,7 +125,9 @@ const PLACES: [(&str, &[&str]); 59] = [
         &[
             "disasters::",
             "stories::deletion_budget",
+            "stories::plans",
             "releases::deletion_budget",
+            "releases::plans",
             "restarts::",
             "cli::",
         ],

@@ -14,8 +14,8 @@ use crate::operation::{self, RecordAndJournalWrite, RevisionPlacement, started};
 use crate::operation_origin::OperationOrigin;
 use crate::operation_phase::{OperationPhaseGates, removal_of};
 use crate::operation_status;
+use crate::planned_operation::PlannedOperation;
 use crate::record::{ReleaseRecord, RevisionStatus as Life};
-use crate::release_deletion::ReleaseDeletion;
 use crate::release_snapshot::{SnapshotDigestError, is_selected};
 use crate::release_step::ReleaseStep;
 use crate::revisions::ReleaseRevision;
@@ -76,9 +76,9 @@ impl DesiredAndObservedRelease<'_> {
                 let steps = PlanVerdict::Act(vec![self.tell(report), prepare]);
                 match action {
                     OperationKind::Upgrade => {
-                        judged_first(ReleaseDeletion::Upgrade { version: place.version }, steps)
+                        judged_first(PlannedOperation::Upgrade { version: place.version }, steps)
                     }
-                    _ => steps,
+                    _ => judged_first(PlannedOperation::Install { version: place.version }, steps),
                 }
             }
             Some(outcome) => match &outcome.error {
@@ -207,8 +207,8 @@ impl DesiredAndObservedRelease<'_> {
             // It undoes a failure, and deletes what that created.
             journal.origin.rollback = None;
         } else if let Some(to) = to {
-            let deletion = ReleaseDeletion::Rollback { from: last.record.version, to };
-            let judge = ReleaseStep::JudgeDeletion(deletion);
+            let deletion = PlannedOperation::Rollback { from: last.record.version, to };
+            let judge = ReleaseStep::JudgeOperation(deletion);
             let judged = self.observed.outcome.as_ref().filter(|it| it.step == judge);
             let Some(outcome) = judged else { return PlanVerdict::Act(vec![judge]) };
             journal.deletions = outcome.deletions;
@@ -234,7 +234,7 @@ impl DesiredAndObservedRelease<'_> {
             Ok(permit) => {
                 let steps = self.begin_uninstall(permit, last, status);
                 let is_replaced = !self.desired.deleted;
-                let deletion = ReleaseDeletion::Uninstall { version: last.version, is_replaced };
+                let deletion = PlannedOperation::Uninstall { version: last.version, is_replaced };
                 match permit.cause() {
                     RemovalCause::Pruned => judged_first(deletion, steps),
                     // A user deleted the owner, or an applier did, whose own budget counted it; or a failure is undone,
@@ -257,7 +257,7 @@ impl DesiredAndObservedRelease<'_> {
     ) -> PlanVerdict<ReleaseStep> {
         let steps = self.begin_removal(last, RemovalCause::Remediated, status);
         match self.desired.active(status).is_some_and(|active| active.is_upgrade) {
-            true => judged_first(ReleaseDeletion::Remediation { version: last.version }, steps),
+            true => judged_first(PlannedOperation::Remediation { version: last.version }, steps),
             false => steps,
         }
     }
@@ -337,14 +337,14 @@ impl DesiredAndObservedRelease<'_> {
     }
 }
 
-/// Steps that come after a deletion was found to be allowed.
+/// Steps that come after an operation was found to be allowed.
 fn judged_first(
-    deletion: ReleaseDeletion,
+    operation: PlannedOperation,
     steps: PlanVerdict<ReleaseStep>,
 ) -> PlanVerdict<ReleaseStep> {
     match steps {
         PlanVerdict::Act(steps) => {
-            let judge = ReleaseStep::JudgeDeletion(deletion);
+            let judge = ReleaseStep::JudgeOperation(operation);
             PlanVerdict::Act(std::iter::once(judge).chain(steps).collect())
         }
         PlanVerdict::Outcome(outcome) => PlanVerdict::Outcome(outcome),

@@ -18,6 +18,7 @@ use super::{OWNERSHIP, report, status};
 use crate::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_context::RunContext;
@@ -152,6 +153,10 @@ impl ReleaseStatusOwner for HelmReleaseOwner {
 
     fn deletion_limit(&self) -> Option<String> {
         self.object().annotations().get(DELETION_BUDGET).cloned()
+    }
+
+    fn plan_mode(&self) -> Option<String> {
+        self.object().annotations().get(PLAN_MODE).cloned()
     }
 
     fn reference(&self) -> Option<OwnerReference> {

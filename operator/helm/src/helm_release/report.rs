@@ -20,6 +20,7 @@ use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
+use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::object_status::{conditions_of, listed};
 
 /// An event as it is recorded of an owner, the group of whose kind is the prefix of the facts.
@@ -188,14 +189,19 @@ pub(crate) fn report(
     HelmReleaseReport { after, event, logged }
 }
 
-/// The event about an operation that waits because of what it would delete; none if the condition of the status says the
-/// same. The text names the Plan, so each Plan has one event.
+/// The event about an operation that waits for the approval of its Plan; none if the condition of the status says the same.
+/// The text names the Plan, so each Plan has one event.
 pub fn held_event(before: &HelmReleaseStatus, outcome: &RunOutcome) -> Option<ObjectEvent> {
-    let RunOutcome::Running(BUDGET_EXCEEDED, text, _) = outcome else { return None };
-    let said = before.conditions.iter().find(|it| it.type_ == DELETION_HELD);
+    let RunOutcome::Running(why, text, _) = outcome else { return None };
+    let (severity, reason, condition) = match *why {
+        BUDGET_EXCEEDED => (EventSeverity::Error, DELETION_HELD, DELETION_HELD),
+        PLAN_PENDING => (EventSeverity::Info, PLAN_PENDING.as_str(), reconcile::READY),
+        _ => return None,
+    };
+    let said = before.conditions.iter().find(|it| it.type_ == condition);
     said.is_none_or(|said| said.message != *text).then(|| ObjectEvent {
-        severity: EventSeverity::Error,
-        reason: DELETION_HELD.to_owned(),
+        severity,
+        reason: reason.to_owned(),
         message: text.clone(),
         metadata: BTreeMap::new(),
     })
@@ -354,6 +360,35 @@ mod tests {
         assert_eq!(event_and_log(&waits), [Some(text()), None]);
         let failed = RunOutcome::Failed(reason::ARTIFACT_FAILED, text(), NextRunTrigger::default());
         assert_eq!(event_and_log(&failed), [Some(text()), None]);
+    }
+
+    #[test]
+    fn an_operation_whose_plan_waits_is_announced_once() {
+        let waits = |plan: &str| {
+            let text = format!("the upgrade waits for approval: 1 changed: plan/{plan}");
+            RunOutcome::Running(PLAN_PENDING, text, NextRunTrigger::default())
+        };
+        let run = |before: &HelmReleaseStatus, outcome: &RunOutcome| {
+            let run = ReleaseRunResult {
+                outcome,
+                desired: None,
+                generation: 1,
+                marks: &[],
+                running: None,
+                now: Time::UNIX_EPOCH,
+            };
+            let HelmReleaseReport { after, event, .. } = report(&release(), before, None, &run);
+            (after, event.map(|it| (it.reason, it.severity)))
+        };
+        let announced = Some(("PlanPending".to_owned(), EventSeverity::Info));
+        let (first, event) = run(&HelmReleaseStatus::default(), &waits("a"));
+        assert_eq!(event, announced);
+        let conditions = conditions_of(&first.conditions);
+        let ready = StatusCondition::find(&conditions, reconcile::READY).unwrap();
+        assert_eq!((ready.status, ready.reason.as_str()), (Truth::Unknown, "PlanPending"));
+        assert!(!StatusCondition::is(&conditions, DELETION_HELD, Truth::True));
+        assert_eq!(run(&first, &waits("a")).1, None, "it was announced");
+        assert_eq!(run(&first, &waits("b")).1, announced);
     }
 
     #[test]

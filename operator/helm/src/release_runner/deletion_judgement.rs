@@ -1,5 +1,6 @@
 //! Judges what an operation would delete, before it begins: whether it is within the deletion budget, or approved.
 //!
+//! Who approves all that an operation does (`change_judgement`) approves its deletions, too.
 //! Elsewhere: which operations are judged (engine `release`), what a budget allows (engine `apply`), Plans and PlanPolicies
 //! (`windlass_runtime::deletion_plan`), deleting the objects (`object_writes`).
 
@@ -14,7 +15,7 @@ use helm::template::RenderedRelease;
 use objects::{Object, ObjectId};
 use reconcile::{NextRunTrigger, RunOutcome, Time};
 use release::{
-    OperationKind, ReleaseDeletion, ReleaseDesiredState, ReleaseRecord, journaled_deletions,
+    OperationKind, PlannedOperation, ReleaseDesiredState, ReleaseRecord, journaled_deletions,
 };
 
 use super::ReleaseStatusOwner;
@@ -24,8 +25,8 @@ use super::prepare_revision::RevisionInputs;
 use windlass_runtime::crd_guard::{self, crd_owners::UNOWNED};
 use windlass_runtime::deletion_plan::following_deletions::following;
 use windlass_runtime::deletion_plan::{
-    self, BUDGET_EXCEEDED, BUDGET_UNKNOWN, BudgetedDeletion, DeletionClearance,
-    DeletionPlanRequest, DeletionSubject, PLAN_FAILED,
+    self, BUDGET_EXCEEDED, BudgetedDeletion, DeletionClearance, DeletionPlanRequest,
+    DeletionSubject, PLAN_FAILED, PlanGuard,
 };
 
 /// A desired revision that is rendered, and may be upgraded to.
@@ -38,7 +39,7 @@ pub(super) struct JudgedRendering {
 
 /// Objects of a revision that an operation would delete, by their manifests.
 struct LeavingObjects<'r> {
-    deletion: ReleaseDeletion,
+    deletion: PlannedOperation,
     /// The revision that has them.
     record: &'r ReleaseRecord,
     members: Vec<ManifestObject>,
@@ -63,68 +64,107 @@ fn staying<'t>(
 }
 
 impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
-    /// Judges what an operation would delete. Returns how many objects that are without the approval of a user.
+    /// Judges what an operation would do. Returns how many objects it deletes without the approval of a user.
     ///
     /// # Errors
     /// It has to be approved first, or it is not known whether it has to.
-    pub(super) async fn judge_deletion(
+    pub(super) async fn judge_operation(
         &self,
-        deletion: ReleaseDeletion,
+        operation: PlannedOperation,
     ) -> Result<usize, RunOutcome> {
-        if !self.context.settings.deletion_budget {
-            return Ok(0);
-        }
-        match deletion {
-            ReleaseDeletion::Upgrade { version } => {
+        match operation {
+            PlannedOperation::Install { version } => self.judge_revision(version, None).await,
+            PlannedOperation::Upgrade { version } => {
                 let current = self.revisions();
                 let Some(base) = current.current().map(|it| &*it.record) else { return Ok(0) };
-                let action = OperationKind::Upgrade;
-                let rendered = match self.revision_inputs(action, version, Some(base)) {
-                    Ok(RevisionInputs { chart, config, release }) => {
-                        self.rendered(chart, config, release, action).await
-                    }
-                    Err(error) => Err(error),
-                };
-                let rendered = match rendered {
-                    Ok(rendered) => rendered,
-                    // It fails when the upgrade is prepared, or can be rendered and is judged then.
-                    Err(error) => return error.text().map(|_| 0),
-                };
-                let judged = self.judged_rendering(version, rendered, Some(base)).await?;
-                let deletions = judged.deletions;
-                self.known().judged = Some(judged);
-                Ok(deletions)
+                self.judge_revision(version, Some(base)).await
             }
-            ReleaseDeletion::Rollback { from, to } => {
+            PlannedOperation::Rollback { from, to } => {
                 let base = self.record(from)?;
                 let target = self.record(to)?;
+                let is_approved =
+                    self.judge_recorded_changes(operation, &base, Some(&*target)).await?;
+                if is_approved || !self.context.settings.deletion_budget {
+                    return Ok(0);
+                }
                 let hooks = target.hooks.iter().map(|it| &*it.manifest);
                 let after = staying(std::iter::once(&*target.manifest), hooks, &base.namespace);
                 // What cannot be read is not applied, and nothing is deleted.
                 let Ok(after) = after else { return Ok(0) };
-                self.judge_left(deletion, &base, &after).await
+                self.judge_left(operation, &base, &after).await
             }
-            ReleaseDeletion::Uninstall { version, .. }
-            | ReleaseDeletion::Remediation { version } => {
+            PlannedOperation::Uninstall { version, .. } => {
                 let record = self.record(version)?;
-                let members = match self.leaving(&record).await {
-                    Ok(members) => members,
-                    // It fails for the same reason when it begins.
-                    Err(error) => return error.text().map(|_| 0),
-                };
-                let of = members.len();
-                let generated = GeneratedObjects::default();
-                let record = &*record;
-                let leaving = LeavingObjects { deletion, record, members, of, generated };
-                self.judge_leaving(leaving).await
+                if self.judge_recorded_changes(operation, &record, None).await? {
+                    return Ok(0);
+                }
+                self.judge_uninstall(operation, &record).await
+            }
+            // It belongs to the Plan of the upgrade that it undoes.
+            PlannedOperation::Remediation { version } => {
+                let record = self.record(version)?;
+                self.judge_uninstall(operation, &record).await
             }
         }
+    }
+
+    /// Judges the deletion of all objects of a revision.
+    async fn judge_uninstall(
+        &self,
+        deletion: PlannedOperation,
+        record: &ReleaseRecord,
+    ) -> Result<usize, RunOutcome> {
+        if !self.context.settings.deletion_budget {
+            return Ok(0);
+        }
+        let members = match self.leaving(record).await {
+            Ok(members) => members,
+            // It fails for the same reason when it begins.
+            Err(error) => return error.text().map(|_| 0),
+        };
+        let of = members.len();
+        let generated = GeneratedObjects::default();
+        self.judge_leaving(LeavingObjects { deletion, record, members, of, generated }).await
+    }
+
+    /// Judges an installation, or an upgrade from `base`, before anything of it is written.
+    async fn judge_revision(
+        &self,
+        version: i64,
+        base: Option<&ReleaseRecord>,
+    ) -> Result<usize, RunOutcome> {
+        let is_limited = base.is_some() && self.context.settings.deletion_budget;
+        if !is_limited && !self.may_wait()? {
+            return Ok(0);
+        }
+        let action = match base {
+            Some(_) => OperationKind::Upgrade,
+            None => OperationKind::Install,
+        };
+        let rendered = match self.revision_inputs(action, version, base) {
+            Ok(RevisionInputs { chart, config, release }) => {
+                self.rendered(chart, config, release, action).await
+            }
+            Err(error) => Err(error),
+        };
+        let rendered = match rendered {
+            Ok(rendered) => rendered,
+            // It fails when the operation is prepared, or can be rendered and is judged then.
+            Err(error) => {
+                error.text()?;
+                return self.judge_unrendered_changes(version, base).await.map(|_| 0);
+            }
+        };
+        let judged = self.judged_rendering(version, rendered, base).await?;
+        let deletions = judged.deletions;
+        self.known().judged = Some(judged);
+        Ok(deletions)
     }
 
     /// Judges an upgrade from `base` to a revision that is rendered; there is none before an installation.
     ///
     /// # Errors
-    /// As [`Self::judge_deletion`].
+    /// As [`Self::judge_operation`].
     pub(super) async fn judged_rendering(
         &self,
         version: i64,
@@ -132,12 +172,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         base: Option<&ReleaseRecord>,
     ) -> Result<JudgedRendering, RunOutcome> {
         let mut deletions = 0;
-        if let Some(base) = base.filter(|_| self.context.settings.deletion_budget) {
+        let is_approved = self.judge_rendered_changes(version, &rendered, base).await?;
+        let is_limited = self.context.settings.deletion_budget && !is_approved;
+        if let Some(base) = base.filter(|_| is_limited) {
             let manifests = rendered.manifests.iter().map(|it| &*it.content);
             let hooks = rendered.hooks.iter().map(|it| &*it.manifest);
             // What cannot be read is refused before anything is written.
             if let Ok(after) = staying(manifests, hooks, &base.namespace) {
-                let deletion = ReleaseDeletion::Upgrade { version };
+                let deletion = PlannedOperation::Upgrade { version };
                 deletions = self.judge_left(deletion, base, &after).await?;
             }
         }
@@ -147,7 +189,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Judges the deletion of what a revision has and the manifests of another one do not.
     async fn judge_left(
         &self,
-        deletion: ReleaseDeletion,
+        deletion: PlannedOperation,
         record: &ReleaseRecord,
         after: &[Object],
     ) -> Result<usize, RunOutcome> {
@@ -177,8 +219,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Judges the deletion of objects, as far as they are there.
     async fn judge_leaving(&self, leaving: LeavingObjects<'_>) -> Result<usize, RunOutcome> {
         let ReleaseDesiredState { owner, .. } = self.desired();
-        let policy = self
-            .when_known(|| deletion_plan::namespace_budget(&self.context, &self.node.namespace))?;
+        let policy = self.when_known(PlanGuard::Deletions, || {
+            deletion_plan::namespace_rules(&self.context, &self.node.namespace)
+        })?;
         let Some(budget) = policy.budget.filter(|_| !leaving.members.is_empty()) else {
             return Ok(0);
         };
@@ -189,7 +232,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let mut deleted: BTreeMap<ObjectId, Object> = BTreeMap::new();
         // A release is an applier, of which nothing is exempt.
         let is_uninstall =
-            matches!(leaving.deletion, ReleaseDeletion::Uninstall { is_replaced: false, .. });
+            matches!(leaving.deletion, PlannedOperation::Uninstall { is_replaced: false, .. });
         for (member, live) in leaving.members.iter().zip(live) {
             let is_judged = !budget.leaves_unjudged(&member.id, &leaving.generated);
             let is_exempt = |it: &Object| !is_uninstall && budget.exempts(it, false);
@@ -232,8 +275,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             operation: &operation,
             ..DeletionSubject::of(&node, owner)
         };
-        let clearance =
-            self.when_known(|| deletion_plan::clearance(&self.context, &subject, &judged, now))?;
+        let clearance = self.when_known(PlanGuard::Deletions, || {
+            deletion_plan::clearance(&self.context, &subject, &judged, now)
+        })?;
         match clearance {
             DeletionClearance::Free => Ok(count),
             DeletionClearance::Approved => {
@@ -282,7 +326,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// The release as Plans name it; empty if it is the only one of its owner.
-    fn release_of_owner(&self) -> String {
+    pub(super) fn release_of_owner(&self) -> String {
         let ReleaseDesiredState { kube_context, spec, .. } = self.desired();
         let release = format!("{}/{}", spec.target.namespace, spec.target.name);
         match (self.node.is_part(), kube_context.is_empty()) {
@@ -293,18 +337,23 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// When a run follows on one that could not find out something.
-    fn retry_at(&self) -> Time {
+    pub(super) fn retry_at(&self) -> Time {
         jiff::Timestamp::now().saturating_add(self.desired().retry).unwrap_or(Time::MAX)
     }
 
-    /// What PlanPolicies or Plans say. If it is not known, nothing may be deleted now, and the node is woken when it is.
-    fn when_known<T>(&self, read: impl Fn() -> Result<T, String>) -> Result<T, RunOutcome> {
+    /// What PlanPolicies or Plans say. If it is not known, what the guard holds may not be done now, and the node is woken when
+    /// it is.
+    pub(super) fn when_known<T>(
+        &self,
+        guard: PlanGuard,
+        read: impl Fn() -> Result<T, String>,
+    ) -> Result<T, RunOutcome> {
         let none = BTreeSet::new();
-        deletion_plan::when_known(&self.context, &self.node, &none, read).map_err(|text| {
+        deletion_plan::when_known(&self.context, guard, &self.node, &none, read).map_err(|text| {
             let nodes = deletion_plan::budget_nodes(&self.node.namespace);
             let nodes = nodes.into_iter().chain([deletion_plan::plans_node()]);
             RunOutcome::Blocked(
-                BUDGET_UNKNOWN,
+                guard.unknown(),
                 text,
                 NextRunTrigger::on(nodes).and_at(self.retry_at()),
             )
@@ -315,13 +364,19 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     async fn held(
         &self,
         subject: DeletionSubject<'_>,
-        deletion: ReleaseDeletion,
+        deletion: PlannedOperation,
         judged: &BudgetedDeletion,
     ) -> RunOutcome {
         let desired = self.desired();
         let revision = deletion.revision(desired);
         let owner = self.owner.reference();
-        let request = DeletionPlanRequest { subject, owner, revision: &revision, deletion: judged };
+        let request = DeletionPlanRequest {
+            subject,
+            owner,
+            revision: &revision,
+            deletion: judged,
+            changes: None,
+        };
         let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
         let plan = match plan {
             Ok(plan) => plan,

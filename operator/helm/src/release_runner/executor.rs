@@ -1,7 +1,7 @@
 //! Observes and executes for a release: its records, the objects of a cluster, and the status that its owner keeps.
 //!
-//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`deletion_judgement`,
-//! `prepare_revision`, `hooks`, `object_writes`), observing objects (`observe`, `drift`), what to do (engine `release`).
+//! Here: what a run knows, looking, and performing steps. Elsewhere: each kind of step (`change_judgement`,
+//! `deletion_judgement`, `prepare_revision`, `hooks`, `object_writes`), observing objects (`observe`, `drift`), what to do (engine `release`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -511,8 +511,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let failed = |error: StorageError| self.not_stored(&error);
         match step {
             ReleaseStep::Tell(report) => self.tell(report).await?,
-            ReleaseStep::JudgeDeletion(deletion) => {
-                outcome.deletions = self.judge_deletion(*deletion).await?;
+            ReleaseStep::JudgeOperation(operation) => {
+                outcome.deletions = self.judge_operation(*operation).await?;
             }
             ReleaseStep::Prepare { action, version, .. } => {
                 let base = self.known().revisions.current().map(|it| it.record.clone());

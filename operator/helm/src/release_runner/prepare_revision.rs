@@ -18,6 +18,7 @@ use helm::template::{RenderRequest, RenderedRelease, render};
 use helm::values::coalesce;
 use helm::warning::WarningLevel;
 use objects::{Gvk, Object, manifest};
+use reconcile::Time;
 use release::ReleaseRecord;
 use release::journal::OperationKind;
 use serde_json::{Value, json};
@@ -138,24 +139,35 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         release: ReleaseToRender,
         action: OperationKind,
     ) -> Result<RenderedRelease, StepError> {
+        let inputs = RevisionInputs { chart, config: values, release };
+        self.rendered_at(inputs, action, jiff::Timestamp::now()).await
+    }
+
+    /// As [`Self::rendered`], with the time that templates see.
+    pub(super) async fn rendered_at(
+        &self,
+        inputs: RevisionInputs,
+        action: OperationKind,
+        now: Time,
+    ) -> Result<RenderedRelease, StepError> {
         let served = self.target.cluster.served().await;
         let served = served.map_err(|error| StepError::Outcome(self.no_answer(&error)))?;
-        self.permit.aside(self.rendered_for(chart, values, release, action, &served)).await
+        self.permit.aside(self.rendered_for(inputs, action, &served, now)).await
     }
 
     /// Renders on a thread of its own: templates need a deep stack.
     async fn rendered_for(
         &self,
-        chart: Chart,
-        values: GoMap,
-        release: ReleaseToRender,
+        inputs: RevisionInputs,
         action: OperationKind,
         served: &ServerCapabilities,
+        now: Time,
     ) -> Result<RenderedRelease, StepError> {
+        let RevisionInputs { chart, config: values, release } = inputs;
         let permit = self.context.building.run_permit(&self.node.namespace).await;
         let stop = StopSignal::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
-        let env = RenderEnvironment { stop, ..self.env(served, &permit, &limit) };
+        let env = RenderEnvironment { stop, ..self.env(served, &permit, &limit, now) };
         let skip_schema = self.options().of_action(action).skip_schema;
         let spec = self.desired_release.spec.clone();
         let known =
@@ -204,8 +216,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         served: &ServerCapabilities,
         permit: &RunPermit,
         limit: &Arc<TimeLimit>,
+        now: Time,
     ) -> RenderEnvironment {
-        let now = jiff::Timestamp::now();
         let local = GoTimeZone::fixed("UTC", 0);
         let capabilities = served.to_helm();
         let runtime = Handle::current();
@@ -238,7 +250,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// CRDs that the chart brings along and that are written by policy; they are judged.
     ///
     /// Differs(helm 4): upgrades take them along, too, as Flux does it.
-    async fn crds_to_write(
+    pub(super) async fn crds_to_write(
         &self,
         chart: &Chart,
         config: &GoMap,
@@ -347,7 +359,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// The kind of a CRD, and the live object.
-    async fn live_crd(
+    pub(super) async fn live_crd(
         &self,
         object: &Object,
     ) -> Result<(ApiResourceLocation, Option<Object>), StepError> {
@@ -418,7 +430,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     }
 
     /// Whether windlass's own cluster has a namespace: that of the owner, or one that a watch shows.
-    fn is_there(&self, namespace: &str) -> bool {
+    pub(super) fn is_there(&self, namespace: &str) -> bool {
         let is_home = self.target.place().is_empty();
         let seen = || self.context.shared::<NamespacePolicies>().facts(namespace);
         is_home && (namespace == self.node.namespace || seen().is_some_and(|it| !it.is_terminating))

@@ -17,6 +17,7 @@ use windlass_runtime::applier::WaitObservation;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
+use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
@@ -185,7 +186,9 @@ pub async fn drive<O: ReleaseStatusOwner>(
     // Neither another owner in the way nor rights nor a budget are objects of the target, and none is a dependency.
     let waits = match &outcome {
         RunOutcome::Blocked(_, _, wake) => wake.on.clone(),
-        RunOutcome::Failed(..) | RunOutcome::Running(BUDGET_EXCEEDED, ..) => executor.lacked(),
+        RunOutcome::Failed(..) | RunOutcome::Running(BUDGET_EXCEEDED | PLAN_PENDING, ..) => {
+            executor.lacked()
+        }
         _ => BTreeSet::new(),
     };
     context.work_queue.set_edges(node, DependencyEdge::Waits, waits);

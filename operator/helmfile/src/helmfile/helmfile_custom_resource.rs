@@ -12,6 +12,7 @@ use super::{HelmfileController, OWNERSHIP, report, validated_spec};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_watcher::OwnershipMarks;
 
@@ -54,7 +55,7 @@ pub trait HelmfileCustomResource:
 
 impl HelmfileCustomResource for Helmfile {
     const OWNERSHIP: OwnershipMarks = OWNERSHIP;
-    const ANNOTATIONS: &'static [&'static str] = &[DELETION_BUDGET, MAC, ROLLBACK];
+    const ANNOTATIONS: &'static [&'static str] = &[DELETION_BUDGET, MAC, PLAN_MODE, ROLLBACK];
 
     fn unsupported(&self) -> Vec<&'static str> {
         validated_spec::unsupported(&self.spec)

@@ -17,6 +17,7 @@ use super::DIALECT;
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use helm_controller::release_runner::MANAGER;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::object_watcher::OwnershipMarks;
 
 /// The marks on the objects of releases.
@@ -31,7 +32,7 @@ const INTERVAL: &str = "1m";
 
 impl HelmfileCustomResource for Helmfile {
     const OWNERSHIP: OwnershipMarks = OWNERSHIP;
-    const ANNOTATIONS: &'static [&'static str] = &[DELETION_BUDGET, DIALECT, ROLLBACK];
+    const ANNOTATIONS: &'static [&'static str] = &[DELETION_BUDGET, DIALECT, PLAN_MODE, ROLLBACK];
 
     fn asked(&self) -> Cow<'_, HelmfileSpec> {
         let spec = &self.spec;

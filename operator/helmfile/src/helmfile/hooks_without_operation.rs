@@ -23,6 +23,7 @@ use super::release_request::latest_version;
 use super::release_states::HelmfileReleaseOwner;
 use super::report::RELEASE_FAILED;
 use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _};
+use windlass_runtime::deletion_plan::PLAN_FAILED;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::lifecycle::lifecycle_attempt::{
     LifecycleAttempt, LifecycleAttemptProgress, beside_release, is_beside_release,
@@ -71,7 +72,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         run: &HelmfileRun<'_, K>,
     ) -> Option<ReapplyResult> {
         if owner.hooks.all.is_empty() || of.known == Some(of.digest) {
-            return Some(Ok(()));
+            return Some(self.end_hook_plans(&owner.key, run).await);
         }
         if self.is_closed(run.object) {
             let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
@@ -80,6 +81,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         // Known until the process ends: after that, they are applied once more.
         if remembered.has_begun.load(Ordering::Relaxed) {
+            let desired = &desired_release.desired;
+            if let Err(held) = self.judge_hooks(owner, desired, remembered, &of, run).await {
+                return Some(Err(held));
+            }
             return self
                 .apply_hooks_of(
                     owner,
@@ -112,6 +117,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             }
         };
         if !remembered.has_applied(&attempt.operation) {
+            let desired = &desired_release.desired;
+            if let Err(held) = self.judge_hooks(owner, desired, remembered, &of, run).await {
+                return Some(Err(held));
+            }
             let moments = [ManifestHookTime::Before, ManifestHookTime::After];
             let applied = self
                 .apply_hooks_of(owner, desired_release, remembered, &moments, &answers, run)
@@ -139,7 +148,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         match owner.apply_hooks(moments, target, &permit, &desired_release.desired, answers).await {
             Ok(HookApplyOutcome::Applied) => {
                 remembered.has_begun.store(false, Ordering::Relaxed);
-                Some(Ok(()))
+                Some(self.end_hook_plans(&owner.key, run).await)
             }
             Ok(HookApplyOutcome::Refused(text)) => {
                 let again = self.in_future(run.timeouts.retry);
@@ -148,6 +157,15 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             Ok(HookApplyOutcome::Overtaken) => None,
             Err(outcome) => Some(Err(outcome)),
         }
+    }
+
+    /// The Plans of hooks that are applied go: an approval counts once.
+    async fn end_hook_plans(&self, key: &ReleaseKey, run: &HelmfileRun<'_, K>) -> ReapplyResult {
+        self.dismiss_hook_plans(key, run).await.map_err(|error| {
+            let text = format!("a Plan that is carried out cannot be deleted: {error}");
+            let again = self.in_future(run.timeouts.retry);
+            RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(again))
+        })
     }
 
     /// Passes phases; the answers of their lifecycles.

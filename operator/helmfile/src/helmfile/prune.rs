@@ -237,7 +237,12 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         lifecycle::dismiss_all(&self.context, &self.node.namespace, &uid, release).await;
         let release = &key.to_string();
         let subject = DeletionSubject { release, ..DeletionSubject::of(&self.node, &uid) };
-        if let Err(error) = deletion_plan::dismiss(&self.context, &subject, None).await {
+        let dismissed = deletion_plan::dismiss(&self.context, &subject, None).await;
+        let dismissed = match dismissed {
+            Ok(()) => self.dismiss_hook_plans(key, run).await,
+            error => error,
+        };
+        if let Err(error) = dismissed {
             let ObjectKey { namespace, name, .. } = &self.node;
             tracing::warn!(namespace, name, release, "its Plan cannot be deleted: {error}");
         }

@@ -35,6 +35,7 @@ use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _, r
 use objects::SecretMasking;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
+use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::{change_window, hold_conditions, lifecycle};
 
 /// What is remembered of a release between runs. Its objects are watched as long.
@@ -43,6 +44,8 @@ pub(super) struct ReleaseRunState {
     last: Mutex<Option<LastReleaseRun>>,
     /// Whether hooks before an operation were applied since the release was last as the helmfile says.
     pub(super) has_begun: AtomicBool,
+    /// The digest of the hooks with which an operation began: its Plan has these.
+    begun_hooks: Mutex<Option<String>>,
     /// The attempt in which hooks were applied on which no operation began.
     applied: Mutex<Option<String>>,
     /// Writes of its hooks that the API server did not answer.
@@ -78,6 +81,12 @@ impl ReleaseRunState {
     /// What the release was left as does not hold any more.
     pub(super) fn changes(&self) {
         self.set_last(None);
+    }
+
+    /// Whether an operation began since the release was last as the helmfile says, and applied these hooks.
+    pub(super) fn has_begun_with(&self, hooks: &str) -> bool {
+        let begun = self.begun_hooks.lock();
+        self.has_begun.load(Ordering::Relaxed) && begun.as_deref() == Some(hooks)
     }
 
     /// Whether an attempt applied hooks on which no operation began.
@@ -204,6 +213,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             drive: release_run::ReleaseRunnerState::default(),
             last: Mutex::default(),
             has_begun: AtomicBool::new(false),
+            begun_hooks: Mutex::default(),
             applied: Mutex::default(),
             unanswered: Arc::default(),
             target: target.clone(),
@@ -382,7 +392,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
             }
             // An approval changes nothing else, nor does a Plan that is deleted by hand.
-            RunOutcome::Running(BUDGET_EXCEEDED, ..) => None,
+            RunOutcome::Running(BUDGET_EXCEEDED | PLAN_PENDING, ..) => None,
             outcome => {
                 let due = outcome
                     .wake()
@@ -484,7 +494,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let ReleaseRunState { target, node, drive: memory, .. } = remembered;
         let driven =
             release_run::drive(&self.context, target, node, owner, desired_release, memory).await;
-        remembered.has_begun.fetch_or(owner.has_begun.load(Ordering::Relaxed), Ordering::Relaxed);
+        if owner.has_begun.load(Ordering::Relaxed) {
+            *remembered.begun_hooks.lock() = Some(owner.hooks.digest.clone());
+            remembered.has_begun.store(true, Ordering::Relaxed);
+        }
         let driven = driven?;
         if driven.is_unanswered {
             run.unreachable_clusters.note(&remembered.target, &driven.outcome);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use apply::result_changes::ResultChanges;
 use crds::ResourceInventory;
 use crds::helm::HelmReleaseStatus;
 use crds::helmfile::{HelmfileReleaseStatus, HelmfileStatus, ReleaseState};
@@ -20,16 +21,19 @@ use release::status::{HelmReleaseStatusFields, ReleaseReport};
 use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 
 use super::helmfile_custom_resource::{self, HelmfileCustomResource};
+use super::hook_plan::hook_changes;
 use super::hooks::{HookApplyOutcome, ReleaseHooks, UnansweredHookWrites};
 use super::plan::ReleaseKey;
 use super::release_request;
 use super::status_limits::fitted;
 use helm_controller::helm_release::report;
+use helm_controller::release_runner::change_judgement::OwnerHooks;
 use helm_controller::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::{REQUESTED_AT, node_of};
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
+use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_context::RunContext;
@@ -387,6 +391,15 @@ impl<K: HelmfileCustomResource> ReleaseStatusOwner for HelmfileReleaseOwner<K> {
 
     fn deletion_limit(&self) -> Option<String> {
         self.book.object().annotations().get(DELETION_BUDGET).cloned()
+    }
+
+    fn plan_mode(&self) -> Option<String> {
+        self.book.object().annotations().get(PLAN_MODE).cloned()
+    }
+
+    fn own_hooks(&self) -> OwnerHooks {
+        let ResultChanges { objects, hooks: names, .. } = hook_changes(&self.hooks, &self.secrets);
+        OwnerHooks { names, objects, digest: self.hooks.digest.clone() }
     }
 
     fn reference(&self) -> Option<OwnerReference> {

@@ -88,7 +88,10 @@ impl KustomizationSession<'_> {
                 // The approval tells that the objects were approved until they are out of the inventory, and not longer, also
                 // where a run fails for another reason: it would count for another deletion of the same objects.
                 if !done.has_unrecorded_deletions {
-                    self.dismiss_plans(object, &mut ended).await;
+                    // The approval of a result is for the whole attempt at it, with the wait for its health.
+                    let is_settled = ended.outcome.is_settled();
+                    let kept = done.approved_plan.as_deref().filter(|_| !is_settled);
+                    self.dismiss_plans(object, kept, &mut ended).await;
                 }
             }
             DeletionJudgement::Held(deletion) => {
@@ -98,11 +101,16 @@ impl KustomizationSession<'_> {
         (ended, done)
     }
 
-    /// Deletes the Plans of a Kustomization that holds no deletion: what was approved is done.
-    async fn dismiss_plans(&self, object: &Kustomization, ended: &mut KustomizationRunReport) {
+    /// Deletes the Plans of a Kustomization that holds no deletion, except one: what was approved is done.
+    async fn dismiss_plans(
+        &self,
+        object: &Kustomization,
+        kept: Option<&str>,
+        ended: &mut KustomizationRunReport,
+    ) {
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject::of(&self.node, &uid);
-        if let Err(error) = deletion_plan::dismiss(&self.context, &subject, None).await
+        if let Err(error) = deletion_plan::dismiss(&self.context, &subject, kept).await
             && ended.outcome.is_settled()
         {
             // Its approval would count for another deletion of the same objects.
@@ -124,6 +132,7 @@ impl KustomizationSession<'_> {
             owner: object.owner_ref(&()),
             revision: &ended.came.revision,
             deletion,
+            changes: None,
         };
         let now = jiff::Timestamp::now();
         let plan = deletion_plan::request(&self.context, &request, now).await;

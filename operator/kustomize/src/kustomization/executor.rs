@@ -1,8 +1,10 @@
 //! Observes and executes for a Kustomization: the objects of a cluster, and the inventory in its own status.
 //!
 //! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`observe`),
-//! one object's write (`write`), the budget of deletions (`deletion_judgement`), what to do (`apply::plan`).
+//! one object's write (`write`), approvals of what the run changes (`change_judgement`), the budget of deletions
+//! (`deletion_judgement`), what to do (`apply::plan`).
 
+mod change_judgement;
 mod deletion_judgement;
 mod observe;
 mod workload_pods;
@@ -27,6 +29,7 @@ use objects::{Object, ObjectId, SecretMasking};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{NextRunTrigger, ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time, reason};
 
+use self::change_judgement::ClearedChanges;
 use super::KustomizationSession;
 use super::audit::RunChanges;
 use super::deletion_hold::DeletionJudgement;
@@ -81,6 +84,8 @@ struct ObservedKustomizationState {
     exempt: BTreeSet<ObjectId>,
     /// What the run found out about the deletion of objects that left the manifests.
     deletion: DeletionJudgement,
+    /// The changes that the run may carry out, if a PlanPolicy or an annotation asks for an approval.
+    cleared: Option<ClearedChanges>,
     /// Recorded objects that were deleted and are not counted yet: by this run, or by one that did not record it.
     uncounted: BTreeSet<ObjectId>,
     /// Objects whose deletion the API server accepted and whose end was not seen, with their finalizers.
@@ -140,6 +145,8 @@ pub(super) struct ApplySettings {
     pub(super) ignore: Arc<apply::drift_ignore_rules::IgnoreRules>,
     /// When a failed request is tried again.
     pub(super) retry_at: Time,
+    /// When a run that waits for the approval of its Plan looks again by itself.
+    pub(super) plan_again_at: Time,
 }
 
 /// Which objects are compared although they are remembered as applied.
@@ -251,6 +258,11 @@ impl KustomizationExecutor {
     /// What was found out about the deletion of objects that left the manifests.
     pub(super) fn deletion(&self) -> DeletionJudgement {
         self.known().deletion.clone()
+    }
+
+    /// The Plan under which the run changes what it changes; `None` if it needs none.
+    pub(super) fn approved_plan(&self) -> Option<String> {
+        self.known().cleared.as_ref()?.plan.clone()
     }
 
     /// Whether objects were deleted that are in the recorded inventory still.
@@ -521,6 +533,7 @@ impl KustomizationExecutor {
             }
             let observed = self.observed(now, &reports);
             if !is_passed(desired, &observed, at) {
+                self.judge_changes(at.saturating_add(1)).await?;
                 return Ok(observed);
             }
         }
@@ -530,8 +543,10 @@ impl KustomizationExecutor {
         self.target.watcher().release_unwanted(&self.node, |id| wanted.contains(id));
         if desired.prune {
             self.observe_prune_candidates().await?;
+            self.judge_changes(desired.stages.len()).await?;
             self.judge_deletion().await?;
         } else {
+            self.judge_changes(desired.stages.len()).await?;
             self.known().deletion = DeletionJudgement::Free;
         }
         let ids = self.health_of_interest();

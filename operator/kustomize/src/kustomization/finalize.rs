@@ -87,6 +87,7 @@ impl KustomizationSession<'_> {
             secrets: SecretMasking::default(),
             ignore: Arc::default(),
             retry_at: self.in_future(timeouts.retry),
+            plan_again_at: self.in_future(timeouts.interval),
         };
         let target = match self.finalize_target(object).await {
             Ok(Some(target)) => target,

@@ -21,6 +21,7 @@ use super::deletion_hold::DeletionReport;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
+use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::object_status::{conditions_of, listed, recorded, status_of, through};
 use windlass_runtime::progress_status::is_decided;
 
@@ -86,6 +87,20 @@ fn is_newest_success(status: &KustomizationStatus, digest: &str) -> bool {
         it.digest == digest
             && it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str()
     })
+}
+
+/// The digest of the build that was applied last to its end, by the history; `None` if there is none.
+pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
+    let mut history = object.status.iter().flat_map(|status| &status.history);
+    let applied =
+        history.find(|it| it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str());
+    applied.map(|it| it.digest.as_str())
+}
+
+/// Whether the status says that a revision waits for the approval of its Plan.
+fn waits_for_plan(object: &Kustomization) -> bool {
+    let ready = object.condition(reconcile::READY);
+    ready.is_some_and(|it| it.reason == PLAN_PENDING.as_str())
 }
 
 /// Whether the status reports an attempt without an end. An attempt that was suspended has no end.
@@ -156,7 +171,8 @@ pub(super) fn is_new(object: &Kustomization, revision: &str) -> bool {
             healthy.status == "Unknown" && healthy.observed_generation == object.meta().generation
         })
     };
-    let is_same = || attempted == Some(revision) && (is_decided(object) || awaits());
+    let is_known = || is_decided(object) || awaits() || waits_for_plan(object);
+    let is_same = || attempted == Some(revision) && is_known();
     // One that goes is at no revision, and nothing about it is new.
     !revision.is_empty() && !is_same()
 }
@@ -300,7 +316,7 @@ fn conditions(
             reason::SUCCEEDED,
             &health_passed(had, run),
         ),
-        RunOutcome::Running(why, ..) if *why == LIFECYCLE_PENDING => conditions.keep(HEALTHY),
+        RunOutcome::Running(LIFECYCLE_PENDING | PLAN_PENDING, ..) => conditions.keep(HEALTHY),
         RunOutcome::Running(why, text, _) => {
             conditions.begin(HEALTHY, ConditionStatus::Unknown, *why, text)
         }
@@ -468,6 +484,10 @@ fn events(
             let mut done = info(why.as_str(), text);
             done.metadata.insert(format!("{GROUP}commit_status"), "update".to_owned());
             events.push(done);
+        }
+        // A user has to act. The text names the Plan, so each Plan has one event.
+        RunOutcome::Running(why @ PLAN_PENDING, text, _) if !is_reported => {
+            events.push(info(why.as_str(), text.clone()));
         }
         RunOutcome::Running(..) => {}
         RunOutcome::Blocked(..) | RunOutcome::Failed(..) | RunOutcome::Stalled(..)

@@ -1,4 +1,5 @@
-//! What an applier applies of what decides how much it may delete itself: it tightens its budget, and never loosens it.
+//! What an applier applies of what decides how much it may delete itself, and which of its changes wait for approval: it
+//! tightens its rules, and never loosens them.
 //!
 //! A commit that turns the budget off and empties a folder would else delete the folder: the PlanPolicy is applied first. This
 //! holds for later runs, too, so that neither a restart nor the change of the PlanPolicy, which wakes what is held, releases
@@ -14,9 +15,9 @@ use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 use reconcile::ObjectKey;
 
-use super::{MAX_NAMED_POLICIES, NamespaceDeletionBudget, budget_of_labels};
+use super::{MAX_NAMED_POLICIES, NamespacePlanRules, rules_of_labels};
 
-/// What an applier applies of what decides how much it may delete itself.
+/// What an applier applies of what decides how much it may delete itself, and which of its changes wait.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SelfAppliedPolicies {
     /// The name of the Kustomization, which the owner labels of what it applied have; empty if there is none.
@@ -62,14 +63,14 @@ impl SelfAppliedPolicies {
                 && is(OWNER_NAMESPACE, &self.namespace))
     }
 
-    /// The budget of the applier, in a namespace with these labels: the stricter of what all PlanPolicies allow and of what they
+    /// The rules of the applier, in a namespace with these labels: the stricter of what all PlanPolicies allow and of what they
     /// would allow without those that it applies and without the labels that it applies.
-    pub(super) fn budget(
+    pub(super) fn rules(
         &self,
         policies: &[Arc<PlanPolicy>],
         labels: &BTreeMap<String, String>,
-    ) -> NamespaceDeletionBudget {
-        let all = budget_of_labels(policies, labels);
+    ) -> NamespacePlanRules {
+        let all = rules_of_labels(policies, labels);
         if self == &Self::default() {
             return all;
         }
@@ -78,25 +79,28 @@ impl SelfAppliedPolicies {
             policies.iter().filter(is_of_others).cloned().collect();
         let mut labels_of_others = labels.clone();
         labels_of_others.retain(|key, _| !self.namespace_labels.contains(key));
-        stricter(all, budget_of_labels(&of_others, &labels_of_others))
+        stricter(all, rules_of_labels(&of_others, &labels_of_others))
     }
 }
 
-/// The stricter of two budgets, limit by limit.
-fn stricter(
-    one: NamespaceDeletionBudget,
-    other: NamespaceDeletionBudget,
-) -> NamespaceDeletionBudget {
-    let policies: BTreeSet<String> = one.policies.into_iter().chain(other.policies).collect();
+/// The stricter of two rules, limit by limit.
+fn stricter(one: NamespacePlanRules, other: NamespacePlanRules) -> NamespacePlanRules {
+    let both = |one: Vec<String>, other: Vec<String>| {
+        let names: BTreeSet<String> = one.into_iter().chain(other).collect();
+        names.into_iter().take(MAX_NAMED_POLICIES).collect()
+    };
     let budgets = [one.budget, other.budget].into_iter().flatten();
-    NamespaceDeletionBudget {
+    NamespacePlanRules {
         budget: budgets.reduce(DeletionBudget::strictest),
-        policies: policies.into_iter().take(MAX_NAMED_POLICIES).collect(),
+        policies: both(one.policies, other.policies),
+        mode: one.mode.max(other.mode),
+        mode_policies: both(one.mode_policies, other.mode_policies),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use apply::result_changes::PlanMode;
     use serde_json::{Value, json};
 
     use super::*;
@@ -116,7 +120,7 @@ mod tests {
 
     fn most(own: &SelfAppliedPolicies, policies: &[Arc<PlanPolicy>], label: &str) -> Option<usize> {
         let labels = BTreeMap::from([("environment".to_owned(), label.to_owned())]);
-        own.budget(policies, &labels).budget.map(|it| it.max_objects)
+        own.rules(policies, &labels).budget.map(|it| it.max_objects)
     }
 
     #[test]
@@ -172,10 +176,30 @@ mod tests {
         assert_eq!(most(&own("shop"), &policies, "preview"), Some(10));
         assert_eq!(most(&own("other"), &policies, "preview"), None, "another namespace");
         assert_eq!(most(&own("shop"), &policies, "production"), Some(2));
-        let found = own("shop").budget(
+        let found = own("shop").rules(
             &policies,
             &BTreeMap::from([("environment".to_owned(), "production".to_owned())]),
         );
         assert_eq!(found.policies, ["production"]);
+    }
+
+    #[test]
+    fn a_label_that_an_applier_applies_itself_does_not_loosen_its_mode() {
+        let metadata = json!({"name": "shop", "labels": {"frozen": "true"}});
+        let manifest = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata});
+        let manifest = Object::new(manifest).unwrap();
+        let expression = json!({"key": "frozen", "operator": "DoesNotExist"});
+        let spec = json!({"mode": "Approve",
+            "namespaceSelector": {"matchExpressions": [expression]}});
+        let policy = json!({"metadata": {"name": "asks"}, "spec": spec});
+        let policies: [Arc<PlanPolicy>; 1] = [Arc::new(serde_json::from_value(policy).unwrap())];
+        let labels = BTreeMap::from([("frozen".to_owned(), "true".to_owned())]);
+        let none = SelfAppliedPolicies::default();
+        assert_eq!(none.rules(&policies, &labels).mode, PlanMode::Automatic);
+        let manifests = std::iter::once(&manifest);
+        let own = SelfAppliedPolicies::of(&apps("shop"), std::iter::empty(), manifests);
+        let rules = own.rules(&policies, &labels);
+        assert_eq!(rules.mode, PlanMode::Approve);
+        assert_eq!(rules.mode_policies, ["asks"]);
     }
 }

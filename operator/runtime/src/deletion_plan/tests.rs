@@ -44,7 +44,8 @@ fn deletion(names: &[&str], policies: &[&str]) -> BudgetedDeletion {
 fn planned(deletion: &BudgetedDeletion) -> Plan {
     let node = node();
     let subject = DeletionSubject::of(&node, "uid");
-    plan(&DeletionPlanRequest { subject, owner: None, revision: "main@sha1:1", deletion }, now())
+    let revision = "main@sha1:1";
+    plan(&DeletionPlanRequest { subject, owner: None, revision, deletion, changes: None }, now())
 }
 
 fn approved_by(mut plan: Plan, user: &str) -> Plan {
@@ -54,9 +55,13 @@ fn approved_by(mut plan: Plan, user: &str) -> Plan {
 
 #[test]
 fn every_field_of_the_schemas_is_used() {
-    spec_field_check::knows_every_field("PlanPolicy", ["deletionBudget", "namespaceSelector"]);
+    spec_field_check::knows_every_field(
+        "PlanPolicy",
+        ["deletionBudget", "mode", "namespaceSelector"],
+    );
     let of_plan = [
         "budget",
+        "changes",
         "count",
         "digest",
         "expires",
@@ -127,6 +132,50 @@ fn the_namespace_of_what_is_kept_stays_with_it() {
     plan.status = Some(serde_json::from_value(json!({"approvals": approvals})).unwrap());
     let kept: Vec<String> = kept_of(&plan, &deletion).iter().map(ObjectId::subject).collect();
     assert_eq!(kept, ["Namespace/shop", "ConfigMap/shop/a"]);
+}
+
+#[test]
+fn the_strictest_mode_counts_and_a_policy_without_a_budget_has_no_say_in_it() {
+    let of = |name: &str, spec: serde_json::Value| {
+        let mut policy = json!({"metadata": {"name": name}, "spec": {"namespaceSelector": {}}});
+        for (key, value) in spec.as_object().unwrap() {
+            policy["spec"][key] = value.clone();
+        }
+        Arc::new(serde_json::from_value::<PlanPolicy>(policy).unwrap())
+    };
+    assert_eq!(strictest(&[]).mode, PlanMode::Automatic);
+    let approve = of("approve", json!({"mode": "Approve"}));
+    let destructive = of("destructive", json!({"mode": "ApproveDestructive"}));
+    let off = of("off", json!({"deletionBudget": {"enabled": false}, "mode": "Automatic"}));
+    let limits = of("limits", json!({"deletionBudget": {"maxObjects": 2}}));
+    let rules = strictest(&[destructive.clone(), off.clone(), approve.clone()]);
+    assert_eq!((rules.mode, rules.budget), (PlanMode::Approve, None));
+    assert_eq!(rules.mode_policies, ["approve", "destructive"]);
+    let rules = strictest(&[destructive, off, limits]);
+    assert_eq!(rules.mode, PlanMode::ApproveDestructive);
+    assert_eq!(rules.policies_of_changes(), ["destructive", "limits"]);
+    assert_eq!(strictest(&[approve]).budget, Some(DeletionBudget::default()));
+    let unknown =
+        json!({"metadata": {"name": "a"}, "spec": {"namespaceSelector": {}, "mode": "Never"}});
+    assert!(serde_json::from_value::<PlanPolicy>(unknown).is_err(), "nothing begins under it");
+}
+
+#[test]
+fn an_approval_of_a_result_is_for_no_other_deletion_of_its_objects() {
+    let deleted = deletion(&["a", "b"], &[]);
+    let node = node();
+    let subject = DeletionSubject::of(&node, "uid");
+    let changes = PlanChanges { digest: "hmac-sha256:1".to_owned(), ..PlanChanges::default() };
+    let of = |changes: Option<PlanChanges>| {
+        let (owner, revision) = (None, "main@sha1:1");
+        let deletion = &deleted;
+        plan(&DeletionPlanRequest { subject, owner, revision, deletion, changes }, now())
+    };
+    let one = of(Some(changes.clone()));
+    let other = PlanChanges { digest: "hmac-sha256:2".to_owned(), ..changes };
+    assert_ne!(one.name_any(), of(None).name_any());
+    assert_ne!(one.name_any(), of(Some(other)).name_any());
+    assert_eq!(one.spec.objects, ["shop_a__ConfigMap", "shop_b__ConfigMap"], "they are part of it");
 }
 
 #[test]
@@ -218,7 +267,10 @@ fn an_approval_of_a_release_is_for_one_operation_of_one_release() {
     };
     let planned = |subject| {
         let revision = "web@1.0.0";
-        plan(&DeletionPlanRequest { subject, owner: None, revision, deletion: &deleted }, now())
+        let deletion = &deleted;
+        let request =
+            DeletionPlanRequest { subject, owner: None, revision, deletion, changes: None };
+        plan(&request, now())
     };
     let plan = planned(web);
     assert_eq!(plan.spec.subject.release, "shop/web");

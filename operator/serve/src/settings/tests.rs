@@ -132,6 +132,8 @@ fn empty_builds_are_refused_where_that_is_asked_for() {
     assert!(!settings(&[]).no_empty_builds && settings(&["--no-empty-builds"]).no_empty_builds);
     assert!(settings(&[]).deletion_budget);
     assert!(!settings(&["--deletion-budget=false"]).deletion_budget);
+    assert!(settings(&["--deletion-budget=false"]).plan_approval, "it turns off the budget only");
+    assert!(!settings(&["--plan-approval=false"]).plan_approval);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::kustomization::deletion_hold::DeletionJudgement;
 use windlass_runtime::deletion_plan::following_deletions::following;
 use windlass_runtime::deletion_plan::self_applied_policies::SelfAppliedPolicies;
 use windlass_runtime::deletion_plan::{
-    self, BUDGET_UNKNOWN, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject,
+    self, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject, PlanGuard,
 };
 
 impl KustomizationExecutor {
@@ -50,18 +50,22 @@ impl KustomizationExecutor {
             return Ok(DeletionJudgement::NotJudged);
         }
         let candidates = self.prune_candidates();
-        let is_empty_build = self.desired.stages.is_empty();
         // The plan fails such a build and deletes nothing: there is nothing new to approve, and what is held stays held.
-        if is_empty_build && !self.desired.empty_is_intended {
+        if self.is_refused_as_empty() {
             return Ok(DeletionJudgement::NotJudged);
+        }
+        // An approval of the result is one of its deletions.
+        if !candidates.is_empty() && self.approved_plan().is_some() {
+            return Ok(DeletionJudgement::Approved);
         }
         if candidates.is_empty() || !self.context.settings.deletion_budget {
             return Ok(DeletionJudgement::Free);
         }
         let own = self.self_applied_policies();
-        let budget_of = || deletion_plan::applier_budget(&self.context, &self.node.namespace, &own);
-        let policy = self.when_known(budget_of)?;
-        let Some(budget) = policy.budget else { return Ok(DeletionJudgement::Free) };
+        let rules = self.when_known(PlanGuard::Deletions, || {
+            deletion_plan::applier_rules(&self.context, &self.node.namespace, &own)
+        })?;
+        let Some(budget) = rules.budget else { return Ok(DeletionJudgement::Free) };
         let object = self.object();
         let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
         let budget = budget.tightened(annotation);
@@ -77,6 +81,39 @@ impl KustomizationExecutor {
         if matches!(&before, DeletionJudgement::Held(deletion) if deletion.ids == ids) {
             return Ok(before);
         }
+        let uid = object.uid().unwrap_or_default();
+        let subject = DeletionSubject::of(&self.node, &uid);
+        let deletion = self.budgeted(ids, budget, rules.policies).await;
+        let now = jiff::Timestamp::now();
+        let clearance = self.when_known(PlanGuard::Deletions, || {
+            deletion_plan::clearance(&self.context, &subject, &deletion, now)
+        })?;
+        Ok(match clearance {
+            DeletionClearance::Free => DeletionJudgement::Free,
+            DeletionClearance::Approved => {
+                let kept = deletion_plan::kept_objects(&self.context, &subject, &deletion, now);
+                // They leave the inventory as what does not exist any more.
+                self.known().gone.extend(kept);
+                DeletionJudgement::Approved
+            }
+            DeletionClearance::Held => DeletionJudgement::Held(deletion),
+        })
+    }
+
+    /// Whether the build has no object although it may not be empty: the plan of the run fails, and nothing is deleted.
+    pub(super) fn is_refused_as_empty(&self) -> bool {
+        self.desired.stages.is_empty() && !self.desired.empty_is_intended
+    }
+
+    /// Compares the deletion of objects that left the manifests, and are not exempt, with a budget, which comes from some
+    /// PlanPolicies.
+    pub(super) async fn budgeted(
+        &self,
+        ids: BTreeSet<ObjectId>,
+        budget: DeletionBudget,
+        policies: Vec<String>,
+    ) -> BudgetedDeletion {
+        let object = self.object();
         let deleted: BTreeMap<ObjectId, Object> = {
             let known = self.known();
             let live = ids.iter().filter_map(|id| Some((id.clone(), known.live.get(id)?.clone())));
@@ -90,8 +127,13 @@ impl KustomizationExecutor {
             let known = self.known();
             (known.recorded.len(), known.uncounted.clone())
         };
-        let is_counted = |id: &&ObjectId| !exempt.contains(*id) && !generated.has_newer(id);
-        let counted = uncounted.iter().filter(is_counted).cloned().collect();
+        let generated = self.generated_objects();
+        let counted: BTreeSet<ObjectId> = {
+            let known = self.known();
+            let is_counted =
+                |id: &&ObjectId| !known.exempt.contains(*id) && !generated.has_newer(id);
+            uncounted.iter().filter(is_counted).cloned().collect()
+        };
         let further = deletion_plan::unapproved_count(&self.context, &subject, &counted);
         let counts = deletion_counts::recorded(&object);
         let pending = PendingDeletion {
@@ -100,30 +142,17 @@ impl KustomizationExecutor {
             unreadable: following.unreadable,
             of: recorded.saturating_sub(uncounted.len()),
             recent: counts.map(|it| it.within_hour(now).saturating_add(further)),
-            is_empty_build,
+            is_empty_build: self.desired.stages.is_empty(),
         };
         let verdict = budget.verdict(&pending);
-        let policies = policy.policies;
-        let deletion = BudgetedDeletion { ids, verdict, budget, policies };
-        let clearance =
-            self.when_known(|| deletion_plan::clearance(&self.context, &subject, &deletion, now))?;
-        Ok(match clearance {
-            DeletionClearance::Free => DeletionJudgement::Free,
-            DeletionClearance::Approved => {
-                let kept = deletion_plan::kept_objects(&self.context, &subject, &deletion, now);
-                // They leave the inventory as what does not exist any more.
-                self.known().gone.extend(kept);
-                DeletionJudgement::Approved
-            }
-            DeletionClearance::Held => DeletionJudgement::Held(deletion),
-        })
+        BudgetedDeletion { ids, verdict, budget, policies }
     }
 
     /// Finds out which objects to delete are exempt from the budget. Returns them with those that were deleted.
     ///
     /// A build without any object exempts none. Former versions of generated objects are not judged anyway, and stay with
     /// objects that are held and may use them.
-    fn note_exempt(
+    pub(super) fn note_exempt(
         &self,
         candidates: &BTreeSet<ObjectId>,
         budget: &DeletionBudget,
@@ -144,7 +173,7 @@ impl KustomizationExecutor {
     }
 
     /// The recorded objects that left the manifests, are there, and are ours to delete.
-    fn prune_candidates(&self) -> BTreeSet<ObjectId> {
+    pub(super) fn prune_candidates(&self) -> BTreeSet<ObjectId> {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         let wanted: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
         let known = self.known();
@@ -157,8 +186,9 @@ impl KustomizationExecutor {
         known.recorded.ids().filter(is_candidate).cloned().collect()
     }
 
-    /// What the Kustomization applies itself of what decides about its deletions: it does not loosen its budget.
-    fn self_applied_policies(&self) -> SelfAppliedPolicies {
+    /// What the Kustomization applies itself of what decides about its deletions and changes: it does not loosen its budget, nor
+    /// its mode.
+    pub(super) fn self_applied_policies(&self) -> SelfAppliedPolicies {
         // PlanPolicies of another cluster decide nothing here.
         let is_here = self.target.place().is_empty();
         let stages = self.desired.stages.iter().filter(|_| is_here);
@@ -169,19 +199,26 @@ impl KustomizationExecutor {
     }
 
     /// The generated ConfigMaps and Secrets of the manifests.
-    fn generated_objects(&self) -> GeneratedObjects {
+    pub(super) fn generated_objects(&self) -> GeneratedObjects {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         GeneratedObjects::among(manifests.map(|manifest| &manifest.id))
     }
 
-    /// What PlanPolicies or Plans say. If it is not known, nothing may be deleted now, and the node is woken when it is.
-    fn when_known<T>(&self, read: impl Fn() -> Result<T, String>) -> Result<T, RunOutcome> {
+    /// What PlanPolicies or Plans say. If it is not known, what the guard holds may not be done now, and the node is woken when
+    /// it is.
+    pub(super) fn when_known<T>(
+        &self,
+        guard: PlanGuard,
+        read: impl Fn() -> Result<T, String>,
+    ) -> Result<T, RunOutcome> {
         let missing = self.known().missing.clone();
-        deletion_plan::when_known(&self.context, &self.node, &missing, read).map_err(|text| {
+        let known = deletion_plan::when_known(&self.context, guard, &self.node, &missing, read);
+        known.map_err(|text| {
             let mut known = self.known();
             known.missing.extend(deletion_plan::budget_nodes(&self.node.namespace));
             known.missing.insert(deletion_plan::plans_node());
-            RunOutcome::Blocked(BUDGET_UNKNOWN, text, NextRunTrigger::at(self.settings.retry_at))
+            let wake = NextRunTrigger::at(self.settings.retry_at);
+            RunOutcome::Blocked(guard.unknown(), text, wake)
         })
     }
 

@@ -85,6 +85,45 @@ impl KustomizationExecutor {
         Ok(())
     }
 
+    /// How an object of a stage that is not next compares, beside its id. Nothing of it is kept for the stage itself.
+    pub(super) async fn previewed_object(
+        &self,
+        manifest: &ManifestToApply,
+    ) -> Result<(ObjectId, LiveObjectState), ClusterError> {
+        let id = manifest.id.clone();
+        if let Some(known) = self.known().seen.get(&id) {
+            return Ok((id, known.clone()));
+        }
+        let state = match self.compare(manifest).await {
+            Ok(state) => self.guarded(manifest, state).await,
+            refused => refused,
+        };
+        let mut known = self.known();
+        known.live.remove(&id);
+        known.tried.remove(&id);
+        known.rivals.remove(&id);
+        drop(known);
+        match state {
+            // A namespace or a right may come with an earlier stage.
+            Err(error) if error.is_of_object() || error.code() == Some(403) => {
+                Ok((id, self.refused(manifest, &error)))
+            }
+            state => Ok((id, state?)),
+        }
+    }
+
+    /// What refusals say of the time of the next run.
+    pub(super) fn refusal_notes(&self) -> [bool; 2] {
+        let known = self.known();
+        [known.is_transient, known.is_permanent]
+    }
+
+    /// Forgets the refusals since [`Self::refusal_notes`].
+    pub(super) fn restore_refusal_notes(&self, [is_transient, is_permanent]: [bool; 2]) {
+        let mut known = self.known();
+        (known.is_transient, known.is_permanent) = (is_transient, is_permanent);
+    }
+
     /// Whether an earlier write to an object, which had no answer, is what made it as it is.
     fn judge_unanswered(&self, manifest: &ManifestToApply, state: &LiveObjectState) {
         let id = &manifest.id;

@@ -505,3 +505,43 @@ fn objects_whose_end_was_not_seen_are_named_with_their_finalizers() {
     );
     assert_eq!(terminating(&BTreeMap::new(), None), None);
 }
+
+#[test]
+fn a_plan_that_waits_is_said_once_and_leaves_the_health_of_what_is_applied() {
+    let text =
+        "revision main@sha1:abc waits for approval: 1 added; run `windlass approve plan/a-1`";
+    let outcome = || RunOutcome::Running(PLAN_PENDING, text.to_owned(), NextRunTrigger::default());
+    let healthy = json!({"conditions": [{"type": "Healthy", "status": "True", "reason": "Succeeded",
+        "message": "Health check passed in 1s", "lastTransitionTime": "2026-01-02T03:04:05Z"}]});
+    let outcome = outcome();
+    let first = report(&kustomization(healthy), &run(&outcome, &[]));
+    let conditions = conditions_of(&first.after.conditions);
+    let ready = StatusCondition::find(&conditions, reconcile::READY).unwrap();
+    assert_eq!((ready.status, ready.reason.as_str()), (ConditionStatus::Unknown, "PlanPending"));
+    assert!(StatusCondition::is(&conditions, reconcile::RECONCILING, ConditionStatus::True));
+    assert!(StatusCondition::is(&conditions, "Healthy", ConditionStatus::True));
+    let events = |it: &KustomizationReport| it.events.iter().map(|it| it.message.clone()).collect();
+    let said: Vec<String> = events(&first);
+    assert_eq!(said, [text]);
+    let again = report(&kustomization(json!(first.after)), &run(&outcome, &[]));
+    let said: Vec<String> = events(&again);
+    assert!(said.is_empty(), "{said:?}");
+    let object = kustomization(json!(first.after));
+    assert!(!is_new(&object, "main@sha1:abc") && is_new(&object, "main@sha1:def"));
+}
+
+#[test]
+fn a_result_starts_from_the_newest_build_that_was_applied() {
+    let entry = |digest: &str, status: &str| {
+        json!({"digest": digest, "lastReconciledStatus": status,
+        "firstReconciled": "2026-01-02T03:04:05Z", "lastReconciled": "2026-01-02T03:04:05Z",
+        "lastReconciledDuration": "1s", "totalReconciliations": 1})
+    };
+    let of = |history: Value| {
+        last_applied_build(&kustomization(json!({"history": history}))).map(str::to_owned)
+    };
+    assert_eq!(of(json!([])), None);
+    let failed = entry("c", "HealthCheckFailed");
+    let applied = [entry("b", "ReconciliationSucceeded"), entry("a", "ReconciliationSucceeded")];
+    assert_eq!(of(json!([failed, applied[0], applied[1]])).as_deref(), Some("b"));
+}

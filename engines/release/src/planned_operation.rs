@@ -1,14 +1,20 @@
-//! What an operation would delete that is about to begin, and how users read of it.
+//! An operation that is about to begin and may have to wait for the approval of a user, and how users read of it.
 //!
-//! A rollback that undoes a failure is not among it: it removes what the failed operation made.
-//! Elsewhere: when it is judged ([`crate::helm_release_planner`]), how much may be deleted (engine `apply`,
-//! `deletion_budget`), what of it is in the cluster (the program).
+//! A rollback that undoes a failure is not among them: it removes what the failed operation made, and belongs to the Plan of
+//! that.
+//! Elsewhere: when it is judged ([`crate::helm_release_planner`]), which changes wait and how much may be deleted (engine
+//! `apply`, `result_changes` and `deletion_budget`), what of it is in the cluster (the program).
 
 use crate::settings::ReleaseDesiredState;
 
-/// What an operation would delete that is about to begin.
+/// An operation that is about to begin, by what it would delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReleaseDeletion {
+pub enum PlannedOperation {
+    /// Nothing.
+    Install {
+        /// The revision that it will be.
+        version: i64,
+    },
     /// Objects that the current revision has, and the desired one does not have.
     Upgrade {
         /// The revision that it will be.
@@ -35,10 +41,11 @@ pub enum ReleaseDeletion {
     },
 }
 
-impl ReleaseDeletion {
+impl PlannedOperation {
     /// Names the operation, for approvals: another chart, other values or another spec make another one.
     pub fn operation(self, desired: &ReleaseDesiredState) -> String {
         match self {
+            Self::Install { .. } => format!("install {}", desired.inputs),
             Self::Upgrade { .. } => format!("upgrade {}", desired.inputs),
             Self::Rollback { from, to } => format!("rollback {from}->{to}"),
             Self::Uninstall { version, .. } => format!("uninstall {version}"),
@@ -49,7 +56,7 @@ impl ReleaseDeletion {
     /// What does not have the objects, for people: a chart, a revision of the release, or of the source of the helmfile.
     pub fn revision(self, desired: &ReleaseDesiredState) -> String {
         match self {
-            Self::Upgrade { .. } | Self::Remediation { .. } => {
+            Self::Install { .. } | Self::Upgrade { .. } | Self::Remediation { .. } => {
                 format!("{}@{}", desired.chart_name, desired.chart_version)
             }
             Self::Rollback { to, .. } => format!("revision {to}"),
@@ -57,10 +64,13 @@ impl ReleaseDeletion {
         }
     }
 
-    /// The operation, for people: the subject of "… would delete …".
+    /// The operation, for people: the subject of "… would delete …" and "… waits for approval …".
     pub fn subject(self, desired: &ReleaseDesiredState) -> String {
         let name = &desired.spec.target.name;
         match self {
+            Self::Install { .. } => {
+                format!("the installation of release {name} from {}", self.revision(desired))
+            }
             Self::Upgrade { .. } => {
                 format!("the upgrade of release {name} to {}", self.revision(desired))
             }
@@ -82,7 +92,7 @@ impl ReleaseDeletion {
     /// How to keep the objects, for people.
     pub fn advice(self) -> &'static str {
         match self {
-            Self::Upgrade { .. } => {
+            Self::Install { .. } | Self::Upgrade { .. } => {
                 "to keep them, release a chart and values that have them, or set the annotation \
                  helm.sh/resource-policy: keep on those that are to stay"
             }
@@ -108,13 +118,19 @@ mod tests {
 
     #[test]
     fn an_approval_of_an_upgrade_is_for_one_chart_and_its_values() {
-        let upgrade = ReleaseDeletion::Upgrade { version: 2 };
+        let upgrade = PlannedOperation::Upgrade { version: 2 };
         let operation = |version: &str, values: &str| upgrade.operation(&desired(version, values));
         assert_eq!(operation("2.0.0", "a"), operation("2.0.0", "a"));
         assert_ne!(operation("2.0.0", "a"), operation("3.0.0", "a"));
         assert_ne!(operation("2.0.0", "a"), operation("2.0.0", "b"));
-        let again = ReleaseDeletion::Upgrade { version: 3 };
+        let again = PlannedOperation::Upgrade { version: 3 };
         assert_eq!(again.operation(&desired("2.0.0", "a")), operation("2.0.0", "a"), "a retry");
+        let install = PlannedOperation::Install { version: 1 };
+        assert_ne!(install.operation(&desired("2.0.0", "a")), operation("2.0.0", "a"));
+        assert_eq!(
+            install.subject(&desired("2.0.0", "a")),
+            "the installation of release web from c@2.0.0"
+        );
         assert_eq!(
             upgrade.subject(&desired("2.0.0", "a")),
             "the upgrade of release web to c@2.0.0"

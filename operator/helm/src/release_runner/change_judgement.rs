@@ -1,0 +1,646 @@
+//! Judges what an operation would change, before it begins: whether a user has to approve it, and whether one did.
+//!
+//! A Plan compares manifests: what the current revision has with what the chart renders now. An approval is for that
+//! rendering, so a chart that renders something else each time cannot be approved.
+//! Elsewhere: which operations are judged (engine `release`), which changes wait and what an approval covers (engine `apply`,
+//! `result_changes`), Plans (`windlass_runtime::deletion_plan`), deletions beyond a budget (`deletion_judgement`).
+
+use std::collections::BTreeSet;
+
+use apply::deletion_budget::DeletionBudget;
+use apply::object_changes::{self, ObjectChange, ObjectChangeKind};
+use apply::result_changes::{
+    PlanMode, ResultChange, ResultChangeKind, ResultChanges, ResultContentHash, ResultIdentity,
+};
+use crds::helm::CrdsPolicy;
+use helm::manifests::ReleaseHook;
+use helm::template::RenderedRelease;
+use objects::{Object, ObjectId};
+use reconcile::{NextRunTrigger, RunOutcome, Time};
+use release::record::HookRecord;
+use release::settings::{ReleaseSpec, RemediationStrategy, UpgradeSettings};
+use release::{OperationKind, PlannedOperation, ReleaseDesiredState, ReleaseRecord};
+
+use super::ReleaseStatusOwner;
+use super::executor::ReleaseExecutor;
+use super::manifest_objects::{self, POLICY};
+use super::prepare_revision::RevisionInputs;
+use super::step_error::StepError;
+use windlass_cluster::ClusterError;
+use windlass_runtime::deletion_plan::result_plan::{
+    self, PLAN_NOT_REPRODUCIBLE, PLAN_PENDING, approving_plan, deletion_of, digest_key, is_listed,
+    listed, waits_for_approval,
+};
+use windlass_runtime::deletion_plan::{
+    self, DeletionPlanRequest, DeletionSubject, NamespacePlanRules, PLAN_FAILED, PlanGuard,
+};
+
+/// What says that an operation may have to wait.
+struct ChangeRules {
+    mode: PlanMode,
+    rules: NamespacePlanRules,
+}
+
+/// A hook of a revision, rendered or recorded.
+struct PlannedHook<'h> {
+    kind: &'h str,
+    name: &'h str,
+    manifest: &'h str,
+    events: Vec<&'h str>,
+    weight: i64,
+}
+
+/// A rendering that is compared with a second one before a user is asked about it.
+struct FirstRendering<'r> {
+    version: i64,
+    base: Option<&'r ReleaseRecord>,
+    objects: &'r [Object],
+    hooks: &'r [Object],
+}
+
+/// What an operation would make of a release.
+struct PlannedResult {
+    changes: ResultChanges,
+    content: ResultContentHash,
+}
+
+/// The hooks that an operation runs, and its tests, for people.
+fn hook_lines(
+    operation: PlannedOperation,
+    hooks: &[PlannedHook<'_>],
+    is_tested: bool,
+) -> [Vec<String>; 2] {
+    let moments: &[&str] = match operation {
+        PlannedOperation::Install { .. } => &["pre-install", "post-install"],
+        PlannedOperation::Upgrade { .. } => &["pre-upgrade", "post-upgrade"],
+        PlannedOperation::Rollback { .. } => &["pre-rollback", "post-rollback"],
+        PlannedOperation::Uninstall { .. } | PlannedOperation::Remediation { .. } => {
+            &["pre-delete", "post-delete"]
+        }
+    };
+    let at = |moment: &str| {
+        let its = hooks.iter().filter(|hook| hook.events.contains(&moment));
+        its.map(|hook| format!("{}/{}", hook.kind, hook.name)).collect::<Vec<String>>()
+    };
+    let line = |moment: &&str| {
+        let lines = at(moment).into_iter().map(|it| format!("{moment}: {it}"));
+        lines.collect::<Vec<String>>()
+    };
+    let run = moments.iter().flat_map(line).collect();
+    [run, if is_tested { at("test") } else { Vec::new() }]
+}
+
+/// Whether an operation leaves out the hooks of its chart.
+const fn leaves_hooks_out(operation: PlannedOperation, spec: &ReleaseSpec) -> bool {
+    match operation {
+        PlannedOperation::Install { .. } => spec.install.disable_hooks,
+        PlannedOperation::Upgrade { .. } => spec.upgrade.disable_hooks,
+        PlannedOperation::Rollback { .. } => spec.rollback.disable_hooks,
+        PlannedOperation::Uninstall { .. } | PlannedOperation::Remediation { .. } => {
+            spec.uninstall.disable_hooks
+        }
+    }
+}
+
+/// Whether an upgrade that fails is undone by an uninstall, which no Plan of its own asks for.
+fn may_uninstall(upgrade: &UpgradeSettings) -> bool {
+    let remediation = upgrade.remediation;
+    let is_undone = remediation.retries != 0 || remediation.remediate_last_failure == Some(true);
+    upgrade.strategy.retry().is_none()
+        && is_undone
+        && remediation.strategy == RemediationStrategy::Uninstall
+}
+
+/// Another time of the same day, of which hour, minute and second are others: what a chart makes of the time of day differs.
+fn other_time_of_day(now: Time) -> Time {
+    const DAY: i64 = 24 * 3600;
+    const SHIFT: i64 = 3600 + 60 + 1;
+    let second = now.as_second();
+    let is_morning = second.rem_euclid(DAY) < DAY / 2;
+    let shift = if is_morning { SHIFT } else { -SHIFT };
+    Time::from_second(second.saturating_add(shift)).unwrap_or(now)
+}
+
+/// The objects of hooks. What cannot be read fails when it is applied.
+fn hook_objects<'h>(hooks: impl Iterator<Item = &'h str>) -> Vec<Object> {
+    hooks.flat_map(|it| manifest_objects::read(it).unwrap_or_default()).collect()
+}
+
+/// Changes of manifests as a Plan lists them. What is to be kept is not removed.
+fn result_changes(before: &[Object], after: &[Object]) -> Vec<ResultChange> {
+    let kept: BTreeSet<_> = before
+        .iter()
+        .filter(|object| object.annotation(POLICY) == Some("keep"))
+        .map(Object::id)
+        .collect();
+    let changes = object_changes::between(before, after).into_iter();
+    let changes = changes
+        .filter(|change| change.what != ObjectChangeKind::Removed || !kept.contains(&change.id));
+    let change = |ObjectChange { id, what, fields }: ObjectChange| {
+        let kind = match what {
+            ObjectChangeKind::Added => ResultChangeKind::Added,
+            ObjectChangeKind::Changed => ResultChangeKind::Changed,
+            ObjectChangeKind::Removed => ResultChangeKind::Removed,
+        };
+        ResultChange { fields, ..ResultChange::new(id, kind) }
+    };
+    changes.map(change).collect()
+}
+
+impl<'h> From<&'h ReleaseHook> for PlannedHook<'h> {
+    fn from(hook: &'h ReleaseHook) -> Self {
+        let ReleaseHook { kind, name, manifest, events, weight, .. } = hook;
+        let events = events.iter().map(|event| event.as_str()).collect();
+        Self { kind, name, manifest, events, weight: *weight }
+    }
+}
+
+impl<'h> From<&'h HookRecord> for PlannedHook<'h> {
+    fn from(hook: &'h HookRecord) -> Self {
+        let HookRecord { kind, name, manifest, events, weight, .. } = hook;
+        let events = events.iter().map(String::as_str).collect();
+        Self { kind, name, manifest, events, weight: *weight }
+    }
+}
+
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
+    /// Judges what an installation or upgrade would do that is rendered. Returns whether a user approved it.
+    ///
+    /// # Errors
+    /// A user has to approve it first, or it is not known whether one has to.
+    pub(super) async fn judge_rendered_changes(
+        &self,
+        version: i64,
+        rendered: &RenderedRelease,
+        base: Option<&ReleaseRecord>,
+    ) -> Result<bool, RunOutcome> {
+        let Some(rules) = self.change_rules()? else { return Ok(false) };
+        let operation = operation_of(version, base);
+        let manifests = rendered.manifests.iter().map(|it| &*it.content);
+        let after: Result<Vec<Vec<Object>>, String> =
+            manifests.map(manifest_objects::read).collect();
+        // What cannot be read fails before an object is written; what comes before that is asked for.
+        let Ok(after) = after else {
+            return self.judge_unrendered_changes(version, base).await;
+        };
+        let after: Vec<Object> = after.into_iter().flatten().collect();
+        let hooks: Vec<PlannedHook<'_>> = rendered.hooks.iter().map(PlannedHook::from).collect();
+        let mut result = self.planned_result(operation, base, &after, &hooks).await;
+        let action = action_of(operation);
+        self.add_definitions(version, base, &mut result).await?;
+        result.changes.objects.extend(self.namespace_change(action));
+        if result.changes.objects.is_empty() && result.changes.hooks.is_empty() {
+            return Ok(false);
+        }
+        let hooks = hook_objects(rendered.hooks.iter().map(|it| &*it.manifest));
+        let first = FirstRendering { version, base, objects: &after, hooks: &hooks };
+        self.judge_result(operation, &rules, result, Some(first)).await
+    }
+
+    /// Judges what an installation or upgrade would do before its templates can be rendered: they may need the
+    /// CustomResourceDefinitions of the chart, or what hooks of a helmfile apply. The rendering is judged after that.
+    ///
+    /// # Errors
+    /// As [`Self::judge_rendered_changes`].
+    pub(super) async fn judge_unrendered_changes(
+        &self,
+        version: i64,
+        base: Option<&ReleaseRecord>,
+    ) -> Result<bool, RunOutcome> {
+        let Some(rules) = self.change_rules()? else { return Ok(false) };
+        let operation = operation_of(version, base);
+        let mut result = self.planned_result(operation, None, &[], &[]).await;
+        result.content.add(self.desired().inputs.as_bytes());
+        self.add_definitions(version, base, &mut result).await?;
+        if result.changes.objects.is_empty() && result.changes.hooks.is_empty() {
+            return Ok(false);
+        }
+        self.judge_result(operation, &rules, result, None).await
+    }
+
+    /// Judges what a rollback or an uninstall would do: `after` has what stays. Returns whether a user approved it.
+    ///
+    /// # Errors
+    /// As [`Self::judge_rendered_changes`].
+    pub(super) async fn judge_recorded_changes(
+        &self,
+        operation: PlannedOperation,
+        base: &ReleaseRecord,
+        after: Option<&ReleaseRecord>,
+    ) -> Result<bool, RunOutcome> {
+        let Some(rules) = self.change_rules()? else { return Ok(false) };
+        let manifest = after.map_or("", |record| &*record.manifest);
+        // What cannot be read is not applied, and nothing is deleted.
+        let Ok(objects) = manifest_objects::read(manifest) else { return Ok(false) };
+        let of = after.unwrap_or(base);
+        let hooks: Vec<PlannedHook<'_>> = of.hooks.iter().map(PlannedHook::from).collect();
+        let mut result = self.planned_result(operation, Some(base), &objects, &hooks).await;
+        result.changes.uninstalls = after.is_none();
+        self.judge_result(operation, &rules, result, None).await
+    }
+
+    /// Whether an operation may have to wait for an approval of all that it does.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub(super) fn may_wait(&self) -> Result<bool, RunOutcome> {
+        self.change_rules().map(|rules| rules.is_some())
+    }
+
+    /// What says that operations of this release may have to wait; `None` if nothing does.
+    fn change_rules(&self) -> Result<Option<ChangeRules>, RunOutcome> {
+        if !self.context.settings.plan_approval {
+            return Ok(None);
+        }
+        let rules = self.when_known(PlanGuard::Changes, || {
+            deletion_plan::namespace_rules(&self.context, &self.node.namespace)
+        })?;
+        let mode = rules.mode.tightened(self.owner.plan_mode().as_deref());
+        Ok((mode > PlanMode::Automatic).then_some(ChangeRules { mode, rules }))
+    }
+
+    /// What an operation would make of the objects of a revision.
+    async fn planned_result(
+        &self,
+        operation: PlannedOperation,
+        base: Option<&ReleaseRecord>,
+        after: &[Object],
+        hooks: &[PlannedHook<'_>],
+    ) -> PlannedResult {
+        let ReleaseDesiredState { owner, kube_context, spec, .. } = self.desired();
+        let target = &spec.target;
+        // Of a revision that cannot be read, nothing is deleted.
+        let before = base.map(|it| manifest_objects::read(&it.manifest).unwrap_or_default());
+        let before = self.placed(before.unwrap_or_default()).await;
+        let place = self.target.place();
+        let target = format!("{place} {kube_context} {} {}", target.namespace, target.name);
+        let base = base.map_or("", |it| &*it.manifest);
+        let mut content = ResultContentHash::begin(owner, &target, base);
+        for object in after {
+            content.add(apply::digest(object).as_bytes());
+        }
+        for hook in hooks {
+            // A comment in the text is no difference.
+            match manifest_objects::read(hook.manifest) {
+                Ok(objects) => {
+                    objects.iter().for_each(|it| content.add(apply::digest(it).as_bytes()));
+                }
+                Err(_) => content.add(hook.manifest.as_bytes()),
+            }
+            content.add(format!("{} {}", hook.events.join(","), hook.weight).as_bytes());
+        }
+        let OwnerHooks { names, objects: applied, digest } = match operation {
+            PlannedOperation::Install { .. } | PlannedOperation::Upgrade { .. } => {
+                self.owner.own_hooks()
+            }
+            // No hooks of a helmfile are applied with these.
+            _ => OwnerHooks::default(),
+        };
+        content.add(digest.as_bytes());
+        content.add(self.settings_of(operation).as_bytes());
+        let [run, tests] = hook_lines(operation, hooks, spec.test.enable);
+        let mut run = if leaves_hooks_out(operation, spec) { Vec::new() } else { run };
+        run.extend(names);
+        let after = self.placed(after.to_vec()).await;
+        let mut objects = result_changes(&before, &after);
+        objects.extend(applied);
+        let is_upgrade = matches!(operation, PlannedOperation::Upgrade { .. });
+        let uninstalls = is_upgrade && may_uninstall(&spec.upgrade);
+        if uninstalls {
+            run.push("if the upgrade fails: uninstall of the release".to_owned());
+        }
+        let changes =
+            ResultChanges { objects, hooks: run, tests, uninstalls, ..ResultChanges::default() };
+        PlannedResult { changes, content }
+    }
+
+    /// What of the spec decides how a result is made, and as whom: an approval is for that, too. `inputs` of the desired
+    /// release does not have it.
+    fn settings_of(&self, operation: PlannedOperation) -> String {
+        let ReleaseDesiredState { spec, .. } = self.desired();
+        format!(
+            "{} {:?} {} {}",
+            self.target.user(),
+            self.options(),
+            leaves_hooks_out(operation, spec),
+            may_uninstall(&spec.upgrade)
+        )
+    }
+
+    /// Adds the CustomResourceDefinitions that an installation or upgrade would write. Where they are refused, a user is asked
+    /// all the same: hooks of a helmfile come before them, and the reason may not hold any more when they are written.
+    async fn add_definitions(
+        &self,
+        version: i64,
+        base: Option<&ReleaseRecord>,
+        result: &mut PlannedResult,
+    ) -> Result<(), RunOutcome> {
+        let action = action_of(operation_of(version, base));
+        let inputs = match self.revision_inputs(action, version, base) {
+            Ok(inputs) => inputs,
+            // The revision is prepared from the same, and fails before anything is written.
+            Err(error) => return error.text().map(drop),
+        };
+        match self.definition_changes(&inputs, action, &mut result.content).await {
+            Ok(changes) => result.changes.objects.extend(changes),
+            Err(error) => {
+                let text = error.text()?;
+                result.changes.hooks.push(format!("crds/ are refused: {text}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects with the namespaces in which they are. One whose kind is not served yet stays as it is.
+    async fn placed(&self, objects: Vec<Object>) -> Vec<Object> {
+        let namespace = &self.desired().spec.target.namespace;
+        let mut placed = Vec::with_capacity(objects.len());
+        for object in objects {
+            let found =
+                manifest_objects::placed(&self.target.cluster, object.clone(), namespace).await;
+            placed.push(found.map_or(object, |(_, object)| object));
+        }
+        placed
+    }
+
+    /// The CustomResourceDefinitions of a chart that would be written. All that the chart brings along are part of the result,
+    /// also those that exist.
+    async fn definition_changes(
+        &self,
+        inputs: &RevisionInputs,
+        action: OperationKind,
+        content: &mut ResultContentHash,
+    ) -> Result<Vec<ResultChange>, StepError> {
+        let RevisionInputs { chart, config, .. } = inputs;
+        let policy = self.options().of_action(action).crds;
+        if policy != CrdsPolicy::Skip {
+            content.add(policy.as_str().as_bytes());
+            for file in helm::chart::crds(chart) {
+                content.add(&file.file.data);
+            }
+        }
+        let mut changes = Vec::new();
+        for definition in self.crds_to_write(chart, config, action).await? {
+            let is_there = self.live_crd(&definition).await?.1.is_some();
+            let kind = if is_there { ResultChangeKind::Changed } else { ResultChangeKind::Added };
+            changes.push(ResultChange::new(definition.id(), kind));
+        }
+        Ok(changes)
+    }
+
+    /// The namespace that an installation creates. Whether that of another cluster exists is found out when it is created.
+    fn namespace_change(&self, action: OperationKind) -> Option<ResultChange> {
+        let namespace = &self.desired().spec.target.namespace;
+        let is_created = action == OperationKind::Install
+            && self.options().create_namespace
+            && !self.is_there(namespace);
+        let id = ObjectId::new("", namespace, "", "Namespace");
+        let is_unverified = !self.target.place().is_empty();
+        let change = ResultChange::new(id, ResultChangeKind::Added);
+        is_created.then_some(ResultChange { is_unverified, ..change })
+    }
+
+    /// What differs if the same revision is rendered once more, at another time of the day.
+    async fn second_rendering(
+        &self,
+        first: FirstRendering<'_>,
+    ) -> Result<Vec<ObjectChange>, RunOutcome> {
+        let FirstRendering { version, base, objects, hooks } = first;
+        let action = action_of(operation_of(version, base));
+        let at = other_time_of_day(jiff::Timestamp::now());
+        let rendered = match self.revision_inputs(action, version, base) {
+            Ok(inputs) => self.rendered_at(inputs, action, at).await,
+            Err(error) => Err(error),
+        };
+        let rendered = match rendered {
+            Ok(rendered) => rendered,
+            Err(error) => return error.text().map(|_| Vec::new()),
+        };
+        let read = |text: &str| manifest_objects::read(text).unwrap_or_default();
+        let second: Vec<Object> =
+            rendered.manifests.iter().flat_map(|it| read(&it.content)).collect();
+        let mut differing = object_changes::between(objects, &second);
+        let second = hook_objects(rendered.hooks.iter().map(|it| &*it.manifest));
+        differing.extend(object_changes::between(hooks, &second));
+        Ok(differing)
+    }
+
+    /// Judges a result. A rendering is made once more before a user is asked about it.
+    async fn judge_result(
+        &self,
+        operation: PlannedOperation,
+        rules: &ChangeRules,
+        result: PlannedResult,
+        rendering: Option<FirstRendering<'_>>,
+    ) -> Result<bool, RunOutcome> {
+        let PlannedResult { changes, content } = result;
+        if !changes.waits_under(rules.mode) {
+            return Ok(false);
+        }
+        let identity = ResultIdentity {
+            content: content.finish(),
+            removed: changes.ids(ResultChangeKind::Removed),
+            recreated: changes.ids(ResultChangeKind::Recreated),
+        };
+        let key = digest_key(&self.context).await.map_err(|error| self.plan_failed(&error))?;
+        let node = self.node.whole();
+        let release = self.release_of_owner();
+        // It has a digest of values, which may come from Secrets.
+        let name = key.keyed(&operation.operation(self.desired()));
+        let subject = DeletionSubject {
+            release: &release,
+            operation: &name,
+            ..DeletionSubject::of(&node, &self.desired().owner)
+        };
+        let policies = rules.rules.policies_of_changes();
+        let plan = self.when_known(PlanGuard::Changes, || {
+            approving_plan(&self.context, &subject, &key, &identity, &policies)
+        })?;
+        if plan.is_some() {
+            return Ok(true);
+        }
+        let budget = rules.rules.budget.clone().map(|budget| self.tightened(budget));
+        let deletion = deletion_of(&changes, budget, policies);
+        // A Plan that waits already was of the same rendering at another time.
+        let is_known = is_listed(&self.context, &subject, &key, &identity, &deletion);
+        let differing = match rendering.filter(|_| !is_known) {
+            Some(first) => self.second_rendering(first).await?,
+            None => Vec::new(),
+        };
+        if !differing.is_empty() {
+            // What an earlier revision asked for is not desired any more.
+            let dismissed = deletion_plan::dismiss(&self.context, &subject, None).await;
+            dismissed.map_err(|error| self.plan_failed(&error))?;
+            return Err(self.not_reproducible(operation, &differing));
+        }
+        let revision = operation.revision(self.desired());
+        let request = DeletionPlanRequest {
+            subject,
+            owner: self.owner.reference(),
+            revision: &revision,
+            deletion: &deletion,
+            changes: Some(listed(&key, &identity, &self.masked_fields(&changes))),
+        };
+        let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
+        let plan = plan.map_err(|error| self.plan_failed(&error))?.map(|it| it.name);
+        Err(self.waiting(operation, &changes, plan.as_deref()))
+    }
+
+    fn tightened(&self, budget: DeletionBudget) -> DeletionBudget {
+        budget.tightened(self.owner.deletion_limit().as_deref())
+    }
+
+    /// Changes without the values of Secrets, of which a chart may have made names of fields and hooks.
+    fn masked_fields(&self, changes: &ResultChanges) -> ResultChanges {
+        let mut changes = changes.clone();
+        for field in changes.objects.iter_mut().flat_map(|it| &mut it.fields) {
+            *field = self.desired_release.masked(field);
+        }
+        for text in changes.hooks.iter_mut().chain(&mut changes.tests) {
+            *text = self.desired_release.masked(text);
+        }
+        changes
+    }
+
+    /// The outcome of a run whose operation waits for its Plan.
+    fn waiting(
+        &self,
+        operation: PlannedOperation,
+        changes: &ResultChanges,
+        plan: Option<&str>,
+    ) -> RunOutcome {
+        let namespace = &self.node.namespace;
+        // Another mode may not ask.
+        self.known().lacked.extend(deletion_plan::budget_nodes(namespace));
+        let waiting = waits_for_approval(changes, namespace, plan);
+        let text = format!("{} {waiting}", operation.subject(self.desired()));
+        let wake = NextRunTrigger::at(self.soon_again());
+        RunOutcome::Running(PLAN_PENDING, self.desired_release.masked(&text), wake)
+    }
+
+    /// The outcome of a run whose operation cannot be approved.
+    fn not_reproducible(
+        &self,
+        operation: PlannedOperation,
+        differing: &[ObjectChange],
+    ) -> RunOutcome {
+        let text = format!(
+            "{} cannot be approved, because the chart renders something else each time: {}; use values or an existing Secret \
+             in place of random numbers and times",
+            operation.subject(self.desired()),
+            result_plan::differences(differing)
+        );
+        let nodes = deletion_plan::budget_nodes(&self.node.namespace);
+        let wake = NextRunTrigger::on(nodes).and_at(self.soon_again());
+        RunOutcome::Blocked(PLAN_NOT_REPRODUCIBLE, self.desired_release.masked(&text), wake)
+    }
+
+    fn plan_failed(&self, error: &ClusterError) -> RunOutcome {
+        let text = format!("a Plan cannot be created or deleted: {error}");
+        RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.retry_at()))
+    }
+}
+
+/// What the owner of a release applies with its operations: manifests of hooks of a helmfile.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnerHooks {
+    /// The names of the hooks.
+    pub names: Vec<String>,
+    /// What they apply.
+    pub objects: Vec<ResultChange>,
+    /// The digest of all of them; empty where there are none.
+    pub digest: String,
+}
+
+/// The operation that makes a revision which follows on `base`.
+fn operation_of(version: i64, base: Option<&ReleaseRecord>) -> PlannedOperation {
+    match base {
+        Some(_) => PlannedOperation::Upgrade { version },
+        None => PlannedOperation::Install { version },
+    }
+}
+
+/// The action of an operation that makes a revision.
+fn action_of(operation: PlannedOperation) -> OperationKind {
+    match operation {
+        PlannedOperation::Install { .. } => OperationKind::Install,
+        PlannedOperation::Upgrade { .. } => OperationKind::Upgrade,
+        PlannedOperation::Rollback { .. } => OperationKind::Rollback,
+        PlannedOperation::Uninstall { .. } => OperationKind::Uninstall,
+        PlannedOperation::Remediation { .. } => OperationKind::UninstallRemediation,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, value: &str, is_kept: bool) -> Object {
+        let mut manifest = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "shop"}, "data": {"key": value}});
+        if is_kept {
+            manifest["metadata"]["annotations"] = json!({(POLICY): "keep"});
+        }
+        Object::new(manifest).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_is_not_removed() {
+        let before = [object("a", "1", false), object("b", "1", true), object("c", "1", false)];
+        let after = [object("a", "2", false), object("d", "1", false)];
+        let shown: Vec<String> = result_changes(&before, &after)
+            .iter()
+            .map(|it| format!("{:?} {} {:?}", it.kind, it.id.name, it.fields))
+            .collect();
+        assert_eq!(shown, ["Changed a [\"/data/key\"]", "Added d []", "Removed c []"]);
+    }
+
+    #[test]
+    fn hooks_are_listed_by_the_moment_at_which_they_run() {
+        let hook = |name: &'static str, events: &[&'static str]| PlannedHook {
+            kind: "Job",
+            name,
+            manifest: "",
+            events: events.to_vec(),
+            weight: 0,
+        };
+        let hooks = [
+            hook("both", &["pre-install", "pre-upgrade"]),
+            hook("after", &["post-upgrade"]),
+            hook("test", &["test"]),
+        ];
+        let upgrade = PlannedOperation::Upgrade { version: 2 };
+        let [run, tests] = hook_lines(upgrade, &hooks, true);
+        assert_eq!(run, ["pre-upgrade: Job/both", "post-upgrade: Job/after"]);
+        assert_eq!(tests, ["Job/test"]);
+        let [run, tests] = hook_lines(PlannedOperation::Install { version: 1 }, &hooks, false);
+        assert_eq!(run, ["pre-install: Job/both"]);
+        assert!(tests.is_empty());
+    }
+
+    #[test]
+    fn only_an_upgrade_that_an_uninstall_would_undo_may_uninstall() {
+        let mut upgrade = UpgradeSettings::default();
+        upgrade.remediation.strategy = RemediationStrategy::Uninstall;
+        assert!(!may_uninstall(&upgrade), "a failure is not undone");
+        upgrade.remediation.retries = 1;
+        assert!(may_uninstall(&upgrade));
+        upgrade.remediation.strategy = RemediationStrategy::Rollback;
+        assert!(!may_uninstall(&upgrade));
+    }
+
+    #[test]
+    fn the_second_rendering_is_at_another_time_of_the_same_day() {
+        for text in ["2026-01-02T00:00:00Z", "2026-01-02T11:59:59Z", "2026-01-02T23:59:59Z"] {
+            let now: Time = text.parse().unwrap();
+            let other = other_time_of_day(now);
+            let [first, second] = [now, other].map(|it| it.to_string());
+            assert_eq!(first[..11], second[..11]);
+            for at in [11..13, 14..16, 17..19] {
+                assert_ne!(first[at.clone()], second[at], "{first} {second}");
+            }
+        }
+    }
+}

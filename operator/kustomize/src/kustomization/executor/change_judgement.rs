@@ -1,0 +1,405 @@
+//! Judges what a run would change, before its first write: whether a user has to approve it, and whether one did.
+//!
+//! What is asked for is the result of the whole run. Stages that cannot be tried before earlier ones are applied are tried all
+//! the same, and what cannot be found out of them is unverified; what turns out to recreate or delete more than was approved is
+//! asked for when that is found. Corrections of drift are never asked for.
+//! Elsewhere: which changes wait and what an approval covers (`apply::result_changes`), Plans
+//! (`windlass_runtime::deletion_plan`), deletions beyond a budget (`deletion_judgement.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use apply::object_changes;
+use apply::result_changes::{
+    PlanMode, ResultChange, ResultChangeKind, ResultChanges, ResultContentHash, ResultIdentity,
+};
+use apply::{LiveObjectState, ManifestToApply};
+use futures::stream::{self, StreamExt as _};
+use kube_core::{Resource as _, ResourceExt as _};
+use objects::ObjectId;
+use reconcile::{NextRunTrigger, RemovalCause, RunOutcome};
+
+use super::KustomizationExecutor;
+use crate::kustomization::{MANAGER, report};
+use windlass_cluster::ClusterError;
+use windlass_cluster::objects::DryRunMode;
+use windlass_runtime::deletion_plan::result_plan::{
+    self, PLAN_MODE, PLAN_PENDING, ResultDigestKey, approving_plan, deletion_of, digest_key,
+    is_listed, listed, waits_for_approval,
+};
+use windlass_runtime::deletion_plan::{
+    self, BudgetedDeletion, DELETION_BUDGET, DeletionPlanRequest, DeletionSubject,
+    NamespacePlanRules, PLAN_FAILED, PlanGuard,
+};
+
+/// Of how many changed objects the fields are compared: a Plan lists no more.
+const MAX_COMPARED_OBJECTS: usize = 1000;
+
+/// Changes that a run may carry out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ClearedChanges {
+    /// The Plan that approves them; `None` if they need no approval.
+    pub(super) plan: Option<String>,
+    /// What may be deleted.
+    removed: BTreeSet<ObjectId>,
+    /// What may be deleted and created again.
+    recreated: BTreeSet<ObjectId>,
+}
+
+impl ClearedChanges {
+    fn allow(&self, known: &KnownChanges) -> bool {
+        known.removed.is_subset(&self.removed) && known.recreated.is_subset(&self.recreated)
+    }
+}
+
+/// What a run knows of its changes before it has looked at everything.
+struct KnownChanges {
+    /// Whether something would be written or deleted.
+    are_any: bool,
+    removed: BTreeSet<ObjectId>,
+    recreated: BTreeSet<ObjectId>,
+}
+
+/// What a run would make of an object; `None` if it leaves it as it is, or is refused.
+fn change_of(state: &LiveObjectState) -> Option<ResultChangeKind> {
+    match state {
+        LiveObjectState::Missing => Some(ResultChangeKind::Added),
+        LiveObjectState::Differs => Some(ResultChangeKind::Changed),
+        LiveObjectState::MustBeRecreated => Some(ResultChangeKind::Recreated),
+        LiveObjectState::InSync
+        | LiveObjectState::Skipped
+        | LiveObjectState::Finished
+        | LiveObjectState::Unmanaged
+        | LiveObjectState::Refused(_)
+        | LiveObjectState::Incompatible(_) => None,
+    }
+}
+
+fn is_refused(state: &LiveObjectState) -> bool {
+    matches!(state, LiveObjectState::Refused(_) | LiveObjectState::Incompatible(_))
+}
+
+impl KustomizationExecutor {
+    /// Judges what the run would change, of which the first `observed` stages were compared. Nothing of it may be done where
+    /// this fails.
+    ///
+    /// # Errors
+    /// A user has to approve it first, or it is not known whether one has to.
+    pub(super) async fn judge_changes(&self, observed: usize) -> Result<(), RunOutcome> {
+        // A user deleted the Kustomization, or an applier did, which was asked for that.
+        let is_guarded = self.context.settings.plan_approval
+            && self.settings.removal == RemovalCause::Pruned
+            && !self.settings.is_correction;
+        if !is_guarded {
+            return Ok(());
+        }
+        let object = self.object();
+        let annotation = object.annotations().get(PLAN_MODE).map(String::as_str);
+        let own = self.self_applied_policies();
+        let read = || deletion_plan::applier_rules(&self.context, &self.node.namespace, &own);
+        // Where no approval is needed, this is all that it costs.
+        if read().is_ok_and(|rules| rules.mode.tightened(annotation) == PlanMode::Automatic) {
+            return Ok(());
+        }
+        let known = self.known_changes(observed);
+        if self.known().cleared.as_ref().is_some_and(|cleared| cleared.allow(&known)) {
+            return Ok(());
+        }
+        let uid = object.uid().unwrap_or_default();
+        let subject = DeletionSubject::of(&self.node, &uid);
+        if !known.are_any && !deletion_plan::has_plans(&self.context, &subject) {
+            return Ok(());
+        }
+        let rules = match known.are_any {
+            true => self.when_known(PlanGuard::Changes, read)?,
+            // Nothing is done that would have to wait.
+            false => match read() {
+                Ok(rules) => rules,
+                Err(_) => return Ok(()),
+            },
+        };
+        let mode = rules.mode.tightened(annotation);
+        if mode == PlanMode::Automatic {
+            return Ok(());
+        }
+        let key = match digest_key(&self.context).await {
+            Ok(key) => key,
+            Err(_) if !known.are_any => return Ok(()),
+            Err(error) => return Err(self.plan_failed(&error)),
+        };
+        let KnownChanges { removed, recreated, are_any } = known;
+        let content = self.result_content();
+        let result = ResultIdentity { content: content.clone(), removed, recreated };
+        if self.is_approved(&subject, &key, &result, &rules)? || !are_any {
+            return Ok(());
+        }
+        let changes = self.all_changes(observed).await?;
+        let result = ResultIdentity {
+            content,
+            removed: changes.ids(ResultChangeKind::Removed),
+            recreated: changes.ids(ResultChangeKind::Recreated),
+        };
+        if !changes.waits_under(mode) {
+            let ResultIdentity { removed, recreated, .. } = result;
+            self.known().cleared = Some(ClearedChanges { plan: None, removed, recreated });
+            return Ok(());
+        }
+        // An approval whose list was cut is for exactly all of it.
+        if self.is_approved(&subject, &key, &result, &rules)? {
+            return Ok(());
+        }
+        Err(self.held_changes(&subject, &key, &result, changes, rules).await)
+    }
+
+    /// Whether a Plan approves a result, which then may be carried out.
+    fn is_approved(
+        &self,
+        subject: &DeletionSubject<'_>,
+        key: &ResultDigestKey,
+        result: &ResultIdentity,
+        rules: &NamespacePlanRules,
+    ) -> Result<bool, RunOutcome> {
+        let policies = rules.policies_of_changes();
+        let plan = self.when_known(PlanGuard::Changes, || {
+            approving_plan(&self.context, subject, key, result, &policies)
+        })?;
+        let Some(plan) = plan else { return Ok(false) };
+        let result_plan::ApprovingPlan { name, removed, recreated } = plan;
+        self.known().cleared = Some(ClearedChanges { plan: Some(name), removed, recreated });
+        Ok(true)
+    }
+
+    /// What is known of the changes after the first `observed` stages were compared. Where one of these is refused, or the build
+    /// may not be empty, nothing is written.
+    fn known_changes(&self, observed: usize) -> KnownChanges {
+        let removed = if self.desired.prune { self.prune_candidates() } else { BTreeSet::new() };
+        let known = self.known();
+        let manifests = self.desired.stages.iter().take(observed).flat_map(|it| &it.objects);
+        let states: Vec<(&ObjectId, &LiveObjectState)> =
+            manifests.filter_map(|it| Some((&it.id, known.seen.get(&it.id)?))).collect();
+        let is_refused =
+            self.is_refused_as_empty() || states.iter().any(|(_, state)| is_refused(state));
+        let is_changed = states.iter().any(|(_, state)| change_of(state).is_some());
+        let is_recreated = |it: &&(&ObjectId, &LiveObjectState)| {
+            change_of(it.1) == Some(ResultChangeKind::Recreated)
+        };
+        let recreated = states.iter().filter(is_recreated).map(|it| it.0.clone()).collect();
+        let are_any = !is_refused && (is_changed || !removed.is_empty());
+        KnownChanges { are_any, removed, recreated }
+    }
+
+    /// What names the result beside its removals: the objects as they are built, where, for whom, and the build that was
+    /// applied last.
+    fn result_content(&self) -> String {
+        let object = self.object();
+        let base = report::last_applied_build(&object).unwrap_or_default();
+        let uid = object.uid().unwrap_or_default();
+        let target = format!("{} {}", self.target.place(), self.target.user());
+        let mut hash = ResultContentHash::begin(&uid, &target, base);
+        for manifest in self.desired.stages.iter().flat_map(|stage| &stage.objects) {
+            hash.add(manifest.id.to_string().as_bytes());
+            hash.add(manifest.digest.as_bytes());
+        }
+        hash.finish()
+    }
+
+    /// Everything that the run would change. Stages after the first `observed` are tried now, and forgotten again.
+    async fn all_changes(&self, observed: usize) -> Result<ResultChanges, RunOutcome> {
+        let mut changes = ResultChanges::default();
+        for (at, stage) in self.desired.stages.iter().enumerate() {
+            let states = match at < observed {
+                true => BTreeMap::new(),
+                false => self.previewed_stage(&stage.objects).await?,
+            };
+            for manifest in &stage.objects {
+                let state = states.get(&manifest.id).cloned();
+                let state = state.or_else(|| self.known().seen.get(&manifest.id).cloned());
+                changes.objects.extend(state.and_then(|state| self.change(manifest, &state)));
+            }
+        }
+        if self.desired.prune {
+            self.observe_prune_candidates().await?;
+            let generated = self.generated_objects();
+            for id in self.prune_candidates() {
+                if generated.has_newer(&id) {
+                    changes.replaced.insert(id.clone());
+                }
+                changes.objects.push(ResultChange::new(id, ResultChangeKind::Removed));
+            }
+        }
+        Ok(changes)
+    }
+
+    /// What would become of an object. One that cannot be tried yet is unverified.
+    fn change(&self, manifest: &ManifestToApply, state: &LiveObjectState) -> Option<ResultChange> {
+        let id = manifest.id.clone();
+        if let Some(kind) = change_of(state) {
+            return Some(ResultChange::new(id, kind));
+        }
+        let kind = match self.known().recorded.contains(&id) {
+            true => ResultChangeKind::Changed,
+            false => ResultChangeKind::Added,
+        };
+        is_refused(state)
+            .then(|| ResultChange { is_unverified: true, ..ResultChange::new(id, kind) })
+    }
+
+    /// Compares the objects of a stage that is not next. What it finds is not remembered: once the stages before it are
+    /// applied, they may compare otherwise.
+    async fn previewed_stage(
+        &self,
+        manifests: &[ManifestToApply],
+    ) -> Result<BTreeMap<ObjectId, LiveObjectState>, RunOutcome> {
+        let before = self.refusal_notes();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let previews: Vec<_> = manifests.iter().map(|it| self.previewed_object(it)).collect();
+        let found: Vec<Result<(ObjectId, LiveObjectState), ClusterError>> =
+            stream::iter(previews).buffer_unordered(width).collect().await;
+        let mut states = BTreeMap::new();
+        for result in found {
+            let (id, state) = result.map_err(|error| self.no_answer(&error))?;
+            states.insert(id, state);
+        }
+        self.restore_refusal_notes(before);
+        Ok(states)
+    }
+
+    /// Names the fields that would change. They are information only, so an object that cannot be compared has none.
+    async fn compare_fields(&self, changes: &mut ResultChanges) {
+        let is_compared = |it: &&ResultChange| {
+            let is_secret = it.id.group.is_empty() && it.id.kind == "Secret";
+            it.kind == ResultChangeKind::Changed && !it.is_unverified && !is_secret
+        };
+        let compared: BTreeSet<ObjectId> = changes
+            .objects
+            .iter()
+            .filter(is_compared)
+            .take(MAX_COMPARED_OBJECTS)
+            .map(|it| it.id.clone())
+            .collect();
+        let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
+        let comparisons: Vec<_> = manifests
+            .filter(|manifest| compared.contains(&manifest.id))
+            .map(|manifest| self.changed_fields(manifest))
+            .collect();
+        let width = usize::from(self.context.settings.concurrent_ssa);
+        let fields: BTreeMap<ObjectId, Vec<String>> =
+            stream::iter(comparisons).buffer_unordered(width).collect().await;
+        for change in &mut changes.objects {
+            change.fields = fields.get(&change.id).cloned().unwrap_or_default();
+        }
+    }
+
+    async fn changed_fields(&self, manifest: &ManifestToApply) -> (ObjectId, Vec<String>) {
+        let id = manifest.id.clone();
+        let fields = self.dry_run_fields(manifest).await.ok().flatten().unwrap_or_default();
+        let fields = fields.iter().map(|field| self.settings.secrets.mask(field)).collect();
+        (id, fields)
+    }
+
+    async fn dry_run_fields(
+        &self,
+        manifest: &ManifestToApply,
+    ) -> Result<Option<Vec<String>>, ClusterError> {
+        let ManifestToApply { id, object, .. } = manifest;
+        let cluster = &self.target.cluster;
+        let resource = self.resource(id).await?;
+        let live = cluster.get(&resource, &id.namespace, &id.name).await?;
+        let dry = cluster.apply(&resource, object, MANAGER, DryRunMode::DryRun).await?;
+        Ok(live.map(|live| object_changes::fields(&live, &dry)))
+    }
+
+    /// The outcome of a run that a user has to approve. Its Plan is created.
+    async fn held_changes(
+        &self,
+        subject: &DeletionSubject<'_>,
+        key: &ResultDigestKey,
+        result: &ResultIdentity,
+        mut changes: ResultChanges,
+        rules: NamespacePlanRules,
+    ) -> RunOutcome {
+        let deletion = self.deletion_of_result(&changes, rules).await;
+        if !is_listed(&self.context, subject, key, result, &deletion) {
+            self.compare_fields(&mut changes).await;
+        }
+        let request = DeletionPlanRequest {
+            subject: *subject,
+            owner: self.object().owner_ref(&()),
+            revision: &self.desired.revision,
+            deletion: &deletion,
+            changes: Some(listed(key, result, &changes)),
+        };
+        let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
+        let plan = match plan {
+            Ok(plan) => plan.map(|it| it.name),
+            Err(error) => return self.plan_failed(&error),
+        };
+        let namespace = &self.node.namespace;
+        // Another mode may not ask.
+        self.known().missing.extend(deletion_plan::budget_nodes(namespace));
+        let waiting = waits_for_approval(&changes, namespace, plan.as_deref());
+        let text = format!("revision {} {waiting}", self.desired.revision);
+        RunOutcome::Running(PLAN_PENDING, text, NextRunTrigger::at(self.settings.plan_again_at))
+    }
+
+    /// The deletions of a result, with what of the deletion budget they exceed: who approves the result approves them, too.
+    async fn deletion_of_result(
+        &self,
+        changes: &ResultChanges,
+        rules: NamespacePlanRules,
+    ) -> BudgetedDeletion {
+        let policies = rules.policies_of_changes();
+        let removed = changes.ids(ResultChangeKind::Removed);
+        let is_judged = self.context.settings.deletion_budget && !removed.is_empty();
+        match rules.budget {
+            Some(budget) if is_judged => {
+                let object = self.object();
+                let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
+                let budget = budget.tightened(annotation);
+                let exempt = self.note_exempt(&removed, &budget, &self.generated_objects());
+                // The budget does not count them, and they wait for the Plan as everything else does.
+                let counted: BTreeSet<ObjectId> = removed.difference(&exempt).cloned().collect();
+                let uncounted = removed.len().saturating_sub(counted.len());
+                let BudgetedDeletion { mut verdict, budget, policies, .. } =
+                    self.budgeted(counted, budget, policies).await;
+                verdict.deleted = verdict.deleted.saturating_add(uncounted);
+                BudgetedDeletion { ids: removed, verdict, budget, policies }
+            }
+            budget => deletion_of(changes, budget, policies),
+        }
+    }
+
+    fn plan_failed(&self, error: &ClusterError) -> RunOutcome {
+        let text = format!("a Plan cannot be created or deleted: {error}");
+        RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.settings.retry_at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &[&str]) -> BTreeSet<ObjectId> {
+        names.iter().map(|name| ObjectId::new("shop", name, "", "ConfigMap")).collect()
+    }
+
+    #[test]
+    fn what_is_found_later_is_not_cleared_by_what_was_known_before() {
+        let cleared =
+            ClearedChanges { plan: None, removed: ids(&["a", "b"]), recreated: BTreeSet::new() };
+        let found = |removed: &[&str], recreated: &[&str]| {
+            let [removed, recreated] = [removed, recreated].map(ids);
+            cleared.allow(&KnownChanges { are_any: true, removed, recreated })
+        };
+        assert!(found(&["a"], &[]) && found(&[], &[]));
+        assert!(!found(&["a", "c"], &[]) && !found(&[], &["a"]));
+    }
+
+    #[test]
+    fn an_object_that_is_refused_is_no_change() {
+        for state in [LiveObjectState::InSync, LiveObjectState::Refused(String::new())] {
+            assert_eq!(change_of(&state), None);
+        }
+        assert_eq!(change_of(&LiveObjectState::MustBeRecreated), Some(ResultChangeKind::Recreated));
+        assert!(is_refused(&LiveObjectState::Incompatible(String::new())));
+    }
+}
