@@ -5,8 +5,8 @@
 //! failure shows (`diagnosis`), windlass at work (`windlass`), Flux's objects and what becomes of
 //! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
 //! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
-//! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), deletions that are held
-//! (`deletion_budget`), Flux's own controllers (`flux_controllers`), how objects are stored under a CRD (`definitions`), the servers around it
+//! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), changes and deletions that
+//! are held (`deletion_budget`), Flux's own controllers (`flux_controllers`), how objects are stored under a CRD (`definitions`), the servers around it
 //! (`crate::git_server`, `crate::operator_process`).
 //!
 //! ```no_run

@@ -30,6 +30,7 @@ mod lifecycle_checks;
 mod lifecycle_handlers;
 mod lifecycles;
 mod merges;
+mod plans;
 mod post_renderers;
 mod readiness;
 mod records;

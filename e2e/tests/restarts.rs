@@ -116,6 +116,42 @@ async fn killed_between_an_approval_and_its_deletions_it_carries_out_exactly_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn killed_between_the_approval_of_a_plan_and_the_first_write_it_applies_exactly_that()
+-> Result<()> {
+    const COUNT: usize = 3;
+    let story = Story::begin("killed-plan").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let first = config_maps(COUNT, "1");
+    let upstream = story.follow("app", &borrowed(&first)).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+    story
+        .merge(&app, json!({"metadata": {"annotations": {"windlass.dev/plan": "Approve"}}}))
+        .await?;
+    let second = config_maps(COUNT, "2");
+    let revision = upstream.push(&borrowed(&second)).await?;
+    let plan = story.await_pending(&app, &revision).await?;
+    windlass.operator.kill()?;
+    windlass.resume().await?;
+    // The Plan is the same after a restart, and nothing was written.
+    let again = story.await_pending(&app, &revision).await?;
+    ensure!(again.uid() == plan.uid(), "{:?}", again.spec);
+    windlass.operator.kill()?;
+    story.windlass_says(&["approve", "ks/app", "-n", &story.namespace], true)?;
+    story.await_value("map-000", "1").await?;
+    windlass.resume().await?;
+    story.await_applied("app", &revision).await?;
+    story.await_value("map-000", "2").await?;
+    story.await_no_plans().await?;
+    // An approval counts once: the way back is asked for.
+    let revision = upstream.push(&borrowed(&first)).await?;
+    story.await_pending(&app, &revision).await?;
+    story.await_value("map-000", "2").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn killed_between_an_approval_and_its_upgrade_it_deletes_exactly_these() -> Result<()> {
     const COUNT: usize = 12;
     let story = Story::begin("killed-upgrade").await?;

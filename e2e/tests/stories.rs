@@ -36,6 +36,7 @@ mod lifecycles;
 mod oci_repository;
 mod overlay;
 mod ownership;
+mod plans;
 mod reconcile_triggers;
 mod remote_bases;
 mod requested_at;

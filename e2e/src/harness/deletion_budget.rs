@@ -1,9 +1,12 @@
-//! The functions with which stories set a deletion budget, and read the Plans of deletions that are held.
+//! The functions with which stories set a deletion budget or have changes wait, and read the Plans of what is held.
 //!
 //! Elsewhere: what Kustomizations apply (`flux`).
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use crds::release::{Plan, PlanPolicy};
+use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
@@ -35,6 +38,78 @@ impl Story {
     /// The API server's refusal.
     pub async fn without_deletion_budget(&self) -> Result<StoryObject> {
         self.plan_policy(json!({"enabled": false})).await
+    }
+
+    /// Creates a PlanPolicy with a mode for the namespace of the story. It belongs to no namespace: delete it at the end. The
+    /// namespace of windlass, which has the key of Plans, is created if the bed has none.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn plan_mode(&self, mode: &str) -> Result<StoryObject> {
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "flux-system"}});
+        self.apply_value(namespace).await?;
+        let labels = json!({"kubernetes.io/metadata.name": self.namespace});
+        let spec = json!({"namespaceSelector": {"matchLabels": labels}, "mode": mode});
+        let object = json!({"apiVersion": API, "kind": "PlanPolicy",
+            "metadata": {"name": self.namespace}, "spec": spec});
+        self.apply_value(object).await?;
+        Ok(StoryObject::of::<PlanPolicy>(&self.namespace))
+    }
+
+    /// Waits until an object waits for the approval of its Plan for a revision; gives that Plan.
+    ///
+    /// # Errors
+    /// It does not come.
+    pub async fn await_pending(&self, target: &StoryObject, revision: &str) -> Result<Plan> {
+        let what = format!("{target} to wait for its Plan of {revision}");
+        self.await_until(&what, DEFAULT_WAIT_TIMEOUT, async || {
+            let mut plans = self.plans().await?;
+            plans.retain(|it| it.spec.changes.is_some() && it.spec.revision == revision);
+            let Some(plan) = plans.pop().filter(|_| plans.is_empty()) else { return Ok(None) };
+            let object = self.expect(target).await?;
+            let ready = condition(&object, "Ready");
+            let command = format!("windlass approve plan/{}", plan.name_any());
+            let is_said = ready["reason"] == "PlanPending"
+                && ready["status"] == "Unknown"
+                && condition(&object, "Reconciling")["status"] == "True"
+                && ready["message"].to_string().contains(&command);
+            Ok(is_said.then_some(plan))
+        })
+        .await
+    }
+
+    /// Waits until the story has no Plan.
+    ///
+    /// # Errors
+    /// One stays.
+    pub async fn await_no_plans(&self) -> Result<()> {
+        self.await_until("no Plan to be left", DEFAULT_WAIT_TIMEOUT, async || {
+            Ok(self.plans().await?.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    /// Checks that neither Plans nor events of the story have a text, also not as base64.
+    ///
+    /// # Errors
+    /// One has it.
+    pub async fn ensure_unread(&self, secret: &str, target: &StoryObject) -> Result<()> {
+        let encoded = BASE64_STANDARD.encode(secret);
+        let object = self.expect(target).await?;
+        let events = Api::<Event>::namespaced(self.client.clone(), &self.namespace);
+        let mut texts = vec![object.data["status"].to_string()];
+        for plan in self.plans().await? {
+            texts.push(serde_json::to_string(&plan)?);
+        }
+        for event in events.list(&ListParams::default()).await?.items {
+            texts.push(event.message.unwrap_or_default());
+        }
+        for text in texts {
+            let is_read = text.contains(secret) || text.contains(&encoded);
+            ensure!(!is_read, "a value of a Secret is readable in {text}");
+        }
+        Ok(())
     }
 
     /// The Plans of the story.
@@ -98,10 +173,7 @@ impl Story {
     pub async fn await_free(&self, target: &StoryObject) -> Result<()> {
         let is_free = |object: &DynamicObject| condition(object, "DeletionHeld").is_null();
         self.await_object(target, DEFAULT_WAIT_TIMEOUT, is_free).await?;
-        self.await_until("no Plan to be left", DEFAULT_WAIT_TIMEOUT, async || {
-            Ok(self.plans().await?.is_empty().then_some(()))
-        })
-        .await
+        self.await_no_plans().await
     }
 
     /// Checks that ConfigMaps exist and are not being deleted.
