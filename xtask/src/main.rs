@@ -66,6 +66,8 @@ enum XtaskCommand {
     Crash(ToolArguments),
     /// Run random operations, API server failures and kills, and verify that windlass converges
     Soak(ToolArguments),
+    /// Plan and apply the last commits of a GitOps repository, and compare both
+    Replay(ToolArguments),
     /// Measure
     Bench(ToolArguments),
 }
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         XtaskCommand::Rights { folder } => rights::check(&folder),
         XtaskCommand::Crash(arguments) => named(STRESS, "crash", &arguments),
         XtaskCommand::Soak(arguments) => named(STRESS, "soak", &arguments),
+        XtaskCommand::Replay(arguments) => named(STRESS, "replay", &arguments),
         XtaskCommand::Bench(arguments) => named(BENCH, "bench", &arguments),
     };
     progress::exit_code(outcome.map(|()| ExitCode::SUCCESS))

@@ -33,7 +33,7 @@ pub(crate) const CRD_MANIFESTS: DeveloperTool = DeveloperTool("crd-manifests");
 pub(crate) const DEMO: DeveloperTool = DeveloperTool("demo");
 /// Control planes.
 pub(crate) const E2E: DeveloperTool = DeveloperTool("e2e");
-/// Crashes, random operations, random input.
+/// Crashes, random operations, random input, commits of public repositories.
 pub(crate) const STRESS: DeveloperTool = DeveloperTool("stress");
 
 /// What a tool is given, `--help` among it.

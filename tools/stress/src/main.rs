@@ -1,7 +1,8 @@
-//! `cargo xtask crash`, `soak` and `fuzz`: tests that try to break windlass.
+//! `cargo xtask crash`, `soak`, `fuzz` and `replay`: tests that try to break windlass, or to find a wrong prediction.
 //!
 //! Here: the command line. Elsewhere: killing it at every write (`crash`), everything at random (`soak`), input that was
-//! changed at random (`fuzz`), the law that what is live is in an inventory (`ownership`).
+//! changed at random (`fuzz`), commits of public repositories (`replay`), the law that what is live is in an inventory
+//! (`ownership`).
 #![expect(
     clippy::print_stderr,
     reason = "commands for people; results that are data go to standard output"
@@ -10,6 +11,7 @@
 mod crash;
 mod fuzz;
 mod ownership;
+mod replay;
 mod soak;
 
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ enum StressCommand {
     Crash(crash::CrashTestOptions),
     /// Run random operations, API server failures and kills, and verify that windlass converges
     Soak(soak::SoakOptions),
+    /// Plan and apply the last commits of a GitOps repository, and compare both
+    Replay(replay::ReplayOptions),
     /// Change what tenants write at random and see whether windlass survives it
     Fuzz {
         /// What
@@ -46,6 +50,7 @@ fn main() -> ExitCode {
     let outcome = match StressArguments::parse().command {
         StressCommand::Crash(options) => crash::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Soak(options) => soak::run(&options).map(|()| ExitCode::SUCCESS),
+        StressCommand::Replay(options) => replay::run(&options).map(|()| ExitCode::SUCCESS),
         StressCommand::Fuzz { command } => fuzz::run(&command),
         StressCommand::Measured(options) => rusage::run(&options),
     };

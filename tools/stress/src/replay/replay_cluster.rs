@@ -1,0 +1,490 @@
+//! The test bed with a repository that it follows: what its objects need besides, and waiting until appliers settled.
+//!
+//! Elsewhere: the commits (`replayed_history`), what appliers have (`inventories`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use e2e::git_server::StoryGitRepository;
+use e2e::harness::flux::{NEVER, condition};
+use e2e::harness::{Story, StoryObject, WindlassProcess};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::discovery::Discovery;
+use objects::ObjectId;
+use plan::{ApplierChange, ChangePlan, PlanObjectReference};
+use serde_json::{Value, json};
+
+use super::inventories::{ApplierInCluster, all_objects, appliers};
+use super::manifest_rewriting::{KUSTOMIZE_GROUP, ManifestKinds, SOURCE_GROUP};
+use super::replayed_history::serve;
+use super::verdict::id_of;
+use crate::ownership::kind;
+
+/// The value of each variable that no ConfigMap or Secret of the repository has.
+const VARIABLE_VALUE: &str = "replayed";
+
+/// How long a definition may take until its objects can be created.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long appliers may take to settle after a commit.
+const SETTLE_LIMIT: Duration = Duration::from_secs(300);
+
+/// For how long nothing happens once all appliers report about the commit.
+const QUIET_PERIOD: Duration = Duration::from_secs(3);
+
+/// The same where one of them waits, as for a dependency, and reports about no commit.
+const QUIET_PERIOD_OF_WAITS: Duration = Duration::from_secs(15);
+
+/// Without a network: what is not on this machine is refused at once, and is so on every machine.
+const NO_NETWORK: [(&str, &str); 6] = [
+    ("HTTP_PROXY", "http://127.0.0.1:9"),
+    ("http_proxy", "http://127.0.0.1:9"),
+    ("HTTPS_PROXY", "http://127.0.0.1:9"),
+    ("https_proxy", "http://127.0.0.1:9"),
+    ("NO_PROXY", "127.0.0.1,localhost"),
+    ("no_proxy", "127.0.0.1,localhost"),
+];
+
+/// What the cluster got besides the objects of the repository.
+#[derive(Debug, Default)]
+pub(super) struct AddedPrerequisites {
+    /// Definitions without a schema.
+    pub(super) definitions: BTreeSet<String>,
+    /// Namespaces.
+    pub(super) namespaces: BTreeSet<String>,
+    /// ConfigMaps and Secrets that are substituted.
+    pub(super) references: BTreeSet<String>,
+}
+
+impl AddedPrerequisites {
+    fn count(&self) -> usize {
+        self.definitions.len() + self.namespaces.len() + self.references.len()
+    }
+}
+
+/// The Kustomization of the entry point.
+#[derive(Debug, Clone)]
+pub(super) struct EntryKustomization {
+    /// Its namespace, and that of its source.
+    pub(super) namespace: String,
+    /// Its name, and that of its source.
+    pub(super) name: String,
+    /// The folder that it applies.
+    pub(super) path: String,
+}
+
+/// windlass, and the repository that it follows.
+pub(super) struct ReplayCluster<'r> {
+    pub(super) story: Story,
+    windlass: WindlassProcess,
+    repository: &'r StoryGitRepository,
+    served_url: String,
+    entry: EntryKustomization,
+    /// What was added for the objects of the repository.
+    pub(super) added: AddedPrerequisites,
+}
+
+impl<'r> ReplayCluster<'r> {
+    /// Starts the control plane and windlass, which applies nothing yet.
+    ///
+    /// # Errors
+    /// Something does not start.
+    pub(super) async fn begin(
+        repository: &'r StoryGitRepository,
+        served_url: &str,
+        entry: EntryKustomization,
+    ) -> anyhow::Result<Self> {
+        let story = Story::begin("replay").await?;
+        let windlass = WindlassProcess::start_with(story.bed, &[], &NO_NETWORK).await?;
+        // What is deleted is compared, so nothing holds it.
+        let policy = json!({
+            "apiVersion": "release.windlass.dev/v1alpha1",
+            "kind": "PlanPolicy",
+            "metadata": {"name": "replay"},
+            "spec": {"namespaceSelector": {}, "deletionBudget": {"enabled": false}},
+        });
+        story.apply_value(policy).await?;
+        let namespace = entry.namespace.clone();
+        let mut cluster = Self {
+            story,
+            windlass,
+            repository,
+            served_url: served_url.to_owned(),
+            entry,
+            added: AddedPrerequisites::default(),
+        };
+        cluster.add_namespace(&namespace).await?;
+        Ok(cluster)
+    }
+
+    /// Adds what the objects of a plan need and neither the cluster nor the repository has: definitions, namespaces, and
+    /// what is substituted. Says whether there was something to add.
+    ///
+    /// # Errors
+    /// The API server rejects it.
+    pub(super) async fn prepare(
+        &mut self,
+        plan: &ChangePlan,
+        kinds: &ManifestKinds,
+    ) -> anyhow::Result<bool> {
+        let count = self.added.count();
+        let objects: BTreeSet<ObjectId> = plan.appliers.iter().flat_map(objects_of).collect();
+        self.add_definitions(&objects, kinds).await?;
+        let declared: BTreeSet<&str> =
+            objects.iter().filter(|it| is_namespace(it)).map(|it| it.name.as_str()).collect();
+        let used: BTreeSet<&str> = objects.iter().map(|it| it.namespace.as_str()).collect();
+        for namespace in used.difference(&declared).filter(|it| !it.is_empty()) {
+            self.add_namespace(namespace).await?;
+        }
+        for change in &plan.appliers {
+            if change.applier.kind == "Kustomization" {
+                self.add_references(change).await?;
+            }
+        }
+        Ok(self.added.count() > count)
+    }
+
+    /// Adds definitions that take everything. A kind is cluster-scoped if none of its objects has a namespace, or if its name
+    /// says so: kustomize gives a namespace to all objects of kinds that it does not know.
+    async fn add_definitions(
+        &mut self,
+        objects: &BTreeSet<ObjectId>,
+        kinds: &ManifestKinds,
+    ) -> anyhow::Result<()> {
+        let discovery = Discovery::new(self.story.client.clone()).run_aggregated().await?;
+        let mut by_kind = BTreeMap::<(&str, &str), bool>::new();
+        for id in objects {
+            let is_namespaced = by_kind.entry((id.group.as_str(), id.kind.as_str())).or_default();
+            *is_namespaced |= !id.namespace.is_empty();
+        }
+        for ((group, kind), is_namespaced) in by_kind {
+            let served = discovery.get(group).and_then(|it| it.recommended_kind(kind));
+            let versions = kinds.undefined_versions(group, kind);
+            if served.is_some() || versions.is_empty() || !group.contains('.') {
+                continue;
+            }
+            let is_namespaced = is_namespaced && !is_named_cluster_scoped(kind);
+            let definition = permissive_definition(group, kind, &versions, is_namespaced);
+            let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            self.story.apply_value(definition).await?;
+            let crd =
+                StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
+            self.story.await_condition(&crd, "Established", "True", ESTABLISH_TIMEOUT).await?;
+            self.added.definitions.insert(name);
+        }
+        Ok(())
+    }
+
+    async fn add_namespace(&mut self, name: &str) -> anyhow::Result<()> {
+        if self.story.read(&StoryObject::new("v1", "Namespace", name)).await?.is_none() {
+            let object =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            self.story.apply_value(object).await?;
+            self.added.namespaces.insert(name.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Adds the ConfigMaps and Secrets of `postBuild.substituteFrom` that the plan names as unknown, with its unknown variables.
+    async fn add_references(&mut self, change: &ApplierChange) -> anyhow::Result<()> {
+        let unknown = change.unknown_values.iter().map(|it| it.what.as_str());
+        let variables = unknown.clone().filter_map(|it| {
+            it.strip_prefix("variable ${").and_then(|rest| rest.strip_suffix('}'))
+        });
+        let values: BTreeMap<&str, &str> = variables.map(|it| (it, VARIABLE_VALUE)).collect();
+        let references: Vec<&str> = unknown.filter(|it| referenced(it).is_some()).collect();
+        for what in references {
+            let Some(ReferencedObject { kind, namespace, name }) = referenced(what) else {
+                continue;
+            };
+            // If the repository declares it, too, that is applied over it.
+            self.add_namespace(namespace).await?;
+            let target = StoryObject::new("v1", kind, name).in_namespace(namespace);
+            if self.story.read(&target).await?.is_some() {
+                continue;
+            }
+            let data = if kind == "Secret" { "stringData" } else { "data" };
+            let object = json!({"apiVersion": "v1", "kind": kind, data: values,
+                "metadata": {"name": name, "namespace": namespace}});
+            self.story.apply_value(object).await?;
+            self.added.references.insert(what.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Has the cluster follow the repository, from a commit on.
+    ///
+    /// # Errors
+    /// Git fails, or the API server rejects an object.
+    pub(super) async fn bootstrap(&self, sha: &str) -> anyhow::Result<()> {
+        serve(self.repository, sha)?;
+        let EntryKustomization { namespace, name, path } = &self.entry;
+        let metadata = json!({"name": name, "namespace": namespace});
+        let source = json!({
+            "apiVersion": format!("{SOURCE_GROUP}/v1"), "kind": "GitRepository", "metadata": metadata,
+            "spec": {"interval": NEVER, "url": self.served_url, "ref": {"branch": "main"}},
+        });
+        let kustomization = json!({
+            "apiVersion": format!("{KUSTOMIZE_GROUP}/v1"), "kind": "Kustomization", "metadata": metadata,
+            "spec": {
+                "interval": NEVER, "path": path, "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": name},
+            },
+        });
+        self.story.apply_value(source).await?;
+        self.story.apply_value(kustomization).await.map(drop)
+    }
+
+    /// Moves the branch that the cluster follows.
+    ///
+    /// # Errors
+    /// Git fails, or the source does not exist.
+    pub(super) async fn push(&self, sha: &str) -> anyhow::Result<()> {
+        serve(self.repository, sha)?;
+        for source in self.own_sources().await? {
+            let target = StoryObject::git_repository(&source.name).in_namespace(&source.namespace);
+            self.story.request(&target).await?;
+        }
+        Ok(())
+    }
+
+    /// The GitRepositories of the repository that is replayed.
+    async fn own_sources(&self) -> anyhow::Result<BTreeSet<ObjectId>> {
+        let resource = kind(&format!("{SOURCE_GROUP}/v1"), "GitRepository");
+        let objects = all_objects(&self.story.client, &resource).await?;
+        let own =
+            objects.into_iter().filter(|it| it.data["spec"]["url"] == self.served_url.as_str());
+        let word = |text: Option<String>| text.unwrap_or_default();
+        Ok(own
+            .map(|it| {
+                let namespace = word(it.metadata.namespace);
+                ObjectId::new(&namespace, &word(it.metadata.name), SOURCE_GROUP, "GitRepository")
+            })
+            .collect())
+    }
+
+    /// Waits until all appliers have reported about a revision, or wait for something that does not come. Gives the appliers
+    /// that have not when the limit has passed.
+    ///
+    /// # Errors
+    /// The API server does not answer, or windlass has ended.
+    pub(super) async fn settle(&mut self, revision: &str) -> anyhow::Result<Vec<ObjectId>> {
+        let begun = Instant::now();
+        let mut quiet_since = Instant::now();
+        let mut last = String::new();
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            ensure!(
+                self.windlass.operator.is_running()?,
+                "windlass has ended; its log ends:\n{}",
+                self.windlass.operator.tail(30)
+            );
+            let sources = self.own_sources().await?;
+            let all = appliers(&self.story.client).await?;
+            let compared = all.iter().filter(|(id, it)| is_rendered(id, it, &sources));
+            let compared: Vec<(&ObjectId, &ApplierInCluster)> = compared.collect();
+            let seen = fingerprint(&compared);
+            if seen != last {
+                last = seen;
+                quiet_since = Instant::now();
+            }
+            let progress = |it: &ApplierInCluster| settle_progress(it, revision);
+            let unsettled =
+                compared.iter().filter(|(_, it)| progress(it) == SettleProgress::UnderWay);
+            let unsettled: Vec<ObjectId> = unsettled.map(|(id, _)| (*id).clone()).collect();
+            let waits = compared.iter().any(|(_, it)| progress(it) == SettleProgress::Waiting);
+            let quiet = if waits { QUIET_PERIOD_OF_WAITS } else { QUIET_PERIOD };
+            let is_fetched = self.is_fetched(revision, &sources).await?;
+            let is_settled = is_fetched && unsettled.is_empty() && quiet_since.elapsed() >= quiet;
+            if is_settled || begun.elapsed() > SETTLE_LIMIT {
+                return Ok(unsettled);
+            }
+        }
+    }
+
+    /// Whether all sources of the repository have a revision, and there is one.
+    async fn is_fetched(
+        &self,
+        revision: &str,
+        sources: &BTreeSet<ObjectId>,
+    ) -> anyhow::Result<bool> {
+        for source in sources {
+            let target = StoryObject::git_repository(&source.name).in_namespace(&source.namespace);
+            let object = self.story.read(&target).await?;
+            let has_it = object.is_some_and(|it| {
+                it.data["status"]["artifact"]["revision"] == revision
+                    && condition(&it, "Ready")["status"] == "True"
+            });
+            if !has_it {
+                return Ok(false);
+            }
+        }
+        Ok(!sources.is_empty())
+    }
+
+    /// The HelmReleases whose charts are elsewhere: they are applied as objects, and not rendered.
+    ///
+    /// # Errors
+    /// The API server does not list them.
+    pub(super) async fn unrendered_appliers(
+        &self,
+        all: &BTreeMap<ObjectId, ApplierInCluster>,
+    ) -> anyhow::Result<BTreeSet<ObjectId>> {
+        let sources = self.own_sources().await?;
+        let unrendered = all.iter().filter(|(id, it)| !is_rendered(id, it, &sources));
+        Ok(unrendered.map(|(id, _)| id.clone()).collect())
+    }
+}
+
+/// How far an applier is with a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SettleProgress {
+    /// It has reported about it.
+    Reported,
+    /// Its status names no commit, or it is not ready for a reason that no commit is about.
+    Waiting,
+    /// Something is to come.
+    UnderWay,
+}
+
+fn settle_progress(applier: &ApplierInCluster, revision: &str) -> SettleProgress {
+    let is_of_revision = applier.attempted == revision;
+    match applier.ready.as_str() {
+        _ if applier.is_terminating => SettleProgress::UnderWay,
+        _ if applier.is_suspended => SettleProgress::Reported,
+        "True" if applier.has_applied(revision) && applier.names_commit => SettleProgress::Reported,
+        "True" if applier.has_applied(revision) => SettleProgress::Waiting,
+        "False" if applier.is_current && is_of_revision => SettleProgress::Reported,
+        "False" if applier.is_current => SettleProgress::Waiting,
+        _ => SettleProgress::UnderWay,
+    }
+}
+
+/// Whether an applier is compared: all Kustomizations, and HelmReleases whose chart is in the repository.
+fn is_rendered(id: &ObjectId, applier: &ApplierInCluster, sources: &BTreeSet<ObjectId>) -> bool {
+    if id.group == KUSTOMIZE_GROUP {
+        return true;
+    }
+    let source = &applier.spec["chart"]["spec"]["sourceRef"];
+    let namespace = source["namespace"].as_str().unwrap_or(&id.namespace);
+    let name = source["name"].as_str().unwrap_or_default();
+    source["kind"] == "GitRepository"
+        && sources.contains(&ObjectId::new(namespace, name, SOURCE_GROUP, "GitRepository"))
+}
+
+/// What stays the same as long as nothing is written to any applier.
+fn fingerprint(appliers: &[(&ObjectId, &ApplierInCluster)]) -> String {
+    appliers.iter().map(|(id, it)| format!("{id} {}\n", it.version)).collect()
+}
+
+fn is_namespace(id: &ObjectId) -> bool {
+    id.group.is_empty() && id.kind == "Namespace"
+}
+
+/// All objects that a plan names of an applier.
+fn objects_of(change: &ApplierChange) -> Vec<ObjectId> {
+    let added: &[PlanObjectReference] = &change.added;
+    let changed = change.changed.iter().map(|it| &it.object);
+    let moved = change.moved.iter().map(|it| &it.object);
+    added.iter().chain(&change.not_compared).chain(changed).chain(moved).map(id_of).collect()
+}
+
+/// A ConfigMap or Secret that a plan does not know.
+struct ReferencedObject<'t> {
+    kind: &'t str,
+    namespace: &'t str,
+    name: &'t str,
+}
+
+/// Reads `Secret/namespace/name`; none of what else a plan does not know.
+fn referenced(what: &str) -> Option<ReferencedObject<'_>> {
+    let (kind, rest) = what.split_once('/')?;
+    let (namespace, name) = rest.split_once('/')?;
+    let is_reference = ["ConfigMap", "Secret"].contains(&kind)
+        && !name.is_empty()
+        && name.chars().all(|it| it.is_ascii_alphanumeric() || ".-".contains(it));
+    is_reference.then_some(ReferencedObject { kind, namespace, name })
+}
+
+/// Whether a kind is called as cluster-scoped kinds are, such as `ClusterIssuer`; a `Cluster` itself is in a namespace.
+fn is_named_cluster_scoped(kind: &str) -> bool {
+    let rest = kind.strip_prefix("Cluster").unwrap_or_default();
+    rest.starts_with(|first: char| first.is_ascii_uppercase()) || kind.contains("Clusterwide")
+}
+
+/// A definition that takes all objects of a kind as they are.
+fn permissive_definition(group: &str, kind: &str, versions: &[&str], is_namespaced: bool) -> Value {
+    let version = versions.last().copied().unwrap_or_default();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|name| {
+            json!({
+                "name": name, "served": true, "storage": *name == version,
+                "schema": {"openAPIV3Schema": schema},
+            })
+        })
+        .collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{}.{group}", resource.plural),
+            // Groups of Kubernetes are protected.
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a replay of commits"},
+        },
+        "spec": {
+            "group": group,
+            "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
+            "names": {
+                "kind": kind, "listKind": format!("{kind}List"),
+                "plural": resource.plural, "singular": kind.to_lowercase(),
+            },
+            "versions": versions,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_recognized_by_their_form() {
+        let named = |what: &str| {
+            referenced(what).map(|it| format!("{} {} {}", it.kind, it.namespace, it.name))
+        };
+        assert_eq!(named("Secret/apps/web.env").as_deref(), Some("Secret apps web.env"));
+        for other in
+            ["Secret/apps/web, key password", "variable ${A}", "Pod/apps/web", "all objects"]
+        {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_definition_stores_the_last_version_and_takes_everything() {
+        let definition = permissive_definition("acme.io", "Policy", &["v1", "v2"], false);
+        assert_eq!(definition["metadata"]["name"], "policies.acme.io");
+        assert_eq!(definition["spec"]["scope"], "Cluster");
+        let stored = |at: usize| definition["spec"]["versions"][at]["storage"] == true;
+        assert!(!stored(0) && stored(1));
+        let cluster_scoped = ["ClusterIssuer", "CiliumClusterwideNetworkPolicy"];
+        assert!(cluster_scoped.into_iter().all(is_named_cluster_scoped));
+        assert!(!["Cluster", "Clusters", "Issuer"].into_iter().any(is_named_cluster_scoped));
+    }
+
+    #[test]
+    fn an_applier_settles_when_it_reports_about_the_revision_or_waits() {
+        let of = |ready: &str, revision: &str| {
+            settle_progress(&ApplierInCluster::for_tests(ready, "Any", revision), "two")
+        };
+        assert_eq!(of("True", "two"), SettleProgress::Reported);
+        assert_eq!(of("True", "one"), SettleProgress::UnderWay);
+        assert_eq!(of("False", "two"), SettleProgress::Reported);
+        assert_eq!(of("False", "one"), SettleProgress::Waiting);
+        assert_eq!(of("Unknown", "two"), SettleProgress::UnderWay);
+    }
+}
