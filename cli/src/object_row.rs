@@ -66,7 +66,7 @@ impl ObjectRow {
         if is_reconciled(&object.id()) || condition(object, "Ready").is_some() {
             return row;
         }
-        match health::compute(object, now) {
+        match health::library::compute_refined(object, now) {
             Ok(report) => {
                 let ready = match report.status {
                     HealthStatus::Current => "True",

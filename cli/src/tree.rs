@@ -332,7 +332,7 @@ fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
             let message = if is_fine { String::new() } else { row.message };
             (health.to_owned(), message, row.revision)
         }
-        Ok(Some(object)) => match health::compute(object, now) {
+        Ok(Some(object)) => match health::library::compute_refined(object, now) {
             Ok(report) if report.is_current() => {
                 ("Current".to_owned(), String::new(), String::new())
             }

@@ -49,6 +49,8 @@ enum XtaskCommand {
     },
     /// Render charts or build overlays with windlass and with the original program and show where they differ
     Compare(ToolArguments),
+    /// Judge the rules of the health library by the test data of Argo CD's, of which a checkout is given
+    Health(ToolArguments),
     /// Change what tenants write at random and see whether windlass survives it
     Fuzz(ToolArguments),
     /// Write `deploy/chart/files/crds` from the Rust types
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         XtaskCommand::Conformance(arguments) => named(CONFORMANCE, "conformance", &arguments),
         XtaskCommand::Oracle { which } => oracle::run(which),
         XtaskCommand::Compare(arguments) => named(CONFORMANCE, "compare", &arguments),
+        XtaskCommand::Health(arguments) => named(CONFORMANCE, "health", &arguments),
         XtaskCommand::Fuzz(arguments) => named(STRESS, "fuzz", &arguments),
         XtaskCommand::Crds(arguments) => CRD_MANIFESTS.run(arguments.as_slice()),
         XtaskCommand::Dist(options) => dist::run(&options),

@@ -1,7 +1,9 @@
 //! Whether an object has come to rest in the state that its spec asks for: kstatus, as Flux's waits use it.
 //!
-//! Here: the vocabulary, and the rules that hold for every kind. One file a group of kinds is in `health/`.
-//! Elsewhere: how long to wait ([`crate::plan`]), custom health expressions (not yet).
+//! Here: the vocabulary, and the rules that hold for every kind. One file a group of kinds is in `health/`; what the library
+//! of other kinds adds is in [`library`].
+//! Elsewhere: how long to wait ([`crate::plan`]), custom health expressions (not yet), that library (engine
+//! `health_library`).
 //!
 //! Source of the semantics: fluxcd/cli-utils `pkg/kstatus` and the Job reader of fluxcd/pkg/runtime.
 
@@ -13,6 +15,7 @@ use reconcile::Time;
 
 mod generated_pods;
 mod job;
+pub mod library;
 mod pod;
 mod replicas;
 mod service_pvc_crd;
@@ -133,25 +136,34 @@ pub fn compute(object: &Object, now: Time) -> Result<HealthReport, HealthError> 
     if let Some(report) = generic(object)? {
         return Ok(report);
     }
-    let Gvk { group, kind, .. } = object.gvk();
-    match (group.as_str(), kind.as_str()) {
-        ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => {
-            Ok(HealthReport::current("Resource is always ready"))
-        }
-        ("", "Service") => Ok(service_pvc_crd::service(object)),
-        ("", "PersistentVolumeClaim") => Ok(service_pvc_crd::volume_claim(object)),
-        ("", "Pod") => pod::pod(object, now),
-        ("apps", "StatefulSet") => Ok(replicas::stateful_set(object)),
-        ("apps" | "extensions", "DaemonSet") => replicas::daemon_set(object),
-        ("apps" | "extensions", "Deployment") => replicas::deployment(object),
-        ("apps" | "extensions", "ReplicaSet") => replicas::replica_set(object),
-        ("policy", "PodDisruptionBudget") => {
-            Ok(HealthReport::current("AllowedDisruptions has been computed."))
-        }
-        ("batch", "Job") => job::running_is_enough(object),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => service_pvc_crd::crd(object),
-        _ => Ok(by_ready(&conditions(object)?)),
+    match by_kind(object, now)? {
+        Some(report) => Ok(report),
+        None => Ok(by_ready(&conditions(object)?)),
     }
+}
+
+/// The health of an object of a kind with rules of its own; `None` for all other kinds.
+fn by_kind(object: &Object, now: Time) -> Result<Option<HealthReport>, HealthError> {
+    let Gvk { group, kind, .. } = object.gvk();
+    let report = match (group.as_str(), kind.as_str()) {
+        ("", "Secret" | "ConfigMap") | ("batch", "CronJob") => {
+            HealthReport::current("Resource is always ready")
+        }
+        ("", "Service") => service_pvc_crd::service(object),
+        ("", "PersistentVolumeClaim") => service_pvc_crd::volume_claim(object),
+        ("", "Pod") => pod::pod(object, now)?,
+        ("apps", "StatefulSet") => replicas::stateful_set(object),
+        ("apps" | "extensions", "DaemonSet") => replicas::daemon_set(object)?,
+        ("apps" | "extensions", "Deployment") => replicas::deployment(object)?,
+        ("apps" | "extensions", "ReplicaSet") => replicas::replica_set(object)?,
+        ("policy", "PodDisruptionBudget") => {
+            HealthReport::current("AllowedDisruptions has been computed.")
+        }
+        ("batch", "Job") => job::running_is_enough(object)?,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => service_pvc_crd::crd(object)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(report))
 }
 
 /// The rules for every kind: deletion, an unobserved generation, `Reconciling` and `Stalled`.

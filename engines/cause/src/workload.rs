@@ -50,7 +50,7 @@ const REMAINS: [&str; 5] = [
 /// # Errors
 /// Its status cannot be understood.
 pub fn health_of(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
-    let report = health::compute(object, now)?;
+    let report = health::library::compute_refined(object, now)?;
     Ok(match pod::failure(object).filter(|_| report.is_current()) {
         Some(message) => {
             HealthReport { status: HealthStatus::Failed, message, conditions: Vec::new() }

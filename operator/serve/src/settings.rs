@@ -226,6 +226,11 @@ pub struct OperatorSettings {
     #[arg(long, default_value = "on")]
     pub crd_guard: CrdGuardMode,
 
+    /// Which objects a Kustomization that waits judges by the built-in health rules: those in whose status a controller
+    /// wrote nothing that kstatus knows, all of kinds with rules, or none
+    #[arg(long, default_value = "unknown-kinds")]
+    pub health_library: HealthLibraryMode,
+
     /// Let the annotations that loosen the guard of CustomResourceDefinitions count also for objects that are applied as
     /// a ServiceAccount
     #[arg(long, default_value = "false", value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
@@ -291,6 +296,17 @@ pub enum CrdGuardMode {
     /// They are.
     On,
     /// They are written and deleted as Flux does it.
+    Off,
+}
+
+/// Whose health the built-in rules of kinds decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum HealthLibraryMode {
+    /// That of objects with a status in which a controller wrote nothing that kstatus knows.
+    UnknownKinds,
+    /// That of all kinds with rules.
+    Full,
+    /// That of none: kstatus decides, as in Flux.
     Off,
 }
 

@@ -1,12 +1,13 @@
-//! `cargo xtask conformance` and `compare`.
+//! `cargo xtask conformance`, `compare` and `health`.
 //!
-//! Here: the command line. Elsewhere: replaying recorded answers (`replay`), comparing with the original programs (`compare`).
+//! Here: the command line. Elsewhere: replaying recorded answers (`replay`), comparing with the original programs (`compare`),
+//! judging rules of health (`health_cases`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use conformance::{compare, replay};
+use conformance::{compare, health_cases, replay};
 use testbed::progress;
 
 #[derive(Debug, Parser)]
@@ -29,6 +30,11 @@ enum ConformanceCommand {
         #[command(subcommand)]
         command: compare::CompareCommand,
     },
+    /// Judge the rules of the health library by the test data of Argo CD's
+    Health {
+        /// A checkout of Argo CD
+        checkout: PathBuf,
+    },
     /// Compare our own charts and overlays with what is recorded of them
     #[command(hide = true)]
     Recorded,
@@ -38,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         ConformanceCommand::Conformance { folders } => replay::run(&folders),
         ConformanceCommand::Compare { command } => compare::run(&command),
+        ConformanceCommand::Health { checkout } => health_cases::run(&checkout),
         ConformanceCommand::Recorded => compare::recorded(),
     };
     progress::exit_code(outcome.map(|()| ExitCode::SUCCESS))

@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 59] = [
+const PLACES: [(&str, &[&str]); 60] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/src/why/image_tags", &["cli::", "images::"]),
@@ -158,6 +158,7 @@ const PLACES: [(&str, &[&str]); 59] = [
     ),
     ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("engines/envsubst/", &["stories::substitution"]),
+    ("engines/health/", &["stories::health", "cli::", "notifications::incidents"]),
     ("engines/helm/", &["releases::", "releases_alone::"]),
     ("engines/helmfile/", &["releases::helmfile", "stories::helmfile"]),
     ("engines/image/", &["images::"]),

@@ -9,6 +9,7 @@ use objects::{Gvk, ObjectId};
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, Time, format_duration, reason};
 
 use super::{ApplyDesiredState, ApplyObservedState, FailedHealthWait, later};
+use crate::health::library::DEGRADED_REASON;
 use crate::health::{HealthReport, HealthStatus, related_kinds};
 use crate::{ApplyStage, ApplyStageKind};
 
@@ -71,14 +72,16 @@ fn is_polled(id: &ObjectId) -> bool {
     related_kinds(&kind).is_some() || (id.group.is_empty() && id.kind == "Pod")
 }
 
-/// Differs(flux): a failed object's message is shown, as it is what people look for next.
+/// Differs(flux): the message of an object that failed or is degraded is shown, as it is what people look for next.
 fn describe(id: &ObjectId, report: Option<&HealthReport>) -> String {
     let subject = id.subject();
     let Some(report) = report else { return format!("can't determine status for {subject}") };
     let status = &report.status;
     match status {
         HealthStatus::Unknown(error) => format!("{subject} status: '{status}': {error}"),
-        HealthStatus::Failed if !report.message.is_empty() => {
+        HealthStatus::Failed | HealthStatus::InProgress
+            if !report.message.is_empty() && is_failure(report) =>
+        {
             format!("{subject} status: '{status}': {}", report.message)
         }
         HealthStatus::Current
@@ -87,6 +90,11 @@ fn describe(id: &ObjectId, report: Option<&HealthReport>) -> String {
         | HealthStatus::Terminating
         | HealthStatus::NotFound => format!("{subject} status: '{status}'"),
     }
+}
+
+fn is_failure(report: &HealthReport) -> bool {
+    report.status == HealthStatus::Failed
+        || report.conditions.iter().any(|says| says.reason == DEGRADED_REASON)
 }
 
 /// Judges how the wait for `ids` stands; an object without a report is not healthy.

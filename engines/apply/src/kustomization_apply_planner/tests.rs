@@ -1,7 +1,8 @@
 //! The plan against simulated clusters: the law of the inventory, waits, refusals, pruning.
 
 use super::*;
-use crate::health::HealthStatus;
+use crate::health::library::DEGRADED_REASON;
+use crate::health::{HealthCondition, HealthStatus};
 use crate::stages;
 use expect_test::{Expect, expect};
 use objects::Object;
@@ -415,6 +416,37 @@ fn a_wait_for_health_wakes_on_what_is_not_healthy_and_ends_in_time() {
     );
     sim.health.clear();
     assert!(matches!(sim.plan(&desired), PlanVerdict::Outcome(RunOutcome::Settled(..))));
+}
+
+#[test]
+fn what_is_degraded_is_waited_for_and_says_why_at_the_timeout() {
+    let bucket = object("s3.services.k8s.aws/v1alpha1", "Bucket", "shop", "photos");
+    let mut sim = ClusterSimulation::settle(vec![bucket.clone()]);
+    let says = HealthCondition {
+        kind: "Reconciling",
+        reason: DEGRADED_REASON.to_owned(),
+        message: "no permission".to_owned(),
+    };
+    let degraded = HealthReport {
+        conditions: vec![says],
+        ..report(HealthStatus::InProgress, "no permission")
+    };
+    sim.health.insert(bucket.id(), degraded);
+    let desired =
+        ApplyDesiredState { health: HealthWaitScope::All, ..desired(vec![bucket.clone()]) };
+    check(
+        &sim.plan(&desired),
+        &expect![[r#"
+        Progressing: Running health checks for revision main@sha1:0f with a timeout of 5m0s
+        wake at Some(300) on ["Bucket/shop/photos"]"#]],
+    );
+    (sim.waiting_since, sim.now) = (Some(time(0)), 300);
+    check(
+        &sim.plan(&desired),
+        &expect![[r#"
+        HealthCheckFailed: health check failed after 5m0s: timeout waiting for: [Bucket/shop/photos status: 'InProgress': no permission]
+        wake at Some(420) on ["Bucket/shop/photos"]"#]],
+    );
 }
 
 #[test]

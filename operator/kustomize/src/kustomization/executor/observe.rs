@@ -2,6 +2,7 @@
 
 use apply::dry_run_refusal::{describe, may_be_immutable};
 use apply::field_conflict::contested_text;
+use apply::health::library::{self, HealthLibraryUse};
 use apply::managed_metadata::switches_for_apply;
 use apply::{HealthReport, LiveObjectState, ManifestToApply, health};
 use futures::stream::{self, StreamExt as _};
@@ -18,6 +19,7 @@ use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::resource_version::number_of;
 use windlass_runtime::crd_guard::{self, CrdWritePermission};
 use windlass_runtime::object_watcher::{LiveObjectKnowledge, WatchMoment};
+use windlass_serve::settings::HealthLibraryMode;
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.
 fn would_be_created(dry: &Object) -> bool {
@@ -463,10 +465,12 @@ impl KustomizationExecutor {
             return Ok(report);
         }
         let now = jiff::Timestamp::now();
-        let own = health::read(&live, &[], now);
+        let library_use = library_use(self.context.settings.health_library);
+        let own = library::refined(&live, health::read(&live, &[], now), now, library_use);
         // Only an object in progress is judged by its Pods, and not one that was read or written a moment ago: it is
         // read again.
-        if fresh || own.status != apply::HealthStatus::InProgress {
+        let has_pods = health::related_kinds(&live.gvk()).is_some();
+        if fresh || !has_pods || own.status != apply::HealthStatus::InProgress {
             return Ok(own);
         }
         let related = failed(&self.target.cluster, &live, now).await;
@@ -549,6 +553,14 @@ impl KustomizationExecutor {
 /// Whether an object is being deleted.
 fn is_leaving(object: &Object) -> bool {
     object.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
+}
+
+fn library_use(mode: HealthLibraryMode) -> HealthLibraryUse {
+    match mode {
+        HealthLibraryMode::UnknownKinds => HealthLibraryUse::UnknownKinds,
+        HealthLibraryMode::Full => HealthLibraryUse::Full,
+        HealthLibraryMode::Off => HealthLibraryUse::Off,
+    }
 }
 
 /// What is said about an object that was found healthy earlier in the same wait.
