@@ -69,6 +69,45 @@ async fn it_waits_for_everything_that_it_applied() -> Result<()> {
     story.end().await
 }
 
+/// kstatus knows none of the conditions of AWS controllers, and calls each of these objects Current.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_whose_status_only_the_health_library_knows_is_waited_for() -> Result<()> {
+    let story = Story::with_windlass("health-library").await?;
+    let group = format!("{}.services.k8s.aws", story.namespace);
+    let crd = StoryObject::new(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        &format!("widgets.{group}"),
+    );
+    story.apply(&widget_crd(&group)).await?;
+    story.await_condition(&crd, "Established", "True", DEFAULT_WAIT_TIMEOUT).await?;
+    let wheel = StoryObject::new(&format!("{group}/v1"), "Widget", "wheel");
+    let says = |kind: &str, message: &str| {
+        let condition = json!({"type": kind, "status": "True", "message": message});
+        json!({"status": {"conditions": [condition]}})
+    };
+    story.apply(&widget(&group, "wheel")).await?;
+    story.merge_status(&wheel, says("ACK.Recoverable", "no permission")).await?;
+
+    // No controller writes into the other one, and it is not waited for.
+    let files = [("a.yaml", widget(&group, "wheel")), ("b.yaml", widget(&group, "spare"))];
+    let upstream = story.follow("app", &files).await?;
+    story.kustomization("app", "app", json!({"wait": true, "timeout": "10m"})).await?;
+    let first = revision(&upstream.repository.hash("main")?);
+    // Its controller tries again, so this is no failure.
+    story.await_waiting("app", &first).await?;
+
+    story.merge_status(&wheel, says("ACK.Terminal", "the name is taken")).await?;
+    let app = StoryObject::kustomization("app");
+    let message = story.await_failure(&app, "HealthCheckFailed").await?;
+    ensure!(message.contains("Widget/") && message.contains("the name is taken"), "{message}");
+    ensure!(!message.contains("spare"), "{message}");
+    story.merge_status(&wheel, says("ACK.ResourceSynced", "")).await?;
+    story.await_applied("app", &first).await?;
+    story.delete(&crd).await?;
+    story.end().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn it_waits_for_the_objects_of_the_spec_even_if_others_made_them() -> Result<()> {
     let story = Story::with_windlass("wait-named").await?;
