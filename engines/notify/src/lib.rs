@@ -7,7 +7,8 @@
 //! * A [`EventDelivery`] gives the requests, step by step; its driver sends them and hands the answers back.
 //! * [`receivers`] judges requests that webhooks make.
 //! * A [`PullRequestConversation`] leads to one pull request for a pushed branch, at the forge of a Provider; a
-//!   [`PullRequestCheckConversation`] to one comment of a pull request, and a commit status.
+//!   [`PullRequestCheckConversation`] to one comment of a pull request, and a commit status; a
+//!   [`PullRequestReviewConversation`] to the reviews of the pull request that became a commit.
 //!
 //! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main
 //! branch.
@@ -49,6 +50,7 @@ pub use provider_request::{
 pub use providers::{
     CheckCommentChange, ForgeConversation, ForgeStep, NatsKey, PullRequest, PullRequestChange,
     PullRequestCheck, PullRequestCheckConversation, PullRequestCheckResult,
-    PullRequestConversation, PullRequestError, PullRequestProposal, PullRequestStep, TYPES,
+    PullRequestConversation, PullRequestError, PullRequestProposal, PullRequestReviewConversation,
+    PullRequestReviewQuery, PullRequestReviewResult, PullRequestStep, ReviewedPullRequest, TYPES,
 };
 pub use secret_credentials::TlsSettings;

@@ -53,6 +53,8 @@ pub struct ProviderRequest {
     /// Certificates.
     pub tls: Option<Arc<TlsSettings>>,
     pub(crate) retry: HttpRetryPolicy,
+    /// Whether an answer that redirects to another server is not followed, because another server is not believed.
+    stays_at_server: bool,
 }
 
 impl fmt::Debug for ProviderRequest {
@@ -76,6 +78,7 @@ impl ProviderRequest {
             proxy: None,
             tls: None,
             retry: HttpRetryPolicy::Never,
+            stays_at_server: false,
         }
     }
 
@@ -126,6 +129,12 @@ impl ProviderRequest {
 
     pub(crate) fn retry(mut self, retry: HttpRetryPolicy) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// Has no redirect to another scheme, host or port followed: the answer that redirects is handed on.
+    pub(crate) fn stay_at_server(mut self) -> Self {
+        self.stays_at_server = true;
         self
     }
 
@@ -205,6 +214,9 @@ impl ProviderRequest {
         let location = answer.get("location").filter(|location| !location.is_empty())?;
         let mut next = self.clone();
         next.url = resolve(&self.url, location)?;
+        if self.stays_at_server && !is_same_server(&self.url, &next.url) {
+            return None;
+        }
         if !keeps {
             next.method = "GET";
             next.body.clear();
@@ -225,6 +237,14 @@ impl ProviderRequest {
         }
         Some(next)
     }
+}
+
+/// Whether two URLs have the same scheme, host and port, as they are written.
+fn is_same_server(one: &str, other: &str) -> bool {
+    let parse = |text: &str| GoUrl::parse(text.as_bytes()).ok();
+    parse(one).zip(parse(other)).is_some_and(|(one, other)| {
+        one.scheme.eq_ignore_ascii_case(&other.scheme) && one.host.eq_ignore_ascii_case(&other.host)
+    })
 }
 
 /// A path whose bytes that may not stand in one are escaped.

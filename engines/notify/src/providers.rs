@@ -53,7 +53,8 @@ pub use nats::NatsKey;
 pub use pull_request::{
     CheckCommentChange, ForgeConversation, ForgeStep, PullRequest, PullRequestChange,
     PullRequestCheck, PullRequestCheckConversation, PullRequestCheckResult,
-    PullRequestConversation, PullRequestError, PullRequestProposal, PullRequestStep,
+    PullRequestConversation, PullRequestError, PullRequestProposal, PullRequestReviewConversation,
+    PullRequestReviewQuery, PullRequestReviewResult, PullRequestStep, ReviewedPullRequest,
 };
 
 type ProviderFactory = fn(ProviderOptions, FluxEvent) -> ProviderFlow;

@@ -21,6 +21,7 @@ use crate::{
 
 mod incidents;
 mod pull_request_checks;
+mod pull_request_reviews;
 mod pull_requests;
 
 const NOW: i64 = 1_800_000_000;

@@ -1,9 +1,10 @@
 //! Pull requests: the one that asks to merge a pushed branch is opened at its forge, or updated.
 //!
 //! Here: what is sent in which order, and what follows from the answers. In the folder: comment and commit status of a
-//! check (`check`), what GitHub, GitLab, Gitea and Forgejo name differently (`forge`), how each conversation goes on
-//! (`conversation`), answers that are no success (`refusal`). Elsewhere: logins and addresses (`github`, `gitlab`, `gitea`),
-//! redirects (`provider_request`), connections and further attempts (the program).
+//! check (`check`), the reviews of the one that became a commit (`review`), what GitHub, GitLab, Gitea and Forgejo name
+//! differently (`forge`), how each conversation goes on (`conversation`), answers that are no success (`refusal`). Elsewhere:
+//! logins and addresses (`github`, `gitlab`, `gitea`), redirects (`provider_request`), connections and further attempts (the
+//! program).
 //!
 //! A merge request of GitLab is a pull request here.
 
@@ -11,6 +12,7 @@ mod check;
 mod conversation;
 mod forge;
 mod refusal;
+mod review;
 
 use serde_json::Value;
 
@@ -21,6 +23,10 @@ use self::conversation::SharedResult;
 pub use self::conversation::{ForgeConversation, ForgeStep, PullRequestError};
 use self::forge::{Forge, ForgeKind, ListedPullRequest, PAGE_ITEMS, PullRequestListFilter};
 use self::refusal::{PROVIDER_ADVICE, accepted};
+pub use self::review::{
+    PullRequestReviewConversation, PullRequestReviewQuery, PullRequestReviewResult,
+    ReviewedPullRequest,
+};
 use super::comment::without_commands;
 use super::provider_repository::ProviderRepository;
 use crate::api_objects::{Alert, Provider, SecretData};

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::conversation::{ForgeConversation, PullRequestError, SharedResult};
-use super::forge::{self, Forge, ForgeKind, ListedComment, NewCommitStatus, PAGE_COMMENTS};
+use super::forge::{
+    self, Forge, ForgeKind, ListedComment, NewCommitStatus, PAGE_COMMENTS, is_commit,
+};
 use super::is_same_body;
 use super::refusal::{COMMAND_ADVICE, accepted, is_rate_limit};
 use crate::api_objects::{Alert, Provider, SecretData};
@@ -21,9 +23,6 @@ const MAX_COMMENT_PAGES: u32 = 250;
 
 /// Most further comments of its own that one check deletes.
 const MAX_DELETED_COMMENTS: usize = 20;
-
-/// How many digits the name of a commit has, by the hash of the repository.
-const COMMIT_DIGITS: [usize; 2] = [40, 64];
 
 /// What a check says of a pull request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -104,9 +103,7 @@ fn begin(
     let Some(forge_kind) = ForgeKind::of(kind) else {
         return ProviderFlow::failed(format!("`{kind}` is not a forge"));
     };
-    let is_commit = COMMIT_DIGITS.contains(&check.commit.len())
-        && check.commit.bytes().all(|it| it.is_ascii_hexdigit());
-    if !is_commit {
+    if !is_commit(&check.commit) {
         return ProviderFlow::failed(format!(
             "`{}` is not the name of a commit: 40 or 64 hexadecimal digits are",
             check.commit

@@ -1,16 +1,20 @@
 //! What GitHub, GitLab, Gitea and Forgejo name differently about pull requests: paths, queries, fields.
 //!
-//! In the folder: comments and commit statuses (`comments`). Elsewhere: their logins and addresses (`github`, `gitlab`,
+//! In the folder: comments and commit statuses (`comments`), merged ones and their reviews (`reviews`). Elsewhere: their logins and addresses (`github`, `gitlab`,
 //! `gitea`), the order of requests (`pull_request`).
 //!
 //! Source of the semantics: the REST APIs of GitHub (2022-11-28), GitLab (v4) and Gitea (v1), which Forgejo shares.
 
 mod comments;
+mod reviews;
 
 use golang::time::{GoTime, GoTimeZone, RFC3339};
 use serde_json::{Map, Value};
 
 pub(super) use self::comments::{ListedComment, NewCommitStatus, PAGE_COMMENTS};
+pub(super) use self::reviews::{
+    ForgeReview, MergedPullRequest, PAGE_PUSHES, PAGE_REVIEWS, ReviewVerdict, is_commit,
+};
 use super::{PullRequest, PullRequestChange, PullRequestProposal};
 use crate::go_text::query;
 use crate::provider_options::ProviderOptions;

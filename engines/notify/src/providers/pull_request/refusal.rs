@@ -53,6 +53,14 @@ pub(super) const COMMAND_ADVICE: RefusalAdvice = RefusalAdvice {
     absent: "check the address of the forge, repository, pull request and commit, and that the token may read the repository",
 };
 
+/// Where they come from a PlanPolicy.
+pub(super) const POLICY_ADVICE: RefusalAdvice = RefusalAdvice {
+    address: "`spec.pullRequestApproval.address` of the PlanPolicy",
+    token: "replace the token in the Secret of the PlanPolicy",
+    rights: "the token needs the right to read the repository and its pull requests",
+    absent: "check `spec.pullRequestApproval.address` of the PlanPolicy, and that the token may read the repository",
+};
+
 /// An answer of one of these statuses.
 ///
 /// # Errors

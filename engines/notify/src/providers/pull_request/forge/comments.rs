@@ -33,7 +33,7 @@ pub(in crate::providers::pull_request) struct NewCommitStatus<'s> {
 }
 
 impl Forge {
-    fn is_gitlab(&self) -> bool {
+    pub(super) fn is_gitlab(&self) -> bool {
         matches!(self.client, ForgeClient::GitLab(_))
     }
 

@@ -1,0 +1,417 @@
+//! Merged pull requests at GitHub, GitLab, Gitea and Forgejo: which one became a commit, who pushed its last commit, and who
+//! reviewed it.
+//!
+//! Elsewhere: the order of requests, and which reviews count (`pull_request/review.rs`). An approval of GitLab is a review
+//! here. Comments and commit statuses are not read: who can push can write them.
+
+use serde_json::Value;
+
+use super::{Forge, ForgeClient, LONGEST_URL_BYTES, time};
+use crate::go_text::{path_element, query};
+use crate::provider_request::{HttpResponse, MAX_ANSWER, ProviderRequest};
+use crate::providers::provider_repository::text;
+
+/// How many reviews are on a page. One of GitHub has a body of up to 65 536 characters, and a page is read whole.
+pub(in crate::providers::pull_request) const PAGE_REVIEWS: usize = 10;
+
+/// How many pushes are on a page. Gitea has no more by default.
+pub(in crate::providers::pull_request) const PAGE_PUSHES: usize = 50;
+
+/// How many digits the name of a commit has, by the hash of the repository.
+const COMMIT_DIGITS: [usize; 2] = [40, 64];
+
+/// The longest name of an account.
+const MAX_ACCOUNT_BYTES: usize = 255;
+
+/// A pull request that was merged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::providers::pull_request) struct MergedPullRequest {
+    pub(in crate::providers::pull_request) number: u64,
+    pub(in crate::providers::pull_request) url: String,
+    pub(in crate::providers::pull_request) is_merged: bool,
+    /// The commits that it became.
+    pub(in crate::providers::pull_request) merge_commits: Vec<String>,
+    /// The branch into which it was merged.
+    pub(in crate::providers::pull_request) branch: String,
+    pub(in crate::providers::pull_request) author: String,
+    /// Its last commit; of Gitea the one that its branch has now, see [`Forge::merged_head`].
+    pub(in crate::providers::pull_request) head_commit: String,
+    pub(in crate::providers::pull_request) head_branch: String,
+    /// The repository of its branch, which may be a fork; empty if it does not exist any more.
+    pub(in crate::providers::pull_request) head_repository: String,
+    /// The commit with which its changes are compared; of GitHub the one from which that is to be found.
+    pub(in crate::providers::pull_request) base_commit: String,
+    /// When it was merged, in seconds since 1970; `None` if the forge does not say it.
+    pub(in crate::providers::pull_request) merged_at: Option<i64>,
+}
+
+/// What a review says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::providers::pull_request) enum ReviewVerdict {
+    Approves,
+    /// It requests changes.
+    Objects,
+    /// It said something, and was dismissed.
+    Dismissed,
+    /// It is a comment, or not finished.
+    None,
+}
+
+/// A review.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::providers::pull_request) struct ForgeReview {
+    pub(in crate::providers::pull_request) id: u64,
+    pub(in crate::providers::pull_request) account: String,
+    pub(in crate::providers::pull_request) verdict: ReviewVerdict,
+    /// Whether it is about the last commit.
+    pub(in crate::providers::pull_request) is_of_head: bool,
+}
+
+/// Whether a text is the full name of a commit.
+pub(in crate::providers::pull_request) fn is_commit(text: &str) -> bool {
+    COMMIT_DIGITS.contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit())
+}
+
+/// A name of an account as forges have them; empty for anything else, which is no account that a policy can name.
+fn account(value: &Value, pointer: &str) -> String {
+    let name = text(value, pointer);
+    let is_name = name.len() <= MAX_ACCOUNT_BYTES && name.bytes().all(|it| it.is_ascii_graphic());
+    if is_name { name.to_owned() } else { String::new() }
+}
+
+/// The object of an answer.
+///
+/// # Errors
+/// It is something else, or too long.
+fn object(answer: &HttpResponse) -> Result<Value, &'static str> {
+    if answer.body.len() >= MAX_ANSWER {
+        return Err("the answer has 4 MiB or more, which is not read");
+    }
+    let value: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+    if value.is_object() { Ok(value) } else { Err("the answer is not an object in JSON") }
+}
+
+/// The reference in which Gitea keeps the last commit of a pull request, below `refs`.
+fn head_reference(number: u64) -> String {
+    format!("pull/{number}/head")
+}
+
+impl Forge {
+    /// A request for something that decides, which no other server may answer.
+    fn read_request(&self, path: &str) -> ProviderRequest {
+        self.request("GET", path).stay_at_server()
+    }
+
+    /// Whether it says with a status of its own that no pull request became a commit, and else has a list of them.
+    pub(in crate::providers::pull_request) fn has_one_for_commit(&self) -> bool {
+        matches!(self.client, ForgeClient::Gitea(_))
+    }
+
+    /// Asks for a page of the pull requests that have a commit; of Gitea for the one that became it.
+    pub(in crate::providers::pull_request) fn pull_requests_of_commit(
+        &self,
+        commit: &str,
+        page: u32,
+    ) -> ProviderRequest {
+        let path = match self.client {
+            ForgeClient::GitHub(_) => format!("/commits/{commit}/pulls?per_page=25&page={page}"),
+            ForgeClient::GitLab(_) => {
+                format!("/repository/commits/{commit}/merge_requests?per_page=25&page={page}")
+            }
+            ForgeClient::Gitea(_) => format!("/commits/{commit}/pull"),
+        };
+        self.read_request(&path)
+    }
+
+    /// The pull requests of such an answer.
+    ///
+    /// # Errors
+    /// The answer is something else.
+    pub(in crate::providers::pull_request) fn listed_of_commit(
+        &self,
+        answer: &HttpResponse,
+    ) -> Result<Vec<Value>, &'static str> {
+        match self.has_one_for_commit() {
+            true => Ok(vec![object(answer)?]),
+            false => self.items(answer),
+        }
+    }
+
+    /// Reads a merged pull request.
+    ///
+    /// # Errors
+    /// It lacks what decides.
+    pub(in crate::providers::pull_request) fn merged_pull_request(
+        &self,
+        answer: &HttpResponse,
+    ) -> Result<MergedPullRequest, &'static str> {
+        self.merged(&object(answer)?)
+    }
+
+    /// Reads a merged pull request of a list, where GitHub leaves out whether it is merged but not when.
+    ///
+    /// # Errors
+    /// It lacks what decides.
+    pub(in crate::providers::pull_request) fn merged(
+        &self,
+        item: &Value,
+    ) -> Result<MergedPullRequest, &'static str> {
+        let number = item.pointer(self.dialect.number).and_then(Value::as_u64);
+        let number = number.ok_or("the answer lacks the number")?;
+        let owned = |pointer: &str| text(item, pointer).to_owned();
+        let is_gitlab = self.is_gitlab();
+        let commits = |pointers: &[&str]| -> Vec<String> {
+            pointers.iter().map(|it| owned(it)).filter(|it| !it.is_empty()).collect()
+        };
+        let mut merge_commits = match is_gitlab {
+            true => commits(&["/merge_commit_sha", "/squash_commit_sha"]),
+            false => commits(&["/merge_commit_sha"]),
+        };
+        let head_commit = owned(if is_gitlab { "/sha" } else { "/head/sha" });
+        if is_gitlab && merge_commits.is_empty() {
+            // The branch was moved forward to it.
+            merge_commits.push(head_commit.clone());
+        }
+        if !is_commit(&head_commit) && !matches!(self.client, ForgeClient::Gitea(_)) {
+            return Err("the answer lacks the last commit");
+        }
+        let base_commit = owned(match self.client {
+            ForgeClient::GitHub(_) => "/base/sha",
+            ForgeClient::GitLab(_) => "/diff_refs/base_sha",
+            ForgeClient::Gitea(_) => "/merge_base",
+        });
+        let head_repository = match is_gitlab {
+            true => item.pointer(self.dialect.head_repository).and_then(Value::as_u64),
+            false => None,
+        };
+        let head_repository = head_repository.map(|it| it.to_string());
+        let url = text(item, self.dialect.url);
+        let is_shown = url.len() <= LONGEST_URL_BYTES
+            && ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme))
+            && url.bytes().all(|it| it.is_ascii_graphic());
+        Ok(MergedPullRequest {
+            number,
+            url: if is_shown { url.to_owned() } else { String::new() },
+            is_merged: match is_gitlab {
+                true => text(item, "/state") == "merged",
+                false => !text(item, "/merged_at").is_empty(),
+            },
+            merge_commits,
+            branch: owned(self.dialect.base),
+            author: account(item, if is_gitlab { "/author/username" } else { "/user/login" }),
+            head_commit,
+            head_branch: owned(self.dialect.head),
+            head_repository: head_repository.unwrap_or_else(|| owned("/head/repo/full_name")),
+            base_commit,
+            merged_at: time(item, "/merged_at"),
+        })
+    }
+
+    /// Asks for the last commit that a pull request had when it was merged; none where the pull request says it. Gitea names the
+    /// commit that the branch has now, to which anything may have been pushed since, and keeps the other one in a reference.
+    pub(in crate::providers::pull_request) fn merged_head(
+        &self,
+        number: u64,
+    ) -> Option<ProviderRequest> {
+        let ForgeClient::Gitea(_) = self.client else { return None };
+        Some(self.read_request(&format!("/git/refs/{}", head_reference(number))))
+    }
+
+    /// The commit of such an answer, which is one reference, or all whose names begin like it.
+    ///
+    /// # Errors
+    /// The answer lacks it.
+    pub(in crate::providers::pull_request) fn read_merged_head(
+        &self,
+        answer: &HttpResponse,
+        number: u64,
+    ) -> Result<String, &'static str> {
+        let references = match object(answer) {
+            Ok(one) => vec![one],
+            Err(_) => self.items(answer)?,
+        };
+        let name = format!("refs/{}", head_reference(number));
+        let found = references.iter().find(|it| text(it, "/ref") == name);
+        let commit = found.map(|it| text(it, "/object/sha")).filter(|it| is_commit(it));
+        Ok(commit.ok_or("the answer lacks the last commit")?.to_owned())
+    }
+
+    /// Asks with which commit the changes of a pull request are compared; none where the pull request says it. The second page
+    /// of GitHub's answer has no files.
+    pub(in crate::providers::pull_request) fn comparison(
+        &self,
+        pull: &MergedPullRequest,
+    ) -> Option<ProviderRequest> {
+        let ForgeClient::GitHub(_) = self.client else { return None };
+        let MergedPullRequest { base_commit, head_commit, .. } = pull;
+        let path = format!("/compare/{base_commit}...{head_commit}?per_page=1&page=2");
+        Some(self.read_request(&path))
+    }
+
+    /// The commit of such an answer.
+    ///
+    /// # Errors
+    /// The answer has none.
+    pub(in crate::providers::pull_request) fn compared_base(
+        &self,
+        answer: &HttpResponse,
+    ) -> Result<String, &'static str> {
+        let found = object(answer)?;
+        let commit = text(&found, "/merge_base_commit/sha");
+        if is_commit(commit) { Ok(commit.to_owned()) } else { Err("the answer lacks the commit") }
+    }
+
+    /// Asks for a page of the pushes to the repository of a pull request's branch, the last ones first; none if that
+    /// repository is not known.
+    pub(in crate::providers::pull_request) fn list_pushes(
+        &self,
+        pull: &MergedPullRequest,
+        page: u32,
+    ) -> Option<ProviderRequest> {
+        let repository = pull.head_repository.as_str();
+        let branch = &pull.head_branch;
+        let request = match &self.client {
+            ForgeClient::GitHub(client) => {
+                let (owner, name) = repository.split_once('/')?;
+                let mut client = client.clone();
+                client.owner = path_element(owner);
+                client.name = path_element(name);
+                let branch = query(&format!("refs/heads/{branch}"));
+                client.request("GET", &format!("/activity?ref={branch}&per_page={PAGE_PUSHES}"))
+            }
+            ForgeClient::GitLab(client) => {
+                if repository.is_empty() {
+                    return None;
+                }
+                let filter = format!("action=pushed&per_page={PAGE_PUSHES}&page={page}");
+                client.request("GET", &format!("/projects/{repository}/events?{filter}"))
+            }
+            ForgeClient::Gitea(client) => {
+                let (owner, name) = repository.split_once('/')?;
+                let [owner, name] = [owner, name].map(path_element);
+                let path = format!("/repos/{owner}/{name}/activities/feeds");
+                client.request("GET", &format!("{path}?limit={PAGE_PUSHES}&page={page}"))
+            }
+        };
+        Some(self.once(request).stay_at_server())
+    }
+
+    /// Whether there may be further pages of pushes. GitHub has cursors, and the first page is of the branch only.
+    pub(in crate::providers::pull_request) fn has_pages_of_pushes(&self) -> bool {
+        !matches!(self.client, ForgeClient::GitHub(_))
+    }
+
+    /// The account of a push, if that brought a commit to a branch as its last one.
+    pub(in crate::providers::pull_request) fn pusher_of(
+        &self,
+        item: &Value,
+        commit: &str,
+    ) -> Option<String> {
+        let is_it =
+            |value: &Value, pointer: &str| text(value, pointer).eq_ignore_ascii_case(commit);
+        let name = match self.client {
+            ForgeClient::GitHub(_) if is_it(item, "/after") => account(item, "/actor/login"),
+            ForgeClient::GitLab(_) if is_it(item, "/push_data/commit_to") => {
+                account(item, "/author_username")
+            }
+            ForgeClient::Gitea(_) if text(item, "/op_type") == "commit_repo" => {
+                let content: Value = serde_json::from_str(text(item, "/content")).ok()?;
+                let is_head = is_it(&content, "/HeadCommit/Sha1");
+                is_head.then(|| account(item, "/act_user/login"))?
+            }
+            ForgeClient::GitHub(_) | ForgeClient::GitLab(_) | ForgeClient::Gitea(_) => return None,
+        };
+        Some(name).filter(|name| !name.is_empty())
+    }
+
+    /// Asks since when the last commit is the last one; none where reviews name their commit.
+    pub(in crate::providers::pull_request) fn versions(
+        &self,
+        number: u64,
+    ) -> Option<ProviderRequest> {
+        let path = format!("/merge_requests/{number}/versions?per_page=100");
+        self.is_gitlab().then(|| self.read_request(&path))
+    }
+
+    /// Since when a commit is the last one, in seconds since 1970.
+    ///
+    /// # Errors
+    /// Another one is, or the answer does not say it.
+    pub(in crate::providers::pull_request) fn head_since(
+        &self,
+        answer: &HttpResponse,
+        commit: &str,
+    ) -> Result<i64, &'static str> {
+        let items = self.items(answer)?;
+        let last = items.iter().max_by_key(|item| item.get("id").and_then(Value::as_u64));
+        let last = last.ok_or("the answer has no version")?;
+        if !text(last, "/head_commit_sha").eq_ignore_ascii_case(commit) {
+            return Err("the last version has another commit");
+        }
+        time(last, "/created_at").ok_or("the answer lacks the time of the last version")
+    }
+
+    /// Asks for a page of the reviews of a pull request; the first one is 1. GitLab has one page.
+    pub(in crate::providers::pull_request) fn list_reviews(
+        &self,
+        number: u64,
+        page: u32,
+    ) -> ProviderRequest {
+        let path = match self.client {
+            ForgeClient::GitHub(_) => {
+                format!("/pulls/{number}/reviews?per_page={PAGE_REVIEWS}&page={page}")
+            }
+            ForgeClient::GitLab(_) => format!("/merge_requests/{number}/approvals"),
+            ForgeClient::Gitea(_) => {
+                format!("/pulls/{number}/reviews?limit={PAGE_REVIEWS}&page={page}")
+            }
+        };
+        self.read_request(&path)
+    }
+
+    /// The reviews on a page. `since` is when the last commit became the last one, at GitLab.
+    ///
+    /// # Errors
+    /// The answer is something else.
+    pub(in crate::providers::pull_request) fn reviews(
+        &self,
+        answer: &HttpResponse,
+        head: &str,
+        since: Option<i64>,
+    ) -> Result<Vec<ForgeReview>, &'static str> {
+        if self.is_gitlab() {
+            let found = object(answer)?;
+            let approvals = found.get("approved_by").and_then(Value::as_array);
+            let approvals = approvals.ok_or("the answer lacks the approvals")?;
+            let review = |(at, item): (usize, &Value)| ForgeReview {
+                id: u64::try_from(at).unwrap_or(u64::MAX),
+                account: account(item, "/user/username"),
+                verdict: ReviewVerdict::Approves,
+                // Times are compared in seconds, and one of the same second may be of the former commit.
+                is_of_head: time(item, "/approved_at").zip(since).is_some_and(|(at, it)| at > it),
+            };
+            return Ok(approvals.iter().enumerate().map(review).collect());
+        }
+        let review = |item: &Value| {
+            let id = item.get("id").and_then(Value::as_u64);
+            let is_true = |member: &str| item.get(member).and_then(Value::as_bool) == Some(true);
+            let verdict = match text(item, "/state") {
+                "DISMISSED" => ReviewVerdict::Dismissed,
+                "APPROVED" | "CHANGES_REQUESTED" | "REQUEST_CHANGES" if is_true("dismissed") => {
+                    ReviewVerdict::Dismissed
+                }
+                "APPROVED" => ReviewVerdict::Approves,
+                "CHANGES_REQUESTED" | "REQUEST_CHANGES" => ReviewVerdict::Objects,
+                _ => ReviewVerdict::None,
+            };
+            let is_of_head = text(item, "/commit_id").eq_ignore_ascii_case(head);
+            Ok(ForgeReview {
+                id: id.ok_or("the answer lacks the id of a review")?,
+                account: account(item, "/user/login"),
+                verdict,
+                is_of_head: is_of_head && !is_true("stale"),
+            })
+        };
+        self.items(answer)?.iter().map(review).collect()
+    }
+}
