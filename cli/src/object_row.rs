@@ -154,16 +154,37 @@ fn withheld(object: &Object) -> Option<String> {
             }
         }
     };
-    let approvals = object.get("status").and_then(|status| status["approvals"].as_array());
-    let users = approvals.into_iter().flatten().filter_map(|it| it["user"].as_str());
-    let users: Vec<&str> = users.collect();
+    let status = object.get("status").unwrap_or(&Value::Null);
+    let approvals = status["approvals"].as_array().into_iter().flatten();
+    let users: Vec<&str> = approvals.filter_map(|it| it["user"].as_str()).collect();
     let is_of_deletions = spec["changes"].is_null();
-    Some(match (is_of_deletions, users.is_empty()) {
-        (true, true) => format!("{what} of {subject} wait for approval"),
-        (true, false) => format!("{what} of {subject}, approved by {}", users.join(", ")),
-        (false, true) => format!("{subject}: {what}; waits for approval"),
-        (false, false) => format!("{subject}: {what}; approved by {}", users.join(", ")),
+    let approved_by = match (users.is_empty(), status["pullRequest"]["number"].as_i64()) {
+        (false, _) => Some(users.join(", ")),
+        // Only deletions are approved by one.
+        (true, Some(number)) if is_of_deletions => Some(format!("pull request {number}")),
+        (true, _) => None,
+    };
+    if let Some(approved_by) = approved_by {
+        return Some(match is_of_deletions {
+            true => format!("{what} of {subject}, approved by {approved_by}"),
+            false => format!("{subject}: {what}; approved by {approved_by}"),
+        });
+    }
+    let waiting = match is_of_deletions {
+        true => format!("{what} of {subject} wait for approval"),
+        false => format!("{subject}: {what}; waits for approval"),
+    };
+    Some(match pull_request_message(status) {
+        Some(why) => format!("{waiting}; by pull request: {why}"),
+        None => waiting,
     })
+}
+
+/// Why no reviewed pull request approves a Plan; `None` if its PlanPolicies do not allow that one does.
+fn pull_request_message(status: &Value) -> Option<&str> {
+    let conditions = status["conditions"].as_array()?;
+    let condition = conditions.iter().find(|it| it["type"] == "PullRequestApproved")?;
+    condition["message"].as_str().filter(|it| !it.is_empty())
 }
 
 /// A number of things.
@@ -361,6 +382,15 @@ mod tests {
         assert_eq!(
             row(plan.clone()).message,
             "12 deletions of Kustomization/apps, approved by alice"
+        );
+        let condition =
+            json!({"type": "PullRequestApproved", "status": "False", "message": "no review"});
+        plan["status"] = json!({"conditions": [condition]});
+        assert_eq!(row(plan.clone()).message, format!("{message}; by pull request: no review"));
+        plan["status"]["pullRequest"] = json!({"number": 7});
+        assert_eq!(
+            row(plan.clone()).message,
+            "12 deletions of Kustomization/apps, approved by pull request 7"
         );
         plan["spec"]["subject"] = json!({"kind": "Helmfile", "name": "all", "release": "shop/web"});
         plan["status"] = json!({});

@@ -10,11 +10,12 @@ mod plan_policy;
 mod release_audit;
 
 pub use plan::{
-    Plan, PlanAction, PlanApproval, PlanBudget, PlanChange, PlanChanges, PlanSpec, PlanStatus,
-    PlanSubject,
+    Plan, PlanAction, PlanApproval, PlanBudget, PlanChange, PlanChanges, PlanPullRequest, PlanSpec,
+    PlanStatus, PlanSubject,
 };
 pub use plan_policy::{
-    DeletionBudgetSpec, DeletionExemption, PlanMode, PlanPolicy, PlanPolicySpec, ProtectedKind,
+    DeletionBudgetSpec, DeletionExemption, ForgeProvider, PlanMode, PlanPolicy, PlanPolicySpec,
+    ProtectedKind, PullRequestApprovalSpec,
 };
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,

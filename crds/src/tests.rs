@@ -137,7 +137,13 @@ fn a_plan_and_its_policy_keep_what_they_say() {
             },
             "expires": "2026-01-02T03:04:05Z",
         },
-        "status": { "approvals": [{ "user": "alice", "at": "2026-01-02T03:04:05Z", "comment": "planned" }] },
+        "status": {
+            "approvals": [{ "user": "alice", "at": "2026-01-02T03:04:05Z", "comment": "planned" }],
+            "pullRequest": { "number": 7, "url": "https://a/pulls/7", "headCommit": "1", "mergeCommit": "2",
+                "reviewers": ["bob"], "at": "2026-01-02T03:04:05Z" },
+            "conditions": [{ "type": "PullRequestApproved", "status": "True", "reason": "Reviewed", "message": "",
+                "lastTransitionTime": "2026-01-02T03:04:05Z" }],
+        },
     });
     assert_eq!(round_trip::<Plan>(&plan), plan);
     let policy = json!({
@@ -149,6 +155,8 @@ fn a_plan_and_its_policy_keep_what_they_say() {
             "mode": "ApproveDestructive",
             "deletionBudget": { "enabled": false, "maxObjects": 0, "maxPercent": 100,
                 "protectedKinds": [{ "group": "apps", "kind": "StatefulSet" }] },
+            "pullRequestApproval": { "provider": "gitea", "address": "https://git.example.com",
+                "secretRef": { "name": "forge" }, "repositories": ["acme/fleet"], "reviewers": ["bob"], "minimumReviews": 2 },
         },
     });
     assert_eq!(round_trip::<PlanPolicy>(&policy), policy);

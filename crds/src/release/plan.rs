@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DeletionExemption, ProtectedKind};
+use crate::condition::{self, Condition};
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
 use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
@@ -28,6 +29,7 @@ custom_resource! {
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Added", ".spec.changes.added") },
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Changed", ".spec.changes.changed") },
             PrinterColumn::text("Approved by", ".status.approvals[*].user"),
+            PrinterColumn { type_: "integer", ..PrinterColumn::text("Pull request", ".status.pullRequest.number") },
             PrinterColumn::wide("Revision", ".spec.revision"),
             AGE,
         ],
@@ -249,6 +251,48 @@ pub struct PlanStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["user"]))]
     pub approvals: Vec<PlanApproval>,
+
+    /// The reviewed pull request that approves. Only windlass writes it, and reads the reviews at the
+    /// forge again before it acts on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_request: Option<PlanPullRequest>,
+
+    /// `PullRequestApproved` says whether a reviewed pull request approves, and why not. Only windlass
+    /// writes it, where the PlanPolicies allow that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "condition::list")]
+    pub conditions: Vec<Condition>,
+}
+
+/// The reviewed pull request that approves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanPullRequest {
+    /// Its number in the repository.
+    #[schemars(transform = schema::without_format)]
+    pub number: i64,
+
+    /// Its page; empty if the forge names none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 2048))]
+    pub url: String,
+
+    /// The last commit of its branch, which the reviewers approved.
+    #[schemars(length(max = 64))]
+    pub head_commit: String,
+
+    /// The commit that it became, which is that of the revision.
+    #[schemars(length(max = 64))]
+    pub merge_commit: String,
+
+    /// The accounts at the forge whose reviews approve.
+    #[schemars(length(max = 64), inner(length(max = 255)))]
+    pub reviewers: Vec<String>,
+
+    /// When windlass found that it approves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
 }
 
 /// The approval of a user.

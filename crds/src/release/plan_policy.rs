@@ -7,8 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
-use crate::schema;
 use crate::string_enum::choice;
+use crate::{LocalObjectReference, omit_empty, schema};
 
 custom_resource! {
     /// What in some namespaces waits for the approval of a user. Where several PlanPolicies select a
@@ -50,6 +50,11 @@ pub struct PlanPolicySpec {
     /// no say in that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_budget: Option<DeletionBudgetSpec>,
+
+    /// Lets a reviewed pull request approve Plans in place of a user. It counts only where every
+    /// PlanPolicy of a Plan has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_request_approval: Option<PullRequestApprovalSpec>,
 }
 
 choice! {
@@ -63,6 +68,63 @@ choice! {
         ApproveDestructive = "ApproveDestructive",
         /// All.
         Approve = "Approve",
+    }
+}
+
+/// Which reviews approve Plans.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default, extend("x-kubernetes-validations" = [{
+    "rule": "has(self.address) || self.provider in ['github', 'gitlab']",
+    "message": "address is required: Gitea and Forgejo have no default",
+}]))]
+pub struct PullRequestApprovalSpec {
+    /// The kind of the forge.
+    pub provider: ForgeProvider,
+
+    /// The address of the forge, without a repository. Only repositories at this host count. The default is
+    /// https://github.com or https://gitlab.com.
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(max = 1024), regex(pattern = "^https?://"))]
+    pub address: Option<String>,
+
+    /// A Secret in the namespace of windlass with `token`, or with the keys of a GitHub App, and with
+    /// `ca.crt` if the forge has a certificate of a private authority. Reading pull requests is enough.
+    pub secret_ref: LocalObjectReference,
+
+    /// The repositories at the forge whose pull requests count, as `acme/fleet`, or as `acme/*` for all below an
+    /// owner or group. Who may change a GitRepository may name any repository, also one of their own.
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 1024)))]
+    pub repositories: Vec<String>,
+
+    /// The accounts at the forge whose approving reviews count.
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 255)))]
+    pub reviewers: Vec<String>,
+
+    /// How many of these accounts have to approve the last commit. The author of the pull request and the
+    /// account that pushed this commit do not count; if the forge does not say which account that was, one more is
+    /// necessary.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16), extend("default" = 1))]
+    pub minimum_reviews: Option<i64>,
+}
+
+choice! {
+    /// The kind of a forge.
+    ForgeProvider {
+        /// GitHub, or GitHub Enterprise Server.
+        #[default]
+        GitHub = "github",
+        /// GitLab.
+        GitLab = "gitlab",
+        /// Gitea.
+        Gitea = "gitea",
+        /// Forgejo.
+        Forgejo = "forgejo",
     }
 }
 

@@ -52,6 +52,7 @@ impl RequiredKeys {
             (_, _, "trustedRootSecretRef") => Self::file("trusted_root.json"),
             (_, _, "proxySecretRef") => Self::literals(&["address"]),
             ("GitRepository", "verify.secretRef", _) => Self::file("author.asc"),
+            ("PlanPolicy", "pullRequestApproval.secretRef", _) => Self::literals(&["token"]),
             _ if is_verification => Self::file("cosign.pub"),
             ("Receiver", "secretRef", _) => Self::key("token", "literal", "TOKEN"),
             ("Provider", "secretRef", _) => provider(namer),

@@ -103,6 +103,16 @@ impl TreeTrace {
         self.seen.iter().all(|((path, look), answer)| look.answer(files, path) == *answer)
     }
 
+    /// The paths for which `files` gives another answer than was seen, each once, in walk order. None if
+    /// [`TreeTrace::is_same_in`] holds.
+    pub fn changed_in(&self, files: &(impl FileTree + ?Sized)) -> Vec<&RelPath> {
+        let changed =
+            self.seen.iter().filter(|((path, look), seen)| look.answer(files, path) != **seen);
+        let mut paths: Vec<&RelPath> = changed.map(|((path, _), _)| path).collect();
+        paths.dedup();
+        paths
+    }
+
     fn digest_of<'a>(
         &'a self,
         answer: impl Fn((&'a (RelPath, TreeQuery), &'a Sha256Digest)) -> Sha256Digest,
@@ -240,7 +250,7 @@ mod tests {
             ("base/b.yaml", "other content, which was not read"),
             ("other/c.yaml", "4"),
         ]);
-        assert!(trace.is_same_in(&after));
+        assert!(trace.is_same_in(&after) && trace.changed_in(&after).is_empty());
         assert_eq!(trace.digest(), trace.digest_in(&after));
         assert_eq!(trace, build(&after));
     }
@@ -262,6 +272,15 @@ mod tests {
             assert_ne!(trace.digest(), trace.digest_in(&after), "{files:?}");
             assert_eq!(trace.digest_in(&after), build(&after).digest(), "{files:?}");
         }
+    }
+
+    #[test]
+    fn paths_whose_answers_changed_are_named_once() {
+        let trace = build(&tree(&BEFORE));
+        let after = tree(&[("app/a.yaml", "22"), BEFORE[1], ("base/new.yaml", "")]);
+        let changed: Vec<&str> =
+            trace.changed_in(&after).into_iter().map(RelPath::as_str).collect();
+        assert_eq!(changed, ["app/a.yaml", "base"]);
     }
 
     #[test]

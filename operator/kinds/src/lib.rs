@@ -22,6 +22,7 @@ use helmfile_controller::helmfile::{self, HelmfileController};
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
 use image_controller::image_update_automation::ImageUpdateAutomationController;
+use kustomize_controller::kustomization::reviewed_removal::check_removal;
 use kustomize_controller::kustomization::{self, KustomizationController};
 use notification_controller::alert::AlertController;
 use notification_controller::delivery::NotificationDelivery;
@@ -31,6 +32,7 @@ use notification_controller::receiver::ReceiverController;
 use notification_controller::receiver::webhook_requests::hooks;
 use source_controller::artifact_generator::ArtifactGeneratorController;
 use source_controller::external_artifact::ExternalArtifactController;
+use source_controller::pull_request_approval::{self, RemovalCheck};
 use source_controller::source::SourceController;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::events::EventDistributor;
@@ -181,13 +183,20 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::kept::<PlanPolicy>(|context, stop| {
         deletion_plan::follow_policies(context, stop).boxed()
     }),
-    KindRegistration::kept::<Plan>(|context, stop| {
-        deletion_plan::follow_plans(context, stop).boxed()
-    }),
+    KindRegistration::kept::<Plan>(|context, stop| follow_plans(context, stop).boxed()),
     KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
         .only(OperatorSettings::notifies),
     KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
+
+/// Follows Plans until `stop`, and has those approved that a reviewed pull request approves.
+async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
+    let check_removal: RemovalCheck = |context, removal| check_removal(context, removal).boxed();
+    tokio::join!(
+        deletion_plan::follow_plans(context.clone(), stop.clone()),
+        pull_request_approval::run(context, check_removal, stop),
+    );
+}
 
 /// Fields of an object that this version does not support; `None` if it is of no kind that runs here.
 ///

@@ -2,7 +2,7 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`),
 //! where a run may not go on (`paused_run`), looking and writing (`executor`), deletions that are held (`deletion_hold`),
-//! deletion of the Kustomization (`finalize`).
+//! and whether a reviewed pull request showed them ([`reviewed_removal`]), deletion of the Kustomization (`finalize`).
 
 mod audit;
 mod build;
@@ -20,6 +20,7 @@ mod last_attempts;
 mod lifecycle_holds;
 mod paused_run;
 mod report;
+pub mod reviewed_removal;
 mod stale_dependency;
 mod substitution;
 pub mod validated_spec;

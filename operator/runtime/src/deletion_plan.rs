@@ -7,7 +7,7 @@
 //! (`following_deletions`), what appliers apply of their own rules (`self_applied_policies`), Plans of everything that a run
 //! would do (`result_plan`).
 //! Elsewhere: what a budget allows and what an approval is for (engine `apply`), what is to be changed (the appliers), who may
-//! approve (`deploy/policies/plans.yaml`).
+//! approve (`deploy/policies/plans.yaml`), whether a reviewed pull request does (`pull_request_approval`).
 
 pub mod following_deletions;
 pub mod result_plan;
@@ -40,6 +40,7 @@ use super::lifecycle::watched_object_cache::{
     self, CachedObjectChange, WatchedObjectCache, kind_node, resource,
 };
 use super::namespace_policies::{self, NamespacePolicies};
+use super::pull_request_approval::{self, was_approved};
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
@@ -73,7 +74,7 @@ const ID_OVERHEAD_BYTES: usize = 3;
 
 /// How many PlanPolicies a Plan names. The admission policy of Plans asks about each of them, two in an expression: the API
 /// server does not evaluate an expression with more of these questions.
-const MAX_NAMED_POLICIES: usize = 8;
+pub(crate) const MAX_NAMED_POLICIES: usize = 8;
 
 /// How many rules a Plan names.
 const MAX_NAMED_RULES: usize = 8;
@@ -93,6 +94,7 @@ const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 pub async fn follow_policies(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, _: CachedObjectChange<PlanPolicy>| {
         context.work_queue.changed(&policies_node());
+        pull_request_approval::plans_changed(context);
     };
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
@@ -105,6 +107,7 @@ pub async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
             let namespace = plan.namespace().unwrap_or_default();
             let subject = ObjectKey::new(group, kind, &namespace, name);
             context.work_queue.wake(&subject, WakeReason::Waiting);
+            pull_request_approval::plans_changed(context);
         }
     };
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
@@ -352,6 +355,8 @@ pub struct BudgetedDeletion {
     pub budget: DeletionBudget,
     /// The PlanPolicies that it comes from.
     pub policies: Vec<String>,
+    /// When the newest of the objects was created; `None` if that is not known, so that no pull request approves.
+    pub newest: Option<Time>,
 }
 
 impl BudgetedDeletion {
@@ -432,6 +437,10 @@ pub fn clearance(
     if valid.iter().any(|plan| approves(plan, subject, deletion)) {
         return Ok(DeletionClearance::Approved);
     }
+    let mut own = valid.iter().filter(|plan| is_for(plan, subject, deletion));
+    if own.any(|plan| pull_request_approval::is_approved_now(context, plan, deletion.newest)) {
+        return Ok(DeletionClearance::Approved);
+    }
     let budget = plan_budget(&deletion.budget);
     let is_its = |plan: &Arc<Plan>| plan.spec.operation == subject.operation;
     // While another deletion waits under the same budget, nothing more may be deleted.
@@ -477,7 +486,8 @@ pub fn unapproved_count(
     ids: &BTreeSet<ObjectId>,
 ) -> usize {
     let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
-    let approvals = plans.iter().filter(|plan| is_approved(plan)).filter_map(|plan| approval(plan));
+    let counts = |plan: &Plan| is_approved(plan) || was_approved(context, plan);
+    let approvals = plans.iter().filter(|plan| counts(plan)).filter_map(|plan| approval(plan));
     approvals.fold(ids.clone(), |rest, approval| approval.unapproved(subject.uid, &rest)).len()
 }
 
@@ -499,20 +509,25 @@ fn plans_of(table: &WatchedObjectCache<Plan>, subject: &DeletionSubject<'_>) -> 
     plans
 }
 
-fn is_expired(plan: &Plan, now: Time) -> bool {
+/// Whether no approval of a Plan counts any more.
+pub fn is_expired(plan: &Plan, now: Time) -> bool {
     plan.spec.expires.as_ref().is_none_or(|at| at.0 <= now)
 }
 
 fn approves(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDeletion) -> bool {
+    is_approved(plan) && is_for(plan, subject, deletion)
+}
+
+/// Whether an approval of a Plan is for a deletion.
+fn is_for(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDeletion) -> bool {
     // The right to approve was asked for these policies.
     plan.spec.policies == deletion.policies
         && plan.spec.operation == subject.operation
-        && is_approved(plan)
         && approval(plan).is_some_and(|it| it.covers(subject.uid, &deletion.ids))
 }
 
-/// Whether a user approved a Plan.
-fn is_approved(plan: &Plan) -> bool {
+/// Whether a user approved a Plan; `pull_request_approval` knows whether a reviewed pull request does.
+pub fn is_approved(plan: &Plan) -> bool {
     !approvers(plan).is_empty()
 }
 
@@ -556,6 +571,8 @@ pub struct RequestedPlan {
     pub name: String,
     /// Whether it did not exist before.
     pub is_new: bool,
+    /// Why no reviewed pull request approves it, as what follows the advice to approve it; empty if none may.
+    pub pull_request_note: String,
 }
 
 /// Creates the Plan of what is held if it does not exist, and deletes the other Plans of the object. `None` if the kind is not
@@ -581,15 +598,17 @@ pub async fn request(
             && (&one.objects, one.count) == (&other.objects, other.count)
             && result_plan::is_same_result(one.changes.as_ref(), other.changes.as_ref())
     };
-    let exists = table.get(&request.subject.node.namespace, &name).is_some_and(|it| is_same(&it));
-    dismiss(context, &request.subject, exists.then_some(name.as_str())).await?;
-    if exists {
-        return Ok(Some(RequestedPlan { name, is_new: false }));
+    let known = table.get(&request.subject.node.namespace, &name).filter(is_same);
+    dismiss(context, &request.subject, known.is_some().then_some(name.as_str())).await?;
+    if let Some(known) = known {
+        let pull_request_note = pull_request_approval::approval_note(&known);
+        return Ok(Some(RequestedPlan { name, is_new: false, pull_request_note }));
     }
     match context.cluster.create(&plan, MANAGER).await {
         Ok(created) => {
             table.insert(created);
-            Ok(Some(RequestedPlan { name, is_new: true }))
+            pull_request_approval::plans_changed(context);
+            Ok(Some(RequestedPlan { name, is_new: true, pull_request_note: String::new() }))
         }
         Err(error) if error.is_unserved() => Ok(None),
         Err(error) => Err(error),
@@ -655,7 +674,7 @@ fn plan_budget(budget: &DeletionBudget) -> PlanBudget {
 
 fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
     let DeletionPlanRequest { subject, owner, revision, deletion, changes } = request;
-    let BudgetedDeletion { ids, verdict, budget, policies } = deletion;
+    let BudgetedDeletion { ids, verdict, budget, policies, .. } = deletion;
     let short = |text: &str| text.chars().take(MAX_RULE_LENGTH).collect::<String>();
     let count = |of: usize| i64::try_from(of).unwrap_or(i64::MAX);
     let rules = verdict.exceeded.iter().map(|rule: &DeletionRule| short(&rule.text()));

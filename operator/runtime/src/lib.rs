@@ -7,7 +7,7 @@
 //! HelmRepositories ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
 //! ([`cluster_target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]), forges ([`pull_request`]);
 //! whether a run may begin ([`dependency_gate`], [`object_hold`], [`change_window`], [`lifecycle`]), and what it may change
-//! and delete ([`deletion_plan`]); and what is said
+//! and delete ([`deletion_plan`], [`pull_request_approval`]); and what is said
 //! of it ([`run_report`], [`object_status`], [`progress_status`], [`hold_conditions`], [`audit`]). What appliers share: their run
 //! ([`applier`]), how they name the source of their files ([`source_reference`]), what builds of files take ([`build`],
 //! [`time_limit`], [`random_bytes`]), the guard of definitions ([`crd_guard`]), writes that may have been done
@@ -50,6 +50,7 @@ pub mod object_watcher;
 pub mod progress_status;
 pub mod provider_secret_masking;
 pub mod pull_request;
+pub mod pull_request_approval;
 pub mod random_bytes;
 pub mod rbac_watch;
 pub mod registry_login;

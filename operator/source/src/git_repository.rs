@@ -1,8 +1,10 @@
 //! GitRepository: a branch, tag or commit becomes an artifact.
 //!
-//! Here: what this kind says about itself. Elsewhere: the run that all sources share (`source`), Git (`git`).
+//! Here: what this kind says about itself, and the files of other commits (`commit_files`). Elsewhere: the run that all sources
+//! share (`source`), Git (`git`).
 
 mod artifact_file_selection;
+pub(crate) mod commit_files;
 mod executor;
 pub(crate) mod include;
 mod resolve;

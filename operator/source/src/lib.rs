@@ -2,7 +2,8 @@
 //!
 //! Here: the run that all of them share ([`source`]), a folder for each kind with the same files (`resolve`: what the
 //! spec references, `validated_spec`: what should be, `executor`: observe and act), artifacts made of others
-//! ([`artifact_generator`]), artifacts of others ([`external_artifact`]), whose signatures count (`image_trust`).
+//! ([`artifact_generator`]), artifacts of others ([`external_artifact`]), whose signatures count (`image_trust`); whether the
+//! commit of a GitRepository was reviewed ([`pull_request_approval`]).
 //! Elsewhere: how any kind is run, and how the remotes of GitRepositories and HelmRepositories are reached (crate
 //! `windlass-runtime`), protocols, the store and the decision whether to fetch (crate `sources`), the list of kinds
 //! (crate `windlass-kinds`).
@@ -16,6 +17,7 @@ mod helm_repository;
 mod http_archive;
 mod image_trust;
 mod oci_repository;
+pub mod pull_request_approval;
 pub mod source;
 #[cfg(test)]
 mod temporary_artifact_store;

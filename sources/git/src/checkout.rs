@@ -277,6 +277,15 @@ impl FetchedCheckout {
         self.parts[0].fetched.signable()
     }
 
+    /// The commits that this one follows; see [`GitSnapshot::parents`].
+    ///
+    /// # Errors
+    /// The commit cannot be read.
+    pub fn parents(&self) -> Result<Vec<String>, Error> {
+        // The repository itself is always there.
+        self.parts[0].fetched.parents()
+    }
+
     /// Bytes that came from remotes.
     pub fn received(&self) -> u64 {
         received(&self.parts)

@@ -234,6 +234,18 @@ impl GitSnapshot {
         }
     }
 
+    /// The commits that this one follows, the first one first: forty hexadecimal digits each. The files of none of them were
+    /// fetched with it.
+    ///
+    /// # Errors
+    /// The commit cannot be read.
+    pub fn parents(&self) -> Result<Vec<String>, Error> {
+        let mut buffer = Vec::new();
+        let commit = self.objects.find_commit(&self.id, &mut buffer);
+        let commit = commit.map_err(|error| self.broken(&error))?;
+        Ok(commit.parents().map(|id| id.to_string()).collect())
+    }
+
     /// The objects of the commit that may be signed.
     ///
     /// # Errors

@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 60] = [
+const PLACES: [(&str, &[&str]); 64] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/src/why/image_tags", &["cli::", "images::"]),
@@ -132,6 +132,13 @@ const PLACES: [(&str, &[&str]); 60] = [
             "cli::",
         ],
     ),
+    (
+        "operator/runtime/src/pull_request_approval",
+        &["services::pull_request_approval", "stories::deletion_budget"],
+    ),
+    ("operator/source/src/pull_request_approval", &["services::pull_request_approval"]),
+    ("operator/kustomize/src/kustomization/reviewed_removal", &["services::pull_request_approval"]),
+    ("operator/source/src/git_repository/commit_files", &["services::pull_request_approval"]),
     (
         "operator/runtime/src/lifecycle",
         &[

@@ -266,7 +266,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
         let policies = policy.policies;
         let ids = deleted.keys().cloned().collect();
-        let judged = BudgetedDeletion { ids, verdict, budget, policies };
+        let judged = BudgetedDeletion { ids, verdict, budget, policies, newest: None };
         let node = self.node.whole();
         let release = self.release_of_owner();
         let operation = leaving.deletion.operation(self.desired());
@@ -387,9 +387,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         };
         // Another budget may allow it.
         self.known().lacked.extend(deletion_plan::budget_nodes(&self.node.namespace));
+        let note = plan.as_ref().map(|it| it.pull_request_note.clone()).unwrap_or_default();
         let plan = plan.map(|it| it.name);
         let text = format!(
-            "{} {}; {}",
+            "{} {}; {}{note}",
             deletion.subject(desired),
             judged.waits_for_approval(&self.node.namespace, plan.as_deref()),
             deletion.advice()

@@ -43,7 +43,7 @@ pub(super) struct BuildInputFiles<'a> {
 const BUILD_STACK_BYTES: usize = 64 << 20;
 
 /// Does work on a thread with a stack for deep kustomizations; `None` if it panicked.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+pub(super) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread =
             std::thread::Builder::new().stack_size(BUILD_STACK_BYTES).spawn_scoped(scope, work);

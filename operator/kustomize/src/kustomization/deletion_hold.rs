@@ -156,8 +156,9 @@ impl KustomizationSession<'_> {
         // tells.
         let is_new = !is_held(object) || plan.as_ref().is_some_and(|plan| plan.is_new);
         let name = plan.as_ref().map(|plan| plan.name.as_str());
-        ended.came.deletion =
-            DeletionReport::Held { text: message(deletion, namespace, name), is_new };
+        let note = plan.as_ref().map(|plan| plan.pull_request_note.as_str()).unwrap_or_default();
+        let text = format!("{}{note}", message(deletion, namespace, name));
+        ended.came.deletion = DeletionReport::Held { text, is_new };
     }
 }
 
@@ -208,7 +209,8 @@ mod tests {
             ..PendingDeletion::default()
         };
         let ids: BTreeSet<ObjectId> = objects.iter().map(Object::id).collect();
-        BudgetedDeletion { ids, verdict: budget.verdict(&pending), budget, policies: Vec::new() }
+        let verdict = budget.verdict(&pending);
+        BudgetedDeletion { ids, verdict, budget, policies: Vec::new(), newest: None }
     }
 
     #[test]

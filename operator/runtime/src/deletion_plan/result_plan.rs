@@ -275,7 +275,8 @@ pub fn deletion_of(
         first: ids.iter().take(MAX_NAMED_OBJECTS).cloned().collect(),
         exceeded: Vec::new(),
     };
-    BudgetedDeletion { ids, verdict, budget: budget.unwrap_or_default(), policies }
+    let budget = budget.unwrap_or_default();
+    BudgetedDeletion { ids, verdict, budget, policies, newest: None }
 }
 
 /// What follows the name of what waits, for people: what it would do, and how to read and to approve its Plan of this name, if

@@ -56,11 +56,8 @@ impl SelfAppliedPolicies {
     /// Whether the applier applied a PlanPolicy. One that left its manifests and stays in the cluster, because it is excluded
     /// from deletion, is in no inventory any more and has the owner labels.
     fn has(&self, policy: &PlanPolicy) -> bool {
-        let is = |label: &str, owner: &String| policy.labels().get(label) == Some(owner);
         self.policies.contains(&policy.name_any())
-            || (!self.name.is_empty()
-                && is(OWNER_NAME, &self.name)
-                && is(OWNER_NAMESPACE, &self.namespace))
+            || (!self.name.is_empty() && is_applied_by(policy, &self.namespace, &self.name))
     }
 
     /// The rules of the applier, in a namespace with these labels: the stricter of what all PlanPolicies allow and of what they
@@ -81,6 +78,12 @@ impl SelfAppliedPolicies {
         labels_of_others.retain(|key, _| !self.namespace_labels.contains(key));
         stricter(all, rules_of_labels(&of_others, &labels_of_others))
     }
+}
+
+/// Whether a PlanPolicy has the owner labels of a Kustomization.
+pub(crate) fn is_applied_by(policy: &PlanPolicy, namespace: &str, name: &str) -> bool {
+    let is = |label: &str, owner: &str| policy.labels().get(label).is_some_and(|it| it == owner);
+    is(OWNER_NAME, name) && is(OWNER_NAMESPACE, namespace)
 }
 
 /// The stricter of two rules, limit by limit.

@@ -38,6 +38,7 @@ fn deletion(names: &[&str], policies: &[&str]) -> BudgetedDeletion {
         verdict: budget.verdict(&pending),
         budget,
         policies: policies.iter().map(|&it| it.to_owned()).collect(),
+        newest: None,
     }
 }
 
@@ -55,10 +56,8 @@ fn approved_by(mut plan: Plan, user: &str) -> Plan {
 
 #[test]
 fn every_field_of_the_schemas_is_used() {
-    spec_field_check::knows_every_field(
-        "PlanPolicy",
-        ["deletionBudget", "mode", "namespaceSelector"],
-    );
+    let of_policy = ["deletionBudget", "mode", "namespaceSelector", "pullRequestApproval"];
+    spec_field_check::knows_every_field("PlanPolicy", of_policy);
     let of_plan = [
         "budget",
         "changes",
@@ -254,6 +253,19 @@ fn a_plan_expires_and_a_long_list_is_for_exactly_its_objects() {
     assert_eq!((approval.listed.len(), approval.count), (1000, 1001));
     assert!(approval.covers("uid", &deletion(&names, &[]).ids));
     assert!(!approval.covers("uid", &deletion(&names[1..], &[]).ids));
+}
+
+#[test]
+fn a_pull_request_that_a_status_names_is_no_approval_of_a_user() {
+    let deleted = deletion(&["a"], &["production"]);
+    let node = node();
+    let subject = DeletionSubject::of(&node, "uid");
+    let mut plan = planned(&deleted);
+    let pull_request =
+        json!({"number": 7, "headCommit": "1", "mergeCommit": "2", "reviewers": ["alice"]});
+    plan.status = Some(serde_json::from_value(json!({"pullRequest": pull_request})).unwrap());
+    assert!(is_for(&plan, &subject, &deleted));
+    assert!(!is_approved(&plan) && !approves(&plan, &subject, &deleted), "it is verified first");
 }
 
 #[test]

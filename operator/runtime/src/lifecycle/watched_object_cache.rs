@@ -174,7 +174,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     ///
     /// # Errors
     /// The reason why they may have changed.
-    pub(crate) fn current(&self) -> Result<(), String> {
+    pub fn current(&self) -> Result<(), String> {
         self.ready()?;
         match self.is_current() {
             true => Ok(()),

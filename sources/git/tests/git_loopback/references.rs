@@ -46,6 +46,20 @@ fn the_highest_tag_in_a_range_is_followed() {
 }
 
 #[test]
+fn a_commit_names_the_commits_that_it_follows_although_they_are_not_fetched() {
+    let repository = tagged(&[&["v1.0.0"], &["v2.0.0"]]);
+    let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());
+    let case = FetchCase::new(&server.url(), &[]);
+    let [first, second] = ["v1.0.0", "v2.0.0"].map(|tag| repository.commit_of(tag));
+    for (tag, parents) in [("v1.0.0", vec![]), ("v2.0.0", vec![first.clone()])] {
+        let fetched = case.fetch(&GitReference::Tag(tag.to_owned())).unwrap();
+        assert_eq!(fetched.parents().unwrap(), parents, "{tag}");
+    }
+    let by_hash = GitReference::Commit { sha: second, branch: None, name: None };
+    assert_eq!(case.fetch(&by_hash).unwrap().parents().unwrap(), [first]);
+}
+
+#[test]
 fn a_range_without_a_tag_may_get_one_later() {
     let repository = tagged(&[&["v1.0.0"]]);
     let server = GitHttpServer::start(repository.root.path(), ServerBehavior::default());

@@ -362,7 +362,8 @@ impl KustomizationExecutor {
                 let BudgetedDeletion { mut verdict, budget, policies, .. } =
                     self.budgeted(counted, budget, policies).await;
                 verdict.deleted = verdict.deleted.saturating_add(uncounted);
-                BudgetedDeletion { ids: removed, verdict, budget, policies }
+                // No pull request approves a whole result.
+                BudgetedDeletion { ids: removed, verdict, budget, policies, newest: None }
             }
             budget => deletion_of(changes, budget, policies),
         }

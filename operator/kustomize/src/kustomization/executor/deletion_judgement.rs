@@ -9,7 +9,7 @@ use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
 use apply::generated_objects::GeneratedObjects;
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
-use reconcile::{NextRunTrigger, RemovalCause, RunOutcome};
+use reconcile::{NextRunTrigger, RemovalCause, RunOutcome, Time};
 
 use super::KustomizationExecutor;
 use crate::kustomization::deletion_counts;
@@ -19,6 +19,12 @@ use windlass_runtime::deletion_plan::self_applied_policies::SelfAppliedPolicies;
 use windlass_runtime::deletion_plan::{
     self, BudgetedDeletion, DELETION_BUDGET, DeletionClearance, DeletionSubject, PlanGuard,
 };
+
+/// When an object was created, by the clock of the API server. One without a time counts as newer than everything.
+fn creation_time(object: &Object) -> Time {
+    let time = object.meta("creationTimestamp").and_then(|it| it.as_str()?.parse().ok());
+    time.unwrap_or(Time::MAX)
+}
 
 impl KustomizationExecutor {
     /// Judges the deletion of what left the manifests and is still there.
@@ -145,7 +151,8 @@ impl KustomizationExecutor {
             is_empty_build: self.desired.stages.is_empty(),
         };
         let verdict = budget.verdict(&pending);
-        BudgetedDeletion { ids, verdict, budget, policies }
+        let newest = deleted.values().map(creation_time).max();
+        BudgetedDeletion { ids, verdict, budget, policies, newest }
     }
 
     /// Finds out which objects to delete are exempt from the budget. Returns them with those that were deleted.
@@ -238,5 +245,24 @@ impl KustomizationExecutor {
         let generated = self.generated_objects();
         gone.retain(|id| !generated.has_newer(id));
         deletion_plan::unapproved_count(&self.context, &subject, &gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_without_a_time_counts_as_newer_than_everything() {
+        let created = |time: serde_json::Value| {
+            let metadata = json!({"name": "a", "namespace": "shop", "creationTimestamp": time});
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            creation_time(&Object::new(object).unwrap())
+        };
+        assert_eq!(created(json!("2026-11-01T11:00:00Z")).as_second(), 1_793_530_800);
+        assert_eq!(created(json!(null)), Time::MAX);
+        assert_eq!(created(json!("yesterday")), Time::MAX);
     }
 }

@@ -1,0 +1,151 @@
+//! What forges answered some seconds ago: several hundred Plans of one merge ask the same.
+//!
+//! Here also: the delay that a forge requests, which holds for every Plan of the policy, since all use its token.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use notify::PullRequestReviewResult;
+use parking_lot::Mutex;
+
+use crate::pull_request_approval::ApprovalRefusal;
+
+/// How old an answer may be. An approval counts for a minute after the forge was asked, and builds take a part of it.
+pub(in crate::pull_request_approval) const MAX_ANSWER_AGE: Duration = Duration::from_secs(15);
+
+/// What a forge answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::pull_request_approval) struct ForgeAnswer {
+    pub(in crate::pull_request_approval) result: PullRequestReviewResult,
+    /// When it was asked.
+    pub(in crate::pull_request_approval) asked: Instant,
+}
+
+/// A question, and the answer to it. Who asks the same meanwhile waits for it.
+type SharedAnswer = Arc<tokio::sync::Mutex<Option<ForgeAnswer>>>;
+
+/// The answers, by their questions.
+#[derive(Default)]
+pub(super) struct ForgeAnswers {
+    answers: Mutex<BTreeMap<String, SharedAnswer>>,
+    /// Until when no forge is asked, by the uids of PlanPolicies.
+    pauses: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl ForgeAnswers {
+    /// The answer to a question of a policy. The forge is asked if it is not known.
+    ///
+    /// # Errors
+    /// Those of asking, which are not kept; or the forge requested a delay.
+    pub(super) async fn get(
+        &self,
+        policy: &str,
+        question: String,
+        ask: impl Future<Output = Result<ForgeAnswer, ApprovalRefusal>>,
+    ) -> Result<ForgeAnswer, ApprovalRefusal> {
+        let shared = self.shared(question);
+        let mut known = shared.lock().await;
+        if let Some(answer) = known.as_ref().filter(|it| is_recent(it)) {
+            return Ok(answer.clone());
+        }
+        self.check_pause(policy)?;
+        let answer = ask.await;
+        if let Err(ApprovalRefusal { retry_after: Some(delay), .. }) = &answer {
+            self.pauses.lock().insert(policy.to_owned(), Instant::now() + *delay);
+        }
+        *known = answer.as_ref().ok().cloned();
+        answer
+    }
+
+    /// The place of an answer. Those that are too old are forgotten, except while their question is asked.
+    fn shared(&self, question: String) -> SharedAnswer {
+        let mut answers = self.answers.lock();
+        answers.retain(|_, it| match it.try_lock() {
+            Ok(known) => known.as_ref().is_some_and(is_recent),
+            Err(_) => true,
+        });
+        answers.entry(question).or_default().clone()
+    }
+
+    /// Checks that the forge did not request a delay that lasts.
+    fn check_pause(&self, policy: &str) -> Result<(), ApprovalRefusal> {
+        let now = Instant::now();
+        let mut pauses = self.pauses.lock();
+        pauses.retain(|_, until| *until > now);
+        let Some(until) = pauses.get(policy) else { return Ok(()) };
+        let left = until.saturating_duration_since(now);
+        let seconds = left.as_secs().saturating_add(1);
+        let text =
+            format!("the forge is asked again in {seconds} s at the earliest, as it requested");
+        Err(ApprovalRefusal { retry_after: Some(left), ..ApprovalRefusal::unknown(text) })
+    }
+}
+
+fn is_recent(answer: &ForgeAnswer) -> bool {
+    answer.asked.elapsed() <= MAX_ANSWER_AGE
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn answer(asked: Instant) -> ForgeAnswer {
+        ForgeAnswer { result: PullRequestReviewResult::NoPullRequest("none".to_owned()), asked }
+    }
+
+    #[tokio::test]
+    async fn plans_of_one_merge_ask_once() {
+        let answers = ForgeAnswers::default();
+        let count = AtomicUsize::new(0);
+        let asked = &count;
+        let get = |question: &str| {
+            answers.get("policy", question.to_owned(), async move {
+                asked.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                Ok(answer(Instant::now()))
+            })
+        };
+        let same = tokio::join!(get("one"), get("one"), get("one"));
+        assert!(same.0.is_ok() && same.0 == same.1 && same.1 == same.2);
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert!(get("two").await.is_ok());
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn an_old_answer_and_an_error_are_not_kept() {
+        let answers = ForgeAnswers::default();
+        let old = Instant::now().checked_sub(MAX_ANSWER_AGE * 2).unwrap();
+        let get = |result: Result<ForgeAnswer, ApprovalRefusal>| {
+            answers.get("policy", "one".to_owned(), async move { result })
+        };
+        assert_eq!(get(Ok(answer(old))).await, Ok(answer(old)));
+        let failed = Err(ApprovalRefusal::unknown("no answer"));
+        assert_eq!(get(failed.clone()).await, failed);
+        let now = answer(Instant::now());
+        assert_eq!(get(Ok(now.clone())).await, Ok(now.clone()));
+        assert_eq!(get(failed).await, Ok(now));
+    }
+
+    #[tokio::test]
+    async fn a_delay_that_the_forge_requests_holds_for_each_plan_of_the_policy() {
+        let answers = ForgeAnswers::default();
+        let delay = Some(Duration::from_secs(900));
+        let limited =
+            ApprovalRefusal { retry_after: delay, ..ApprovalRefusal::unknown("rate limit") };
+        let get = |policy: &'static str,
+                   question: &'static str,
+                   result: Result<ForgeAnswer, ApprovalRefusal>| {
+            answers.get(policy, question.to_owned(), async move { result })
+        };
+        assert!(get("policy", "one", Err(limited)).await.is_err());
+        let other = get("policy", "two", Ok(answer(Instant::now()))).await.unwrap_err();
+        assert!(other.message.contains("is asked again in"), "{}", other.message);
+        assert!(other.retry_after.is_some_and(|it| it > Duration::from_secs(890)));
+        assert!(get("another", "two", Ok(answer(Instant::now()))).await.is_ok());
+    }
+}
