@@ -37,7 +37,8 @@ enum ReferenceFieldKind {
     Unread,
     /// It is read when an event is sent or a webhook comes; `notifications.rs` tests it.
     Later,
-    /// Who administers the cluster names any object, and no tenant writes the kind; `releases/lifecycle_checks.rs` tests it.
+    /// Who administers the cluster names any object, and no tenant writes the kind; `releases/lifecycle_checks.rs`
+    /// and `services/pull_request_approval.rs` test it.
     OfPlatform,
     /// It names an ImageRepository, which says who may have its tags; `images.rs` tests it.
     OfImages,
@@ -342,6 +343,7 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
         r#"{"verify": {"provider": "cosign", "trustedRootSecretRef": {"name": "NAME"}}}"#,
     ),
     ("Plan", "subject", Unread, ""),
+    ("PlanPolicy", "pullRequestApproval.secretRef", OfPlatform, ""),
     ("Provider", "certSecretRef", Later, ""),
     ("Provider", "proxySecretRef", Later, ""),
     ("Provider", "secretRef", Later, ""),

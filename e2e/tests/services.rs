@@ -1,6 +1,6 @@
 //! Services that Providers name, as they are: NATS, Alertmanager, and doubles of Event Hubs and Pub/Sub that check what
-//! their documents demand. In the folder: doubles of chats and Git services (`fake_services`), a real Gitea (`gitea`), and
-//! checks of plans that are posted there (`plan_check`).
+//! their documents demand. In the folder: doubles of chats and Git services (`fake_services`), a real Gitea (`gitea`),
+//! checks of plans that are posted there (`plan_check`), and reviews there that approve deletions (`pull_request_approval`).
 //!
 //! Elsewhere: deliveries whatever the service (`notifications.rs`), what each type is sent (`cargo xtask conformance`).
 
@@ -28,6 +28,7 @@ use tokio::net::TcpListener;
 mod fake_services;
 mod gitea;
 mod plan_check;
+mod pull_request_approval;
 
 const BETA: &str = "notification.toolkit.fluxcd.io/v1beta3";
 
