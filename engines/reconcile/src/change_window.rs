@@ -81,6 +81,16 @@ pub enum WindowEnd {
     Further,
 }
 
+impl WindowEnd {
+    /// The later of two ends.
+    pub(crate) fn later(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Time(a), Self::Time(b)) => Self::Time(a.max(b)),
+            (Self::Further, _) | (_, Self::Further) => Self::Further,
+        }
+    }
+}
+
 impl ChangeWindows {
     /// Reads `<cron> <length> [<zone>]`, several separated by `;`.
     ///
@@ -127,10 +137,7 @@ impl ChangeWindows {
     /// The latest end of the windows that are open.
     fn end(&self, now: Time) -> Option<WindowEnd> {
         let ends = self.all.iter().filter_map(|window| window.end(now));
-        ends.reduce(|a, b| match (a, b) {
-            (WindowEnd::Time(a), WindowEnd::Time(b)) => WindowEnd::Time(a.max(b)),
-            (WindowEnd::Further, _) | (_, WindowEnd::Further) => WindowEnd::Further,
-        })
+        ends.reduce(WindowEnd::later)
     }
 
     /// When the next of them opens, strictly after this time.
@@ -280,13 +287,8 @@ impl ChangeWindowState {
 impl ChangeWindows {
     /// The state while the glass is broken, and through windows that are open when that ends.
     fn broken_open(&self, now: Time, until: Time) -> ChangeWindowState {
-        let end = [self.is_open(now), self.is_open(until)].into_iter().flatten().fold(
-            WindowEnd::Time(until),
-            |a, b| match (a, b) {
-                (WindowEnd::Time(a), WindowEnd::Time(b)) => WindowEnd::Time(a.max(b)),
-                (WindowEnd::Further, _) | (_, WindowEnd::Further) => WindowEnd::Further,
-            },
-        );
+        let ends = [self.is_open(now), self.is_open(until)].into_iter().flatten();
+        let end = ends.fold(WindowEnd::Time(until), WindowEnd::later);
         let glass = format!("opened by windlass.dev/break-glass until {}", self.spelled(until));
         match end {
             WindowEnd::Time(end) if end > until => ChangeWindowState::Open {

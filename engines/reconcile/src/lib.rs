@@ -9,7 +9,8 @@
 //! Here: where a run ends ([`RunOutcome`]) and what wakes the next one ([`NextRunTrigger`]), the loop ([`drive`]),
 //! [`StatusConditions`], how often drift is corrected ([`CorrectionBudget`]), when refused requests are repeated
 //! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), the gate, durations and intervals,
-//! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ReconcileSchedule`], [`ObjectHold`];
+//! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ReconcileSchedule`], [`ObjectHold`],
+//! [`FreezeCalendar`];
 //! whether something may be removed ([`RemovalGate`]). Elsewhere: the decision of each kind (its engine's plan),
 //! reading and changing a cluster, timers, events and metrics (the program).
 
@@ -20,6 +21,7 @@ mod cron;
 mod dependency_graph;
 pub mod depends_on;
 mod duration;
+mod freeze_calendar;
 mod object_hold;
 mod object_key;
 pub mod reason;
@@ -39,13 +41,16 @@ pub use change_window::{
     BREAK_GLASS, ChangeWindowError, ChangeWindowState, ChangeWindows, WINDOW_ANNOTATION, WindowEnd,
 };
 pub use conditions::{
-    AnnotationCondition, ConditionStatus, DELETION_HELD, HOLD, MARKERS_IGNORED, READY, RECONCILING,
-    SCHEDULE, STALLED, StatusCondition, StatusConditions, WARNINGS, WINDOW,
+    AnnotationCondition, ConditionStatus, DELETION_HELD, FREEZE, HOLD, MARKERS_IGNORED, READY,
+    RECONCILING, SCHEDULE, STALLED, StatusCondition, StatusConditions, WARNINGS, WINDOW,
 };
 pub use correction_budget::{CorrectionBudget, contested_pause};
 pub use cron::{CronError, CronExpression};
 pub use dependency_graph::{DependencyEdge, DependencyGraph};
 pub use duration::{DurationError, format_duration, parse_duration};
+pub use freeze_calendar::{
+    FreezeCalendar, FreezeCalendarError, FreezeHold, FreezePeriodText, FreezeScheduleText,
+};
 pub use object_hold::{
     ManagerOwnedFields, ObjectHold, SUSPEND_FIELD, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
     may_end_suspension,

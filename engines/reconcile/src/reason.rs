@@ -114,6 +114,12 @@ reasons! {
     NO_PROGRESS = "NoProgress";
     /// Something waits for the next window.
     WINDOW_CLOSED = "WindowClosed";
+    /// Something waits for the end of a Freeze.
+    FROZEN = "Frozen";
+    /// It is not known which Freezes there are, so nothing begins.
+    FREEZES_UNKNOWN = "FreezesUnknown";
+    /// What was under way when a Freeze began comes to its end.
+    FREEZE_OVERRUN = "FreezeOverrun";
     /// The annotation that names the windows cannot be read.
     INVALID_WINDOW = "InvalidWindow";
     /// The schedule annotation cannot be parsed.

@@ -24,7 +24,7 @@ pub enum RemovalCause {
 }
 
 impl RemovalCause {
-    /// Whether a closed window holds a removal for this cause.
+    /// Whether a closed window, or a Freeze, holds a removal for this cause.
     fn waits_for_window(self) -> bool {
         match self {
             Self::Pruned | Self::Recreated => true,
@@ -44,6 +44,8 @@ pub struct RemovalGate {
     pub is_suspended: bool,
     /// From when on the windows of the object are closed.
     pub closes: Option<Time>,
+    /// Whether a Freeze held the object when the run began.
+    pub is_frozen: bool,
 }
 
 /// Why something may not be removed now.
@@ -53,6 +55,8 @@ pub enum RemovalRefusal {
     Suspended,
     /// No window is open.
     WindowClosed,
+    /// A Freeze denies.
+    Frozen,
 }
 
 /// Permission to remove an object. Functions that remove take one, and only [`RemovalGate`] creates it.
@@ -77,9 +81,10 @@ impl RemovalGate {
     /// The permission for a removal that begins at `now`.
     ///
     /// # Errors
-    /// The reason why it may not begin. A deletion of the object waits for no window, nor does what undoes a failure.
+    /// The reason why it may not begin. A deletion of the object waits for no window and no Freeze, nor does what undoes a
+    /// failure.
     pub fn permit(self, now: Time) -> Result<RemovalPermit, RemovalRefusal> {
-        let Self { cause, is_owner_suspended, is_suspended, closes } = self;
+        let Self { cause, is_owner_suspended, is_suspended, closes, is_frozen } = self;
         let is_closed = closes.is_some_and(|at| at <= now);
         if cause == RemovalCause::UnderWay {
             return Ok(Self::permit_under_way());
@@ -87,9 +92,10 @@ impl RemovalGate {
         if is_owner_suspended || is_suspended {
             return Err(RemovalRefusal::Suspended);
         }
-        match is_closed && cause.waits_for_window() {
-            true => Err(RemovalRefusal::WindowClosed),
-            false => Ok(RemovalPermit { cause }),
+        match (is_closed, is_frozen) {
+            (true, _) if cause.waits_for_window() => Err(RemovalRefusal::WindowClosed),
+            (false, true) if cause.waits_for_window() => Err(RemovalRefusal::Frozen),
+            _ => Ok(RemovalPermit { cause }),
         }
     }
 
@@ -123,7 +129,14 @@ mod tests {
             for is_owner_suspended in [false, true] {
                 for is_suspended in [false, true] {
                     for closes in [None, Some(now), Some(later)] {
-                        let gate = RemovalGate { cause, is_owner_suspended, is_suspended, closes };
+                        let is_frozen = false;
+                        let gate = RemovalGate {
+                            cause,
+                            is_owner_suspended,
+                            is_suspended,
+                            closes,
+                            is_frozen,
+                        };
                         let asks_windows =
                             matches!(cause, RemovalCause::Pruned | RemovalCause::Recreated);
                         let expected = match (is_owner_suspended || is_suspended, closes) {
@@ -142,6 +155,26 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_freeze_holds_what_windows_hold() {
+        let now = Time::UNIX_EPOCH;
+        for cause in CAUSES {
+            let closed = RemovalGate {
+                cause,
+                is_owner_suspended: false,
+                is_suspended: false,
+                closes: Some(now),
+                is_frozen: false,
+            };
+            let frozen = RemovalGate { closes: None, is_frozen: true, ..closed };
+            let is_held = closed.permit(now).is_err();
+            let expected = is_held.then_some(RemovalRefusal::Frozen);
+            assert_eq!(frozen.permit(now).err(), expected, "{cause:?}");
+            let suspended = RemovalGate { is_owner_suspended: true, ..frozen };
+            assert_eq!(suspended.permit(now).is_err(), cause != RemovalCause::UnderWay);
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Whether a node may run at all: the same questions for every kind, asked twice in a run.
 //!
-//! Here: suspension, windows, dependency cycles, dependencies.
+//! Here: suspension, windows, Freezes, dependency cycles, dependencies.
 //! Elsewhere: whether a dependency is ready (each kind), edges and finding cycles (`dependency_graph.rs`), when windows
-//! are open (`change_window.rs`), what a hold is (`object_hold.rs`).
+//! are open (`change_window.rs`), when a Freeze denies (`freeze_calendar.rs`), what a hold is (`object_hold.rs`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::{
-    ChangeWindowState, DependencyGraph, NextRunTrigger, ObjectKey, RunOutcome, Time, reason,
+    ChangeWindowState, DependencyGraph, FreezeHold, NextRunTrigger, ObjectKey, RunOutcome, Time,
+    reason,
 };
 
 /// The facts about an object that the gate needs.
@@ -17,8 +19,10 @@ pub struct RunGateFacts {
     pub suspended: bool,
     /// Its windows, if it has any.
     pub window: Option<ChangeWindowState>,
-    /// What a run would apply if no window stood in its way, such as `revision main@sha1:…`; `None` if the object
-    /// is ready and nothing new has come.
+    /// The Freezes that hold it, if any do.
+    pub freeze: Option<Arc<FreezeHold>>,
+    /// What a run would apply if no window and no Freeze stood in its way, such as `revision main@sha1:…`; `None` if the
+    /// object is ready and nothing new has come.
     pub waiting: Option<String>,
     /// The object has a deletion timestamp.
     pub deleting: bool,
@@ -66,7 +70,7 @@ pub enum RunGate {
     Open,
     /// It ends without a trace: a suspended object's status is not touched.
     Suspended,
-    /// It ends without a trace: no window is open, and there is nothing new to wait for one.
+    /// It ends without a trace: no window is open or a Freeze denies, and nothing new waits for that to change.
     Closed,
     /// It ends here, with this outcome.
     Outcome(RunOutcome),
@@ -103,12 +107,23 @@ pub fn before_resolve(facts: &RunGateFacts) -> RunGate {
 
 fn within_window(facts: &RunGateFacts) -> RunGate {
     match (&facts.window, &facts.waiting) {
-        (None | Some(ChangeWindowState::Open { .. }), _) => RunGate::Open,
+        (None | Some(ChangeWindowState::Open { .. }), _) => outside_freezes(facts),
         (Some(ChangeWindowState::Closed { .. }), None) => RunGate::Closed,
         (Some(window), waiting) => {
             let waiting = waiting.as_deref().unwrap_or("nothing new");
             window.outcome(waiting).map_or(RunGate::Open, RunGate::Outcome)
         }
+    }
+}
+
+/// A Freeze that allows the correction of drift lets a run begin that has nothing new: what the run finds to be new all the
+/// same, it does not begin.
+fn outside_freezes(facts: &RunGateFacts) -> RunGate {
+    match (&facts.freeze, &facts.waiting) {
+        (None, _) => RunGate::Open,
+        (Some(freeze), None) if freeze.corrects_drift => RunGate::Open,
+        (Some(_), None) => RunGate::Closed,
+        (Some(freeze), Some(waiting)) => RunGate::Outcome(freeze.outcome(waiting)),
     }
 }
 
@@ -223,6 +238,31 @@ mod tests {
         }
         let held = RunGateFacts { suspended: true, window: closed, ..RunGateFacts::default() };
         assert_eq!(before_resolve(&held), RunGate::Suspended);
+    }
+
+    #[test]
+    fn during_a_freeze_nothing_new_begins_and_drift_is_corrected_if_that_is_allowed() {
+        let asked = |corrects_drift: bool, waiting: Option<&str>, deleting: bool| {
+            let text = "Freeze christmas".to_owned();
+            let recheck_at = retry_at();
+            let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift, recheck_at };
+            before_resolve(&RunGateFacts {
+                freeze: Some(Arc::new(hold)),
+                waiting: waiting.map(str::to_owned),
+                deleting,
+                ..RunGateFacts::default()
+            })
+        };
+        assert_eq!(asked(true, None, false), RunGate::Open);
+        assert_eq!(asked(false, None, false), RunGate::Closed);
+        assert_eq!(asked(false, Some("revision 1"), true), RunGate::Open);
+        for corrects_drift in [true, false] {
+            let text = "revision 1 waits: Freeze christmas".to_owned();
+            let wake = NextRunTrigger::at(retry_at());
+            let outcome = RunOutcome::Blocked(reason::FROZEN, text, wake);
+            let gate = asked(corrects_drift, Some("revision 1"), false);
+            assert_eq!(gate, RunGate::Outcome(outcome));
+        }
     }
 
     #[test]

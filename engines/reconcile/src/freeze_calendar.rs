@@ -1,0 +1,383 @@
+//! Freezes: the times at which nothing begins, and how that holds an object.
+//!
+//! Here: [`FreezeCalendar`] (when a Freeze denies), [`FreezeHold`] (what that means for one object, and how it reads).
+//! Elsewhere: how a recurring time is written (`cron.rs`, `change_window.rs`), what a hold stops (`run_gate.rs`,
+//! `removal_gate.rs`), which objects a Freeze selects and who may go past it (the program).
+
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+
+use crate::cron::{CronError, time_zone};
+use crate::time::whole_seconds;
+use crate::{
+    AnnotationCondition, ChangeWindowError, ChangeWindows, ConditionReason, ConditionStatus,
+    FREEZE, NextRunTrigger, RunOutcome, Time, WindowEnd,
+};
+
+/// How many recurring times a Freeze may have.
+const MAX_SCHEDULES: usize = 16;
+
+/// How many periods a Freeze may have.
+const MAX_PERIODS: usize = 64;
+
+/// How many times are followed where each begins before the last has ended.
+const MAX_JOINED_TIMES: usize = 128;
+
+/// A recurring time, as a Freeze has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FreezeScheduleText {
+    /// When it begins: a cron expression of five fields, or a macro such as `@daily`.
+    pub cron: String,
+    /// How long it lasts, such as `62h`.
+    pub duration: String,
+    /// The name of the time zone; empty for UTC.
+    pub time_zone: String,
+}
+
+/// A period, as a Freeze has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FreezePeriodText {
+    /// When it begins: a date, a date with a time of day, or an RFC 3339 time.
+    pub from: String,
+    /// When it ends. The day of a date without a time is part of the period.
+    pub to: String,
+    /// The name of the time zone of what has no offset; empty for UTC.
+    pub time_zone: String,
+}
+
+/// Why the times of a Freeze cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FreezeCalendarError {
+    /// A recurring time is wrong.
+    #[error("schedules[{0}]: {1}")]
+    Schedule(usize, ChangeWindowError),
+    /// A recurring time has what separates several of them in an annotation.
+    #[error("schedules[{0}]: `;` is not allowed; write one entry for each time")]
+    Separator(usize),
+    /// The time zone of a period does not exist.
+    #[error("periods[{0}]: {1}")]
+    Zone(usize, CronError),
+    /// The begin or the end of a period is wrong.
+    #[error(
+        "periods[{0}]: `{1}` is neither a date such as `2026-12-24`, nor a local time such as `2026-12-24T18:00`, nor a \
+         time such as `2026-12-24T18:00:00Z`"
+    )]
+    Time(usize, String),
+    /// A period ends before it begins.
+    #[error("periods[{0}]: `to` is not after `from`")]
+    Empty(usize),
+    /// There are too many times.
+    #[error("at most {MAX_SCHEDULES} schedules and {MAX_PERIODS} periods are allowed")]
+    TooMany,
+}
+
+/// When a Freeze denies: at recurring times and in periods; always, if it has neither.
+#[derive(Debug, Clone)]
+pub struct FreezeCalendar {
+    schedules: Vec<ChangeWindows>,
+    periods: Vec<FrozenPeriod>,
+}
+
+/// A period that ends before its last instant.
+#[derive(Debug, Clone, Copy)]
+struct FrozenPeriod {
+    from: Time,
+    to: Time,
+}
+
+impl FreezeCalendar {
+    /// Reads the times of a Freeze.
+    ///
+    /// # Errors
+    /// If one of them cannot be read, ends before it begins, or never comes, or if there are too many.
+    pub fn parse(
+        schedules: &[FreezeScheduleText],
+        periods: &[FreezePeriodText],
+    ) -> Result<Self, FreezeCalendarError> {
+        if schedules.len() > MAX_SCHEDULES || periods.len() > MAX_PERIODS {
+            return Err(FreezeCalendarError::TooMany);
+        }
+        let schedules = schedules.iter().enumerate().map(|(at, text)| schedule(at, text));
+        let periods = periods.iter().enumerate().map(|(at, text)| period(at, text));
+        Ok(Self {
+            schedules: schedules.collect::<Result<_, _>>()?,
+            periods: periods.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Until when the Freeze denies; `None` if it does not deny now. The end of a time at which another one begins is no end.
+    pub fn denies(&self, now: Time) -> Option<WindowEnd> {
+        if self.schedules.is_empty() && self.periods.is_empty() {
+            return Some(WindowEnd::Further);
+        }
+        let mut until = self.end(whole_seconds(now))?;
+        for _ in 0..MAX_JOINED_TIMES {
+            let WindowEnd::Time(at) = until else { break };
+            match self.end(at) {
+                Some(next) => until = next,
+                None => return Some(until),
+            }
+        }
+        Some(WindowEnd::Further)
+    }
+
+    /// When it denies next, strictly after this time; `None` if it does not.
+    pub fn next_begin(&self, now: Time) -> Option<Time> {
+        let of_schedules = self.schedules.iter().filter_map(|it| it.next_opening(now));
+        let of_periods = self.periods.iter().map(|it| it.from).filter(|from| *from > now);
+        of_schedules.chain(of_periods).min()
+    }
+
+    /// The latest end of the times that a time is in.
+    fn end(&self, now: Time) -> Option<WindowEnd> {
+        let is_in = |it: &&FrozenPeriod| it.from <= now && now < it.to;
+        let of_periods = self.periods.iter().filter(is_in).map(|it| WindowEnd::Time(it.to));
+        let of_schedules = self.schedules.iter().filter_map(|it| it.is_open(now));
+        of_schedules.chain(of_periods).reduce(WindowEnd::later)
+    }
+}
+
+fn schedule(at: usize, text: &FreezeScheduleText) -> Result<ChangeWindows, FreezeCalendarError> {
+    let FreezeScheduleText { cron, duration, time_zone } = text;
+    let text = format!("{cron} {duration} {time_zone}");
+    if text.contains(';') {
+        return Err(FreezeCalendarError::Separator(at));
+    }
+    ChangeWindows::parse(&text).map_err(|error| FreezeCalendarError::Schedule(at, error))
+}
+
+fn period(at: usize, text: &FreezePeriodText) -> Result<FrozenPeriod, FreezeCalendarError> {
+    let FreezePeriodText { from, to, time_zone: zone } = text;
+    let zone = match zone.trim() {
+        "" => TimeZone::UTC,
+        name => time_zone(name).map_err(|error| FreezeCalendarError::Zone(at, error))?,
+    };
+    let wrong = |text: &str| {
+        let text: String = text.chars().take(100).collect();
+        FreezeCalendarError::Time(at, text)
+    };
+    let from = instant(from, &zone, false).ok_or_else(|| wrong(from))?;
+    let to = instant(to, &zone, true).ok_or_else(|| wrong(to))?;
+    match from < to {
+        true => Ok(FrozenPeriod { from, to }),
+        false => Err(FreezeCalendarError::Empty(at)),
+    }
+}
+
+/// The time of a text, in whole seconds as a Freeze is evaluated. A date stands for its first instant; as an end, for its last
+/// one. A local time that clocks skip is the time after the gap. One that they show twice is the first as a begin and the
+/// second as an end, so that a period is not shorter than it reads.
+fn instant(text: &str, zone: &TimeZone, is_end: bool) -> Option<Time> {
+    let text = text.trim();
+    // A zone in the text would be ignored in favor of that of the period.
+    if text.contains('[') {
+        return None;
+    }
+    if let Ok(time) = text.parse::<Time>() {
+        return Some(whole_seconds(time));
+    }
+    let has_time = text.contains(['T', 't', ' ']);
+    let local: DateTime = match has_time {
+        true => text.parse().ok()?,
+        false => {
+            let date: Date = text.parse().ok()?;
+            let date = if is_end { date.tomorrow().ok()? } else { date };
+            date.to_datetime(jiff::civil::Time::midnight())
+        }
+    };
+    let local = zone.to_ambiguous_timestamp(local);
+    let time = match has_time && is_end {
+        true => local.later(),
+        false => local.compatible(),
+    };
+    Some(whole_seconds(time.ok()?))
+}
+
+/// What holds one object: Freezes that deny now, or that it is not known which do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FreezeHold {
+    /// The reason of the outcome of what is held.
+    pub reason: ConditionReason,
+    /// By what, why, until when, and what to do, for people.
+    pub text: String,
+    /// Whether drift is corrected meanwhile.
+    pub corrects_drift: bool,
+    /// When it is checked again at the latest.
+    pub recheck_at: Time,
+}
+
+impl FreezeHold {
+    /// What is said of `waiting`, such as `revision main@sha1:…`, that is held.
+    pub fn message(&self, waiting: &str) -> String {
+        format!("{waiting} waits: {}", self.text)
+    }
+
+    /// The outcome of a run that would begin `waiting`.
+    pub fn outcome(&self, waiting: &str) -> RunOutcome {
+        let wake = NextRunTrigger::at(self.recheck_at);
+        RunOutcome::Blocked(self.reason, self.message(waiting), wake)
+    }
+
+    /// The condition that shows it in a status.
+    pub fn mark(&self) -> AnnotationCondition {
+        AnnotationCondition {
+            kind: FREEZE,
+            status: ConditionStatus::True,
+            reason: self.reason,
+            text: self.text.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reason;
+
+    fn time(text: &str) -> Time {
+        text.parse().unwrap()
+    }
+
+    fn weekend(zone: &str) -> FreezeScheduleText {
+        FreezeScheduleText {
+            cron: "0 18 * * 5".to_owned(),
+            duration: "62h".to_owned(),
+            time_zone: zone.to_owned(),
+        }
+    }
+
+    fn days(from: &str, to: &str, zone: &str) -> FreezePeriodText {
+        let [from, to, time_zone] = [from, to, zone].map(str::to_owned);
+        FreezePeriodText { from, to, time_zone }
+    }
+
+    fn end(text: &str) -> Option<WindowEnd> {
+        Some(WindowEnd::Time(time(text)))
+    }
+
+    #[test]
+    fn a_freeze_without_times_denies_always() {
+        let always = FreezeCalendar::parse(&[], &[]).unwrap();
+        assert_eq!(always.denies(Time::UNIX_EPOCH), Some(WindowEnd::Further));
+        assert_eq!(always.next_begin(Time::UNIX_EPOCH), None);
+    }
+
+    #[test]
+    fn a_date_as_an_end_is_part_of_the_period_in_its_time_zone() {
+        let of = [days("2026-12-24", "2026-12-26", "Europe/Berlin")];
+        let calendar = FreezeCalendar::parse(&[], &of).unwrap();
+        assert_eq!(calendar.denies(time("2026-12-23T22:59:59Z")), None);
+        assert_eq!(
+            calendar.next_begin(time("2026-12-23T22:59:59Z")),
+            Some(time("2026-12-23T23:00:00Z"))
+        );
+        for at in ["2026-12-23T23:00:00Z", "2026-12-26T22:59:59Z"] {
+            assert_eq!(calendar.denies(time(at)), end("2026-12-26T23:00:00Z"), "{at}");
+        }
+        assert_eq!(calendar.denies(time("2026-12-26T23:00:00Z")), None);
+        assert_eq!(calendar.next_begin(time("2026-12-26T23:00:00Z")), None);
+    }
+
+    #[test]
+    fn times_of_day_and_offsets_are_exact() {
+        let of = [
+            days("2026-12-24T18:00", "2026-12-24T20:00:00", "Asia/Tokyo"),
+            days("2027-01-01T00:00:00+02:00", "2027-01-01T00:00:00Z", ""),
+        ];
+        let calendar = FreezeCalendar::parse(&[], &of).unwrap();
+        assert_eq!(calendar.denies(time("2026-12-24T09:00:00Z")), end("2026-12-24T11:00:00Z"));
+        assert_eq!(calendar.denies(time("2026-12-31T22:00:00Z")), end("2027-01-01T00:00:00Z"));
+        assert_eq!(calendar.denies(time("2026-12-31T21:59:59Z")), None);
+    }
+
+    #[test]
+    fn a_period_is_not_shorter_than_it_reads_where_clocks_are_turned() {
+        let berlin = |from: &str, to: &str| {
+            let calendar = FreezeCalendar::parse(&[], &[days(from, to, "Europe/Berlin")]).unwrap();
+            (calendar.next_begin(Time::UNIX_EPOCH).unwrap(), calendar)
+        };
+        // 02:30 comes twice on that day, at 00:30Z and at 01:30Z.
+        let (begin, calendar) = berlin("2026-10-25T02:30", "2026-10-25T04:00");
+        assert_eq!(begin, time("2026-10-25T00:30:00Z"));
+        assert_eq!(calendar.denies(begin), end("2026-10-25T03:00:00Z"));
+        let (begin, calendar) = berlin("2026-10-24T00:00", "2026-10-25T02:30");
+        assert_eq!(calendar.denies(begin), end("2026-10-25T01:30:00Z"));
+        // 02:30 does not come on that day: clocks go from 02:00 to 03:00 at 01:00Z.
+        let (begin, calendar) = berlin("2026-03-29T02:30", "2026-03-29");
+        assert_eq!(begin, time("2026-03-29T01:30:00Z"));
+        assert_eq!(calendar.denies(begin), end("2026-03-29T22:00:00Z"), "a day of 23 hours");
+    }
+
+    #[test]
+    fn fractions_of_a_second_do_not_count() {
+        let of = [days("2026-12-24T10:00:00.7Z", "2026-12-24T11:00:00.7Z", "")];
+        let calendar = FreezeCalendar::parse(&[], &of).unwrap();
+        let last = calendar.denies(time("2026-12-24T10:59:59.9Z"));
+        assert_eq!(last, end("2026-12-24T11:00:00Z"), "the end is later than what it is asked at");
+        assert_eq!(calendar.denies(time("2026-12-24T11:00:00.1Z")), None);
+    }
+
+    #[test]
+    fn a_recurring_time_that_begins_again_before_it_has_ended_has_no_known_end() {
+        let hourly = FreezeScheduleText {
+            cron: "@hourly".to_owned(),
+            duration: "2h".to_owned(),
+            ..FreezeScheduleText::default()
+        };
+        let calendar = FreezeCalendar::parse(&[hourly], &[]).unwrap();
+        assert_eq!(calendar.denies(time("2026-12-24T10:30:00Z")), Some(WindowEnd::Further));
+    }
+
+    #[test]
+    fn a_recurring_time_lasts_as_long_as_it_says_also_when_clocks_are_turned() {
+        let calendar = FreezeCalendar::parse(&[weekend("Europe/Berlin")], &[]).unwrap();
+        // From Friday, 18:00 summer time, to Monday, 07:00 winter time: 62 hours.
+        assert_eq!(calendar.denies(time("2026-10-25T12:00:00Z")), end("2026-10-26T06:00:00Z"));
+        assert_eq!(calendar.denies(time("2026-10-26T06:00:00Z")), None);
+        assert_eq!(
+            calendar.next_begin(time("2026-10-26T06:00:00Z")),
+            Some(time("2026-10-30T17:00:00Z"))
+        );
+    }
+
+    #[test]
+    fn times_that_follow_each_other_are_one() {
+        let of = [days("2026-11-30T08:00", "2026-12-02", ""), days("2026-12-03", "2026-12-03", "")];
+        let calendar = FreezeCalendar::parse(&[weekend("")], &of).unwrap();
+        assert_eq!(calendar.denies(time("2026-11-28T00:00:00Z")), end("2026-12-04T00:00:00Z"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let error = |schedules: &[FreezeScheduleText], periods: &[FreezePeriodText]| {
+            FreezeCalendar::parse(schedules, periods).unwrap_err().to_string()
+        };
+        let two = FreezeScheduleText { cron: "@daily 1h; @daily".to_owned(), ..weekend("") };
+        assert!(error(&[two], &[]).starts_with("schedules[0]: `;` is not allowed"));
+        let no_duration = FreezeScheduleText { duration: String::new(), ..weekend("") };
+        assert!(error(&[weekend(""), no_duration], &[]).starts_with("schedules[1]: missing"));
+        assert!(error(&[weekend("Mars/Base")], &[]).contains("unknown time zone `Mars/Base`"));
+        let zone = error(&[], &[days("2026-12-24", "2026-12-26", "Mars/Base")]);
+        assert!(zone.contains("periods[0]: unknown time zone"), "{zone}");
+        let period = |from: &str, to: &str| error(&[], &[days(from, to, "")]);
+        assert!(period("Christmas", "2026-12-26").contains("`Christmas` is neither"));
+        assert!(period("2026-12-24", "2026-02-30").contains("`2026-02-30` is neither"));
+        assert!(period("2026-12-24T10:00", "2026-12-24T10:00").contains("`to` is not after"));
+        let two_zones = period("2026-12-24T10:00[Europe/Berlin]", "2026-12-26");
+        assert!(two_zones.contains("[Europe/Berlin]` is neither"), "{two_zones}");
+        let many = vec![days("2026-12-24", "2026-12-26", ""); MAX_PERIODS + 1];
+        assert!(error(&[], &many).starts_with("at most 16 schedules and 64 periods"));
+    }
+
+    #[test]
+    fn a_hold_says_what_waits_and_when_it_is_checked_again() {
+        let recheck_at = time("2026-12-24T10:10:00Z");
+        let text = "Freeze christmas until 2026-12-27T00:00:00Z".to_owned();
+        let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift: true, recheck_at };
+        let outcome = hold.outcome("revision 2");
+        let said = "revision 2 waits: Freeze christmas until 2026-12-27T00:00:00Z";
+        assert_eq!(outcome.text(), said);
+        assert_eq!(outcome.reason(), reason::FROZEN);
+        assert_eq!(outcome.wake().and_then(NextRunTrigger::earliest), Some(recheck_at));
+    }
+}
