@@ -294,6 +294,8 @@ mod tests {
         assert_eq!(
             left_out,
             [
+                "FreezeBypass",
+                "Freeze",
                 "Incident",
                 "LifecycleBinding",
                 "LifecycleEvent",

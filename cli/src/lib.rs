@@ -9,6 +9,7 @@ mod applied_object_health;
 mod approve;
 mod audit;
 mod build;
+mod bypass;
 mod cluster_facts;
 mod command_scope;
 mod command_syntax;
@@ -81,6 +82,7 @@ fn command() -> Command {
         declared!("bootstrap", BOOTSTRAP, bootstrap::BootstrapArgs),
         declared!("build", BUILD, build::BuildArgs, build::EXAMPLES),
         declared!("bundle", BUNDLE, bundle::BundleArgs, bundle::EXAMPLES),
+        declared!("bypass", BYPASS, bypass::BypassArgs, bypass::EXAMPLES),
         declared!("check", CHECK, check::CheckArgs, check::EXAMPLES),
         declared!("completion", COMPLETION, completion_and_man::CompletionArgs),
         declared!("crd", CRD, crd::CrdArgs, crd::EXAMPLES),
@@ -137,6 +139,7 @@ const BOOTSTRAP: &str = "Install windlass from a repository, which it follows fr
 const BUILD: &str =
     "Build a kustomization as `kustomize build` does, or what windlass applies for an object";
 const BUNDLE: &str = "Pack a helmfile with all charts that it names into one archive";
+const BYPASS: &str = "Let one operation begin although a Freeze denies";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const COMPLETION: &str =
     "Print a script by which a shell completes commands, flags, and names of the cluster";
@@ -198,6 +201,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "bootstrap" => bootstrap::run(&flags(given)?)?.into(),
         "build" => build::run(&mut flags(given)?)?,
         "bundle" => bundle::run(&flags(given)?)?.into(),
+        "bypass" => bypass::run(&flags(given)?)?,
         "check" => check::run(&flags(given)?)?,
         "completion" => completion_and_man::complete(flags(given)?)?.into(),
         "crd" => crd::run(&flags(given)?)?,

@@ -3,9 +3,11 @@
 use apply::health::{self, HealthStatus};
 use cause::object_references::is_reconciled;
 use cause::{ConditionView, condition};
+use crds::release::FreezeSpec;
 use objects::Object;
-use reconcile::{ObjectHold, Time};
+use reconcile::{ObjectHold, Time, WindowEnd};
 use serde_json::Value;
+use windlass_runtime::freeze::calendar;
 
 /// What tables say of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +42,9 @@ impl ObjectRow {
                 object.generation()
             ),
             false => {
-                asked(object).or_else(|| withheld(object)).unwrap_or_else(|| text(|it| it.message))
+                let of_gate = asked(object).or_else(|| withheld(object));
+                let of_gate = of_gate.or_else(|| denied(object, now)).or_else(|| let_begin(object));
+                of_gate.unwrap_or_else(|| text(|it| it.message))
             }
         };
         let ready = text(|it| it.status);
@@ -129,9 +133,7 @@ fn asked(object: &Object) -> Option<String> {
 
 /// What a Plan withholds, and who approved it.
 fn withheld(object: &Object) -> Option<String> {
-    let is_plan =
-        object.kind() == "Plan" && object.api_version().starts_with("release.windlass.dev/");
-    let spec = object.get("spec").filter(|_| is_plan)?;
+    let spec = object.get("spec").filter(|_| is_of_releases(object, "Plan"))?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let release = match text(&spec["subject"]["release"]) {
         release if release.is_empty() => release,
@@ -193,6 +195,45 @@ fn counted(count: &Value, thing: &str) -> String {
         1 => format!("1 {thing}"),
         count => format!("{count} {thing}s"),
     }
+}
+
+/// Whether a Freeze denies, until when, and why.
+fn denied(object: &Object, now: Time) -> Option<String> {
+    if !is_of_releases(object, "Freeze") {
+        return None;
+    }
+    let spec: FreezeSpec = serde_json::from_value(object.get("spec")?.clone()).ok()?;
+    let spelled = |at: Time| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let state = match calendar(&spec) {
+        Err(error) => format!("denies, because it cannot be read: {error}"),
+        Ok(calendar) => match (calendar.denies(now), calendar.next_begin(now)) {
+            (Some(WindowEnd::Time(at)), _) => format!("denies until {}", spelled(at)),
+            (Some(WindowEnd::Further), _) => "denies without a known end".to_owned(),
+            (None, Some(at)) => format!("denies next from {} on", spelled(at)),
+            (None, None) => "does not deny any more".to_owned(),
+        },
+    };
+    Some(format!("{state}: {}", spec.reason))
+}
+
+/// What a FreezeBypass lets begin, and whether it has.
+fn let_begin(object: &Object) -> Option<String> {
+    let spec = object.get("spec").filter(|_| is_of_releases(object, "FreezeBypass"))?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let subject = format!("{}/{}", text(&spec["subject"]["kind"]), text(&spec["subject"]["name"]));
+    let used = object.get("status").and_then(|status| status["usedAt"].as_str());
+    let used = used.map_or_else(|| "not used".to_owned(), |at| format!("used at {at}"));
+    Some(format!(
+        "{} lets {} of {subject} begin, {used}: {}",
+        text(&spec["user"]),
+        text(&spec["revision"]),
+        text(&spec["reason"])
+    ))
+}
+
+/// Whether an object is of a kind of the group `release.windlass.dev`.
+fn is_of_releases(object: &Object, kind: &str) -> bool {
+    object.kind() == kind && object.api_version().starts_with("release.windlass.dev/")
 }
 
 /// What an object has or applied, and since when.
@@ -370,6 +411,32 @@ mod tests {
         event["spec"]["approvals"] = json!(0);
         event["status"] = json!({"phase": "Running", "message": "half way"});
         assert_eq!(row(event).message, format!("{asked}Running, half way"));
+    }
+
+    #[test]
+    fn a_freeze_shows_until_when_it_denies_and_a_bypass_what_it_lets_begin() {
+        let freeze = |spec: Value| {
+            let mut spec = spec;
+            spec["reason"] = json!("Christmas");
+            spec["namespaceSelector"] = json!({});
+            row(json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Freeze",
+                "metadata": {"name": "christmas"}, "spec": spec}))
+            .message
+        };
+        assert_eq!(freeze(json!({})), "denies without a known end: Christmas");
+        let over = json!({"periods": [{"from": "2000-12-24", "to": "2000-12-26"}]});
+        assert_eq!(freeze(over), "does not deny any more: Christmas");
+        let next = json!({"periods": [{"from": "2099-12-24", "to": "2099-12-26"}]});
+        assert_eq!(freeze(next), "denies next from 2099-12-24T00:00:00Z on: Christmas");
+        let broken = json!({"periods": [{"from": "soon", "to": "2099-12-26"}]});
+        assert!(
+            freeze(broken).starts_with("denies, because it cannot be read: periods[0]: `soon`")
+        );
+        let bypass = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "FreezeBypass",
+            "metadata": {"name": "a"}, "spec": {"user": "alice", "revision": "main@sha1:1", "reason": "a fix",
+            "subject": {"kind": "Kustomization", "name": "shop"}}});
+        let said = "alice lets main@sha1:1 of Kustomization/shop begin, not used: a fix";
+        assert_eq!(row(bypass).message, said);
     }
 
     #[test]

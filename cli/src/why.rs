@@ -497,6 +497,7 @@ mod tests {
             "NoEffect",
             "LeftOut",
             "DeletionBudgetExceeded",
+            "FreezeOverrun",
         ];
         let is_known = |reason: &str| {
             fine.contains(&reason) || cause::condition_reason::problem(reason).is_some()

@@ -86,6 +86,8 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<extensions::ArtifactGenerator>(),
     KindDefinition::of::<source::Bucket>(),
     KindDefinition::of::<source::ExternalArtifact>(),
+    KindDefinition::of::<release::FreezeBypass>(),
+    KindDefinition::of::<release::Freeze>(),
     KindDefinition::of::<source::GitRepository>(),
     KindDefinition::of::<source::HelmChart>(),
     KindDefinition::of::<helmfile::helmfile_operator::Helmfile>(),

@@ -1,14 +1,22 @@
-//! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, and which changes and
-//! deletions wait for approval.
+//! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, which changes and
+//! deletions wait for approval, and when nothing begins.
 //!
 //! Here: one file per kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and
 //! deleting audits (`operator/runtime/src/audit.rs`), the deletion budget (`engines/apply/src/deletion_budget.rs`), writing
-//! and deleting Plans (`operator/runtime/src/deletion_plan.rs`).
+//! and deleting Plans (`operator/runtime/src/deletion_plan.rs`), what Freezes hold (`operator/runtime/src/freeze.rs`).
 
+mod freeze;
+mod freeze_bypass;
 mod plan;
 mod plan_policy;
 mod release_audit;
 
+pub use freeze::{
+    Freeze, FreezeDriftCorrection, FreezeKind, FreezePeriod, FreezeSchedule, FreezeSpec,
+};
+pub use freeze_bypass::{
+    BypassedFreeze, FreezeBypass, FreezeBypassSpec, FreezeBypassStatus, FreezeBypassSubject,
+};
 pub use plan::{
     Plan, PlanAction, PlanApproval, PlanBudget, PlanChange, PlanChanges, PlanPullRequest, PlanSpec,
     PlanStatus, PlanSubject,

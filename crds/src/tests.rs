@@ -12,7 +12,7 @@ use crate::helmfile::{Helmfile, helmfile_operator};
 use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
-use crate::release::{AuditCauseKind, Plan, PlanPolicy, ReleaseAudit};
+use crate::release::{AuditCauseKind, Freeze, FreezeBypass, Plan, PlanPolicy, ReleaseAudit};
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
@@ -163,6 +163,40 @@ fn a_plan_and_its_policy_keep_what_they_say() {
     let subresources = PlanPolicy::crd().spec.versions[0].subresources.clone();
     assert!(subresources.is_some_and(|it| it.status.is_none()), "a policy has no status");
     assert_eq!(Plan::crd().spec.names.categories, Some(vec!["fluxcd-gates".to_owned()]));
+}
+
+#[test]
+fn a_freeze_and_its_bypass_keep_what_they_say() {
+    let freeze = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "Freeze",
+        "metadata": { "name": "a" },
+        "spec": {
+            "reason": "the sales week",
+            "namespaceSelector": { "matchLabels": { "environment": "production" } },
+            "kinds": ["Kustomization", "ImageUpdateAutomation"],
+            "schedules": [{ "cron": "0 18 * * 5", "duration": "62h", "timeZone": "Europe/Berlin" }],
+            "periods": [{ "from": "2026-12-24", "to": "2026-12-26T12:00:00Z" }],
+            "driftCorrection": "Deny",
+        },
+    });
+    assert_eq!(round_trip::<Freeze>(&freeze), freeze);
+    let bypass = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "FreezeBypass",
+        "metadata": { "name": "a", "namespace": "b" },
+        "spec": {
+            "freeze": { "name": "a", "uid": "u" },
+            "subject": { "group": "kustomize.toolkit.fluxcd.io", "kind": "Kustomization", "name": "app",
+                "uid": "v", "generation": 3 },
+            "revision": "main@sha1:1",
+            "reason": "a security fix",
+            "user": "alice",
+            "expires": "2026-11-30T10:00:00Z",
+        },
+        "status": { "usedAt": "2026-11-30T09:00:00Z", "endedAt": "2026-11-30T09:01:00Z" },
+    });
+    assert_eq!(round_trip::<FreezeBypass>(&bypass), bypass);
 }
 
 #[test]

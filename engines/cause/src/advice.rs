@@ -71,6 +71,11 @@ pub(crate) fn advice(
                 )),
             )
         }
+        CauseKind::Freeze => (
+            "wait for the end of the Freeze, or let this operation begin as the message says"
+                .to_owned(),
+            Some("windlass get freezes".to_owned()),
+        ),
         CauseKind::InvalidWindow => ("correct the annotation windlass.dev/window".to_owned(), None),
         CauseKind::NotReconciled => (
             "check that windlass runs and reconciles this namespace".to_owned(),

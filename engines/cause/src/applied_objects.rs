@@ -209,5 +209,11 @@ fn is_workload(id: &ObjectId) -> bool {
 
 /// What a user or a schedule intends.
 fn is_pause(problem: CauseKind) -> bool {
-    matches!(problem, CauseKind::Suspension | CauseKind::ExpiredHold | CauseKind::ClosedWindow)
+    matches!(
+        problem,
+        CauseKind::Suspension
+            | CauseKind::ExpiredHold
+            | CauseKind::ClosedWindow
+            | CauseKind::Freeze
+    )
 }

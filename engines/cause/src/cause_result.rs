@@ -38,6 +38,8 @@ pub enum CauseKind {
     ExpiredHold,
     /// No window is open.
     ClosedWindow,
+    /// A Freeze denies.
+    Freeze,
     /// The windows cannot be read.
     InvalidWindow,
     /// The spec has not been reconciled.

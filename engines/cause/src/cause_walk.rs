@@ -269,9 +269,10 @@ impl<'k> CauseWalk<'k> {
         match (condition(object, "Ready").map(|it| it.status), problem) {
             (_, Some(CauseKind::Suspension)) if is_own => ExaminedObjectState::Suspended,
             (Some("True"), None) => ExaminedObjectState::Ready,
-            (Some("True"), Some(CauseKind::ExpiredHold | CauseKind::ClosedWindow)) => {
-                ExaminedObjectState::Ready
-            }
+            (
+                Some("True"),
+                Some(CauseKind::ExpiredHold | CauseKind::ClosedWindow | CauseKind::Freeze),
+            ) => ExaminedObjectState::Ready,
             (Some("True"), Some(CauseKind::NotReconciled)) => ExaminedObjectState::Progressing,
             (Some("True"), Some(_)) => {
                 let sources = object_references::sources(object);

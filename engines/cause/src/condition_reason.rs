@@ -62,7 +62,7 @@ pub(crate) fn is_before_apply(reason: &str) -> bool {
     is_about_source(reason) || is_pause(reason) || problem(reason).is_some_and(is_of_inputs)
 }
 
-/// Reasons of objects that are suspended, or wait for a window.
+/// Reasons of objects that are suspended, or wait for a window or the end of a Freeze.
 pub(crate) fn is_pause(reason: &str) -> bool {
     matches!(
         problem(reason),
@@ -70,6 +70,7 @@ pub(crate) fn is_pause(reason: &str) -> bool {
             CauseKind::Suspension
                 | CauseKind::ExpiredHold
                 | CauseKind::ClosedWindow
+                | CauseKind::Freeze
                 | CauseKind::InvalidWindow
         )
     )
@@ -237,6 +238,7 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "AwaitingClasses"
         | "AwaitingTermination" => CauseKind::Health,
         "WindowClosed" => CauseKind::ClosedWindow,
+        "Frozen" | "FreezesUnknown" => CauseKind::Freeze,
         "Suspended" => CauseKind::Suspension,
         "Expired" => CauseKind::ExpiredHold,
         // "Failure": no tag of an image is the latest of its policy. "PullRequestFailed": the message names the Provider.

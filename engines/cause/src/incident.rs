@@ -212,6 +212,7 @@ fn is_hold(problem: CauseKind) -> bool {
         CauseKind::Suspension
             | CauseKind::ExpiredHold
             | CauseKind::ClosedWindow
+            | CauseKind::Freeze
             | CauseKind::Deletion
             | CauseKind::NotReconciled
     )

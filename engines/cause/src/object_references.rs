@@ -85,8 +85,10 @@ pub fn has_no_runs(object: &Object) -> bool {
     match object.kind() {
         "HelmRepository" => is_oci,
         "Alert" | "Provider" | "ExternalArtifact" => true,
-        "Incident" | "Lifecycle" | "LifecycleBinding" | "LifecycleEvent" | "Plan"
-        | "PlanPolicy" | "ReleaseAudit" => object.gvk().group.ends_with(WINDLASS_GROUPS),
+        "Freeze" | "FreezeBypass" | "Incident" | "Lifecycle" | "LifecycleBinding"
+        | "LifecycleEvent" | "Plan" | "PlanPolicy" | "ReleaseAudit" => {
+            object.gvk().group.ends_with(WINDLASS_GROUPS)
+        }
         _ => false,
     }
 }

@@ -247,7 +247,10 @@ impl DesiredAndObservedRelease<'_> {
             return Ok(match self.asked_rollback()? {
                 RequestedRollbackState::Nothing => self.suspended(),
                 RequestedRollbackState::To(target) => {
-                    self.begin(OperationKind::Rollback, Some(target), status)?
+                    match self.desired.gates.hold_requested_rollback() {
+                        Some(held) => self.resting_held(held),
+                        None => self.begin(OperationKind::Rollback, Some(target), status)?,
+                    }
                 }
                 RequestedRollbackState::Refused(asked, why) => self.refused(asked, &why),
             });
@@ -368,6 +371,7 @@ impl DesiredAndObservedRelease<'_> {
 
     fn resting_held(&self, held: PhaseHold) -> PlanVerdict<ReleaseStep> {
         let wake = NextRunTrigger::at(self.later(self.desired.interval));
+        let wake = held.recheck_at.into_iter().fold(wake, NextRunTrigger::and_at);
         PlanVerdict::Outcome(RunOutcome::Blocked(held.reason, held.subject, wake))
     }
 
@@ -472,7 +476,10 @@ impl DesiredAndObservedRelease<'_> {
         if desired.suspended {
             return Some(format!("suspended during the {}", journal.action.as_str()));
         }
-        (journal.inputs != desired.inputs).then(|| format!("superseded by {}", desired.inputs))
+        // What supersedes it would not begin either, and what is under way comes to its end.
+        let is_frozen = desired.gates.freeze.is_some();
+        (journal.inputs != desired.inputs && !is_frozen)
+            .then(|| format!("superseded by {}", desired.inputs))
     }
 
     /// Reports an operation that has ended in the status; then notes in the journal that it is reported, unless that is

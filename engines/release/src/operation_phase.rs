@@ -1,10 +1,13 @@
 //! Phases of a release, each named, at which a gate may hold it before anything of the phase is done.
 //!
-//! Here: the phases, and what windows hold. Elsewhere: when a phase is reached ([`crate::plan`]), and the windows of a
-//! HelmRelease of windows (the program).
+//! Here: the phases, and what windows and Freezes hold. Elsewhere: when a phase is reached ([`crate::plan`]), and the windows and
+//! Freezes of a HelmRelease (the program).
+
+use std::sync::Arc;
 
 use reconcile::{
-    ConditionReason, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, Time, reason,
+    ConditionReason, FreezeHold, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, Time,
+    reason,
 };
 
 use crate::journal::OperationKind;
@@ -57,10 +60,12 @@ impl OperationPhase {
 }
 
 /// The gates that may hold a release at its phases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OperationPhaseGates {
     /// From when on the windows of the object are closed.
     pub closes: Option<Time>,
+    /// The Freezes that held the object when the run began.
+    pub freeze: Option<Arc<FreezeHold>>,
     /// Why the release is removed, if it is to be removed.
     pub removal: RemovalCause,
 }
@@ -70,23 +75,52 @@ pub struct OperationPhaseGates {
 pub struct PhaseHold {
     /// By what.
     pub reason: ConditionReason,
-    /// What: [`OperationPhase::subject`].
+    /// What: [`OperationPhase::subject`]; of a Freeze, the whole message.
     pub subject: String,
+    /// When it is checked again at the latest, if that is known.
+    pub recheck_at: Option<Time>,
+}
+
+impl PhaseHold {
+    fn new(reason: ConditionReason, subject: String) -> Self {
+        Self { reason, subject, recheck_at: None }
+    }
+
+    fn of_freeze(freeze: &FreezeHold, subject: &str) -> Self {
+        let subject = freeze.message(subject);
+        Self { reason: freeze.reason, subject, recheck_at: Some(freeze.recheck_at) }
+    }
 }
 
 impl OperationPhaseGates {
     /// The hold on a phase that is reached at `now`; `None` if it may begin.
     ///
-    /// Windows do not hold what undoes a failure. Removals have a gate of their own:
-    /// [`OperationPhaseGates::permit_removal`].
+    /// Windows and Freezes do not hold what undoes a failure. Removals have a gate of their own:
+    /// [`OperationPhaseGates::permit_removal`]; a rollback that a user requests has another:
+    /// [`OperationPhaseGates::hold_requested_rollback`].
     pub fn hold(&self, phase: OperationPhase, now: Time) -> Option<PhaseHold> {
         let is_undone = |action: OperationKind| action.is_remediation() || action.is_removal();
         let is_exempt = matches!(phase, OperationPhase::Begin(action) if is_undone(action));
-        let is_closed = self.closes.is_some_and(|at| at <= now) && !is_exempt;
-        is_closed.then(|| PhaseHold { reason: reason::WINDOW_CLOSED, subject: phase.subject() })
+        if is_exempt {
+            return None;
+        }
+        if self.closes.is_some_and(|at| at <= now) {
+            return Some(PhaseHold::new(reason::WINDOW_CLOSED, phase.subject()));
+        }
+        let is_let =
+            |freeze: &FreezeHold| phase == OperationPhase::Correct && freeze.corrects_drift;
+        let freeze = self.freeze.as_ref().filter(|freeze| !is_let(freeze))?;
+        Some(PhaseHold::of_freeze(freeze, &phase.subject()))
     }
 
-    /// Whether the removal of the release may begin at `now`: windows hold it if it was pruned, and not if its owner is deleted.
+    /// The hold on a rollback that a user requests of a suspended release. Windows do not hold it.
+    pub fn hold_requested_rollback(&self) -> Option<PhaseHold> {
+        let freeze = self.freeze.as_ref()?;
+        Some(PhaseHold::of_freeze(freeze, "the requested rollback"))
+    }
+
+    /// Whether the removal of the release may begin at `now`: windows and Freezes hold it if it was pruned, and not if its owner
+    /// is deleted.
     ///
     /// # Errors
     /// The removal is held.
@@ -100,13 +134,14 @@ impl OperationPhaseGates {
             is_owner_suspended: is_suspended,
             is_suspended: false,
             closes: self.closes,
+            is_frozen: self.freeze.is_some(),
         };
-        gate.permit(now).map_err(|refused| PhaseHold {
-            reason: match refused {
-                RemovalRefusal::Suspended => reason::SUSPENDED,
-                RemovalRefusal::WindowClosed => reason::WINDOW_CLOSED,
-            },
-            subject: OperationPhase::Begin(removal_of(self.removal)).subject(),
+        let subject = OperationPhase::Begin(removal_of(self.removal)).subject();
+        gate.permit(now).map_err(|refused| match (refused, &self.freeze) {
+            (RemovalRefusal::Suspended, _) => PhaseHold::new(reason::SUSPENDED, subject),
+            (RemovalRefusal::WindowClosed, _) => PhaseHold::new(reason::WINDOW_CLOSED, subject),
+            (RemovalRefusal::Frozen, Some(freeze)) => PhaseHold::of_freeze(freeze, &subject),
+            (RemovalRefusal::Frozen, None) => PhaseHold::new(reason::FROZEN, subject),
         })
     }
 }
@@ -152,7 +187,11 @@ mod tests {
     #[test]
     fn windows_hold_the_removal_of_what_was_pruned_and_not_that_of_a_deleted_owner() {
         let now = Time::UNIX_EPOCH;
-        let closed = |removal| OperationPhaseGates { closes: Some(now), removal };
+        let closed = |removal| OperationPhaseGates {
+            closes: Some(now),
+            removal,
+            ..OperationPhaseGates::default()
+        };
         let held = |gates: OperationPhaseGates| {
             gates.permit_removal(false, now).map_err(|held| held.subject)
         };
@@ -161,6 +200,35 @@ mod tests {
         let open =
             OperationPhaseGates { removal: RemovalCause::Pruned, ..OperationPhaseGates::default() };
         assert!(held(open).is_ok());
+    }
+
+    fn frozen(corrects_drift: bool, removal: RemovalCause) -> OperationPhaseGates {
+        let text = "Freeze christmas".to_owned();
+        let recheck_at = Time::UNIX_EPOCH;
+        let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift, recheck_at };
+        OperationPhaseGates {
+            freeze: Some(Arc::new(hold)),
+            removal,
+            ..OperationPhaseGates::default()
+        }
+    }
+
+    #[test]
+    fn a_freeze_holds_what_begins_and_a_requested_rollback_and_drift_if_it_says_so() {
+        let now = Time::UNIX_EPOCH;
+        let held = |gates: &OperationPhaseGates, phase| gates.hold(phase, now).map(|it| it.subject);
+        for corrects_drift in [true, false] {
+            let gates = frozen(corrects_drift, RemovalCause::Pruned);
+            let upgrade = held(&gates, OperationPhase::Begin(OperationKind::Upgrade));
+            assert_eq!(upgrade.unwrap(), "the changed spec waits: Freeze christmas");
+            assert_eq!(held(&gates, OperationPhase::Correct).is_none(), corrects_drift);
+            assert_eq!(held(&gates, OperationPhase::Begin(OperationKind::Rollback)), None);
+            let removal = gates.permit_removal(false, now).unwrap_err();
+            assert_eq!(removal.reason, reason::FROZEN);
+            assert!(gates.hold_requested_rollback().is_some());
+        }
+        assert!(frozen(true, RemovalCause::OwnerDeleted).permit_removal(false, now).is_ok());
+        assert_eq!(OperationPhaseGates::default().hold_requested_rollback(), None);
     }
 
     #[test]

@@ -377,8 +377,11 @@ impl HelmReleaseSession<'_> {
             revision: source.artifact.revision.clone(),
             ..desired.origin.clone().with_values(values.versions)
         };
+        // Whether anything is new is known when values and records are compared, so a bypass is spent before.
+        let freeze = self.frozen(object, Some(&source.artifact.revision)).await;
+        let gates = self.gates(object, freeze);
         let desired_release = Arc::new(DesiredRelease {
-            desired: ReleaseDesiredState { gates: self.gates(object), origin, ..desired },
+            desired: ReleaseDesiredState { gates, origin, ..desired },
             spec,
             values: values.map,
             chart: Some(loaded),

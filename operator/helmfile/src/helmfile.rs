@@ -42,7 +42,9 @@ use crds::helmfile::HelmfileSpec;
 use golang::work_meter::StopSignal;
 use kube_core::ResourceExt as _;
 use objects::SecretMasking;
-use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunGateFacts, RunOutcome};
+use reconcile::{
+    ConditionReason, FreezeHold, NextRunTrigger, ObjectKey, ROLLBACK, RunGateFacts, RunOutcome,
+};
 use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -352,6 +354,11 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         self.apply(&asking, origin.revision(), &places, &secrets, planned).await
     }
 
+    /// The Freezes that hold a rollback that is requested by annotation.
+    async fn frozen_rollback(&self, object: &K) -> Option<Arc<FreezeHold>> {
+        self.frozen(object, object.annotations().get(ROLLBACK).map(String::as_str)).await
+    }
+
     /// Keeps the releases of a plan, then uninstalls those that left.
     async fn apply(
         &self,
@@ -389,6 +396,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             book: &book,
             secrets,
             revision,
+            freeze: self.frozen(object, Some(revision)).await,
+            rollback_freeze: self.frozen_rollback(object).await,
             woken: self.context.work_queue.woken_parts(&self.node),
             unreachable_clusters: UnreachableClusters::default(),
             now: self.began,
@@ -553,6 +562,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             book: &book,
             secrets: &secrets,
             revision: "",
+            freeze: None,
+            rollback_freeze: self.frozen_rollback(object).await,
             woken: self.context.work_queue.woken_parts(&self.node),
             unreachable_clusters: UnreachableClusters::default(),
             now: self.began,

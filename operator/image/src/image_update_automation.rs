@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomation, ImageUpdateAutomationSpec};
 use crds::notification::Provider;
+use crds::source::GitRepository;
 use crds::{ReconciledObject as _, Time};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -42,13 +43,14 @@ use kube_core::Resource as _;
 use notify::PullRequest;
 use parking_lot::Mutex;
 use reconcile::{
-    ConditionReason, DependencyEdge, MARKERS_IGNORED, NextRunTrigger, ObjectKey, READY, RunOutcome,
-    SHORTEST_INTERVAL, parse_duration, reason,
+    ConditionReason, DependencyEdge, FreezeHold, MARKERS_IGNORED, NextRunTrigger, ObjectKey, READY,
+    RunOutcome, SHORTEST_INTERVAL, parse_duration, reason,
 };
 use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
+use windlass_runtime::freeze::{self, ObjectFreeze};
 use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::hold_conditions::is_asked;
 use windlass_runtime::namespace_policies::{self, NamespacePolicies};
@@ -186,10 +188,16 @@ async fn attempt(
     if context.settings.verify_images_namespaces.is_some() {
         sources.insert(namespace_policies::labels_node_of(&node.namespace));
     }
+    freeze::known(context).await;
+    let freeze = freeze::holding(context, &*object, started);
+    if freeze.is_some() {
+        sources.extend(ObjectFreeze::nodes(&node.namespace));
+    }
     let provider = named_provider(&object);
     sources.extend(provider.map(|name| node_named::<Provider>(&node.namespace, name)));
     context.work_queue.set_edges(node, DependencyEdge::Source, sources);
-    let automation = AutomationRun { context, node, memory, object: &object, source: &source };
+    let automation =
+        AutomationRun { context, node, memory, object: &object, source: &source, freeze, started };
     let mut references = ReadReferences::new(&context.watcher);
     let ended = automation.run(&mut references).await;
     references.watch(node);
@@ -242,6 +250,9 @@ async fn attempt(
         }
         return Err(error);
     }
+    if automation.freeze.is_some() {
+        freeze::end_bypasses(context, &*latest.begun(&object), now).await;
+    }
     let ignored = update.and_then(|update| ignored(&mut memory.lock().findings, &update.findings));
     if let Some(event) = of_pull_request {
         announce(context, &*object, event);
@@ -260,6 +271,9 @@ struct AutomationRun<'r> {
     object: &'r Arc<ImageUpdateAutomation>,
     /// The node of its GitRepository.
     source: &'r ObjectKey,
+    /// The Freezes that held it when the run began.
+    freeze: Option<ObjectFreeze>,
+    started: Timestamp,
 }
 
 impl AutomationRun<'_> {
@@ -297,11 +311,18 @@ impl AutomationRun<'_> {
             return Ok(None);
         }
         let is_unchanged = self.is_unchanged(&source, &policies).await;
-        if !matches!(is_unchanged, Ok(false)) {
+        let frozen = match is_unchanged {
+            Ok(false) => self.frozen().await,
+            Ok(true) | Err(_) => None,
+        };
+        if !matches!(is_unchanged, Ok(false)) || frozen.is_some() {
             locks.pass_on(&round.branch, node, &context.work_queue);
         }
         if is_unchanged? {
             return Ok(Some(result));
+        }
+        if let Some(freeze) = frozen {
+            return Err(freeze.outcome("a commit of the latest images").into());
         }
         let MemberReport { update: report, policies } =
             match self.push(round, source, target.is_some(), keys).await? {
@@ -327,6 +348,16 @@ impl AutomationRun<'_> {
         }
         result.update = Some(report);
         Ok(Some(result))
+    }
+
+    /// What holds a commit; `None` if no Freeze does, or a user let one begin on the present revision of the GitRepository.
+    async fn frozen(&self) -> Option<Arc<FreezeHold>> {
+        let Self { context, object, source, .. } = self;
+        let freeze = self.freeze.as_ref()?;
+        let repository = context.seen::<GitRepository>(&source.namespace, &source.name);
+        let artifact = repository.and_then(|it| it.status.as_ref()?.artifact.clone());
+        let Some(artifact) = artifact else { return Some(freeze.hold().clone()) };
+        freeze.pass(context, &***object, &artifact.revision, self.started).await.err()
     }
 
     /// Which automations can push together with this one: none if a pull request is proposed, whose title and body are the

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{Plan, PlanPolicy, ReleaseAudit};
+use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy, ReleaseAudit};
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass_notification::Incident;
 use crds::windlass_source::HTTPArchive;
@@ -44,6 +44,7 @@ use windlass_runtime::crd_watch::follow_crds;
 use windlass_runtime::deletion_plan;
 use windlass_runtime::depends_on_annotation::{DependableKind, DependencyTargets};
 use windlass_runtime::egress_policy::EgressPolicy;
+use windlass_runtime::freeze;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle;
 use windlass_runtime::namespace_policies::{self, NamespacePolicies};
@@ -179,6 +180,10 @@ const KINDS: &[KindRegistration] = &[
     }),
     KindRegistration::kept::<LifecycleEvent>(|context, stop| {
         lifecycle::follow_events(context, stop).boxed()
+    }),
+    KindRegistration::kept::<Freeze>(|context, stop| freeze::follow_freezes(context, stop).boxed()),
+    KindRegistration::kept::<FreezeBypass>(|context, stop| {
+        freeze::follow_bypasses(context, stop).boxed()
     }),
     KindRegistration::kept::<PlanPolicy>(|context, stop| {
         deletion_plan::follow_policies(context, stop).boxed()

@@ -475,6 +475,11 @@ impl KustomizationSession<'_> {
         let revision = artifact.revision.clone();
         let judged = BuildIdentity { generation, digest: digest.clone(), revision };
         let is_correction = self.is_applied(object, &judged);
+        let freeze = match self.freeze_of(object, &judged, is_correction).await {
+            Ok(freeze) => freeze,
+            // Without the revision, which was not attempted.
+            Err(outcome) => return KustomizationRunReport::early(object, outcome),
+        };
         let held = (!is_correction).then(|| LifecycleHold::build(self, object, &judged));
         self.dismiss_events(object, held.as_ref()).await;
         let passed = match &held {
@@ -507,6 +512,7 @@ impl KustomizationSession<'_> {
             healthy: healthy.unwrap_or_default(),
             failed_wait: self.failed_wait(&judged),
             is_correction,
+            freeze,
             contests,
             unanswered,
             secrets: desired_kustomization.secrets.clone(),

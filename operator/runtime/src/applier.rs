@@ -21,8 +21,8 @@ use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::depends_on::ObjectDependency;
 use reconcile::{
-    DependencyEdge, DependencyState, ObjectKey, ReleaseRollback, RunGate, RunGateFacts, RunOutcome,
-    SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
+    DependencyEdge, DependencyState, FreezeHold, ObjectKey, ReleaseRollback, RunGate, RunGateFacts,
+    RunOutcome, SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
 };
 
 use suspensions::SuspensionAuditRateLimit;
@@ -30,8 +30,11 @@ pub use wait_observation::WaitObservation;
 
 use crate::cluster_target::{ClusterTarget, TargetSpec};
 use crate::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
+use crate::deletion_plan::BUDGET_EXCEEDED;
+use crate::deletion_plan::result_plan::PLAN_PENDING;
 use crate::depends_on_annotation::depends_on;
 use crate::expressions::{ExpressionCache, RunExpressions};
+use crate::freeze::{self, ObjectFreeze};
 use crate::namespace_policies::{self, NamespacePolicies};
 use crate::object_status::LatestWrittenObject;
 use crate::object_store::StateCache;
@@ -109,7 +112,7 @@ pub trait ApplierKind: Sized + 'static {
     fn moved(own: &mut Self::Own);
 
     /// Whether an operation is in progress that must not be interrupted at its current step. A run calls this only
-    /// while the object is suspended or its windows are closed.
+    /// while the object is suspended, its windows are closed or a Freeze holds it.
     fn is_under_way(
         _session: &ApplierSession<Self>,
         _object: &Arc<Self::Object>,
@@ -117,7 +120,7 @@ pub trait ApplierKind: Sized + 'static {
         std::future::ready(Ok(false))
     }
 
-    /// What a run would do if the windows were open.
+    /// What a run would do if the windows were open and no Freeze held the object.
     fn pending(
         session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
@@ -192,7 +195,7 @@ pub struct ReconcileIntervals {
     pub retry: Duration,
 }
 
-/// What a run would do if the windows were open.
+/// What a run would do if the windows were open and no Freeze held the object.
 pub enum PendingChanges {
     /// Nothing: the object is ready, of this spec and at this revision.
     Nothing,
@@ -328,6 +331,9 @@ pub struct ApplierSession<K: ApplierKind> {
     pub expressions: Arc<RunExpressions>,
     /// When the run began.
     pub began: Time,
+    /// The Freezes that held the object when the run began. What comes later does not hold this run: it ends, also if it is this
+    /// run that creates a Freeze.
+    freeze: Option<ObjectFreeze>,
     memory: Arc<Mutex<ApplierState<K>>>,
     own: Arc<Mutex<K::Own>>,
 }
@@ -370,6 +376,10 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     context.shared::<NamespacePolicies>().known().await;
     lifecycle::known(&context).await;
     deletion_plan::known(&context).await;
+    // A deletion waits for no Freeze.
+    if seen.meta().deletion_timestamp.is_none() {
+        freeze::known(&context).await;
+    }
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ApplierState<K>>>().of(&node);
     let (latest, kept, own) = {
@@ -379,11 +389,16 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     let object = latest.or_seen(seen);
     let expressions = Arc::new(RunExpressions::new(&node.namespace, kept));
     let began = jiff::Timestamp::now();
-    let session = ApplierSession { context, node, latest, expressions, began, memory, own };
+    let freeze = freeze::holding(&context, &*object, began);
+    let session = ApplierSession { context, node, latest, expressions, began, freeze, memory, own };
     let outcome = match object.meta().deletion_timestamp {
-        Some(_) => session.delete(object).await,
-        None => session.attempt(object).await,
+        Some(_) => session.delete(object.clone()).await,
+        None => session.attempt(object.clone()).await,
     };
+    if session.freeze.is_some() {
+        let object = session.latest.begun(&object);
+        freeze::end_bypasses(&session.context, &*object, jiff::Timestamp::now()).await;
+    }
     let again = outcome.unwrap_or_else(|error| {
         log_failed_request(&session.node, &error);
         Some(AFTER_REFUSAL)
@@ -478,12 +493,23 @@ impl<K: ApplierKind> ApplierSession<K> {
         self.context.work_queue.set_edges(&self.node, DependencyEdge::DependsOn, dependencies);
         let source = K::source(object).into_iter().collect();
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Source, source);
-        let namespace = namespace_policies::node_of(&self.node.namespace);
-        self.context.work_queue.set_edges(
-            &self.node,
-            DependencyEdge::Reference,
-            BTreeSet::from([namespace]),
-        );
+        let mut references = BTreeSet::from([namespace_policies::node_of(&self.node.namespace)]);
+        if self.freeze.is_some() {
+            references.extend(ObjectFreeze::nodes(&self.node.namespace));
+        }
+        self.context.work_queue.set_edges(&self.node, DependencyEdge::Reference, references);
+    }
+
+    /// What holds an operation that would bring the object to `revision`; `None` if no Freeze does, or if a user let it begin
+    /// all the same, which is recorded then. Without a revision, no user did: a correction of drift needs no operation.
+    pub async fn frozen(
+        &self,
+        object: &K::Object,
+        revision: Option<&str>,
+    ) -> Option<Arc<FreezeHold>> {
+        let freeze = self.freeze.as_ref()?;
+        let Some(revision) = revision else { return Some(freeze.hold().clone()) };
+        freeze.pass(&self.context, object, revision, self.began).await.err()
     }
 
     /// The outcome with which the dependencies end a run; `None` if the run may continue. The caller has already
@@ -597,6 +623,11 @@ impl<K: ApplierKind> ApplierSession<K> {
             ended.outcome.clone().or_wake(now.saturating_add(pace.retry).unwrap_or(Time::MAX));
         let end = ApplierRunEnd { outcome, began: self.began, now, interval: pace.interval };
         let ApplierReport { object, before, after, events } = K::report(self, ended, &end);
+        // What waits for the approval of its Plan has not begun.
+        let is_under_way = matches!(&end.outcome, RunOutcome::Running(why, ..)
+            if ![PLAN_PENDING, BUDGET_EXCEEDED].contains(why));
+        let overrun = self.freeze.as_ref().filter(|_| is_under_way).and_then(ObjectFreeze::overrun);
+        let after = hold_conditions::frozen(&*object, after, now, overrun.as_ref());
         self.latest.write_status(&self.context, &object, &before, &after).await?;
         for event in events {
             self.context.events.announce(&*object, K::Object::CONTROLLER, event);

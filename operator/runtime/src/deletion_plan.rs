@@ -87,8 +87,8 @@ const MAX_RULE_LENGTH: usize = 512;
 const MAX_LABEL_KEY_LENGTH: usize = 253 + 1 + 63;
 
 /// Users with this prefix are ServiceAccounts. windlass is one, and applies objects as others: what it applies could approve
-/// its own deletions.
-const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// its own deletions, or go past the Freeze that holds it.
+pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// Follows PlanPolicies until `stop`. A change wakes the objects whose deletions are held.
 pub async fn follow_policies(context: Arc<RunContext>, stop: CancellationToken) {

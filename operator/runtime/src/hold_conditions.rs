@@ -34,6 +34,23 @@ pub fn of<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Vec<Anno
         .collect()
 }
 
+/// A status with the condition about Freezes, or without one.
+pub(crate) fn frozen<K: WindlassKind + ReconciledObject>(
+    object: &K,
+    mut status: K::Status,
+    now: Time,
+    mark: Option<&AnnotationCondition>,
+) -> K::Status {
+    let had = conditions_of(status.conditions());
+    let generation = object.meta().generation.unwrap_or_default();
+    let conditions =
+        StatusConditions::since(&had, generation, now, &[]).frozen(mark).finish_as_before();
+    if let Some(conditions) = conditions {
+        status.set_conditions(listed(conditions));
+    }
+    status
+}
+
 /// Whether a user requested a reconciliation of an object that no run has handled yet.
 pub fn is_asked<K: WindlassKind + ReconciledObject>(object: &K) -> bool {
     let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
@@ -203,6 +220,23 @@ mod tests {
             assert_eq!(end(&kustomization(true, &json!({}), &json!(after.conditions))), None);
         }
         assert_eq!(end(&kustomization(true, &json!({}), &foreign())), None);
+    }
+
+    #[test]
+    fn the_condition_about_freezes_is_written_once_and_goes_with_the_freeze() {
+        let mark = AnnotationCondition {
+            kind: reconcile::FREEZE,
+            status: reconcile::ConditionStatus::True,
+            reason: reconcile::reason::FROZEN,
+            text: "Freeze christmas".to_owned(),
+        };
+        let object = kustomization(false, &json!({}), &foreign());
+        let shown = frozen(&object, status_of(&object), time(), Some(&mark));
+        assert_eq!(kinds(&shown), ["Ready", "acme.io/Audited", "windlass.dev/Freeze"]);
+        assert_eq!(frozen(&object, shown.clone(), time(), Some(&mark)), shown);
+        assert_eq!(kinds(&frozen(&object, shown, time(), None)), ["Ready", "acme.io/Audited"]);
+        let before = status_of(&object);
+        assert_eq!(frozen(&object, before.clone(), time(), None), before);
     }
 
     #[test]

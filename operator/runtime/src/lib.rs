@@ -6,8 +6,8 @@
 //! name ([`spec_references`]) or select ([`label_selectors`]), the remotes of GitRepositories ([`git_remote`]) and
 //! HelmRepositories ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
 //! ([`cluster_target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]), forges ([`pull_request`]);
-//! whether a run may begin ([`dependency_gate`], [`object_hold`], [`change_window`], [`lifecycle`]), and what it may change
-//! and delete ([`deletion_plan`], [`pull_request_approval`]); and what is said
+//! whether a run may begin ([`dependency_gate`], [`object_hold`], [`change_window`], [`freeze`], [`lifecycle`]), and what it may
+//! change and delete ([`deletion_plan`], [`pull_request_approval`]); and what is said
 //! of it ([`run_report`], [`object_status`], [`progress_status`], [`hold_conditions`], [`audit`]). What appliers share: their run
 //! ([`applier`]), how they name the source of their files ([`source_reference`]), what builds of files take ([`build`],
 //! [`time_limit`], [`random_bytes`]), the guard of definitions ([`crd_guard`]), writes that may have been done
@@ -33,6 +33,7 @@ pub mod dependency_gate;
 pub mod depends_on_annotation;
 pub mod egress_policy;
 pub mod expressions;
+pub mod freeze;
 pub mod git_remote;
 pub mod hold_conditions;
 pub mod http_clients;

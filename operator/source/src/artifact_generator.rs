@@ -102,6 +102,7 @@ fn permit_removal(
         is_owner_suspended: object.is_suspended(),
         is_suspended: false,
         closes: change_window::closes(object, now),
+        is_frozen: false,
     };
     gate.permit(now)
 }

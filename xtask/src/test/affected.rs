@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 64] = [
+const PLACES: [(&str, &[&str]); 65] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/src/why/image_tags", &["cli::", "images::"]),
@@ -131,6 +131,10 @@ const PLACES: [(&str, &[&str]); 64] = [
             "restarts::",
             "cli::",
         ],
+    ),
+    (
+        "operator/runtime/src/freeze",
+        &["stories::freezes", "releases::freezes", "images::automation", "cli::"],
     ),
     (
         "operator/runtime/src/pull_request_approval",

@@ -137,6 +137,19 @@ fn a_closed_window_is_the_cause_of_what_is_pending() {
 }
 
 #[test]
+fn a_freeze_is_the_cause_of_what_it_holds() {
+    let message =
+        "revision main@sha1:def waits: Freeze christmas until 2026-12-27T00:00:00Z: Christmas";
+    let app = kustomization("app", &[&status("False", "Frozen", message)]);
+    let why = FakeClusterObjects::of(&[app, source()]).why("Kustomization/app");
+    let cause = why.cause.as_ref().unwrap();
+    assert_eq!(cause.problem, CauseKind::Freeze);
+    assert!(why.line().contains("Freeze christmas until"), "{}", why.line());
+    let command = why.advice.unwrap().command.unwrap();
+    assert_eq!(command, "windlass get freezes");
+}
+
+#[test]
 fn a_window_that_cannot_be_read_is_the_cause() {
     let window = annotated(&json!({"windlass.dev/window": "never"}));
     let app = kustomization("app", &[&window, &status("False", "InvalidWindow", "see window")]);

@@ -229,7 +229,7 @@ impl DesiredAndObservedRelease<'_> {
         cause: RemovalCause,
         status: &HelmReleaseStatusFields,
     ) -> PlanVerdict<ReleaseStep> {
-        let gates = OperationPhaseGates { removal: cause, ..self.desired.gates };
+        let gates = OperationPhaseGates { removal: cause, ..self.desired.gates.clone() };
         match gates.permit_removal(self.desired.suspended, self.observed.now) {
             Ok(permit) => {
                 let steps = self.begin_uninstall(permit, last, status);

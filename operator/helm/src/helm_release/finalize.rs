@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::helm::HelmRelease;
+use release::operation_phase::OperationPhaseGates;
 
 use super::{
     HelmReleaseController, HelmReleaseRunReport, HelmReleaseSession, chart_template, status,
@@ -41,7 +42,7 @@ impl HelmReleaseSession<'_> {
         if let Err(outcome) = status::check(object.status.as_ref()) {
             return later(HelmReleaseRunReport::early(object, outcome), None);
         }
-        let desired_release = self.without_chart(object, false);
+        let desired_release = self.without_chart(object, false, OperationPhaseGates::default());
         let spec = desired_release.spec.clone();
         match self.drive(object, desired_release, &target).await {
             None => Ok(FinalizeOutcome::Anew),

@@ -1,4 +1,4 @@
-//! What keeps a HelmRelease from beginning anything: suspension and windows. An operation that is under way comes to its
+//! What keeps a HelmRelease from beginning anything: suspension, windows and Freezes. An operation that is under way comes to its
 //! end, or to the next place at which nothing is half done.
 //!
 //! Elsewhere: when that is (`hold`, `window`), where an operation may stop (engine `release`).
@@ -11,7 +11,9 @@ use crds::helm::HelmRelease;
 use golang::value::GoMap;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::SecretMasking;
-use reconcile::{ReleaseRollback, ReleaseRollbackProgress, RunOutcome, reason};
+use reconcile::{
+    FreezeHold, ROLLBACK, ReleaseRollback, ReleaseRollbackProgress, RunOutcome, reason,
+};
 use release::ReleaseDesiredState;
 use release::helm_release_planner::is_under_way;
 use release::operation_phase::OperationPhaseGates;
@@ -58,10 +60,15 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// What holds the release at its phases: windows.
-    pub(super) fn gates(&self, object: &HelmRelease) -> OperationPhaseGates {
+    /// What holds the release at its phases: windows and Freezes.
+    pub(super) fn gates(
+        &self,
+        object: &HelmRelease,
+        freeze: Option<Arc<FreezeHold>>,
+    ) -> OperationPhaseGates {
         OperationPhaseGates {
             closes: change_window::closes(object, self.began),
+            freeze,
             ..OperationPhaseGates::default()
         }
     }
@@ -132,7 +139,10 @@ impl HelmReleaseSession<'_> {
         let Ok(target) = self.target(object).await else {
             return self.finish_suspended(object).await;
         };
-        let desired_release = self.without_chart(object, true);
+        let requested = object.annotations().get(ROLLBACK).map(String::as_str);
+        let freeze = self.frozen(object, requested.filter(|_| self.is_to_roll_back(object))).await;
+        let gates = OperationPhaseGates { freeze, ..OperationPhaseGates::default() };
+        let desired_release = self.without_chart(object, true, gates);
         let spec = desired_release.spec.clone();
         let Some(ended) = self.drive(object, desired_release, &target).await else {
             return Ok(Some(Duration::ZERO));
@@ -150,11 +160,12 @@ impl HelmReleaseSession<'_> {
         &self,
         object: &HelmRelease,
         is_suspended: bool,
+        gates: OperationPhaseGates,
     ) -> Arc<DesiredRelease> {
         let known = status::read(object);
         let spec = validated_spec::read_without_chart(object, &self.context.settings);
         let desired = self.desired(object, &spec, released_parts(&known, is_suspended));
-        let mut desired = ReleaseDesiredState { suspended: is_suspended, ..desired };
+        let mut desired = ReleaseDesiredState { suspended: is_suspended, gates, ..desired };
         if self.is_verified_only() {
             desired.requests.keep_known(&known);
         }
@@ -211,7 +222,6 @@ pub(super) fn outside(ended: HelmReleaseRunReport) -> Option<HelmReleaseRunRepor
 
 #[cfg(test)]
 mod tests {
-    use reconcile::ROLLBACK;
     use serde_json::{Value, json};
 
     use super::*;

@@ -51,6 +51,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             book: &book,
             secrets: &secrets,
             revision: "",
+            freeze: None,
+            rollback_freeze: None,
             woken: self.context.work_queue.woken_parts(&self.node),
             unreachable_clusters: UnreachableClusters::default(),
             now: self.began,

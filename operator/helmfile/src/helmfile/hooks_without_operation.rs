@@ -1,5 +1,5 @@
 //! Hooks of a release on which no operation begins: only their manifests were changed, or the release was adopted. Applying
-//! them is held by windows and lifecycles as an operation is; after an operation those that follow it are applied.
+//! them is held by windows, Freezes and lifecycles as an operation is; after an operation those that follow it are applied.
 //!
 //! Elsewhere: applying (`hooks.rs`), hooks before an operation, whose lifecycles the operation has asked
 //! (`release_states.rs`).
@@ -95,6 +95,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                     run,
                 )
                 .await;
+        }
+        // Those that follow an operation end it, also if a Freeze began meanwhile; others begin something.
+        if let Some(freeze) = &run.freeze {
+            return Some(Err(freeze.outcome("the change of the manifests of hooks")));
         }
         let lifecycles = &desired_release.desired.lifecycles;
         let version = latest_version(&owner.status()).map(|it| it.to_string());

@@ -188,6 +188,14 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 let text = "the uninstall waits until a window opens".to_owned();
                 unfinished(RunOutcome::Blocked(reason::WINDOW_CLOSED, text, again))
             }
+            Err(RemovalRefusal::Frozen) => unfinished(match &run.freeze {
+                Some(freeze) => freeze.outcome("the uninstall"),
+                None => {
+                    let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
+                    let text = "the uninstall waits for the end of a Freeze".to_owned();
+                    RunOutcome::Blocked(reason::FROZEN, text, again)
+                }
+            }),
             Err(RemovalRefusal::Suspended) => {
                 let again = NextRunTrigger::at(self.in_future(run.timeouts.interval));
                 let text = "the uninstall waits for the end of a suspension".to_owned();

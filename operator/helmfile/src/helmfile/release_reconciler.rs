@@ -13,7 +13,7 @@ use crds::helmfile::{HelmfileReleaseStatus, HelmfileSpec, ReleaseState};
 use helmfile::ReleaseOperationSettings;
 use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{NextRunTrigger, ObjectKey, RemovalPermit, RunOutcome, Time, reason};
+use reconcile::{FreezeHold, NextRunTrigger, ObjectKey, RemovalPermit, RunOutcome, Time, reason};
 use release::operation_phase::OperationPhaseGates;
 use release::{OperationOrigin, ReleaseDesiredState};
 
@@ -167,6 +167,10 @@ pub(super) struct HelmfileRun<'r, K: HelmfileCustomResource> {
     pub(super) secrets: &'r SecretMasking,
     /// The revision of the source; empty where nothing of it is desired.
     pub(super) revision: &'r str,
+    /// The Freezes that hold its operations, if any do.
+    pub(super) freeze: Option<Arc<FreezeHold>>,
+    /// Those that hold a rollback that is requested.
+    pub(super) rollback_freeze: Option<Arc<FreezeHold>>,
     /// Parts that were woken since the last run.
     pub(super) woken: BTreeSet<ObjectKey>,
     pub(super) unreachable_clusters: UnreachableClusters,
@@ -387,9 +391,15 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             }
             RunOutcome::Stalled(..) => Some(ReleaseProgress::Unfinished(last.outcome.clone())),
             // Windows open without a change of the desired state.
-            RunOutcome::Blocked(why, ..) if *why == reconcile::reason::WINDOW_CLOSED => {
+            RunOutcome::Blocked(why, ..) if *why == reason::WINDOW_CLOSED => {
                 let is_closed = self.is_closed(run.object);
                 is_closed.then(|| ReleaseProgress::Unfinished(last.outcome.clone()))
+            }
+            // A Freeze ends, and a user goes past one, without a change of the desired state.
+            RunOutcome::Blocked(why, ..)
+                if matches!(*why, reason::FROZEN | reason::FREEZES_UNKNOWN) =>
+            {
+                None
             }
             // An approval changes nothing else, nor does a Plan that is deleted by hand.
             RunOutcome::Running(BUDGET_EXCEEDED | PLAN_PENDING, ..) => None,
@@ -436,12 +446,17 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             requests.keep_known(&known);
         }
         let source = helmfile_source::source(helmfile).map(|it| it.to_string());
+        let freeze = match is_suspended {
+            true => run.rollback_freeze.clone(),
+            false => run.freeze.clone(),
+        };
         let desired = ReleaseDesiredState {
             kube_context: key.context.clone(),
             deleted: permit.is_some(),
             suspended: is_suspended,
             gates: OperationPhaseGates {
                 removal: permit.map(RemovalPermit::cause).unwrap_or_default(),
+                freeze,
                 ..self.gates(helmfile)
             },
             lifecycles: lifecycle::holding(&self.context, helmfile),
@@ -535,7 +550,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         self.gates(object).closes.is_some_and(|at| at <= jiff::Timestamp::now())
     }
 
-    /// What holds releases at their phases: windows.
+    /// What holds releases at their phases: windows. Freezes are those of the run.
     pub(super) fn gates(&self, object: &K) -> OperationPhaseGates {
         OperationPhaseGates {
             closes: change_window::closes(object, self.began),

@@ -154,13 +154,18 @@ pub(super) fn outcome(
     }
     if let Some(first) = waiting.first() {
         let why = of(first).and_then(|row| row.message.as_deref()).unwrap_or("waits");
-        return RunOutcome::Blocked(
-            reason::DEPENDENCY_NOT_READY,
-            format!("release {first}: {why}"),
-            wake,
-        );
+        let of_freeze = outcomes.values().find_map(freeze_reason);
+        let reason = of_freeze.unwrap_or(reason::DEPENDENCY_NOT_READY);
+        return RunOutcome::Blocked(reason, format!("release {first}: {why}"), wake);
     }
     RunOutcome::Settled(reason::RECONCILIATION_SUCCEEDED, format!("Applied revision: {revision}"))
+}
+
+/// The reason of a release that a Freeze holds, or that is held because it is not known which Freezes there are.
+fn freeze_reason(progress: &ReleaseProgress) -> Option<ConditionReason> {
+    let ReleaseProgress::Unfinished(outcome) = progress else { return None };
+    let reason = outcome.reason();
+    matches!(reason, reason::FROZEN | reason::FREEZES_UNKNOWN).then_some(reason)
 }
 
 fn named(keys: &[String]) -> String {

@@ -69,11 +69,13 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     ) -> Result<ReleaseRemoval, RemovalRefusal> {
         let key = ReleaseKey::of(row);
         let now = jiff::Timestamp::now();
+        let is_under_way = self.may_be_under_way(row);
         let gate = RemovalGate {
             cause,
             is_owner_suspended: object_hold::is_suspended(&**run.object, now),
             is_suspended: run.suspensions.of(&key).is_some(),
-            closes: self.gates(run.object).closes.filter(|_| !self.may_be_under_way(row)),
+            closes: self.gates(run.object).closes.filter(|_| !is_under_way),
+            is_frozen: run.freeze.is_some() && !is_under_way,
         };
         gate.permit(now).map(|permit| ReleaseRemoval { key, permit })
     }

@@ -27,7 +27,9 @@ use crds::kustomize::Kustomization;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, SecretMasking};
 use parking_lot::{Mutex, MutexGuard};
-use reconcile::{NextRunTrigger, ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time, reason};
+use reconcile::{
+    FreezeHold, NextRunTrigger, ObjectKey, RemovalCause, RemovalGate, RunOutcome, Time, reason,
+};
 
 use self::change_judgement::ClearedChanges;
 use super::KustomizationSession;
@@ -135,6 +137,8 @@ pub(super) struct ApplySettings {
     pub(super) failed_wait: Option<FailedHealthWait>,
     /// Whether this build was applied completely before.
     pub(super) is_correction: bool,
+    /// The Freezes that hold deletions, if any do.
+    pub(super) freeze: Option<Arc<FreezeHold>>,
     /// Objects that another manager changes again and again.
     pub(super) contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Writes of earlier runs, and of this one, that the API server did not answer.
@@ -363,7 +367,9 @@ impl KustomizationExecutor {
     /// The gate of removals for the objects of this Kustomization in its current state.
     fn removal_gate(&self, cause: RemovalCause, now: Time) -> RemovalGate {
         let seen = self.context.seen::<Kustomization>(&self.node.namespace, &self.node.name);
-        super::paused_run::removal_gate(&seen.unwrap_or_else(|| self.object()), cause, now)
+        let gate =
+            super::paused_run::removal_gate(&seen.unwrap_or_else(|| self.object()), cause, now);
+        RemovalGate { is_frozen: self.settings.freeze.is_some(), ..gate }
     }
 
     /// Observes every manifest of a stage, some at a time.

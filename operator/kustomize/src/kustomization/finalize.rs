@@ -82,6 +82,7 @@ impl KustomizationSession<'_> {
             healthy: BTreeMap::new(),
             failed_wait: None,
             is_correction: false,
+            freeze: None,
             contests: Arc::default(),
             unanswered,
             secrets: SecretMasking::default(),

@@ -1,19 +1,23 @@
 //! A Kustomization that may not go on now: what it would do, and where it stopped.
 //!
 //! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`windlass_runtime::change_window`,
-//! `hold`).
+//! `hold`), which Freezes deny (`windlass_runtime::freeze`).
+
+use std::sync::Arc;
 
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
-use kube_core::Resource as _;
+use kube_core::{Resource as _, ResourceExt as _};
 use objects::Object;
 use reconcile::{
-    NextRunTrigger, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal, RunOutcome, Time,
-    reason,
+    FreezeHold, NextRunTrigger, RemovalCause, RemovalGate, RemovalPermit, RemovalRefusal,
+    RunOutcome, Time, reason,
 };
 
+use super::last_attempts::BuildIdentity;
 use super::{KustomizationSession, report};
 use windlass_runtime::applier::PendingChanges;
+use windlass_runtime::deletion_plan::{self, DeletionSubject};
 use windlass_runtime::{change_window, hold_conditions, object_hold, source_reference};
 
 /// Why a run that began has to stop before its next step.
@@ -34,13 +38,15 @@ pub(super) fn stop(object: &Kustomization, revision: &str, retry_at: Time) -> Op
     state.outcome(&format!("the remainder of revision {revision}"))
 }
 
-/// The gate of removals for the objects of a Kustomization, without the annotations of each object.
+/// The gate of removals for the objects of a Kustomization, without the annotations of each object and without Freezes, which
+/// the begin of a run asks about.
 pub(super) fn removal_gate(object: &Kustomization, cause: RemovalCause, now: Time) -> RemovalGate {
     RemovalGate {
         cause,
         is_owner_suspended: object_hold::is_suspended(object, now),
         is_suspended: false,
         closes: change_window::closes(object, now),
+        is_frozen: false,
     }
 }
 
@@ -88,6 +94,44 @@ impl KustomizationSession<'_> {
         ))
     }
 
+    /// What of Freezes a run has to know that goes on: `None` if it may do everything, and what holds deletions if it may only
+    /// correct drift.
+    ///
+    /// # Errors
+    /// The outcome of a run that may not begin what it would apply. The source may have got a newer revision since the gate was
+    /// asked. A build whose health is awaited is under way, and comes to its end.
+    pub(super) async fn freeze_of(
+        &self,
+        object: &Kustomization,
+        judged: &BuildIdentity,
+        is_correction: bool,
+    ) -> Result<Option<Arc<FreezeHold>>, RunOutcome> {
+        // `Ready` is False if the last attempt was stopped before it applied anything, also if health was awaited before.
+        let is_running = object.condition("Ready").is_some_and(|it| it.status == "Unknown");
+        if is_running && awaits_health(object, &judged.revision) && self.awaits_build(judged) {
+            return Ok(None);
+        }
+        // Deletions that wait for approval belong to a revision that is applied but for them.
+        let uid = object.uid().unwrap_or_default();
+        let has_plans =
+            || deletion_plan::has_plans(&self.context, &DeletionSubject::of(&self.node, &uid));
+        let is_new = !is_correction || has_plans();
+        let revision = is_new.then_some(judged.revision.as_str());
+        let Some(freeze) = self.frozen(object, revision).await else { return Ok(None) };
+        match is_correction && freeze.corrects_drift {
+            true => Ok(Some(freeze)),
+            false => Err(freeze.outcome(&format!("revision {}", judged.revision))),
+        }
+    }
+
+    /// Whether the health that is awaited can be that of a build. Values that are substituted make another build of the same
+    /// revision and spec, and a wait that has no end must not let one after another through. After a start it is not known
+    /// what was built before.
+    fn awaits_build(&self, judged: &BuildIdentity) -> bool {
+        let memory = self.memory();
+        may_be_awaited(memory.healthy.as_ref().map(|(of, _)| of), judged)
+    }
+
     /// Whether a tree has the same files as those that the last build read. False if no build is remembered.
     fn reads_the_same(&self, object: &Kustomization, files: &tree::MemoryTree) -> bool {
         let memory = self.memory();
@@ -114,14 +158,23 @@ pub(super) fn where_stopped(object: &Kustomization) -> String {
     format!("suspended {place}")
 }
 
-/// Whether the object waits for a revision, of which all stages or some were applied.
+/// Whether the object waits for a revision, of which all stages or some were applied. One whose Plan waits for approval has not
+/// begun, although the health of what was applied before may still be awaited.
 fn awaits_health(object: &Kustomization, revision: &str) -> bool {
     let Some(status) = object.status.as_ref() else { return false };
     let is_attempted = status.last_attempted_revision.as_deref() == Some(revision);
     let is_of_this_spec = object
         .condition("Healthy")
         .is_some_and(|it| it.observed_generation == object.meta().generation);
-    is_attempted && is_of_this_spec && report::waiting(object).is_some()
+    is_attempted
+        && is_of_this_spec
+        && !report::waits_for_plan(object)
+        && report::waiting(object).is_some()
+}
+
+/// Whether a build can be the one whose health is awaited, of which it may not be known which one that is.
+fn may_be_awaited(awaited: Option<&BuildIdentity>, judged: &BuildIdentity) -> bool {
+    awaited.is_none_or(|awaited| awaited.is_same_build(judged))
 }
 
 /// Whether an object is ready, of this spec, and at a revision if one is named.
@@ -191,6 +244,38 @@ mod tests {
         let manifest = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "c", "annotations": annotations}});
         Object::new(manifest).unwrap()
+    }
+
+    #[test]
+    fn other_values_of_the_same_revision_are_not_the_build_whose_health_is_awaited() {
+        let build = |generation: i64, digest: &str| BuildIdentity {
+            generation,
+            digest: digest.to_owned(),
+            revision: "main@sha1:1".to_owned(),
+        };
+        let awaited = build(1, "a");
+        assert!(may_be_awaited(Some(&awaited), &build(1, "a")));
+        assert!(!may_be_awaited(Some(&awaited), &build(1, "b")));
+        assert!(!may_be_awaited(Some(&awaited), &build(2, "a")));
+        assert!(may_be_awaited(None, &build(1, "b")), "windlass was started anew");
+    }
+
+    #[test]
+    fn a_revision_whose_plan_waits_is_not_under_way() {
+        let waiting = |ready: &str| {
+            let condition = |kind: &str, reason: &str| {
+                json!({"type": kind, "status": "Unknown", "reason": reason, "message": "",
+                    "observedGeneration": 1, "lastTransitionTime": "2026-01-02T03:04:05Z"})
+            };
+            let mut object = kustomization(RemovalObstacle::None, false);
+            object.metadata.generation = Some(1);
+            let conditions = [condition("Ready", ready), condition("Healthy", "Progressing")];
+            let status = json!({"lastAttemptedRevision": "main@sha1:1", "conditions": conditions});
+            object.status = Some(serde_json::from_value(status).unwrap());
+            awaits_health(&object, "main@sha1:1")
+        };
+        assert!(waiting("Progressing"));
+        assert!(!waiting("PlanPending"), "what was applied before is awaited");
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
 }
 
 /// Whether the status says that a revision waits for the approval of its Plan.
-fn waits_for_plan(object: &Kustomization) -> bool {
+pub(super) fn waits_for_plan(object: &Kustomization) -> bool {
     let ready = object.condition(reconcile::READY);
     ready.is_some_and(|it| it.reason == PLAN_PENDING.as_str())
 }

@@ -1,15 +1,18 @@
-//! An object that may not go on now: suspended, outside of its windows, or observed a moment ago.
+//! An object that may not go on now: suspended, outside of its windows, held by a Freeze, or observed a moment ago.
 //!
-//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`change_window`, `object_hold`).
+//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`change_window`, `object_hold`), which Freezes
+//! deny (`freeze`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use reconcile::{ChangeWindowState, RunGateFacts};
+use reconcile::{AnnotationCondition, ChangeWindowState, RunGateFacts};
 
 use super::{
-    ApplierKind, ApplierSession, PendingChanges, change_window, hold_conditions, object_hold,
+    ApplierKind, ApplierSession, ObjectFreeze, PendingChanges, change_window, hold_conditions,
+    object_hold,
 };
+use crate::object_status::status_of;
 use windlass_cluster::ClusterError;
 
 impl<K: ApplierKind> ApplierSession<K> {
@@ -21,31 +24,44 @@ impl<K: ApplierKind> ApplierSession<K> {
         K::observation(self, object)?.pause()
     }
 
-    /// Whether the object is suspended or outside of its windows.
+    /// Whether the object is suspended, outside of its windows or held by a Freeze.
     pub(super) fn is_shut(&self, object: &K::Object) -> bool {
         object_hold::is_suspended(object, self.began)
+            || self.freeze.is_some()
             || matches!(
                 change_window::state(object, self.began),
                 Some(ChangeWindowState::Closed { .. })
             )
     }
 
-    /// The facts of the gate that need no other object. A closed window does not count for an operation in progress.
+    /// The facts of the gate that need no other object. A closed window and a Freeze do not count for an operation in progress,
+    /// nor does a Freeze that a user went past: both are checked again where the operation begins.
     pub(super) async fn facts(&self, object: &Arc<K::Object>, is_under_way: bool) -> RunGateFacts {
         let facts = RunGateFacts {
             suspended: object_hold::is_suspended(&**object, self.began),
             cycle: self.context.work_queue.cycle(&self.node),
             window: change_window::state(&**object, self.began),
+            freeze: self.freeze.as_ref().map(|freeze| freeze.hold().clone()),
             ..RunGateFacts::default()
         };
-        let Some(ChangeWindowState::Closed { .. }) = facts.window else { return facts };
+        let is_closed = matches!(facts.window, Some(ChangeWindowState::Closed { .. }));
+        if !is_closed && facts.freeze.is_none() {
+            return facts;
+        }
+        let window = facts.window.clone().filter(|_| !is_closed);
         if is_under_way {
-            return RunGateFacts { window: None, ..facts };
+            return RunGateFacts { window, freeze: None, ..facts };
         }
         match K::pending(self, object).await {
             PendingChanges::Nothing => facts,
-            PendingChanges::Observing => RunGateFacts { window: None, ..facts },
-            PendingChanges::Change(what) => RunGateFacts { waiting: Some(what), ..facts },
+            PendingChanges::Observing => RunGateFacts { window, freeze: None, ..facts },
+            PendingChanges::Change(what) => {
+                let has_bypass =
+                    |freeze: &ObjectFreeze| freeze.has_bypass(&self.context, &**object, self.began);
+                let is_passed = self.freeze.as_ref().is_some_and(has_bypass);
+                let freeze = facts.freeze.clone().filter(|_| !is_passed);
+                RunGateFacts { waiting: Some(what), freeze, ..facts }
+            }
         }
     }
 
@@ -62,20 +78,43 @@ impl<K: ApplierKind> ApplierSession<K> {
             target.watcher().await_objects(&self.node, &[]);
         }
         K::waits_no_more(&mut self.memory());
+        // Parity(flux): a suspension says nothing of what else would hold the object.
+        self.show_freeze(object, None).await?;
         let context = &self.context;
         let latest = &self.latest;
         let text = K::where_stopped(object);
+        let object = &latest.begun(object);
         hold_conditions::show_suspended(context, latest, object, self.began, K::OWNED, &text)
             .await?;
         Ok(None)
     }
 
-    /// Ends the run of an object whose windows are closed. The status shows that, and nothing else is written.
+    /// Writes the condition about Freezes, or its end, to the status of an object that does not run.
+    async fn show_freeze(
+        &self,
+        object: &Arc<K::Object>,
+        mark: Option<&AnnotationCondition>,
+    ) -> Result<(), ClusterError> {
+        let object = self.latest.begun(object);
+        let before = status_of(&*object);
+        let after = hold_conditions::frozen(&*object, before.clone(), self.began, mark);
+        self.latest.write_status(&self.context, &object, &before, &after).await?;
+        Ok(())
+    }
+
+    /// Ends the run of an object whose windows are closed or that a Freeze holds. The status shows that, and nothing else is
+    /// written.
     pub(super) async fn finish_closed(
         &self,
         object: &Arc<K::Object>,
     ) -> Result<Option<Duration>, ClusterError> {
+        let mark = self.freeze.as_ref().and_then(ObjectFreeze::mark);
+        // While it is not known which Freezes deny, the condition stays.
+        if mark.is_some() || self.freeze.is_none() {
+            self.show_freeze(object, mark.as_ref()).await?;
+        }
+        let object = &self.latest.begun(object);
         hold_conditions::show(&self.context, &self.latest, object, self.began, true).await?;
-        Ok(None)
+        Ok(self.freeze.as_ref().map(|freeze| freeze.recheck_in(self.began)))
     }
 }

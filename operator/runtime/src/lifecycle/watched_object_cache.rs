@@ -6,16 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{Plan, PlanPolicy};
+use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy};
 use crds::windlass_notification::Incident;
 use futures::StreamExt as _;
 use objects::Gvk;
+use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::run_context::RunContext;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -23,12 +26,23 @@ use windlass_cluster::object_decode::{FullObject, ObjectDecodeForm as _};
 use windlass_cluster::watch::WatcherEvent;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
+/// How often a watch that was interrupted is checked.
+const CURRENT_POLL: Duration = Duration::from_millis(50);
+
 /// A kind of which a table is kept.
 pub trait WatchCachedKind:
     kube_core::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
 {
     /// Whether its objects live in namespaces.
     const NAMESPACED: bool;
+}
+
+impl WatchCachedKind for Freeze {
+    const NAMESPACED: bool = false;
+}
+
+impl WatchCachedKind for FreezeBypass {
+    const NAMESPACED: bool = true;
 }
 
 impl WatchCachedKind for Incident {
@@ -99,6 +113,8 @@ pub struct WatchedObjectCache<K> {
     state: watch::Sender<WatchCacheState<K>>,
     /// Whether every change is seen.
     is_live: AtomicBool,
+    /// Since when the watch is interrupted, if it is.
+    interrupted_since: Mutex<Option<Instant>>,
 }
 
 impl<K> Default for WatchedObjectCache<K> {
@@ -106,6 +122,7 @@ impl<K> Default for WatchedObjectCache<K> {
         Self {
             state: watch::Sender::new(WatchCacheState::Nothing),
             is_live: AtomicBool::new(false),
+            interrupted_since: Mutex::new(None),
         }
     }
 }
@@ -182,12 +199,25 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         }
     }
 
+    /// Waits until every change is seen, but not longer than `patience` from the interruption of the watch on, nor if the
+    /// objects cannot be listed. What comes later does not wait: many runs would hold their workers in turn.
+    pub(crate) async fn current_within(&self, patience: Duration) {
+        let since = *self.interrupted_since.lock();
+        let deadline = since.unwrap_or_else(Instant::now) + patience;
+        let is_listed = || matches!(&*self.state.borrow(), WatchCacheState::Listed(_));
+        while is_listed() && !self.is_current() && Instant::now() < deadline {
+            tokio::time::sleep(CURRENT_POLL).await;
+        }
+    }
+
     fn is_current(&self) -> bool {
         self.is_live.load(Ordering::Acquire)
             && matches!(&*self.state.borrow(), WatchCacheState::Listed(_))
     }
 
     fn set_live(&self, is_live: bool) {
+        let mut since = self.interrupted_since.lock();
+        *since = (!is_live).then(|| since.unwrap_or_else(Instant::now));
         self.is_live.store(is_live, Ordering::Release);
     }
 
@@ -384,9 +414,10 @@ pub async fn follow<K: WatchCachedKind>(
     }
 }
 
-/// Whether the API server confirms that the CRD of a kind does not exist. The kind has no objects then.
+/// Whether the API server confirms that the CRD of a kind does not exist. The kind has no objects then. Roles that are older
+/// than the kind do not allow to list it, and the API server says that first.
 async fn is_absent<K: WatchCachedKind>(cluster: &ClusterConnection, error: &ClusterError) -> bool {
-    if !error.is_unserved() {
+    if !error.is_unserved() && error.code() != Some(403) {
         return false;
     }
     let definitions = ApiResourceLocation {
@@ -444,6 +475,28 @@ mod tests {
         assert_eq!(table.current(), Ok(()));
         table.take(WatcherEvent::Interrupted, &mut listing);
         assert!(table.current().is_err() && table.ready().is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_watch_is_awaited_from_the_interruption_on_and_not_by_each_run_anew() {
+        let table = WatchedObjectCache::<LifecycleEvent>::default();
+        let waits = async || {
+            let began = Instant::now();
+            table.current_within(Duration::from_millis(400)).await;
+            began.elapsed() >= Duration::from_millis(200)
+        };
+        assert!(!waits().await, "nothing is listed");
+        let mut listing = TableObjects::new();
+        table.take(WatcherEvent::ListEnded, &mut listing);
+        table.take(WatcherEvent::Live, &mut listing);
+        assert!(!waits().await, "every change is seen");
+        table.take(WatcherEvent::Interrupted, &mut listing);
+        assert!(waits().await);
+        table.take(WatcherEvent::Interrupted, &mut listing);
+        assert!(!waits().await, "it was awaited long enough");
+        table.take(WatcherEvent::Live, &mut listing);
+        table.take(WatcherEvent::Interrupted, &mut listing);
+        assert!(waits().await, "it is another interruption");
     }
 
     #[test]

@@ -1,4 +1,8 @@
-//! Operations and closed windows.
+//! Operations, closed windows and Freezes.
+
+use std::sync::Arc;
+
+use reconcile::FreezeHold;
 
 use super::*;
 use crate::operation_phase::OperationPhaseGates;
@@ -39,8 +43,11 @@ fn the_removal_of_what_was_pruned_waits_for_a_window_unless_it_has_begun() {
     cluster.settle();
     cluster.log.clear();
     cluster.desired.deleted = true;
-    cluster.desired.gates =
-        OperationPhaseGates { closes: Some(cluster.now), removal: RemovalCause::Pruned };
+    cluster.desired.gates = OperationPhaseGates {
+        closes: Some(cluster.now),
+        removal: RemovalCause::Pruned,
+        ..OperationPhaseGates::default()
+    };
     let TestRunEnd::Outcome(outcome) = cluster.run() else { panic!() };
     assert_eq!(outcome.reason().as_str(), "WindowClosed", "{}", transcript(&mut cluster, &outcome));
     assert!(cluster.log.is_empty(), "{:?}", cluster.log);
@@ -70,4 +77,47 @@ fn a_failure_is_undone_also_when_the_window_has_closed_meanwhile() {
     cluster.desired.gates.closes = Some(cluster.now);
     cluster.run();
     assert!(cluster.log.iter().any(|line| line.contains("'rollback'")), "{:?}", cluster.log);
+}
+
+/// What holds everything that begins.
+fn freeze() -> OperationPhaseGates {
+    let hold = FreezeHold {
+        reason: reconcile::reason::FROZEN,
+        text: "Freeze christmas".to_owned(),
+        corrects_drift: true,
+        recheck_at: reconcile::Time::MAX,
+    };
+    OperationPhaseGates { freeze: Some(Arc::new(hold)), ..OperationPhaseGates::default() }
+}
+
+#[test]
+fn an_operation_comes_to_its_end_in_a_freeze_also_if_something_newer_waits() {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.slow.insert("ready".to_owned());
+    cluster.run();
+    cluster.desired =
+        ReleaseDesiredState { generation: 2, gates: freeze(), ..desired("2.0.0", "a") };
+    cluster.slow.clear();
+    let outcome = cluster.settle();
+    let said = transcript(&mut cluster, &outcome);
+    assert_eq!(outcome.reason().as_str(), "Frozen", "{said}");
+    assert!(said.contains("record: deployed") && !said.contains("superseded"), "{said}");
+    assert!(!said.contains("'upgrade'"), "{said}");
+}
+
+#[test]
+fn a_failure_is_undone_in_a_freeze_and_what_failed_is_not_repeated() {
+    let mut cluster = TestCluster::new(desired("1.0.0", "a"));
+    cluster.settle();
+    cluster.desired = ReleaseDesiredState { generation: 2, ..desired("2.0.0", "a") };
+    cluster.desired.spec.upgrade.remediation.retries = 1;
+    cluster.fails("ready");
+    cluster.slow.insert("ready".to_owned());
+    cluster.run();
+    cluster.slow.clear();
+    cluster.desired.gates = freeze();
+    cluster.log.clear();
+    cluster.run();
+    assert!(cluster.log.iter().any(|line| line.contains("'rollback'")), "{:?}", cluster.log);
+    assert!(!cluster.log.iter().any(|line| line.contains("'upgrade'")), "{:?}", cluster.log);
 }

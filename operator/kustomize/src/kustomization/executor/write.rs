@@ -107,10 +107,13 @@ impl KustomizationExecutor {
 
     /// The outcome of a run that may not remove anything.
     fn not_removed(&self, refused: RemovalRefusal) -> RunOutcome {
-        self.stopped().unwrap_or_else(|| {
+        let frozen =
+            || self.settings.freeze.as_ref().map(|it| it.outcome("the deletion of objects"));
+        self.stopped().or_else(frozen).unwrap_or_else(|| {
             let why = match refused {
                 RemovalRefusal::Suspended => reason::SUSPENDED,
                 RemovalRefusal::WindowClosed => reason::WINDOW_CLOSED,
+                RemovalRefusal::Frozen => reason::FROZEN,
             };
             let text = "objects are deleted later".to_owned();
             RunOutcome::Blocked(why, text, NextRunTrigger::at(self.settings.retry_at))

@@ -183,6 +183,7 @@ async fn removed(state: FakeClusterState) -> (Result<CrdPruneOutcome, String>, F
         is_owner_suspended: false,
         is_suspended: false,
         closes: None,
+        is_frozen: false,
     };
     let removing = CrdPruneRequest {
         ours: &cluster,

@@ -148,6 +148,7 @@ async fn only_the_own_ones_and_their_files_are_removed() {
         is_owner_suspended: false,
         is_suspended: false,
         closes: None,
+        is_frozen: false,
     };
     let permit = gate.permit(Time::UNIX_EPOCH).unwrap();
     for name in ["one", "two", "three"] {

@@ -1,0 +1,345 @@
+//! Freezes: which of them hold an object, and the bypasses with which users let one operation begin all the same.
+//!
+//! Freezes and FreezeBypasses are watched. Until both lists have come, and while the watch of Freezes is interrupted, nothing
+//! begins: a Freeze that is not known could deny.
+//! Below: bypasses (`bypass`). Elsewhere: when a Freeze denies and what a hold stops (engine `reconcile`), which operations
+//! begin (the kinds), who may go past a Freeze (`deploy/policies/freezes.yaml`).
+
+mod bypass;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ReconciledObject;
+use crds::release::{
+    Freeze, FreezeBypass, FreezeDriftCorrection, FreezePeriod, FreezeSchedule, FreezeSpec,
+};
+use kube_core::{Resource, ResourceExt as _};
+use parking_lot::Mutex;
+use reconcile::{
+    AnnotationCondition, FreezeCalendar, FreezeCalendarError, FreezeHold, FreezePeriodText,
+    FreezeScheduleText, ObjectKey, Time, WindowEnd, reason,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::lifecycle::selector;
+use super::lifecycle::watched_object_cache::{
+    self, CachedObjectChange, WatchedObjectCache, kind_node,
+};
+use super::namespace_policies::{NamespacePolicies, labels_node_of};
+use super::run_context::RunContext;
+use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::windlass_kind::WindlassKind;
+
+/// How often what is held is checked, although nothing changed: clocks may be set, and time zones may get other rules.
+const RECHECK_PERIOD: Duration = Duration::from_secs(600);
+
+/// When an object is checked again while Freezes are not known, or a bypass cannot be used.
+const UNKNOWN_RECHECK_PERIOD: Duration = Duration::from_secs(30);
+
+/// How long a run waits for a watch that is interrupted, since the API server ends each watch after some minutes.
+const WATCH_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Follows Freezes until `stop`. A change wakes the objects that are held.
+pub async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
+    let changed = |context: &RunContext, _: CachedObjectChange<Freeze>| {
+        context.work_queue.changed(&kind_node::<Freeze>());
+    };
+    stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
+}
+
+/// Follows FreezeBypasses until `stop`. A new one wakes its subject.
+pub async fn follow_bypasses(context: Arc<RunContext>, stop: CancellationToken) {
+    let changed = |context: &RunContext, changed: CachedObjectChange<FreezeBypass>| {
+        // That it was used changes nothing for its subject.
+        if changed.before.is_some() {
+            return;
+        }
+        let Some(bypass) = changed.after else { return };
+        let subject = &bypass.spec.subject;
+        let namespace = bypass.namespace().unwrap_or_default();
+        let node = ObjectKey::new(&subject.group, &subject.kind, &namespace, &subject.name);
+        context.work_queue.wake(&node, WakeReason::Waiting);
+    };
+    stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
+}
+
+/// Returns once the Freezes and the bypasses are known, or it is known that they are not.
+pub async fn known(context: &RunContext) {
+    let freezes = context.shared::<WatchedObjectCache<Freeze>>();
+    freezes.known().await;
+    freezes.current_within(WATCH_PATIENCE).await;
+    context.shared::<WatchedObjectCache<FreezeBypass>>().known().await;
+}
+
+/// What holds an object from the begin of a run on.
+#[derive(Debug, Clone)]
+pub struct ObjectFreeze {
+    hold: Arc<FreezeHold>,
+    /// The Freezes that deny; none if it is not known which do.
+    denying: Vec<DenyingFreeze>,
+}
+
+/// A Freeze that denies now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct DenyingFreeze {
+    name: String,
+    uid: String,
+    /// What it says, for people.
+    text: String,
+    /// Until when, if that is known.
+    until: Option<Time>,
+    corrects_drift: bool,
+}
+
+impl ObjectFreeze {
+    /// What it means for the object.
+    pub fn hold(&self) -> &Arc<FreezeHold> {
+        &self.hold
+    }
+
+    /// The nodes whose change may end it; a bypass wakes the object itself.
+    pub fn nodes(namespace: &str) -> [ObjectKey; 2] {
+        [kind_node::<Freeze>(), labels_node_of(namespace)]
+    }
+
+    /// The time from `now` until it is checked again.
+    pub(crate) fn recheck_in(&self, now: Time) -> Duration {
+        Duration::try_from(self.hold.recheck_at.duration_since(now)).unwrap_or_default()
+    }
+
+    /// Whether a user let an operation of this spec of the object begin. Which operation that is, and whether the user is
+    /// proved, is checked where it begins: [`ObjectFreeze::pass`].
+    pub(crate) fn has_bypass<K: WindlassKind + ReconciledObject>(
+        &self,
+        context: &RunContext,
+        object: &K,
+        now: Time,
+    ) -> bool {
+        bypass::of_all(context, object, None, &self.denying, now).is_some()
+    }
+
+    /// Lets an operation begin that brings an object to `revision`, if a user went past each Freeze for it. That is recorded
+    /// before anything is done.
+    ///
+    /// # Errors
+    /// What holds the operation.
+    pub async fn pass<K: WindlassKind + ReconciledObject>(
+        &self,
+        context: &RunContext,
+        object: &K,
+        revision: &str,
+        now: Time,
+    ) -> Result<(), Arc<FreezeHold>> {
+        let Some(found) = bypass::of_all(context, object, Some(revision), &self.denying, now)
+        else {
+            return Err(self.hold.clone());
+        };
+        bypass::spend(context, object, &found, now).await.map_err(|why| {
+            let text = format!("{}; the FreezeBypass does not count: {why}", self.hold.text);
+            // The API server may respond by then, and the policy may be there.
+            let soon = now.saturating_add(UNKNOWN_RECHECK_PERIOD).unwrap_or(Time::MAX);
+            let recheck_at = self.hold.recheck_at.min(soon);
+            Arc::new(FreezeHold { text, recheck_at, ..(*self.hold).clone() })
+        })
+    }
+
+    /// The condition of an object on which an operation is under way all the same. Nothing is said while it is not known which
+    /// Freezes deny.
+    pub(crate) fn overrun(&self) -> Option<AnnotationCondition> {
+        let text = format!("what has begun comes to its end; {}", said_by(&self.denying));
+        let reason = reason::FREEZE_OVERRUN;
+        let is_known = !self.denying.is_empty();
+        is_known.then(|| AnnotationCondition { reason, text, ..self.hold.mark() })
+    }
+
+    /// The condition of an object on which nothing is under way.
+    pub(crate) fn mark(&self) -> Option<AnnotationCondition> {
+        (!self.denying.is_empty()).then(|| self.hold.mark())
+    }
+}
+
+/// Records the end of operations that users let begin on an object, if it is ready. It is asked after a run during which a
+/// Freeze denies.
+pub async fn end_bypasses<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    object: &K,
+    now: Time,
+) {
+    bypass::end(context, object, now).await;
+}
+
+/// The Freezes that hold an object now; `None` if none does.
+pub fn holding<K: Resource<DynamicType = ()>>(
+    context: &RunContext,
+    object: &K,
+    now: Time,
+) -> Option<ObjectFreeze> {
+    let kind = K::kind(&());
+    let namespace = object.namespace().unwrap_or_default();
+    let denying = match denying(context, &kind, &namespace, now) {
+        Ok(denying) if denying.is_empty() => return None,
+        Ok(denying) => denying,
+        Err(why) => return Some(unknown(&why, now)),
+    };
+    let soon = now.saturating_add(RECHECK_PERIOD).unwrap_or(Time::MAX);
+    let recheck_at = denying.iter().filter_map(|it| it.until).fold(soon, Time::min);
+    // One bypass at a time: the command is repeated for the next Freeze.
+    let name = denying.first().map(|it| it.name.as_str()).unwrap_or_default();
+    let target = format!("{}/{} -n {namespace}", kind.to_lowercase(), object.name_any());
+    let text = format!(
+        "{}; wait for its end, or let this operation begin with `windlass bypass freeze/{name} {target} --reason TEXT`",
+        said_by(&denying)
+    );
+    let corrects_drift = denying.iter().all(|it| it.corrects_drift);
+    let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift, recheck_at };
+    Some(ObjectFreeze { hold: Arc::new(hold), denying })
+}
+
+/// What Freezes say, for people.
+fn said_by(denying: &[DenyingFreeze]) -> String {
+    let all: Vec<&str> = denying.iter().map(|it| it.text.as_str()).collect();
+    all.join("; ")
+}
+
+/// Nothing begins, because it is not known what denies.
+fn unknown(why: &str, now: Time) -> ObjectFreeze {
+    let text = format!(
+        "it is not known which Freezes deny: {why}; if that lasts, apply the ClusterRoles and CustomResourceDefinitions of \
+         this version of windlass"
+    );
+    let recheck_at = now.saturating_add(UNKNOWN_RECHECK_PERIOD).unwrap_or(Time::MAX);
+    let hold =
+        FreezeHold { reason: reason::FREEZES_UNKNOWN, text, corrects_drift: false, recheck_at };
+    ObjectFreeze { hold: Arc::new(hold), denying: Vec::new() }
+}
+
+/// The Freezes that deny now for objects of a kind in a namespace.
+fn denying(
+    context: &RunContext,
+    kind: &str,
+    namespace: &str,
+    now: Time,
+) -> Result<Vec<DenyingFreeze>, String> {
+    let table = context.shared::<WatchedObjectCache<Freeze>>();
+    table.current()?;
+    let of_kind = |freeze: &Arc<Freeze>| {
+        let kinds = &freeze.spec.kinds;
+        kinds.is_empty() || kinds.iter().any(|it| it.as_str() == kind)
+    };
+    let said = context.shared::<FreezeJudgements>();
+    let mut freezes = table.listed("")?;
+    freezes.retain(of_kind);
+    freezes.retain(|freeze| said.of(freeze, now).is_some());
+    if freezes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let facts = context.shared::<NamespacePolicies>().facts(namespace);
+    let facts =
+        facts.ok_or_else(|| format!("the labels of namespace {namespace} are not known"))?;
+    Ok(denying_for(&freezes, &facts.labels, &said, now))
+}
+
+/// What Freezes say in the present second, so that thousands of objects that run together do not have each calendar evaluated
+/// thousands of times.
+#[derive(Default)]
+struct FreezeJudgements(Mutex<FreezeJudgementsOfSecond>);
+
+#[derive(Default)]
+struct FreezeJudgementsOfSecond {
+    second: i64,
+    /// By the names of Freezes.
+    judged: BTreeMap<String, JudgedFreeze>,
+}
+
+/// A Freeze, and what it says if it denies.
+struct JudgedFreeze {
+    freeze: Arc<Freeze>,
+    denying: Option<DenyingFreeze>,
+}
+
+impl FreezeJudgements {
+    /// What a Freeze says now; `None` if it does not deny. All times of Freezes are whole seconds, so it is the same
+    /// throughout a second.
+    fn of(&self, freeze: &Arc<Freeze>, now: Time) -> Option<DenyingFreeze> {
+        let second = now.as_second();
+        let mut last = self.0.lock();
+        if last.second != second {
+            *last = FreezeJudgementsOfSecond { second, judged: BTreeMap::new() };
+        }
+        let name = freeze.name_any();
+        let known = last.judged.get(&name).filter(|it| Arc::ptr_eq(&it.freeze, freeze));
+        if let Some(known) = known {
+            return known.denying.clone();
+        }
+        let denying = judged(freeze, now);
+        let judged = JudgedFreeze { freeze: freeze.clone(), denying: denying.clone() };
+        last.judged.insert(name, judged);
+        denying
+    }
+}
+
+/// Those of some Freezes that deny now for namespaces with these labels, by their names.
+fn denying_for(
+    freezes: &[Arc<Freeze>],
+    labels: &BTreeMap<String, String>,
+    said: &FreezeJudgements,
+    now: Time,
+) -> Vec<DenyingFreeze> {
+    let selected =
+        freezes.iter().filter(|it| selector(&it.spec.namespace_selector).selects(labels));
+    let mut denying: Vec<DenyingFreeze> = selected.filter_map(|it| said.of(it, now)).collect();
+    denying.sort_by(|a, b| a.name.cmp(&b.name));
+    denying
+}
+
+/// What a Freeze says now; `None` if it does not deny. One that cannot be read denies.
+fn judged(freeze: &Freeze, now: Time) -> Option<DenyingFreeze> {
+    let spec = &freeze.spec;
+    let name = freeze.name_any();
+    let reason = &spec.reason;
+    let calendar = calendar(spec);
+    let (until, text) = match calendar.as_ref().map(|calendar| calendar.denies(now)) {
+        Ok(None) => return None,
+        Ok(Some(WindowEnd::Time(at))) => (
+            Some(at),
+            format!("Freeze {name} until {}: {reason}", at.strftime("%Y-%m-%dT%H:%M:%SZ")),
+        ),
+        Ok(Some(WindowEnd::Further)) => {
+            (None, format!("Freeze {name} without a known end: {reason}"))
+        }
+        Err(error) => {
+            let text = format!(
+                "Freeze {name} ({reason}) cannot be read and denies until it is corrected: {error}"
+            );
+            (None, text)
+        }
+    };
+    let drift = spec.drift_correction.unwrap_or_default();
+    let corrects_drift = drift == FreezeDriftCorrection::Allow;
+    Some(DenyingFreeze { uid: freeze.uid().unwrap_or_default(), name, text, until, corrects_drift })
+}
+
+/// The times of a Freeze.
+///
+/// # Errors
+/// They cannot be read; the Freeze denies at all times then.
+pub fn calendar(spec: &FreezeSpec) -> Result<FreezeCalendar, FreezeCalendarError> {
+    let schedule = |it: &FreezeSchedule| FreezeScheduleText {
+        cron: it.cron.clone(),
+        duration: it.duration.clone(),
+        time_zone: it.time_zone.clone(),
+    };
+    let period = |it: &FreezePeriod| FreezePeriodText {
+        from: it.from.clone(),
+        to: it.to.clone(),
+        time_zone: it.time_zone.clone(),
+    };
+    let schedules: Vec<FreezeScheduleText> = spec.schedules.iter().map(schedule).collect();
+    let periods: Vec<FreezePeriodText> = spec.periods.iter().map(period).collect();
+    FreezeCalendar::parse(&schedules, &periods)
+}
+
+#[cfg(test)]
+mod tests;
