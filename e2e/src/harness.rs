@@ -6,7 +6,7 @@
 //! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
 //! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
 //! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), changes and deletions that
-//! are held (`deletion_budget`), Flux's own controllers (`flux_controllers`), how objects are stored under a CRD (`definitions`), the servers around it
+//! are held (`deletion_budget`), times at which nothing begins (`freezes`), Flux's own controllers (`flux_controllers`), how objects are stored under a CRD (`definitions`), the servers around it
 //! (`crate::git_server`, `crate::operator_process`).
 //!
 //! ```no_run
@@ -27,6 +27,7 @@ mod deletion_budget;
 mod diagnosis;
 pub mod flux;
 mod flux_controllers;
+mod freezes;
 pub mod installed_windlass;
 pub mod lifecycles;
 pub mod manifests;

@@ -16,6 +16,7 @@ mod deletion_budget;
 mod depends_on;
 mod drift;
 mod flux_cli;
+mod freezes;
 mod helmfile_hooks;
 mod helmfile_levels;
 mod helmfile_lifecycles;

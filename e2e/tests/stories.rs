@@ -21,6 +21,7 @@ mod drift;
 mod expressions;
 mod field_conflicts;
 mod force_immutable;
+mod freezes;
 mod git_connections;
 mod git_contents;
 mod git_references;

@@ -161,6 +161,41 @@ async fn a_new_tag_is_committed_and_pushed_and_nothing_is_where_nothing_changed(
     story.end().await
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_freeze_holds_commits_until_a_user_lets_one_begin_or_it_ends() -> Result<()> {
+    let story = Story::with_windlass("images-freeze").await?;
+    let images = Images::begin(&story).await?;
+    automation(&story, json!({})).await?;
+    let first = await_pushed(&story, None).await?;
+    let freeze = story.freeze(json!({"kinds": ["ImageUpdateAutomation"]})).await?;
+    let made = story.enforce_freezes().await?;
+    images.release("1.1.0").await?;
+    let message = story.await_failure(&target(), "Frozen").await?;
+    ensure!(message.starts_with("a commit of the latest images waits: Freeze"), "{message}");
+    ensure!(images.upstream.repository.hash("main")? == first, "something was pushed");
+
+    // The bypass is for the revision on which it commits.
+    let source = StoryObject::git_repository("app");
+    story.request(&source).await?;
+    let at_first = |object: &DynamicObject| {
+        object.data["status"]["artifact"]["revision"] == revision(&first).as_str()
+    };
+    story.await_object(&source, DEFAULT_WAIT_TIMEOUT, at_first).await?;
+    story.bypass("imageupdateautomation/app")?;
+    let second = await_pushed(&story, Some(&first)).await?;
+    images.has_tag("main", "1.1.0")?;
+    images.release("1.2.0").await?;
+    story.await_failure(&target(), "Frozen").await?;
+    ensure!(images.upstream.repository.hash("main")? == second, "it was for one revision");
+    story.delete(&freeze).await?;
+    await_pushed(&story, Some(&second)).await?;
+    images.has_tag("main", "1.2.0")?;
+    for target in &made {
+        story.delete(target).await?;
+    }
+    story.end().await
+}
+
 /// The command line says what would be committed to a work tree, in which an older tag is, and writes nothing.
 fn planned(story: &Story, images: &Images<'_>) -> Result<()> {
     let work_tree = tempfile::tempdir()?;

@@ -1,0 +1,104 @@
+//! The functions with which stories freeze their namespace, and go past that.
+//!
+//! Elsewhere: what Kustomizations apply (`flux`).
+
+use anyhow::{Context as _, Result};
+use crds::release::{Freeze, FreezeBypass};
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::{Value, json};
+
+use super::flux::DEFAULT_WAIT_TIMEOUT;
+use super::{Story, StoryObject};
+
+/// The API of Freezes.
+const API: &str = "release.windlass.dev/v1alpha1";
+
+impl Story {
+    /// Creates a Freeze for the namespace of the story, which has its name; `more` goes over its spec. It belongs to no
+    /// namespace: delete it at the end.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn freeze(&self, more: Value) -> Result<StoryObject> {
+        let labels = json!({"kubernetes.io/metadata.name": self.namespace});
+        let mut spec =
+            json!({"reason": "the sales week", "namespaceSelector": {"matchLabels": labels}});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            spec[key] = value.clone();
+        }
+        let object = json!({"apiVersion": API, "kind": "Freeze",
+            "metadata": {"name": self.namespace}, "spec": spec});
+        self.apply_value(object).await?;
+        Ok(StoryObject::of::<Freeze>(&self.namespace))
+    }
+
+    /// Goes past the Freeze of the story as the administrator of the test bed; gives what the command says.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn bypass(&self, what: &str) -> Result<String> {
+        let freeze = format!("freeze/{}", self.namespace);
+        let place = ["-n", self.namespace.as_str(), "--reason", "incident-1234"];
+        let line: Vec<&str> = ["bypass", freeze.as_str(), what].into_iter().chain(place).collect();
+        self.windlass_says(&line, true)
+    }
+
+    /// The FreezeBypasses of the story.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub async fn bypasses(&self) -> Result<Vec<FreezeBypass>> {
+        let api = Api::<FreezeBypass>::namespaced(self.client.clone(), &self.namespace);
+        Ok(api.list(&ListParams::default()).await?.items)
+    }
+
+    /// A FreezeBypass of a user for the Freeze of the story, of which neither that nor the subject exists.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn forged_bypass(&self, name: &str, user: &str) -> Result<FreezeBypass> {
+        let subject = json!({"group": "g", "kind": "K", "name": "n", "uid": "u", "generation": 1});
+        let spec = json!({"freeze": {"name": self.namespace, "uid": "u"}, "subject": subject,
+            "revision": "r", "reason": "r", "user": user, "expires": "2027-01-01T00:00:00Z"});
+        let object = json!({"apiVersion": API, "kind": "FreezeBypass",
+            "metadata": {"name": name, "namespace": self.namespace}, "spec": spec});
+        serde_json::from_value(object).context("a FreezeBypass")
+    }
+
+    /// The admission policy that comes with windlass, in the namespace of the story only; returns once it is in force. Delete
+    /// what is returned at the end.
+    ///
+    /// # Errors
+    /// The API server's refusal, or it does not come into force.
+    pub async fn enforce_freezes(&self) -> Result<Vec<StoryObject>> {
+        let text = include_str!("../../../deploy/policies/freezes.yaml");
+        let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+        let name = format!("windlass-freezes-{}", self.namespace);
+        let mut made = Vec::new();
+        for mut document in documents {
+            document["metadata"]["name"] = name.as_str().into();
+            if document["kind"] == "ValidatingAdmissionPolicyBinding" {
+                document["spec"]["policyName"] = name.as_str().into();
+                let labels = json!({"kubernetes.io/metadata.name": self.namespace});
+                document["spec"]["matchResources"] =
+                    json!({"namespaceSelector": {"matchLabels": labels}});
+            }
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let [api_version, kind] = [&document["apiVersion"], &document["kind"]].map(text);
+            made.push(StoryObject::new(&api_version, &kind, &name));
+            self.apply_value(document).await?;
+        }
+        let api = Api::<FreezeBypass>::namespaced(self.client.clone(), &self.namespace);
+        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+        let forged = self.forged_bypass("forged", "another-user")?;
+        self.await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
+            match api.create(&dry_run, &forged).await {
+                Ok(_) => Ok(None),
+                Err(error) if error.to_string().contains("for themselves only") => Ok(Some(())),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await?;
+        Ok(made)
+    }
+}

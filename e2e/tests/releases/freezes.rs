@@ -1,0 +1,92 @@
+//! Freezes hold operations on releases, and rollbacks that users request.
+//!
+//! Elsewhere: Kustomizations, and who may go past a Freeze (`stories::freezes`).
+
+use anyhow::{Result, ensure};
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::release::{CONFIG, StoryChartRepository};
+use e2e::harness::{Story, StoryObject};
+use serde_json::json;
+
+use super::helmfiles::{CHART, applied, keep, release, releases};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_and_a_requested_rollback_wait_for_the_end_of_a_freeze_or_for_a_user()
+-> Result<()> {
+    let story = Story::with_windlass("release-freeze").await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;
+    let without_wait = json!({"install": {"disableWait": true}, "upgrade": {"disableWait": true}});
+    let app = charts.release("app", without_wait).await?;
+    story.await_revision(&app, 1).await?;
+    let freeze = story.freeze(json!({})).await?;
+    charts.publish("1.1.0", &[("templates/a.yaml", CONFIG)]).await?;
+    story.await_message(&app, "Frozen: the chart's new version waits: Freeze").await?;
+    ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
+    story.delete(&freeze).await?;
+    story.await_revision(&app, 2).await?;
+
+    story.freeze(json!({})).await?;
+    let made = story.enforce_freezes().await?;
+    let request = json!({"windlass.dev/rollback": "2->1"});
+    let patch = json!({"spec": {"suspend": true}, "metadata": {"annotations": request}});
+    story.merge(&app, patch).await?;
+    story.await_message(&app, "the requested rollback waits: Freeze").await?;
+    ensure!(story.history("app")?.len() == 2, "{:?}", story.history("app")?);
+    story.bypass("hr/app")?;
+    story
+        .await_until("the rollback", DEFAULT_WAIT_TIMEOUT, async || {
+            Ok((story.history("app")?.len() == 3).then_some(()))
+        })
+        .await?;
+
+    // A user deletes it.
+    story.merge(&app, json!({"spec": {"suspend": false}})).await?;
+    story.delete(&app).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.await_gone(&StoryObject::config_map("app-config"), DEFAULT_WAIT_TIMEOUT).await?;
+    for target in made.iter().chain([&freeze]) {
+        story.delete(target).await?;
+    }
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_of_a_helmfile_wait_for_the_end_of_a_freeze_or_for_a_user() -> Result<()> {
+    let story = Story::with_windlass("helmfile-freeze").await?;
+    let of = |value: &str, more: &[String]| {
+        let web = [release("web", value, &[])];
+        releases(&web.into_iter().chain(more.iter().cloned()).collect::<Vec<_>>())
+    };
+    let other = [release("other", "o1", &[])];
+    let files = [
+        ("app/Chart.yaml", CHART.to_owned()),
+        ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("helmfile.yaml", of("w1", &other)),
+    ];
+    let upstream = story.follow("shop", &files).await?;
+    let shop = keep(&story, "shop", json!({})).await?;
+    story.await_ready(&shop).await?;
+    let freeze = story.freeze(json!({"kinds": ["Helmfile"]})).await?;
+    let made = story.enforce_freezes().await?;
+    // One release is changed, and another one left the helmfile.
+    let second = upstream.push(&[("helmfile.yaml", of("w2", &[]))]).await?;
+    let message = story.await_failure(&shop, "Frozen").await?;
+    ensure!(message.contains(&second), "{message}");
+    for (name, value) in [("web-config", "w1"), ("other-config", "o1")] {
+        story.await_value(name, value).await?;
+    }
+    story.bypass("helmfile/shop")?;
+    applied(&story, &shop, &second).await?;
+    story.await_value("web-config", "w2").await?;
+    story.await_gone(&StoryObject::config_map("other-config"), DEFAULT_WAIT_TIMEOUT).await?;
+
+    let third = upstream.push(&[("helmfile.yaml", of("w3", &[]))]).await?;
+    story.await_failure(&shop, "Frozen").await?;
+    story.delete(&freeze).await?;
+    applied(&story, &shop, &third).await?;
+    for target in &made {
+        story.delete(target).await?;
+    }
+    story.end().await
+}

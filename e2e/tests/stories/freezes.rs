@@ -1,0 +1,250 @@
+//! Freezes: while one denies, nothing of a Kustomization begins, and a user with the right lets one revision begin.
+//!
+//! Elsewhere: releases (`releases::freezes`), commits of images (`images::automation`).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use crds::release::{Freeze, FreezeBypass};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::{Story, StoryObject};
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
+use serde_json::{Value, json};
+
+/// How long something takes that happens within a minute, and what follows.
+const MINUTES: Duration = Duration::from_secs(150);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_freeze_holds_continues_once_the_freeze_is_deleted() -> Result<()> {
+    let story = Story::with_windlass("freeze").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = StoryObject::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    let freeze = story.freeze(json!({})).await?;
+
+    // Without anything new it stays Ready, and drift is corrected.
+    let token = story.request(&app).await?;
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
+    story.await_value("a", "1").await?;
+
+    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    let message = story.await_failure(&app, "Frozen").await?;
+    ensure!(message.starts_with(&format!("revision {second} waits: Freeze ")), "{message}");
+    ensure!(message.contains("the sales week") && message.contains("windlass bypass"), "{message}");
+    story.await_value("a", "1").await?;
+    let why = story.windlass_says(&["why", "ks/app", "-n", &story.namespace], false)?;
+    ensure!(why.contains(&format!("Freeze {}", story.namespace)), "{why}");
+    let shown = story.windlass_says(&["get", "freezes"], true)?;
+    ensure!(shown.contains("denies without a known end: the sales week"), "{shown}");
+    // Break-glass is about windows.
+    let glass = (Timestamp::now() + SignedDuration::from_hours(1)).to_string();
+    let annotations = json!({"windlass.dev/break-glass": glass});
+    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
+    story.await_failure(&app, "Frozen").await?;
+
+    story.delete(&freeze).await?;
+    story.await_applied("app", &second).await?;
+    story.await_value("a", "2").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_continues_by_itself_at_the_end_of_a_freeze() -> Result<()> {
+    let story = Story::with_windlass("freeze-end").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = StoryObject::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    let end = Timestamp::now() + SignedDuration::from_secs(45);
+    let to = end.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let periods = json!([{"from": "2026-01-01", "to": to}]);
+    let freeze = story.freeze(json!({"periods": periods, "driftCorrection": "Deny"})).await?;
+    // Nothing is corrected, and the status says so.
+    story.request(&app).await?;
+    let frozen = "windlass.dev/Freeze";
+    story.await_condition(&app, frozen, "True", DEFAULT_WAIT_TIMEOUT).await?;
+    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    let message = story.await_failure(&app, "Frozen").await?;
+    ensure!(message.contains(&format!("until {to}")), "{message}");
+    story.await_applied_within("app", &second, MINUTES).await?;
+    let is_free = |object: &DynamicObject| condition(object, frozen).is_null();
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_free).await?;
+    story.delete(&freeze).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_freeze_that_cannot_be_read_denies() -> Result<()> {
+    let story = Story::with_windlass("freeze-broken").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = StoryObject::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    let periods = json!([{"from": "Christmas", "to": "2026-12-26"}]);
+    let freeze = story.freeze(json!({"periods": periods})).await?;
+    upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    let message = story.await_failure(&app, "Frozen").await?;
+    ensure!(message.contains("cannot be read") && message.contains("`Christmas`"), "{message}");
+    // Corrected, it is over.
+    story.freeze(json!({"periods": [{"from": "2020-12-24", "to": "2020-12-26"}]})).await?;
+    story.await_value("a", "2").await?;
+    story.delete(&freeze).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commit_that_brings_a_freeze_is_applied_and_the_next_one_waits() -> Result<()> {
+    let story = Story::with_windlass("freeze-commit").await?;
+    let files = [("a.yaml", config_map("a", "1")), ("b.yaml", config_map("b", "1"))];
+    let upstream = story.follow("app", &files).await?;
+    let app = StoryObject::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    let labels = json!({"kubernetes.io/metadata.name": story.namespace});
+    let freeze = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Freeze",
+        "metadata": {"name": story.namespace},
+        "spec": {"reason": "from Git", "namespaceSelector": {"matchLabels": labels}}});
+    let second = [("a.yaml", config_map("a", "2")), ("freeze.yaml", freeze.to_string())];
+    let second = upstream.push(&second).await?;
+    story.await_applied("app", &second).await?;
+    story.await_value("a", "2").await?;
+
+    // Prunes wait, and so does the removal of the Freeze by a commit.
+    upstream.remove(&["b.yaml", "freeze.yaml"]).await?;
+    story.await_failure(&app, "Frozen").await?;
+    story.await_value("b", "1").await?;
+    ensure!(
+        story.read(&StoryObject::of::<Freeze>(&story.namespace)).await?.is_some(),
+        "it is gone"
+    );
+
+    // Users delete.
+    story.delete(&app).await?;
+    story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    for name in ["a", "b"] {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    let freeze = StoryObject::of::<Freeze>(&story.namespace);
+    story.await_gone(&freeze, DEFAULT_WAIT_TIMEOUT).await?;
+    story.end().await
+}
+
+/// Gives a user of this name rights on the cluster; returns what is to be deleted.
+async fn user(story: &Story, name: &str, rules: Value) -> Result<[StoryObject; 2]> {
+    let full = format!("{}-{name}", story.namespace);
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let role = json!({"apiVersion": rbac, "kind": "ClusterRole", "metadata": {"name": full}, "rules": rules});
+    story.apply_value(role).await?;
+    let subject = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": full});
+    let of = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": full});
+    let binding = json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": full},
+        "subjects": [subject], "roleRef": of});
+    story.apply_value(binding).await?;
+    Ok(["ClusterRoleBinding", "ClusterRole"].map(|kind| StoryObject::new(rbac, kind, &full)))
+}
+
+/// Goes past the Freeze of the story as a user.
+fn bypass_as(story: &Story, name: &str, is_success: bool) -> Result<String> {
+    let freeze = format!("freeze/{}", story.namespace);
+    let user = format!("--as={}-{name}", story.namespace);
+    let place = ["-n", story.namespace.as_str(), "--reason", "a security fix", user.as_str()];
+    let line: Vec<&str> = ["bypass", freeze.as_str(), "ks/app"].into_iter().chain(place).collect();
+    story.windlass_says(&line, is_success)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() -> Result<()> {
+    let story = Story::with_windlass("freeze-bypass").await?;
+    let upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    let app = StoryObject::kustomization("app");
+    story.kustomization("app", "app", json!({})).await?;
+    story.await_ready(&app).await?;
+    let freeze = story.freeze(json!({})).await?;
+    let second = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
+    story.await_failure(&app, "Frozen").await?;
+
+    // Without the admission policy, no user is proved.
+    story.bypass("ks/app")?;
+    let message = story.await_message(&app, "does not count").await?;
+    ensure!(message.contains("deploy/policies/freezes.yaml"), "{message}");
+    let bypasses = Api::<FreezeBypass>::namespaced(story.client.clone(), &story.namespace);
+    for bypass in story.bypasses().await? {
+        ensure!(bypass.status.unwrap_or_default().used_at.is_none(), "it was used");
+        let name = bypass.metadata.name.context("it has a name")?;
+        bypasses.delete(&name, &DeleteParams::default()).await?;
+    }
+
+    let mut made = story.enforce_freezes().await?;
+    let read = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]});
+    let create = json!({"apiGroups": ["release.windlass.dev"], "resources": ["freezebypasses"],
+        "verbs": ["create"]});
+    let bypass = json!({"apiGroups": ["release.windlass.dev"], "resources": ["freezes"],
+        "resourceNames": [story.namespace], "verbs": ["bypass"]});
+    made.extend(user(&story, "bob", json!([read, create])).await?);
+    made.extend(user(&story, "alice", json!([read, create, bypass])).await?);
+    let refused = bypass_as(&story, "bob", false)?;
+    ensure!(refused.contains("requires the verb `bypass`"), "{refused}");
+
+    // windlass applies as a ServiceAccount: what is in Git lets nothing begin.
+    let account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}});
+    story.apply_value(account).await?;
+    let robot = story.bed.account_kubeconfig(&story.namespace, "robot").await?;
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let binding = format!("{}-robot", story.namespace);
+    let subject = json!({"kind": "ServiceAccount", "name": "robot", "namespace": story.namespace});
+    let of = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"});
+    story
+        .apply_value(json!({"apiVersion": rbac, "kind": "ClusterRoleBinding",
+            "metadata": {"name": binding}, "subjects": [subject], "roleRef": of}))
+        .await?;
+    made.push(StoryObject::new(rbac, "ClusterRoleBinding", &binding));
+    let as_robot = Api::<FreezeBypass>::namespaced(
+        e2e::control_plane::client(&robot).await?,
+        &story.namespace,
+    );
+    let own = format!("system:serviceaccount:{}:robot", story.namespace);
+    let forged = story.forged_bypass("robot", &own)?;
+    let refused = as_robot.create(&PostParams::default(), &forged).await;
+    let refused = refused.err().context("it was created")?.to_string();
+    ensure!(refused.contains("ServiceAccounts cannot go past a Freeze"), "{refused}");
+    let still = story.expect(&app).await?;
+    ensure!(condition(&still, "Ready")["reason"] == "Frozen", "{:?}", still.data["status"]);
+
+    bypass_as(&story, "alice", true)?;
+    story.await_applied("app", &second).await?;
+    story.await_value("a", "2").await?;
+    story.await_event("Kustomization", "app", "although Freeze").await?;
+    let used = story.bypasses().await?;
+    let used = used.first().context("it is kept")?;
+    ensure!(used.status.clone().unwrap_or_default().used_at.is_some(), "{used:?}");
+    ensure!(used.spec.user == format!("{}-alice", story.namespace), "{used:?}");
+
+    // It is over, also if the Kustomization fails later.
+    story
+        .await_until("the end of the bypass", DEFAULT_WAIT_TIMEOUT, async || {
+            let is_ended = |it: &FreezeBypass| {
+                it.status.as_ref().is_some_and(|status| status.ended_at.is_some())
+            };
+            Ok(story.bypasses().await?.iter().any(is_ended).then_some(()))
+        })
+        .await?;
+
+    // It was for that revision.
+    upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
+    story.await_failure(&app, "Frozen").await?;
+    story.await_value("a", "2").await?;
+    made.push(freeze);
+    for target in made {
+        story.delete(&target).await?;
+    }
+    story.await_value("a", "3").await?;
+    story.end().await
+}
