@@ -30,9 +30,9 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::service_ranges::ServicePort;
+use windlass_cluster::work_queue::WorkQueue;
 use windlass_runtime::object_watcher::ObjectWatcher;
 use windlass_runtime::spec_references::ReadReferences;
-use windlass_runtime::work_queue::WorkQueue;
 
 /// Largest artifact that is read: it is in memory.
 const MOST_BYTES: u64 = 256 << 20;

@@ -66,10 +66,26 @@ pub struct NamespacedObjectKindReference {
     pub namespace: Option<String>,
 }
 
-/// Names an object of the same kind that has to be ready first.
+/// Names an object that has to exist or to be ready first: one of the same kind, or of any other kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DependencyReference {
+    /// The API group and version of the object. Defaults to those of the object that holds the reference.
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub api_version: Option<String>,
+
+    /// The kind of the object. Defaults to that of the object that holds the reference. Another kind needs `apiVersion`, too.
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub kind: Option<String>,
+
     /// The name of the object.
     pub name: String,
 
@@ -80,6 +96,11 @@ pub struct DependencyReference {
         skip_serializing_if = "Option::is_none"
     )]
     pub namespace: Option<String>,
+
+    /// Whether the object has to be ready; otherwise it only has to exist. Defaults to true for Kustomizations, HelmReleases
+    /// and Helmfiles, and to false for objects of other kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
 
     /// A CEL expression that says whether the dependency is ready, instead of the Ready condition.
     /// It sees this object as `self` and the dependency as `dep`, and must yield a boolean.

@@ -106,7 +106,7 @@ pub trait ArtifactSource: ReconciledObject<Status: SourceStatus> {
 
 /// A kind that applies objects.
 pub trait Applier: ReconciledObject {
-    /// What has to be ready before.
+    /// What has to exist or to be ready before.
     fn depends_on(&self) -> &[DependencyReference];
 
     /// Expressions that judge the health of objects in place of the usual rules.

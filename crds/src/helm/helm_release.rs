@@ -90,7 +90,7 @@ pub struct HelmReleaseSpec {
     #[schemars(length(min = 1, max = 63))]
     pub storage_namespace: Option<String>,
 
-    /// The HelmReleases that have to be ready first.
+    /// The objects that have to exist or to be ready first: HelmReleases, unless an entry names another kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependencyReference>,
 

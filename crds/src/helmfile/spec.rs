@@ -196,7 +196,7 @@ pub struct HelmfileSpec {
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 
-    /// The Helmfiles that have to be ready first.
+    /// The objects that have to exist or to be ready first: Helmfiles, unless an entry names another kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependencyReference>,
 

@@ -40,7 +40,7 @@ pub struct KustomizationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub common_metadata: Option<CommonMetadata>,
 
-    /// The Kustomizations that have to be ready first.
+    /// The objects that have to exist or to be ready first: Kustomizations, unless an entry names another kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependencyReference>,
 

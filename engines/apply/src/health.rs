@@ -1,7 +1,7 @@
 //! Whether an object has come to rest in the state that its spec asks for: kstatus, as Flux's waits use it.
 //!
-//! Here: the vocabulary, and the rules that hold for every kind. One file a group of kinds is in `health/`; what the library
-//! of other kinds adds is in [`library`].
+//! Here: the vocabulary, and the rules that hold for every kind. One file a group of kinds is in `health/`, what is asked of an
+//! object on which another one depends in `dependency`, and what the library of other kinds adds in [`library`].
 //! Elsewhere: how long to wait ([`crate::plan`]), custom health expressions (not yet), that library (engine
 //! `health_library`).
 //!
@@ -13,6 +13,7 @@ use std::time::Duration;
 use objects::{Gvk, Object};
 use reconcile::Time;
 
+mod dependency;
 mod generated_pods;
 mod job;
 pub mod library;
@@ -21,6 +22,7 @@ mod replicas;
 mod service_pvc_crd;
 mod status_fields;
 
+pub use dependency::dependency_readiness;
 pub use generated_pods::{read, related_kinds, related_selector};
 pub use job::job;
 pub use status_fields::HealthError;

@@ -561,7 +561,7 @@ impl<'k> CauseWalk<'k> {
         let is_first = |found: &CausePath| first == Some(&found.cause);
         let mut of_ready = None;
         let mut waits = false;
-        for RequiredDependency { object, otherwise, release } in
+        for RequiredDependency { object, otherwise, release, may_be_unready } in
             object_references::dependencies(object)
         {
             let id = match (self.object(&object)?, otherwise) {
@@ -582,6 +582,9 @@ impl<'k> CauseWalk<'k> {
                 }
                 return Ok(Some(found));
             }
+            if may_be_unready && matches!(self.object(&id)?, ObjectLookup::There(_)) {
+                continue;
+            }
             let found = self.of(&id)?;
             if found.as_ref().is_some_and(is_first) {
                 continue;
@@ -593,7 +596,10 @@ impl<'k> CauseWalk<'k> {
                 continue;
             };
             let said = condition(dependency, "Ready");
-            let is_ready = said.is_some_and(|said| said.status == "True");
+            let is_ready = match object_references::is_reconciled(&id) {
+                true => said.is_some_and(|said| said.status == "True"),
+                false => health_of(dependency, self.now).is_ok_and(|report| report.is_current()),
+            };
             if found.is_none() && !is_ready && self.is_explaining {
                 let is_waiting = match said {
                     Some(said) => self.waits(dependency, said)?,

@@ -157,13 +157,29 @@ pub struct RequiredDependency {
     pub otherwise: Option<ObjectId>,
     /// The release of the object that has to be ready, as `reconcile::depends_on::releases` reads it.
     pub release: Option<String>,
+    /// Whether the existence of the object is enough.
+    pub may_be_unready: bool,
 }
 
 /// The dependencies that have to be ready before an object is reconciled, in the order of its spec; then those that its
 /// annotation names.
 pub fn dependencies(object: &Object) -> Vec<RequiredDependency> {
-    let of = |object| RequiredDependency { object, otherwise: None, release: None };
-    listed(object).into_iter().map(|(id, _)| of(id)).chain(annotated(object)).collect()
+    let listed = listed_entries(object).into_iter().map(|(id, _, entry)| RequiredDependency {
+        may_be_unready: may_be_unready(object, &id, entry),
+        object: id,
+        otherwise: None,
+        release: None,
+    });
+    listed.chain(annotated(object)).collect()
+}
+
+/// Whether the existence of a dependency is enough for an entry of `dependsOn`: it says so, or it names a kind that applies
+/// nothing, and has no expression.
+fn may_be_unready(object: &Object, id: &ObjectId, entry: &Value) -> bool {
+    let is_of_same_kind = id.kind == object.kind() && id.group == object.gvk().group;
+    let has_expression = !text(entry, "readyExpr").is_empty();
+    let ready = entry.get("ready").and_then(Value::as_bool);
+    !has_expression && !ready.unwrap_or(is_of_same_kind || is_applier(id))
 }
 
 /// What the annotation `windlass.dev/depends-on` names; empty if it cannot be read, which the status reports.
@@ -178,6 +194,7 @@ fn annotated(object: &Object) -> Vec<RequiredDependency> {
             object: ids.next()?,
             otherwise: ids.next(),
             release: needed.part.clone(),
+            may_be_unready: false,
         })
     });
     found.collect()
@@ -185,6 +202,11 @@ fn annotated(object: &Object) -> Vec<RequiredDependency> {
 
 /// What `spec.dependsOn` lists, each with the field that names it.
 fn listed(object: &Object) -> Vec<(ObjectId, String)> {
+    listed_entries(object).into_iter().map(|(id, field, _)| (id, field)).collect()
+}
+
+/// What `spec.dependsOn` lists, each with the field that names it, and the entry.
+fn listed_entries(object: &Object) -> Vec<(ObjectId, String, &Value)> {
     let group = object.gvk().group;
     let all = entries(object, "dependsOn").enumerate();
     all.filter_map(|(at, entry)| {
@@ -196,7 +218,7 @@ fn listed(object: &Object) -> Vec<(ObjectId, String)> {
         let namespace = namespace_of(entry, object);
         let name = text(entry, "name");
         let field = format!("spec.dependsOn[{at}]");
-        (!name.is_empty()).then(|| (ObjectId::new(&namespace, name, &group, kind), field))
+        (!name.is_empty()).then(|| (ObjectId::new(&namespace, name, &group, kind), field, entry))
     })
     .collect()
 }

@@ -58,7 +58,9 @@ fn awaited(object: &Object, of: &str) -> Vec<ObjectId> {
         return object_references::sources(object);
     }
     if of == reconcile::reason::DEPENDENCY_NOT_READY.as_str() {
-        return object_references::dependencies(object).into_iter().map(|it| it.object).collect();
+        // What only has to exist is not awaited once it does.
+        let awaited = object_references::dependencies(object).into_iter();
+        return awaited.filter(|it| !it.may_be_unready).map(|it| it.object).collect();
     }
     Vec::new()
 }

@@ -1,7 +1,8 @@
-//! Dependencies on objects of any kind, as the annotation [`ANNOTATION`] lists them.
+//! Dependencies on objects of other kinds: those that the annotation [`ANNOTATION`] lists, and entries of `spec.dependsOn`.
 //!
-//! Here: [`ObjectDependency`], from the text of the annotation, and which release of a Helmfile a text names ([`releases`]). Elsewhere: whether what is needed is ready (the program), what
-//! follows from that (`run_gate.rs`).
+//! Here: [`ObjectDependency`], from the text of the annotation, which release of a Helmfile a text names ([`releases`]), and
+//! whether an entry of `spec.dependsOn` names another kind ([`is_of_other_kind`]). Elsewhere: whether what is needed is ready
+//! (the program), what follows from that (`run_gate.rs`).
 
 use std::fmt;
 
@@ -13,6 +14,48 @@ pub const MOST_DEPENDENCIES: usize = 64;
 
 /// Longest text that is repeated, in characters.
 const MAX_ENTRY_CHARACTERS: usize = 200;
+
+/// Longest names of Kubernetes: of objects and groups, and of kinds.
+const MAX_NAME_LENGTH: usize = 253;
+const MAX_KIND_LENGTH: usize = 63;
+
+/// Whether an entry of `spec.dependsOn` names an object of another kind than `own`, the group and kind of the object that has
+/// the entry. An entry without `apiVersion` and `kind` names one of the same kind.
+///
+/// # Errors
+/// Why the entry names no kind, and what to write.
+pub fn is_of_other_kind(
+    own: [&str; 2],
+    api_version: Option<&str>,
+    kind: Option<&str>,
+) -> Result<bool, String> {
+    let [own_group, own_kind] = own;
+    let shown = |text: &str| text.chars().take(MAX_ENTRY_CHARACTERS).collect::<String>();
+    let group = api_version.map(|it| it.split_once('/').map_or("", |(group, _)| group));
+    match (group, kind) {
+        (None, None) => Ok(false),
+        (None, Some(kind)) if kind == own_kind => Ok(false),
+        (Some(group), None) if group == own_group => Ok(false),
+        (None, Some(kind)) => Err(format!("kind `{}` needs apiVersion, too", shown(kind))),
+        (Some(_), None) => {
+            Err("apiVersion is that of another group, and needs kind, too".to_owned())
+        }
+        (Some(group), Some(kind)) => {
+            let api_version = api_version.unwrap_or_default();
+            let version = api_version.rsplit_once('/').map_or(api_version, |(_, version)| version);
+            if group.len() > MAX_NAME_LENGTH || !is_short_word(kind) || !is_short_word(version) {
+                let text = format!("{} {}", shown(api_version), shown(kind));
+                return Err(format!("`{text}` is not an apiVersion and a kind"));
+            }
+            Ok([group, kind] != own)
+        }
+    }
+}
+
+fn is_short_word(text: &str) -> bool {
+    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    !text.is_empty() && text.len() <= MAX_KIND_LENGTH && text.bytes().all(is_of_word)
+}
 
 /// What an object needs: another object, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +174,31 @@ pub fn releases<'r, T>(
 
 #[cfg(test)]
 mod tests {
-    use super::{parse, releases};
+    use super::{is_of_other_kind, parse, releases};
+
+    #[test]
+    fn an_entry_without_a_kind_names_the_same_kind_and_another_kind_needs_its_version() {
+        let own = ["kustomize.toolkit.fluxcd.io", "Kustomization"];
+        let is_other = |api_version: Option<&str>, kind: Option<&str>| {
+            is_of_other_kind(own, api_version, kind)
+        };
+        let group = Some("kustomize.toolkit.fluxcd.io/v1");
+        for kind in [None, Some("Kustomization")] {
+            assert_eq!(is_other(None, kind), Ok(false));
+            assert_eq!(is_other(group, kind), Ok(false));
+        }
+        assert_eq!(is_other(Some("v1"), Some("Secret")), Ok(true));
+        assert_eq!(is_other(Some("kustomize.config.k8s.io/v1"), Some("Kustomization")), Ok(true));
+        assert!(is_other(None, Some("Secret")).is_err_and(|it| it.contains("needs apiVersion")));
+        assert!(is_other(Some("v1"), None).is_err_and(|it| it.contains("needs kind")));
+        let long = "x".repeat(100_000);
+        for (api_version, kind) in
+            [("v1", ""), ("a/", "B"), ("v1", &*long), (&*long, "B"), ("v1", "a b")]
+        {
+            let error = is_other(Some(api_version), Some(kind)).unwrap_err();
+            assert!(error.len() < 1_000, "{api_version} {kind}");
+        }
+    }
 
     #[test]
     fn the_full_name_of_a_release_names_that_one_only() {

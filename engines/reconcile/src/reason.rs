@@ -73,7 +73,7 @@ reasons! {
     SUSPENDED = "Suspended";
     /// Something named in `dependsOn` is not ready.
     DEPENDENCY_NOT_READY = "DependencyNotReady";
-    /// `windlass.dev/depends-on` cannot be read, or names something on which nothing can depend.
+    /// `windlass.dev/depends-on` or an entry of `dependsOn` cannot be read, or names something on which nothing can depend.
     INVALID_DEPENDENCY = "InvalidDependency";
     /// A path does not exist or leads outside.
     INVALID_PATH = "InvalidPath";

@@ -57,6 +57,9 @@ pub enum DependencyState {
     Ready,
     /// There is no such object.
     Missing,
+    /// There is no such object, or the user that is named here may not get it. Both are one state: a user who may not get an
+    /// object does not learn from a message whether it exists.
+    MissingOrForbidden(String),
     /// It is not `Ready=True`, or its latest generation has not been observed.
     NotReady(String),
     /// It is ready, but has not yet applied the revision of the source that both share.
@@ -141,6 +144,9 @@ pub fn after_resolve(facts: &RunGateFacts, retry_at: Time) -> RunGate {
         let (text, why) = match state {
             DependencyState::Ready => continue,
             DependencyState::Missing => (format!("dependency '{name}' not found"), ""),
+            DependencyState::MissingOrForbidden(user) => {
+                (format!("dependency '{name}' not found, or {user} may not get it"), "")
+            }
             DependencyState::NotReady(why) => (format!("dependency '{name}' is not ready"), &**why),
             DependencyState::Stale(why) => {
                 (format!("dependency '{name}' revision is not up to date"), &**why)
@@ -294,11 +300,13 @@ mod tests {
             dependency("a", DependencyState::Ready),
             dependency("c", DependencyState::NotReady("health check failed".into())),
             dependency("b", DependencyState::NotReady(String::new())),
+            dependency("e", DependencyState::MissingOrForbidden("ServiceAccount 'x/y'".into())),
         ];
         let facts = RunGateFacts { dependencies, ..RunGateFacts::default() };
         let text = "dependency 'infra/d' revision is not up to date: at main@sha1:1; \
                     dependency 'infra/c' is not ready: health check failed; \
-                    dependency 'infra/b' is not ready";
-        assert_eq!(after_resolve(&facts, retry_at()), blocked(text, &["b", "c", "d"]));
+                    dependency 'infra/b' is not ready; \
+                    dependency 'infra/e' not found, or ServiceAccount 'x/y' may not get it";
+        assert_eq!(after_resolve(&facts, retry_at()), blocked(text, &["b", "c", "d", "e"]));
     }
 }

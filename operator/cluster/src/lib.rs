@@ -5,8 +5,12 @@
 //! [`object_pages`]), whether an object exists
 //! (`object_existence`), statuses and finalizers ([`status_writes`]), events on their way to those who follow them
 //! ([`events`]) and as Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a
-//! [`connection_pool`], object by object as [`object_decode`] reads them), what an answer may cost
-//! ([`response_limit`]), when a server wants to be asked again (`request_retry`), kubeconfigs from Secrets
+//! [`connection_pool`], object by object as [`object_decode`] reads them), which objects changes wake ([`work_queue`]) and how often
+//! ([`wake_interval`]), also
+//! changes of definitions ([`crd_watch`]) and of rights ([`rbac_watch`]), whether definitions have our fields
+//! ([`dependency_schema`]), what an answer may cost
+//! ([`response_limit`]), when a server wants to be asked again (`request_retry`), which kinds do not respond
+//! ([`silent_kinds`]), kubeconfigs from Secrets
 //! ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`], [`leadership`]), metrics ([`metrics`]),
 //! what of kube's runtime the program uses ([`kube_runtime`]). Elsewhere: what to write and when (`controllers`,
 //! engines `apply` and `reconcile`).
@@ -16,6 +20,8 @@ pub mod capabilities;
 pub mod client;
 mod client_certificate;
 mod connection_pool;
+pub mod crd_watch;
+pub mod dependency_schema;
 pub mod discovery;
 pub mod election;
 pub mod error;
@@ -33,13 +39,17 @@ pub mod object_decode;
 mod object_existence;
 pub mod object_pages;
 pub mod objects;
+pub mod rbac_watch;
 mod request_retry;
 pub mod resource_version;
 mod response_limit;
 pub mod service_ranges;
+pub mod silent_kinds;
 pub mod status_writes;
+pub mod wake_interval;
 pub mod watch;
 pub mod windlass_kind;
+pub mod work_queue;
 
 use std::sync::Arc;
 

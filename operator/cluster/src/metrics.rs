@@ -267,12 +267,12 @@ impl MetricsRegistry {
     }
 
     /// Counts a wake-up.
-    pub fn woke(&self, kind: &str, reason: WakeReason) {
+    pub(crate) fn woke(&self, kind: &str, reason: WakeReason) {
         self.wakes.get_or_create(&WakeMetricLabels { kind: kind.to_owned(), reason }).inc();
     }
 
     /// How many nodes of a kind wait for their turn.
-    pub fn queued(&self, kind: &str) -> Gauge<i64, AtomicI64> {
+    pub(crate) fn queued(&self, kind: &str) -> Gauge<i64, AtomicI64> {
         self.queue_depth.get_or_create_owned(&KindMetricLabels { kind: kind.to_owned() })
     }
 

@@ -35,12 +35,14 @@ use source_controller::external_artifact::ExternalArtifactController;
 use source_controller::pull_request_approval::{self, RemovalCheck};
 use source_controller::source::SourceController;
 use windlass_cluster::ClusterConnection;
+use windlass_cluster::crd_watch::follow_crds;
+use windlass_cluster::dependency_schema::warn_of_missing_fields;
 use windlass_cluster::events::EventDistributor;
 use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::work_queue::WorkQueue;
 use windlass_runtime::audit::retention;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
-use windlass_runtime::crd_watch::follow_crds;
 use windlass_runtime::deletion_plan;
 use windlass_runtime::depends_on_annotation::{DependableKind, DependencyTargets};
 use windlass_runtime::egress_policy::EgressPolicy;
@@ -54,7 +56,6 @@ use windlass_runtime::object_watcher::{ObjectWatcher, OwnershipMarks};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermits;
 use windlass_runtime::source_catalog::{CatalogSourceKind, SourceCatalog};
-use windlass_runtime::work_queue::WorkQueue;
 use windlass_serve::server::{HttpListener, ServerReadiness};
 use windlass_serve::settings::OperatorSettings;
 
@@ -296,6 +297,7 @@ pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: C
         until(&stop, tell_ready(&context, readiness)),
         until(&stop, egress_policy.follow()),
         until(&stop, follow_crds(context.cluster.clone(), context.work_queue.clone())),
+        until(&stop, warn_of_missing_fields(&context.cluster)),
         until(
             &stop,
             namespace_policies::follow(

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::{Applier, ReconciledObject};
+use crds::{Applier, DependencyReference, ReconciledObject};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
@@ -29,9 +29,12 @@ use suspensions::SuspensionAuditRateLimit;
 pub use wait_observation::WaitObservation;
 
 use crate::cluster_target::{ClusterTarget, TargetSpec};
-use crate::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
+use crate::controller_kind::{ControllerKind, log_failed_request, node_of};
 use crate::deletion_plan::BUDGET_EXCEEDED;
 use crate::deletion_plan::result_plan::PLAN_PENDING;
+use crate::dependency_lookup::{
+    DependencyLookup, is_other, look_up, may_change_answers, node_of_entry,
+};
 use crate::depends_on_annotation::depends_on;
 use crate::expressions::{ExpressionCache, RunExpressions};
 use crate::freeze::{self, ObjectFreeze};
@@ -45,6 +48,7 @@ use crate::{
 };
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_serve::settings::OperatorSettings;
 
@@ -443,7 +447,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         self.audit_suspension(&object, is_expired).await;
         let is_blocked = self.context.settings.no_cross_namespace_refs;
         let needed = self.context.dependencies.named_by(&*object, is_blocked);
-        self.set_edges(&object, needed.as_deref().unwrap_or_default());
+        self.set_edges(&object, needed.as_deref().ok());
         let is_under_way = self.is_shut(&object) && K::is_under_way(self, &object).await?;
         let facts = self.facts(&object, is_under_way).await;
         match before_resolve(&facts) {
@@ -480,24 +484,33 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// Tells the work queue on which objects this one depends, so that their changes wake it.
-    fn set_edges(&self, object: &K::Object, needed: &[ObjectDependency]) {
+    /// Tells the work queue on which objects this one depends, so that their changes wake it. Without `needed`, what it depends on
+    /// among other kinds cannot be used.
+    fn set_edges(&self, object: &K::Object, needed: Option<&[ObjectDependency]>) {
+        let is_usable = |entry: &&DependencyReference| {
+            needed.is_some() || is_other::<K::Object>(entry) == Ok(false)
+        };
         let mut dependencies: BTreeSet<ObjectKey> = depends_on(object)
             .iter()
-            .map(|dependency| {
-                let (namespace, name) = dependency_gate::named(dependency, &self.node.namespace);
-                node_named::<K::Object>(namespace, name)
-            })
+            .filter(is_usable)
+            .filter_map(|entry| node_of_entry::<K::Object>(entry, &self.node.namespace))
             .collect();
+        let needed = needed.unwrap_or_default();
         dependencies.extend(needed.iter().flat_map(|it| self.context.dependencies.nodes(it)));
         self.context.work_queue.set_edges(&self.node, DependencyEdge::DependsOn, dependencies);
         let source = K::source(object).into_iter().collect();
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Source, source);
-        let mut references = BTreeSet::from([namespace_policies::node_of(&self.node.namespace)]);
+        self.refer_to(BTreeSet::new());
+    }
+
+    /// Tells the work queue that the policy of the namespace wakes this object, what may end the Freezes that hold it, and these
+    /// nodes do.
+    fn refer_to(&self, mut nodes: BTreeSet<ObjectKey>) {
+        nodes.insert(namespace_policies::node_of(&self.node.namespace));
         if self.freeze.is_some() {
-            references.extend(ObjectFreeze::nodes(&self.node.namespace));
+            nodes.extend(ObjectFreeze::nodes(&self.node.namespace));
         }
-        self.context.work_queue.set_edges(&self.node, DependencyEdge::Reference, references);
+        self.context.work_queue.set_edges(&self.node, DependencyEdge::Reference, nodes);
     }
 
     /// What holds an operation that would bring the object to `revision`; `None` if no Freeze does, or if a user let it begin
@@ -523,15 +536,19 @@ impl<K: ApplierKind> ApplierSession<K> {
         let context = &self.context;
         let store = &self.context.store::<K::Object>();
         let stale = |other: &K::Object| K::stale(other, object, revision);
-        let dependencies = dependency_gate::named_by(
-            context,
-            store,
-            object,
-            object.depends_on(),
-            &self.expressions,
-            stale,
-        );
+        let changes = may_change_answers(&**object, &self.node.namespace);
+        if !changes.is_empty() {
+            self.refer_to(changes);
+        }
+        let expressions = &self.expressions;
+        let looked_up = match look_up(context, &self.node, object, expressions).await {
+            Ok(looked_up) => looked_up,
+            Err(outcome) => return Some(outcome),
+        };
+        let dependencies =
+            dependency_gate::named_by(context, store, object, &looked_up, expressions, stale);
         let mut dependencies = dependencies.await;
+        self.await_dependencies(looked_up);
         let is_blocked = context.settings.no_cross_namespace_refs;
         let needed = match context.dependencies.named_by(&**object, is_blocked) {
             Ok(needed) => needed,
@@ -542,6 +559,23 @@ impl<K: ApplierKind> ApplierSession<K> {
         match after_resolve(&facts, self.in_future(context.settings.requeue_dependency)) {
             RunGate::Outcome(outcome) => Some(outcome),
             RunGate::Open | RunGate::Suspended | RunGate::Closed => None,
+        }
+    }
+
+    /// Watches the dependencies of other kinds, and what they lack besides.
+    fn await_dependencies(&self, looked_up: Vec<Option<DependencyLookup>>) {
+        let mut nodes = BTreeSet::new();
+        let mut references = Vec::new();
+        let is_any = looked_up.iter().any(Option::is_some);
+        for mut lookup in looked_up.into_iter().flatten() {
+            nodes.append(&mut lookup.nodes);
+            references.extend(lookup.reference);
+        }
+        // Two entries may name one object: the one that is not satisfied counts.
+        references.sort_by_key(|it| it.version != Some(LATEST_VERSION));
+        self.context.watcher.depend_on(&self.node, &references);
+        if is_any {
+            self.refer_to(nodes);
         }
     }
 

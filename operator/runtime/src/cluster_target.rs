@@ -14,17 +14,17 @@ use reconcile::{NextRunTrigger, RunOutcome, Time, reason};
 use sha2::{Digest as _, Sha256};
 use tokio::task::AbortHandle;
 
-use super::crd_watch::follow_crds;
 use super::object_watcher::ObjectWatcher;
-use super::rbac_watch::follow_rights;
 use super::run_permits::RunPermits;
 use super::spec_references::ReadReferences;
 use super::unsupported_fields::unsupported_text;
-use super::work_queue::WorkQueue;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::client::{ConnectionError, connect_to};
+use windlass_cluster::crd_watch::follow_crds;
 use windlass_cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, RemoteKubeconfig};
 use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::rbac_watch::follow_rights;
+use windlass_cluster::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 
 /// The field that mostly names a kubeconfig.
@@ -267,18 +267,28 @@ impl ClusterTargets {
         wanted: &TargetSpec<'_>,
         references: &mut ReadReferences,
     ) -> Result<Arc<ClusterTarget>, RunOutcome> {
+        let Some(named) = wanted.kube_config else { return self.at_home(wanted) };
         let user = wanted.user()?.unwrap_or_default();
-        let Some(named) = wanted.kube_config else {
-            let key = TargetKey { destination: String::new(), user };
-            let home = self.home.destination.clone();
-            return self.target(key, home).map_err(|error| failed(error.to_string()));
-        };
         let named = remote(self.allowed, references, wanted, named).await?;
         let error_of =
             |error: &dyn std::fmt::Display| failed(format!("secret '{}': {error}", named.secret));
         let destination = self.destination(&named).await.map_err(|error| error_of(&error))?;
         self.target(TargetKey { destination: named.place.clone(), user }, destination)
             .map_err(|error| error_of(&error))
+    }
+
+    /// windlass's own cluster, in the name of the user of a spec, whichever cluster the spec names.
+    ///
+    /// # Errors
+    /// Says why the name of the user cannot be used.
+    pub(crate) fn at_home(
+        &self,
+        wanted: &TargetSpec<'_>,
+    ) -> Result<Arc<ClusterTarget>, RunOutcome> {
+        let user = wanted.user()?.unwrap_or_default();
+        let key = TargetKey { destination: String::new(), user };
+        let home = self.home.destination.clone();
+        self.target(key, home).map_err(|error| failed(error.to_string()))
     }
 
     /// A destination in a user's name; the same for all who use it.

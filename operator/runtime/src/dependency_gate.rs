@@ -1,34 +1,40 @@
-//! What the gate needs to know about any object: the state of its dependencies.
+//! What the gate needs to know about any object: the state of what its `spec.dependsOn` names.
+//!
+//! Elsewhere: reading objects of other kinds (`dependency_lookup`), the annotation (`depends_on_annotation`).
 
 use std::sync::Arc;
 
-use crds::{DependencyReference, ReconciledObject};
+use crds::{Applier, DependencyReference};
 use kube_core::ResourceExt as _;
-use reconcile::{DependencyState, DependsOnEntry};
+use reconcile::{DependencyState, DependsOnEntry, ObjectKey};
 
 use super::controller_kind::node_named;
+use super::dependency_lookup::{DependencyLookup, node_of_entry};
 use super::depends_on_annotation::not_ready;
 use super::expressions::{ReadinessResult, RunExpressions};
 use super::run_context::RunContext;
 use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// The state of what any object's `dependsOn` names among its kind; `stale` asks what else a dependency that is ready
-/// has to be.
-pub(crate) async fn named_by<K: WindlassKind + ReconciledObject>(
+/// The states of what the `dependsOn` of any object names, in its order. `looked_up` has what was found of those of other kinds;
+/// `stale` asks what else a dependency of the same kind that is ready has to be.
+pub(crate) async fn named_by<K: WindlassKind + Applier>(
     context: &RunContext,
     store: &Store<K>,
     object: &Arc<K>,
-    depends_on: &[DependencyReference],
+    looked_up: &[Option<DependencyLookup>],
     expressions: &RunExpressions,
     stale: impl Fn(&K) -> Option<DependencyState>,
 ) -> Vec<DependsOnEntry> {
+    let depends_on = object.depends_on();
     let namespace = object.namespace().unwrap_or_default();
     let found: Vec<Option<Arc<K>>> = depends_on
         .iter()
-        .map(|dependency| {
+        .zip(looked_up)
+        .map(|(dependency, other)| {
             let (namespace, name) = named(dependency, &namespace);
-            store.get(&ObjectRef::new(name).within(namespace))
+            let is_of_same_kind = other.is_none();
+            is_of_same_kind.then(|| store.get(&ObjectRef::new(name).within(namespace))).flatten()
         })
         .collect();
     let is_foreign = |it: &DependencyReference| named(it, &namespace).0 != namespace;
@@ -38,27 +44,33 @@ pub(crate) async fn named_by<K: WindlassKind + ReconciledObject>(
     let read: Vec<Option<Arc<K>>> = depends_on
         .iter()
         .zip(&found)
-        .map(|(it, found)| found.clone().filter(|_| !(is_blocked(it) && may_read(it))))
+        .map(|(it, found)| found.clone().filter(|_| !(is_blocked(it) && has_expression(it))))
         .collect();
     let said = expressions.readiness(object, &read).await;
     depends_on
         .iter()
+        .zip(looked_up)
         .zip(found)
         .zip(said)
-        .map(|((dependency, found), said)| {
+        .map(|(((dependency, other), found), said)| {
+            if let Some(other) = other {
+                return of_other_kind::<K>(dependency, &namespace, other);
+            }
             let (namespace, name) = named(dependency, &namespace);
             let is_blocked = is_blocked(dependency);
+            let has_to_be_ready = dependency.ready != Some(false);
             let state = match found {
                 None => DependencyState::Missing,
-                Some(_) if is_blocked && may_read(dependency) => {
+                Some(_) if is_blocked && has_expression(dependency) => {
                     let state = DependencyState::NotReady(NOT_EVALUATED.to_owned());
                     return DependsOnEntry::of_kind(node_named::<K>(namespace, name), state);
                 }
                 Some(other) => {
                     let additive = context.settings.ready_expr_is_additive();
+                    let unready = || not_ready(&*other).map(DependencyState::NotReady);
                     asked(said, additive)
-                        .or_else(|| not_ready(&*other).map(DependencyState::NotReady))
-                        .or_else(|| stale(&other))
+                        .or_else(|| has_to_be_ready.then(unready).flatten())
+                        .or_else(|| has_to_be_ready.then(|| stale(&other)).flatten())
                         .unwrap_or(DependencyState::Ready)
                 }
             };
@@ -75,6 +87,20 @@ pub(crate) async fn named_by<K: WindlassKind + ReconciledObject>(
         .collect()
 }
 
+/// An entry that names an object of another kind, as it was found.
+fn of_other_kind<K: WindlassKind>(
+    entry: &DependencyReference,
+    own: &str,
+    other: &DependencyLookup,
+) -> DependsOnEntry {
+    let (namespace, name) = named(entry, own);
+    let kind = entry.kind.as_deref().unwrap_or_default();
+    let node =
+        node_of_entry::<K>(entry, own).unwrap_or_else(|| ObjectKey::new("", kind, namespace, name));
+    let shown = ObjectKey { namespace: other.namespace.clone(), ..node.clone() }.to_string();
+    DependsOnEntry { node, shown, state: other.state.clone() }
+}
+
 /// The message for an expression about an object of another namespace. It is not evaluated, because its results could
 /// reveal the whole object bit by bit.
 ///
@@ -83,7 +109,7 @@ const NOT_EVALUATED: &str = "readyExpr is not evaluated, because cross-namespace
                              --no-cross-namespace-refs; remove readyExpr to use the Ready condition instead";
 
 /// Whether a dependency has an expression, which may read the whole object.
-fn may_read(dependency: &DependencyReference) -> bool {
+pub(crate) fn has_expression(dependency: &DependencyReference) -> bool {
     dependency.ready_expr.as_deref().is_some_and(|text| !text.is_empty())
 }
 
@@ -94,7 +120,7 @@ pub fn named<'a>(dependency: &'a DependencyReference, own: &'a str) -> (&'a str,
 
 /// The state of a dependency according to its `readyExpr`. `None` if the usual check decides: there is no expression,
 /// or it is true and the usual check counts as well.
-fn asked(said: ReadinessResult, additive: bool) -> Option<DependencyState> {
+pub(crate) fn asked(said: ReadinessResult, additive: bool) -> Option<DependencyState> {
     match said? {
         Ok(true) if additive => None,
         Ok(true) => Some(DependencyState::Ready),

@@ -1,7 +1,7 @@
 //! Dependencies on objects of any kind that applies (`windlass.dev/depends-on`): which there are, and whether they are
 //! ready.
 //!
-//! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies among one kind (`dependency_gate.rs`),
+//! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies that `spec.dependsOn` names (`dependency_gate.rs`),
 //! waiting for both (the appliers of the program).
 
 use std::collections::BTreeSet;
@@ -9,9 +9,13 @@ use std::sync::Arc;
 
 use crds::{Applier, DependencyReference, ReconciledObject};
 use kube_core::{Resource as _, ResourceExt as _};
+use objects::{Gvk, Object};
 use reconcile::depends_on::{self, ObjectDependency};
 use reconcile::{DependencyState, DependsOnEntry, ObjectKey, RunOutcome, reason};
+use serde_json::Value;
 
+use super::dependency_lookup::check_entries;
+use super::dropped_dependency_fields::check_dropped_fields;
 use super::object_store::TypeMap;
 use windlass_cluster::windlass_kind::WindlassKind;
 
@@ -32,6 +36,7 @@ struct DependencyTargetsOfKind {
     group: String,
     kind: String,
     find: fn(&TypeMap, &ObjectKey, Option<&str>) -> Option<DependencyState>,
+    judge: fn(&Object) -> Result<(), String>,
 }
 
 /// The kinds on whose objects others may depend.
@@ -50,20 +55,40 @@ impl DependencyTargets {
     pub fn add<K: DependableKind>(&mut self) {
         let group = K::Object::group(&()).into_owned();
         let kind = K::Object::kind(&()).into_owned();
-        self.kinds.push(DependencyTargetsOfKind { group, kind, find: found::<K> });
+        self.kinds.push(DependencyTargetsOfKind {
+            group,
+            kind,
+            find: found::<K>,
+            judge: judged::<K>,
+        });
+    }
+
+    /// Whether a kind is one of them.
+    pub(crate) fn has(&self, group: &str, kind: &str) -> bool {
+        self.kinds.iter().any(|it| it.group == group && it.kind == kind)
+    }
+
+    /// Whether an object of one of them is ready, by the same rule whatever depends on it, and why not; `None` for an object of
+    /// another kind.
+    pub(crate) fn judge(&self, object: &Object) -> Option<Result<(), String>> {
+        let Gvk { group, kind, .. } = object.gvk();
+        let of = self.kinds.iter().find(|it| it.group == group && it.kind == kind)?;
+        Some((of.judge)(object))
     }
 
     /// The dependencies that the annotation of an object names. With `is_blocked` they must be in the namespace of the
-    /// object.
+    /// object, as those of other kinds that `dependsOn` names.
     ///
     /// # Errors
-    /// `dependsOn` is too long. The annotation cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
+    /// `dependsOn` is too long, or an entry of it cannot be used or has lost its kind. The annotation cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
     pub(crate) fn named_by<K: WindlassKind + Applier>(
         &self,
         object: &K,
         is_blocked: bool,
     ) -> Result<Vec<ObjectDependency>, RunOutcome> {
         check_length(object.depends_on())?;
+        check_dropped_fields(object)?;
+        check_entries(object, is_blocked)?;
         let Some(text) = object.annotations().get(DEPENDS_ON) else { return Ok(Vec::new()) };
         let own = object.namespace().unwrap_or_default();
         let wrong = |why: String| {
@@ -154,6 +179,14 @@ fn found<K: DependableKind>(
         Some(release) => K::release_not_ready(&object, release),
     };
     Some(why.map_or(DependencyState::Ready, DependencyState::NotReady))
+}
+
+fn judged<K: DependableKind>(object: &Object) -> Result<(), String> {
+    let fields = Value::Object(object.fields().clone());
+    // What is wrong with a field may repeat the field.
+    let object = serde_json::from_value::<K::Object>(fields)
+        .map_err(|_| "its fields are not those that windlass knows".to_owned())?;
+    not_ready(&object).map_or(Ok(()), Err)
 }
 
 /// Why an object is not ready; `None` if it is.
@@ -267,6 +300,31 @@ mod tests {
             assert_eq!(text, unapplied, "{status} {generation}");
             assert_ne!(earlier, announced, "what depends on it is woken: {status} {generation}");
         }
+    }
+
+    #[test]
+    fn an_object_that_was_read_is_ready_by_the_condition_of_its_newest_generation() {
+        let all = DependencyTargets::of_releases();
+        let judge = |kind: &str, status: Value| {
+            let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": kind,
+                "metadata": {"name": "db", "namespace": "shop", "generation": 2},
+                "spec": {"interval": "1m"}, "status": status});
+            all.judge(&Object::new(object).unwrap())
+        };
+        let status = |observed: i64, kinds: &[&str]| {
+            let conditions = kinds.iter().map(|kind| {
+                json!({"type": kind, "status": "True", "reason": "R", "message": "",
+                "observedGeneration": observed, "lastTransitionTime": "2026-11-24T11:00:00Z"})
+            });
+            json!({"observedGeneration": observed, "conditions": conditions.collect::<Vec<_>>()})
+        };
+        assert_eq!(judge("HelmRelease", status(2, &["Ready"])), Some(Ok(())));
+        let busy = judge("HelmRelease", status(2, &["Reconciling", "Ready"]));
+        assert_eq!(busy, Some(Ok(())), "a run under way does not make it unready, as in dependsOn");
+        for unready in [json!({}), status(1, &["Ready"])] {
+            assert!(judge("HelmRelease", unready).is_some_and(|it| it.is_err()));
+        }
+        assert_eq!(judge("Widget", json!({})), None);
     }
 
     #[test]

@@ -145,11 +145,15 @@ impl RunExpressions {
     }
 
     /// The result of every `readyExpr` for its dependency, in the order of `dependsOn`.
-    pub(crate) async fn readiness<K: Serialize + Send + Sync + 'static>(
+    pub(crate) async fn readiness<K, D>(
         &self,
         own: &Arc<K>,
-        dependencies: &[Option<Arc<K>>],
-    ) -> Vec<ReadinessResult> {
+        dependencies: &[Option<Arc<D>>],
+    ) -> Vec<ReadinessResult>
+    where
+        K: Serialize + Send + Sync + 'static,
+        D: Serialize + Send + Sync + 'static,
+    {
         let compiled = self.compiled();
         if compiled.ready.iter().all(Option::is_none) {
             return vec![None; dependencies.len()];
@@ -169,6 +173,22 @@ impl RunExpressions {
             }
             Err(broken) => vec![Some(Err(broken.to_string())); count],
         }
+    }
+
+    /// The result of one `readyExpr`: that of the entry of `dependsOn` at a place.
+    pub(crate) async fn readiness_of<K, D>(
+        &self,
+        own: &Arc<K>,
+        at: usize,
+        dependency: D,
+    ) -> ReadinessResult
+    where
+        K: Serialize + Send + Sync + 'static,
+        D: Serialize + Send + Sync + 'static,
+    {
+        let mut dependencies: Vec<Option<Arc<D>>> = vec![None; at];
+        dependencies.push(Some(Arc::new(dependency)));
+        self.readiness(own, &dependencies).await.pop().flatten()
     }
 }
 
@@ -211,10 +231,10 @@ impl CompiledExpressions {
         Ok(Self { checks, ready })
     }
 
-    fn readiness<K: Serialize>(
+    fn readiness<K: Serialize, D: Serialize>(
         &self,
         own: &K,
-        dependencies: &[Option<Arc<K>>],
+        dependencies: &[Option<Arc<D>>],
         run: &mut WorkMeter,
     ) -> Vec<ReadinessResult> {
         let own = data(own, run);

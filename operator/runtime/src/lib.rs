@@ -1,20 +1,22 @@
 //! What an object of any kind needs to be run.
 //!
 //! Here: how a kind is run ([`object_run`]) and what it says of that ([`controller_kind`]); what every run may use
-//! ([`run_context`]): the queue ([`work_queue`]), objects as last seen ([`object_store`]), permits ([`run_permits`]),
+//! ([`run_context`]): objects as last seen ([`object_store`]), permits ([`run_permits`]),
 //! work that blocks ([`blocking_task`]), sources ([`source_catalog`]) and their files ([`artifact_files`]), what specs
 //! name ([`spec_references`]) or select ([`label_selectors`]), the remotes of GitRepositories ([`git_remote`]) and
 //! HelmRepositories ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
 //! ([`cluster_target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]), forges ([`pull_request`]);
-//! whether a run may begin ([`dependency_gate`], [`object_hold`], [`change_window`], [`freeze`], [`lifecycle`]), and what it may
-//! change and delete ([`deletion_plan`], [`pull_request_approval`]); and what is said
+//! whether a run may begin ([`dependency_gate`], `dependency_lookup` for objects of other kinds, `dropped_dependency_fields`,
+//! [`object_hold`], [`change_window`], [`freeze`], [`lifecycle`]), and what it may change and delete ([`deletion_plan`],
+//! [`pull_request_approval`]); and what is said
 //! of it ([`run_report`], [`object_status`], [`progress_status`], [`hold_conditions`], [`audit`]). What appliers share: their run
 //! ([`applier`]), how they name the source of their files ([`source_reference`]), what builds of files take ([`build`],
 //! [`time_limit`], [`random_bytes`]), the guard of definitions ([`crd_guard`]), writes that may have been done
 //! ([`unanswered_writes`]), and the Pods behind a failure ([`workload_pods`]). Elsewhere: sources (crate
 //! `source-controller`), Kustomizations (crate `kustomize-controller`), HelmReleases (crate
-//! `helm-controller`), Helmfiles (crate `helmfile-controller`), notifications (crate `notification-controller`), the Kubernetes client (crate
-//! `windlass-cluster`), flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
+//! `helm-controller`), Helmfiles (crate `helmfile-controller`), notifications (crate `notification-controller`), the Kubernetes
+//! client and the queue of objects to run (crate `windlass-cluster`), flags (crate `windlass-serve`), decisions (engines
+//! `reconcile`, `apply` and `release`).
 
 pub mod applier;
 pub mod artifact_files;
@@ -27,10 +29,11 @@ pub mod cluster_target;
 pub mod contested_object_corrections;
 pub mod controller_kind;
 pub mod crd_guard;
-pub mod crd_watch;
 pub mod deletion_plan;
 pub mod dependency_gate;
+mod dependency_lookup;
 pub mod depends_on_annotation;
+mod dropped_dependency_fields;
 pub mod egress_policy;
 pub mod expressions;
 pub mod freeze;
@@ -53,7 +56,6 @@ pub mod provider_secret_masking;
 pub mod pull_request;
 pub mod pull_request_approval;
 pub mod random_bytes;
-pub mod rbac_watch;
 pub mod registry_login;
 pub mod run_context;
 pub mod run_error;
@@ -65,5 +67,4 @@ pub mod spec_references;
 pub mod time_limit;
 pub mod unanswered_writes;
 pub mod unsupported_fields;
-pub mod work_queue;
 pub mod workload_pods;

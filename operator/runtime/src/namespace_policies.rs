@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome};
 use tokio::sync::watch;
 
-use super::work_queue::WorkQueue;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_decode::MetadataOnly;
 use windlass_cluster::watch::{WatchSelection, WatcherEvent};
+use windlass_cluster::work_queue::WorkQueue;
 
 /// Annotation of a Namespace: with it, appliers there apply nothing that is not verified, unless it is `false`.
 const ANNOTATION: &str = "windlass.dev/require-verified";

@@ -5,7 +5,6 @@
 //! Nothing here survives a restart: each node verifies its objects once after a start.
 
 mod references;
-mod wake_interval;
 mod watch_task;
 mod watcher_state;
 
@@ -20,14 +19,14 @@ use reconcile::ObjectKey;
 use serde_json::Value;
 
 pub(crate) use self::references::RunReferenceRead;
-use self::wake_interval::{WakeDecision, WakeIntervals};
 pub use self::watcher_state::{LiveObjectKnowledge, WatchMoment};
 use self::watcher_state::{LiveObjectSighting, ObjectWatcherState, TrackedObject, WatchKey};
-use super::work_queue::WorkQueue;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::resource_version::{is_later, of_metadata};
+use windlass_cluster::wake_interval::{WakeDecision, WakeIntervals};
 use windlass_cluster::watch::WatchSelection;
+use windlass_cluster::work_queue::WorkQueue;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The marks on the objects that a kind applies.
@@ -40,6 +39,9 @@ pub struct OwnershipMarks {
     /// Field manager whose fields are ours; Flux's, so that what it applied stays ours.
     pub manager: &'static str,
 }
+
+/// The part of a node that stands for the objects of other kinds on which it depends.
+const DEPENDENCIES: &str = "dependsOn";
 
 /// The marks by group and kind.
 type OwnershipByKind = BTreeMap<[String; 2], OwnershipMarks>;
@@ -291,8 +293,10 @@ impl ObjectWatcher {
         let mut state = self.state();
         state.untrack_all(owner);
         state.stop_waiting(owner, |_| true);
-        state.references.forget(owner);
-        state.release(owner, |_| true);
+        for user in [owner, &owner.part(DEPENDENCIES)] {
+            state.references.forget(user);
+            state.release(user, |_| true);
+        }
     }
 
     /// Replaces the objects that a node waits for. Any event about one of them wakes the node, also an event that came
@@ -340,7 +344,8 @@ impl ObjectWatcher {
     /// the node, also a change since it was read.
     pub(crate) fn refer_to(&self, owner: &ObjectKey, referred: &[RunReferenceRead]) {
         let mut state = self.state();
-        state.references.forget(owner);
+        let kept = referred.iter().map(|one| &one.id).collect();
+        state.references.forget_others(owner, &kept);
         let mut moved = false;
         for one in referred {
             moved |= state.references.add(owner, one);
@@ -351,7 +356,32 @@ impl ObjectWatcher {
         self.watch_references(&mut state, &affected);
         drop(state);
         if moved {
-            self.work_queue.wake(owner, WakeReason::Reference);
+            self.wake_referring(owner);
+        }
+    }
+
+    /// Replaces the objects of other kinds on which a node depends, with the versions that its run read. A later version of one
+    /// wakes the node; of one that was read in [`LATEST_VERSION`] only its deletion does. What the spec of the node names
+    /// besides ([`Self::refer_to`]) stays.
+    ///
+    /// [`LATEST_VERSION`]: windlass_cluster::resource_version::LATEST_VERSION
+    pub(crate) fn depend_on(&self, owner: &ObjectKey, dependencies: &[RunReferenceRead]) {
+        let user = owner.part(DEPENDENCIES);
+        // Most nodes depend on nothing of another kind, at any run.
+        if dependencies.is_empty() && !self.state().references.has(&user) {
+            return;
+        }
+        self.refer_to(&user, dependencies);
+    }
+
+    /// Wakes a node because of an object that its spec names. Objects on which it depends may change at any rate, so those wakes
+    /// keep their distance.
+    fn wake_referring(&self, node: &ObjectKey) {
+        if node.is_part() {
+            // No run asks whether this part was woken.
+            self.wake_waiting(&node.whole());
+        } else {
+            self.work_queue.wake(node, WakeReason::Reference);
         }
     }
 
@@ -368,6 +398,17 @@ impl ObjectWatcher {
         for user in users {
             state.release_unused(user);
         }
+    }
+
+    /// Whether a watch ends that the API server refuses: there are narrower ones, or only nodes need it that depend on its object
+    /// and ask for that again anyway.
+    fn ends_if_refused(&self, key: &WatchKey) -> bool {
+        let state = self.state();
+        let is_awaited = |id: &ObjectId| !state.waiting_for(id).is_empty();
+        let users = state.watches.get(key).map(|watch| &watch.users);
+        let is_for_dependents = users.is_some_and(|users| users.iter().all(ObjectKey::is_part));
+        key.is_for_references()
+            || (is_for_dependents && key.named_object().is_some_and(|id| !is_awaited(&id)))
     }
 
     /// Handles the refusal of a watch for references by the API server. Narrower watches may be allowed.
@@ -442,7 +483,7 @@ impl ObjectWatcher {
         }
         let referring = self.state().references.note(id, now);
         for node in referring {
-            self.work_queue.wake(&node, WakeReason::Reference);
+            self.wake_referring(&node);
         }
     }
 

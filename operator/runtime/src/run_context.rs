@@ -10,12 +10,12 @@ use super::object_store::TypeMap;
 use super::object_watcher::ObjectWatcher;
 use super::run_permits::RunPermits;
 use super::source_catalog::SourceCatalog;
-use super::work_queue::WorkQueue;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::events::EventDistributor;
 use windlass_cluster::kube_runtime::reflector::Store;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_cluster::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 
 /// The context that all runs share.

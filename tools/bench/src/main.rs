@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`, `apply`, `kustomizations`, `helm_releases`, `idle`,
+//! Here: the command line. Elsewhere: what is measured (`wake`, `mixed_chain`, `apply`, `kustomizations`, `helm_releases`, `idle`,
 //! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `images`, `notify`,
 //! `receive`, `trust`, `versus`), with what (`test_bed`, `raw_client`, `round_options`, `workload`,
 //! `kustomization_chain`), how it is counted (`commit_arrivals`, `audit`, `process_comparison`), what the numbers come
@@ -20,6 +20,7 @@ mod images;
 mod kustomization_chain;
 mod kustomizations;
 mod measurements;
+mod mixed_chain;
 mod notice;
 mod notify;
 mod process_comparison;
@@ -70,6 +71,8 @@ enum BenchCommand {
 enum BenchKind {
     /// How soon a change is acted on when every interval is ten minutes: dependencies, drift, commits
     Wake(wake::WakeBenchOptions),
+    /// How soon each of a hundred objects of mixed kinds is ready after the one on which it depends
+    Chain(mixed_chain::MixedChainBenchOptions),
     /// How fast one Kustomization of many objects is applied, beside a client that does nothing but apply
     Apply(apply::ApplyBenchOptions),
     /// How fast many small Kustomizations are applied, and what that costs, beside the same client
@@ -115,6 +118,7 @@ enum BenchKind {
 fn run(command: &BenchKind) -> anyhow::Result<()> {
     match command {
         BenchKind::Wake(options) => wake::run(options),
+        BenchKind::Chain(options) => mixed_chain::run(options),
         BenchKind::Apply(options) => as_shipped(|| apply::run(options)),
         BenchKind::Kustomizations(options) => as_shipped(|| kustomizations::run(options)),
         BenchKind::Helmreleases(options) => as_shipped(|| helm_releases::run(options)),

@@ -2,7 +2,9 @@
 
 use anyhow::bail;
 use clap::Args as ClapArgs;
+use crds::DependencyReference;
 use objects::{Gvk, Object};
+use reconcile::depends_on::is_of_other_kind;
 use tokio::time::Instant;
 
 use super::super::check::OURS;
@@ -11,7 +13,8 @@ use super::super::install::name;
 use super::migration_record::MigrationRecord;
 use super::{await_end, scale};
 use windlass_cli_runtime::connection::{ProgressGlyph, WindlassConnectionFlags, block_on, say};
-use windlass_cluster::ClusterConnection;
+use windlass_cluster::object_pages::ObjectQuery;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// The flags of `windlass migrate to-flux`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -66,6 +69,14 @@ pub(super) fn run(args: &MigrateToFluxArgs) -> anyhow::Result<()> {
                 holder.term()
             );
         }
+        let unknown = dependencies_unknown_to_flux(&cluster).await?;
+        if !unknown.is_empty() {
+            bail!(
+                "Flux reads the name and the namespace of an entry of spec.dependsOn only, and would wait for another object: {}. \
+                 Remove these entries first, or use kinds that Flux knows; nothing was changed",
+                unknown.join("; ")
+            );
+        }
         let workloads = workloads(&cluster, namespace).await?;
         if workloads.is_empty() {
             let text =
@@ -111,6 +122,56 @@ pub(super) async fn give_back(
     record.restore(cluster, namespace, deadline).await
 }
 
+/// How many objects are named whose dependencies Flux does not know.
+const MOST_NAMED: usize = 20;
+
+/// The entries of `spec.dependsOn` that mean something else for Flux: those of other kinds, and those whose existence is enough.
+async fn dependencies_unknown_to_flux(cluster: &ClusterConnection) -> anyhow::Result<Vec<String>> {
+    let mut found = Vec::new();
+    let kinds = [
+        Gvk::new("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
+        Gvk::new("helm.toolkit.fluxcd.io/v2", "HelmRelease"),
+    ];
+    for gvk in kinds {
+        let resource = match cluster.resource(&gvk).await {
+            Ok(resource) => resource,
+            Err(ClusterError::NoSuchKind { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let mut pages = cluster.object_pages(ObjectQuery::all(&resource));
+        while let Some(page) = pages.next().await? {
+            for object in &page.objects {
+                found.extend(unknown_to_flux(object));
+                if found.len() > MOST_NAMED {
+                    found.truncate(MOST_NAMED);
+                    found.push("and more".to_owned());
+                    return Ok(found);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The entries of `spec.dependsOn` of an object that mean something else for Flux.
+fn unknown_to_flux(object: &Object) -> Vec<String> {
+    let Gvk { group, kind, .. } = object.gvk();
+    let entries = object.get("spec").and_then(|it| it.get("dependsOn")?.as_array());
+    let entries = entries.into_iter().flatten().enumerate();
+    let unknown = entries.filter_map(|(at, entry)| {
+        let entry: DependencyReference = serde_json::from_value(entry.clone()).ok()?;
+        let named = entry.kind.as_deref();
+        let own = [group.as_str(), kind.as_str()];
+        let is_other = is_of_other_kind(own, entry.api_version.as_deref(), named).unwrap_or(true);
+        // With an expression, Flux asks it as windlass does.
+        let exists_only = entry.ready == Some(false) && entry.ready_expr.is_none();
+        let what = named.filter(|_| is_other).unwrap_or("ready: false");
+        (is_other || exists_only)
+            .then(|| format!("{} has spec.dependsOn[{at}] ({what})", object.id().subject()))
+    });
+    unknown.collect()
+}
+
 /// The Deployments and StatefulSets of windlass in a namespace.
 async fn workloads(cluster: &ClusterConnection, namespace: &str) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
@@ -118,4 +179,30 @@ async fn workloads(cluster: &ClusterConnection, namespace: &str) -> anyhow::Resu
         found.extend(cluster.list_of_kind(&Gvk::new("apps/v1", kind), namespace, OURS).await?);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn entries_that_flux_would_take_for_another_object_are_named() {
+        let object = Object::new(
+            json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "namespace": "shop"}, "spec": {"dependsOn": [
+                {"name": "base"}, {"name": "same", "kind": "Kustomization", "ready": true},
+                {"name": "db", "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease"},
+                {"name": "late", "ready": false}]}}),
+        )
+        .unwrap();
+        assert_eq!(
+            unknown_to_flux(&object),
+            [
+                "Kustomization/shop/app has spec.dependsOn[2] (HelmRelease)",
+                "Kustomization/shop/app has spec.dependsOn[3] (ready: false)"
+            ]
+        );
+    }
 }

@@ -323,6 +323,27 @@ fn the_deepest_dependency_that_is_not_ready_is_the_cause() {
 }
 
 #[test]
+fn a_dependency_of_another_kind_is_a_cause_if_it_is_missing_or_has_to_be_ready() {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "settings"});
+    let base = |ready: Value| json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": "base", "ready": ready});
+    let waits = status("False", "DependencyNotReady", "dependency is not ready");
+    let app =
+        |on: Value| kustomization("app", &[&json!({"spec": {"dependsOn": [map, on]}}), &waits]);
+    let settings = with("ConfigMap/settings", &[]);
+    let release = with("HelmRelease/base", &[&status("False", "InstallFailed", "no such chart")]);
+    let why = |objects: &[Value]| FakeClusterObjects::of(objects).why("Kustomization/app");
+    let missing = why(&[app(base(Value::Null)), release.clone(), source()]);
+    let line = "Kustomization/apps/app is not ready: ConfigMap/apps/settings: does not exist";
+    expect(&missing, ExaminedObjectState::NotReady, CauseKind::Missing, "ConfigMap/settings", line);
+    // The ConfigMap is there; a kind that applies objects has to be ready.
+    let unready = why(&[app(base(Value::Null)), settings.clone(), release.clone(), source()]);
+    assert_eq!(unready.cause.unwrap().object, id("HelmRelease/base"));
+    // Here its existence is enough, so neither is the cause.
+    let existing = why(&[app(base(json!(false))), settings, release, source()]);
+    assert_eq!(existing.cause.unwrap().object, id("Kustomization/app"));
+}
+
+#[test]
 fn what_the_annotation_names_is_a_dependency() {
     let on = |text: &str| json!({"metadata": {"annotations": {"windlass.dev/depends-on": text}}});
     let waits = status("False", "DependencyNotReady", "dependency is not ready");

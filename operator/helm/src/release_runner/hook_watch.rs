@@ -20,8 +20,8 @@ use super::manifest_objects::ManifestObject;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_decode::FullObject;
 use windlass_cluster::watch::WatcherEvent as Event;
+use windlass_cluster::work_queue::WorkQueue;
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::work_queue::WorkQueue;
 
 /// How long the creation of a hook waits for the first list of the watch.
 const LISTED_WITHIN: Duration = Duration::from_secs(10);

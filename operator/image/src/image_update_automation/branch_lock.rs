@@ -13,7 +13,7 @@ use git::GitReference;
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use windlass_cluster::metrics::WakeReason;
-use windlass_runtime::work_queue::WorkQueue;
+use windlass_cluster::work_queue::WorkQueue;
 
 use super::push_target::PushTarget;
 

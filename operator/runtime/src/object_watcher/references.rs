@@ -80,6 +80,10 @@ impl WatchedReferences {
             *place.or_default() += 1;
             WatchedReference { resource: resource.clone(), users: BTreeMap::new(), seen: None }
         });
+        // Another user may name it in another version of its kind, which then stays.
+        if reference.users.keys().all(|it| it == user) {
+            reference.resource.clone_from(resource);
+        }
         reference.users.insert(user.clone(), *version);
         // That it is missing may be out of date: a watch lags, and reports it when it exists.
         let is_newer = matches!(
@@ -90,13 +94,24 @@ impl WatchedReferences {
 
     /// Forgets the objects that a node names.
     pub(super) fn forget(&mut self, user: &ObjectKey) {
-        for id in self.by_user.remove(user).unwrap_or_default() {
+        self.forget_others(user, &BTreeSet::new());
+    }
+
+    /// Forgets the objects that a node names, but those that it names again: what is known of their watches stays.
+    pub(super) fn forget_others(&mut self, user: &ObjectKey, kept: &BTreeSet<&ObjectId>) {
+        let Some(own) = self.by_user.get_mut(user) else { return };
+        let left: Vec<ObjectId> = own.extract_if(.., |id| !kept.contains(id)).collect();
+        if own.is_empty() {
+            self.by_user.remove(user);
+        }
+        for id in left {
             let Some(reference) = self.named.get_mut(&id) else { continue };
             reference.users.remove(user);
             if !reference.users.is_empty() {
                 continue;
             }
             self.named.remove(&id);
+            self.refused.retain(|key, _| key.named_object().as_ref() != Some(&id));
             let Some(places) = self.places.get_mut(&kind_of(&id)) else { continue };
             if let Some(count) = places.get_mut(&id.namespace) {
                 *count -= 1;
@@ -117,9 +132,16 @@ impl WatchedReferences {
         }
     }
 
-    /// The watch for an object that a spec names.
+    /// Whether a node names anything.
+    pub(super) fn has(&self, user: &ObjectKey) -> bool {
+        self.by_user.contains_key(user)
+    }
+
+    /// The watch for an object that a spec names. If every watch that sees it was refused, `None` where only dependents name it,
+    /// which ask for it again anyway; others try the one by name until it is allowed.
     pub(super) fn key_of(&self, id: &ObjectId) -> Option<WatchKey> {
-        let resource = &self.named.get(id)?.resource;
+        let WatchedReference { resource, users, .. } = self.named.get(id)?;
+        let is_for_dependents = users.keys().all(ObjectKey::is_part);
         let named = WatchSelection::Named(id.namespace.clone(), id.name.clone());
         let mut ways = Vec::new();
         if !id.namespace.is_empty() {
@@ -128,9 +150,10 @@ impl WatchedReferences {
             }
             ways.push(WatchSelection::InNamespace(id.namespace.clone()));
         }
+        ways.push(named.clone());
         let mut keys = ways.into_iter().map(|way| WatchKey::new(resource, way));
         let allowed = keys.find(|key| !self.refused.contains_key(key));
-        Some(allowed.unwrap_or_else(|| WatchKey::new(resource, named)))
+        allowed.or_else(|| (!is_for_dependents).then(|| WatchKey::new(resource, named)))
     }
 
     /// The watches that see what a node named.
@@ -193,7 +216,10 @@ impl WatchedReferences {
         let is_selected = |id: &ObjectId| match &key.selection {
             WatchSelection::All => true,
             WatchSelection::InNamespace(namespace) => id.namespace == *namespace,
-            WatchSelection::Named(..) | WatchSelection::Labelled(_) => false,
+            WatchSelection::Named(namespace, name) => {
+                id.namespace == *namespace && id.name == *name
+            }
+            WatchSelection::Labelled(_) => false,
         };
         let of_kind = |id: &&ObjectId| id.kind == key.kind && id.group == key.group;
         self.named.keys().filter(of_kind).filter(|id| is_selected(id)).collect()
@@ -298,11 +324,37 @@ mod tests {
         assert_eq!(references.key_of(&read.id), Some(all.clone()));
         references.refuse(&all, now);
         references.refuse(&own, now);
+        references.refuse(&one, now);
+        assert_eq!(references.key_of(&read.id), Some(one.clone()), "it is tried on");
         for (user, _) in &named {
             references.forget(user);
         }
         assert!(references.named.is_empty() && references.by_user.is_empty());
         assert!(references.places.values().all(BTreeMap::is_empty));
         assert!(references.refused.is_empty(), "nobody asks there any more");
+    }
+
+    #[test]
+    fn a_watch_that_is_refused_stays_refused_for_dependents_that_name_the_object_again() {
+        let mut references = WatchedReferences::default();
+        let dependent = node("app").part("dependsOn");
+        let read = referred(&references, "shop", Some(1));
+        references.add(&dependent, &read);
+        let now = Instant::now();
+        let own = references.key_of(&read.id).unwrap();
+        references.refuse(&own, now);
+        let one = references.key_of(&read.id).unwrap();
+        references.refuse(&one, now);
+        assert_eq!(references.key_of(&read.id), None, "nothing of it may be watched");
+        references.forget_others(&dependent, &BTreeSet::from([&read.id]));
+        references.add(&dependent, &read);
+        assert_eq!(references.needed_by(&dependent), BTreeSet::new(), "and is not tried each run");
+        // A spec that refers to the object has nothing else that wakes it.
+        references.add(&node("app"), &read);
+        assert_eq!(references.key_of(&read.id), Some(one));
+        references.forget(&node("app"));
+        references.forget(&dependent);
+        assert!(references.named.is_empty() && references.refused.is_empty());
+        assert!(references.by_user.is_empty());
     }
 }

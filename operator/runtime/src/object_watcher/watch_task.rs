@@ -55,7 +55,7 @@ pub(super) async fn follow(
                 // Without a watch its objects are verified at the interval, so nothing is lost but time.
                 tracing::debug!(kind = resource.gvk.kind, error = %error, "watch failed, retrying");
                 watcher.set_live(&key, false);
-                if key.is_for_references() && error.code() == Some(403) {
+                if error.code() == Some(403) && watcher.ends_if_refused(&key) {
                     watcher.refused(&key, &error);
                     return;
                 }

@@ -20,6 +20,7 @@ use windlass_cluster::events::{
 };
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_cluster::work_queue::WorkQueue;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::depends_on_annotation::DependencyTargets;
@@ -31,7 +32,6 @@ use windlass_runtime::object_watcher::ObjectWatcher;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_permits::RunPermits;
 use windlass_runtime::source_catalog::SourceCatalog;
-use windlass_runtime::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 
 use super::case::CaseFailure;

@@ -392,7 +392,7 @@ impl KustomizationExecutor {
         }
         let missing = {
             let mut known = self.known();
-            known.missing.insert(windlass_runtime::crd_watch::kinds_of(&id.group));
+            known.missing.insert(windlass_cluster::crd_watch::kinds_of(&id.group));
             known.missing.clone()
         };
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, missing);

@@ -6,7 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::{DependencyEdge, DependencyGraph, ObjectKey};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use windlass_cluster::metrics::{MetricsRegistry, WakeReason};
+use super::metrics::{MetricsRegistry, WakeReason};
 
 /// Wakes nodes, and knows which of them depend on which.
 pub struct WorkQueue {
@@ -33,7 +33,7 @@ impl WorkQueue {
     }
 
     /// Opens the queue of a group and kind, which returns the woken nodes. A kind has one queue.
-    pub(crate) fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<ObjectKey> {
+    pub fn open(&self, kind: [&str; 2]) -> UnboundedReceiver<ObjectKey> {
         let (queue, woken) = unbounded_channel();
         let mut queues = self.queues.lock();
         queues.insert(kind.map(str::to_owned), queue);
@@ -78,14 +78,14 @@ impl WorkQueue {
     }
 
     /// Notes that a run of a node begins.
-    pub(crate) fn run_begins(&self, node: &ObjectKey) {
+    pub fn run_begins(&self, node: &ObjectKey) {
         // In this order there is no moment at which it is neither queued nor running.
         self.running.lock().insert(node.clone());
         self.leaves_queue(node);
     }
 
     /// Notes that a run of a node has ended.
-    pub(crate) fn run_ends(&self, node: &ObjectKey) {
+    pub fn run_ends(&self, node: &ObjectKey) {
         self.running.lock().remove(node);
     }
 
@@ -100,7 +100,7 @@ impl WorkQueue {
     }
 
     /// Notes that a node is not queued any more: its run begins, or there is no object of that name.
-    pub(crate) fn leaves_queue(&self, node: &ObjectKey) {
+    pub fn leaves_queue(&self, node: &ObjectKey) {
         if self.queued().remove(node) {
             self.metrics.queued(&node.kind).dec();
         }
@@ -127,7 +127,7 @@ impl WorkQueue {
     }
 
     /// A node is gone.
-    pub(crate) fn forget(&self, node: &ObjectKey) {
+    pub fn forget(&self, node: &ObjectKey) {
         self.leaves_queue(node);
         self.parts().retain(|part| part.whole() != *node);
         self.graph().forget(node);

@@ -9,11 +9,11 @@ use futures::StreamExt as _;
 use objects::Gvk;
 use reconcile::ObjectKey;
 
+use super::ClusterConnection;
+use super::discovery::ApiResourceLocation;
+use super::object_decode::{MetadataOnly, ObjectDecodeForm as _};
+use super::watch::{WatchSelection, WatcherEvent};
 use super::work_queue::WorkQueue;
-use windlass_cluster::ClusterConnection;
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_decode::{MetadataOnly, ObjectDecodeForm as _};
-use windlass_cluster::watch::{WatchSelection, WatcherEvent};
 
 /// How long after the change of a CRD the objects that miss a kind are woken once more.
 const SERVED_AFTER: Duration = Duration::from_secs(2);

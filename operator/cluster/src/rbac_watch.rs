@@ -10,10 +10,10 @@ use futures::stream::{self, StreamExt as _};
 use objects::Gvk;
 use reconcile::ObjectKey;
 
+use super::ClusterConnection;
+use super::discovery::ApiResourceLocation;
+use super::watch::{WatchSelection, WatcherEvent};
 use super::work_queue::WorkQueue;
-use windlass_cluster::ClusterConnection;
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::watch::{WatchSelection, WatcherEvent};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use reconcile::ObjectKey;
 
 /// How long after a wake the next one comes at the earliest.
-pub(super) const MIN_WAKE_INTERVAL: Duration = Duration::from_millis(400);
+const MIN_WAKE_INTERVAL: Duration = Duration::from_millis(400);
 
 /// From how many nodes on those are forgotten that were woken long ago.
 const MAX_UNPRUNED_OBJECTS: usize = 1000;
 
 /// When nodes were woken last.
 #[derive(Debug, Default)]
-pub(super) struct WakeIntervals(Mutex<BTreeMap<ObjectKey, LastWake>>);
+pub struct WakeIntervals(Mutex<BTreeMap<ObjectKey, LastWake>>);
 
 #[derive(Debug, Clone, Copy)]
 struct LastWake {
@@ -26,7 +26,7 @@ struct LastWake {
 
 /// Whether a node is woken now, later, or by a wake that is on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WakeDecision {
+pub enum WakeDecision {
     /// The node is to be woken now.
     Now,
     /// The node is to be woken after a time; the caller then calls [`WakeIntervals::called`].
@@ -36,8 +36,9 @@ pub(super) enum WakeDecision {
 }
 
 impl WakeIntervals {
-    /// A node is to be woken.
-    pub(super) fn call(&self, node: &ObjectKey, now: Instant) -> WakeDecision {
+    /// When a node is woken that is to be woken.
+    #[must_use]
+    pub fn call(&self, node: &ObjectKey, now: Instant) -> WakeDecision {
         let mut all = self.0.lock();
         if all.len() >= MAX_UNPRUNED_OBJECTS {
             all.retain(|_, last| last.is_due || now < last.at + MIN_WAKE_INTERVAL);
@@ -59,7 +60,7 @@ impl WakeIntervals {
     }
 
     /// A node is woken that was to be woken later.
-    pub(super) fn called(&self, node: &ObjectKey, now: Instant) {
+    pub fn called(&self, node: &ObjectKey, now: Instant) {
         let mut all = self.0.lock();
         all.insert(node.clone(), LastWake { at: now, is_due: false });
     }
@@ -99,10 +100,13 @@ mod tests {
         let node =
             |number: usize| ObjectKey::new("apps", "Kustomization", "shop", &number.to_string());
         for number in 0..MAX_UNPRUNED_OBJECTS {
-            pace.call(&node(number), begin);
+            assert_eq!(pace.call(&node(number), begin), WakeDecision::Now);
         }
-        pace.call(&node(0), begin);
-        pace.call(&node(MAX_UNPRUNED_OBJECTS), begin + MIN_WAKE_INTERVAL);
+        assert_ne!(pace.call(&node(0), begin), WakeDecision::Now);
+        assert_eq!(
+            pace.call(&node(MAX_UNPRUNED_OBJECTS), begin + MIN_WAKE_INTERVAL),
+            WakeDecision::Now
+        );
         assert_eq!(pace.0.lock().len(), 2, "one of them is still to be woken");
     }
 }

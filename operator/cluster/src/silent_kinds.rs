@@ -1,0 +1,51 @@
+//! Kinds whose API server did not respond a moment ago: the next requests about their objects need not wait as long.
+//!
+//! An aggregated API server or a conversion webhook that is dead keeps each request until its limit, and requests share one
+//! connection that carries so many at once.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use objects::Gvk;
+use parking_lot::Mutex;
+
+/// For how long no request is sent about a kind after one had no response.
+const SILENT_FOR: Duration = Duration::from_secs(10);
+
+/// The kinds, each with the moment at which a request had no response.
+#[derive(Debug, Default)]
+pub struct SilentKinds(Mutex<BTreeMap<Gvk, Instant>>);
+
+impl SilentKinds {
+    /// Notes that a request about a kind had no response.
+    pub fn add(&self, kind: &Gvk, now: Instant) {
+        let mut all = self.0.lock();
+        all.retain(|_, at| now.saturating_duration_since(*at) < SILENT_FOR);
+        all.insert(kind.clone(), now);
+    }
+
+    /// Whether a request about a kind had no response a moment ago.
+    #[must_use]
+    pub fn has(&self, kind: &Gvk, now: Instant) -> bool {
+        let at = self.0.lock().get(kind).copied();
+        at.is_some_and(|at| now.saturating_duration_since(at) < SILENT_FOR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_silent_for_a_while_and_then_asked_again() {
+        let silent = SilentKinds::default();
+        let begin = Instant::now();
+        let kind = |name: &str| Gvk::new("metrics.k8s.io/v1beta1", name);
+        silent.add(&kind("PodMetrics"), begin);
+        assert!(silent.has(&kind("PodMetrics"), begin));
+        assert!(!silent.has(&kind("NodeMetrics"), begin), "another kind");
+        assert!(!silent.has(&kind("PodMetrics"), begin + SILENT_FOR));
+        silent.add(&kind("NodeMetrics"), begin + SILENT_FOR);
+        assert_eq!(silent.0.lock().len(), 1, "what is over is forgotten");
+    }
+}
