@@ -25,6 +25,8 @@ enum ReferenceFieldKind {
     Source(&'static str),
     /// It names an object of the same kind that has to be ready, in any namespace.
     Dependency,
+    /// It names an object of another kind that has to exist, here a ConfigMap; references to other namespaces may be blocked.
+    OtherKind,
     /// It names a ServiceAccount of the same namespace, as which is acted.
     Account,
     /// Objects that are read as the impersonated user; `tenancy.rs` tests it, and `releases/helmfile_operator.rs`.
@@ -45,8 +47,8 @@ enum ReferenceFieldKind {
 }
 
 use ReferenceFieldKind::{
-    Account, AsAccount, Dependency, Later, NoObject, OfImages, OfPlatform, ReadAccount, Secret,
-    Source, Unread, Unsupported,
+    Account, AsAccount, Dependency, Later, NoObject, OfImages, OfPlatform, OtherKind, ReadAccount,
+    Secret, Source, Unread, Unsupported,
 };
 
 /// Every field that looks like a reference. A reference has the value that makes it one, with `NAME` for the name.
@@ -353,6 +355,21 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
     ("Receiver", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
 ];
 
+/// Further values of fields that have a row.
+const ADDITIONAL_FIELD_VALUES: &[(&str, &str, ReferenceFieldKind, &str)] = &[
+    ("HelmRelease", "dependsOn[]", OtherKind, OTHER_KIND),
+    ("HelmRelease", "dependsOn[]", OtherKind, OTHER_KIND_WITH_EXPRESSION),
+    ("Helmfile", "dependsOn[]", OtherKind, OTHER_KIND),
+    ("Helmfile", "dependsOn[]", OtherKind, OTHER_KIND_WITH_EXPRESSION),
+    ("Kustomization", "dependsOn[]", OtherKind, OTHER_KIND),
+    ("Kustomization", "dependsOn[]", OtherKind, OTHER_KIND_WITH_EXPRESSION),
+];
+
+const OTHER_KIND: &str =
+    r#"{"dependsOn": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "NAME", "ready": true}]}"#;
+
+const OTHER_KIND_WITH_EXPRESSION: &str = r#"{"dependsOn": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "NAME", "readyExpr": "dep.data.a == 'b'"}]}"#;
+
 /// Names by which a field is known to be a reference, besides those that end with `Ref`.
 const NAMES: [&str; 7] = [
     "dependsOn",
@@ -498,7 +515,8 @@ struct ReferenceCase {
 fn cases(tag: &str) -> Result<Vec<ReferenceCase>> {
     let schemas = schemas()?;
     let mut cases = Vec::new();
-    for (at, (kind, path, field, value)) in FIELDS.iter().enumerate() {
+    for (at, (kind, path, field, value)) in FIELDS.iter().chain(ADDITIONAL_FIELD_VALUES).enumerate()
+    {
         if value.is_empty() {
             continue;
         }
@@ -531,6 +549,9 @@ impl ReferenceCase {
             }
             ReadAccount => {
                 json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+            }
+            OtherKind => {
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
             }
             Source(kind) => {
                 json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind, "metadata": metadata, "spec": base(kind)})

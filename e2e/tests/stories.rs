@@ -16,6 +16,7 @@ pub(crate) mod decryption;
 mod deleted_objects;
 mod deletion_budget;
 mod deletion_policies;
+mod dependencies;
 mod dependency_cycle;
 mod drift;
 mod expressions;
