@@ -29,9 +29,9 @@ use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::service_ranges::ServicePort;
 use windlass_cluster::work_queue::WorkQueue;
-use windlass_runtime::object_watcher::ObjectWatcher;
 use windlass_runtime::spec_references::ReadReferences;
 
 /// Largest artifact that is read: it is in memory.

@@ -16,9 +16,10 @@ use windlass_cluster::events::forwarder::EventForwarder;
 use windlass_cluster::lease::LeadershipLostError;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::work_queue::WorkQueue;
+use windlass_http_server::{self as http_server, HttpListener, ServerReadiness};
 use windlass_kinds::ProcessComponents;
+use windlass_kinds::lease_elections::required_lease_elections;
 use windlass_serve::logging_setup;
-use windlass_serve::server::{self, HttpListener, ServerReadiness};
 use windlass_serve::settings::OperatorSettings;
 
 /// How long the API server may take to answer at the start.
@@ -64,7 +65,7 @@ fn forbid_core_dumps() {
 async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     let settings = settings.normalized();
     tell(&settings);
-    let terms = settings.terms()?;
+    let terms = required_lease_elections(&settings)?;
     let leadership = terms.leadership();
     let metrics = MetricsRegistry::new();
     metrics.leader.set(i64::from(leadership.may_act()));
@@ -85,12 +86,12 @@ async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     };
     let events = Arc::new(EventDistributor::new(&identity, metrics.clone()));
     let work_queue = Arc::new(WorkQueue::new(metrics.clone()));
-    let artifacts = server::artifacts(store.clone(), leadership.clone())
-        .merge(server::events(events.clone(), metrics.clone()));
+    let artifacts = http_server::artifacts(store.clone(), leadership.clone())
+        .merge(http_server::events(events.clone(), metrics.clone()));
     let servers = [
         tokio::spawn(artifacts_at.serve(artifacts, stop.clone())),
-        tokio::spawn(health_at.serve(server::health(readiness.clone()), stop.clone())),
-        tokio::spawn(metrics_at.serve(server::metrics(metrics.clone()), stop.clone())),
+        tokio::spawn(health_at.serve(http_server::health(readiness.clone()), stop.clone())),
+        tokio::spawn(metrics_at.serve(http_server::metrics(metrics.clone()), stop.clone())),
     ];
     let cluster = connect(access, &identity, &leadership, &metrics).await?;
     let version = tokio::select! {

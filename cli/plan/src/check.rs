@@ -24,8 +24,8 @@ use serde_json::json;
 use super::check_target::{CheckForge, CheckTarget, CheckTargetArgs, read_at_most, variable};
 use windlass_cli_runtime::connection::{ProgressGlyph, block_on, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cluster::run_permits::RunPermits;
 use windlass_runtime::pull_request::converse;
-use windlass_runtime::run_permits::RunPermits;
 
 /// The longest name of a plan.
 const MAX_NAME_BYTES: usize = 63;

@@ -3,7 +3,7 @@
 //! Here: an event, and a queue for each event sink ([`EventSink`]), so that a slow or dead sink delays no other. In the
 //! folder: the sink that posts events to Flux's notification-controller (`forwarder`). Elsewhere: the sink that records
 //! Kubernetes Events ([`crate::kubernetes_events`]), the endpoint at which other controllers post events
-//! (`windlass_serve::server`).
+//! (crate `windlass-http-server`).
 
 pub mod forwarder;
 

@@ -6,7 +6,8 @@
 //! (`object_existence`), statuses and finalizers ([`status_writes`]), events on their way to those who follow them
 //! ([`events`]) and as Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a
 //! [`connection_pool`], object by object as [`object_decode`] reads them), which objects changes wake ([`work_queue`]) and how often
-//! ([`wake_interval`]), also
+//! (`wake_interval`), and how many run at once ([`run_permits`]), applied and awaited objects ([`object_watcher`]), Namespaces
+//! ([`namespace_policies`]), also
 //! changes of definitions ([`crd_watch`]) and of rights ([`rbac_watch`]), whether definitions have our fields
 //! ([`dependency_schema`]), what an answer may cost
 //! ([`response_limit`]), when a server wants to be asked again (`request_retry`), which kinds do not respond
@@ -35,18 +36,21 @@ pub mod lease;
 pub mod list_pager;
 pub mod logs;
 pub mod metrics;
+pub mod namespace_policies;
 pub mod object_decode;
 mod object_existence;
 pub mod object_pages;
+pub mod object_watcher;
 pub mod objects;
 pub mod rbac_watch;
 mod request_retry;
 pub mod resource_version;
 mod response_limit;
+pub mod run_permits;
 pub mod service_ranges;
 pub mod silent_kinds;
 pub mod status_writes;
-pub mod wake_interval;
+mod wake_interval;
 pub mod watch;
 pub mod windlass_kind;
 pub mod work_queue;

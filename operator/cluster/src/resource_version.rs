@@ -32,7 +32,7 @@ pub fn of_metadata(metadata: &Value) -> u64 {
 }
 
 /// Whether one version may be later than another: if one of them is not a number, every other version may.
-pub fn is_later(version: u64, than: u64) -> bool {
+pub(crate) fn is_later(version: u64, than: u64) -> bool {
     if than == LATEST_VERSION || version == than {
         return false;
     }

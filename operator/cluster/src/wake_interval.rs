@@ -15,7 +15,7 @@ const MAX_UNPRUNED_OBJECTS: usize = 1000;
 
 /// When nodes were woken last.
 #[derive(Debug, Default)]
-pub struct WakeIntervals(Mutex<BTreeMap<ObjectKey, LastWake>>);
+pub(crate) struct WakeIntervals(Mutex<BTreeMap<ObjectKey, LastWake>>);
 
 #[derive(Debug, Clone, Copy)]
 struct LastWake {
@@ -26,7 +26,7 @@ struct LastWake {
 
 /// Whether a node is woken now, later, or by a wake that is on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WakeDecision {
+pub(crate) enum WakeDecision {
     /// The node is to be woken now.
     Now,
     /// The node is to be woken after a time; the caller then calls [`WakeIntervals::called`].
@@ -38,7 +38,7 @@ pub enum WakeDecision {
 impl WakeIntervals {
     /// When a node is woken that is to be woken.
     #[must_use]
-    pub fn call(&self, node: &ObjectKey, now: Instant) -> WakeDecision {
+    pub(crate) fn call(&self, node: &ObjectKey, now: Instant) -> WakeDecision {
         let mut all = self.0.lock();
         if all.len() >= MAX_UNPRUNED_OBJECTS {
             all.retain(|_, last| last.is_due || now < last.at + MIN_WAKE_INTERVAL);
@@ -60,7 +60,7 @@ impl WakeIntervals {
     }
 
     /// A node is woken that was to be woken later.
-    pub fn called(&self, node: &ObjectKey, now: Instant) {
+    pub(crate) fn called(&self, node: &ObjectKey, now: Instant) {
         let mut all = self.0.lock();
         all.insert(node.clone(), LastWake { at: now, is_due: false });
     }

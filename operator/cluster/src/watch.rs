@@ -100,7 +100,7 @@ impl ClusterConnection {
     }
 
     /// Metadata of the selected objects of a kind.
-    pub fn watch_metadata(
+    pub(crate) fn watch_metadata(
         &self,
         resource: &ApiResourceLocation,
         selection: &WatchSelection,

@@ -32,6 +32,7 @@ use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
 use super::release_runner::{self, DesiredRelease, MANAGER, release_run};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
@@ -42,7 +43,6 @@ use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_status::status_of;
-use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::{hold_conditions, lifecycle};

@@ -51,13 +51,13 @@ use self::chart_cache::LoadedChart;
 use self::manifest_objects::ManifestObject;
 use self::validated_spec::ValidatedSpec;
 use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::object_watcher::OwnershipMarks;
+use windlass_cluster::run_permits::RunPermit;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::expressions::RunExpressions;
 use windlass_runtime::object_status::{LatestWrittenObject, recorded};
-use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermit;
 
 /// Field manager of the objects of releases; that of Flux's controller, so that what it applied stays ours.
 pub const MANAGER: &str = "helm-controller";

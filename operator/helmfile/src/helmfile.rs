@@ -64,6 +64,7 @@ use self::validated_spec::{HelmfileInputs, HelmfileTimeouts};
 use helm_controller::release_runner::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
@@ -74,7 +75,6 @@ use windlass_runtime::build::remote_base_access::{BuildPermits, SharedBuildPermi
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::hold_conditions;
-use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;

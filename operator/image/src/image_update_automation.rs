@@ -48,12 +48,12 @@ use reconcile::{
 };
 use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
+use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::freeze::{self, ObjectFreeze};
 use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::hold_conditions::is_asked;
-use windlass_runtime::namespace_policies::{self, NamespacePolicies};
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::pull_request::propose_pull_request;

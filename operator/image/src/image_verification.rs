@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crds::image::{DigestReflectionPolicy, ImagePolicy};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome, reason};
-use windlass_runtime::namespace_policies::NamespacePolicies;
+use windlass_cluster::namespace_policies::NamespacePolicies;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 

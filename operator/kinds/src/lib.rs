@@ -1,7 +1,9 @@
-//! The one list of kinds that run, and what all of them need to begin.
+//! The one list of kinds that run, what all of them need to begin, and the elections before that ([`lease_elections`]).
 //!
 //! Elsewhere: definitions of the kinds (`crds`), what other lists have to know of each (the tests here, and
 //! `xtask/src/tidy/kinds.rs`).
+
+pub mod lease_elections;
 
 use std::sync::Arc;
 
@@ -39,7 +41,11 @@ use windlass_cluster::crd_watch::follow_crds;
 use windlass_cluster::dependency_schema::warn_of_missing_fields;
 use windlass_cluster::events::EventDistributor;
 use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::namespace_policies::{self, NamespacePolicies};
+use windlass_cluster::object_watcher::{ObjectWatcher, OwnershipMarks};
+use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::work_queue::WorkQueue;
+use windlass_http_server::{HttpListener, ServerReadiness};
 use windlass_runtime::audit::retention;
 use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
@@ -49,14 +55,10 @@ use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::freeze;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle;
-use windlass_runtime::namespace_policies::{self, NamespacePolicies};
 use windlass_runtime::object_run::run_kind;
 use windlass_runtime::object_store::TypeMap;
-use windlass_runtime::object_watcher::{ObjectWatcher, OwnershipMarks};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermits;
 use windlass_runtime::source_catalog::{CatalogSourceKind, SourceCatalog};
-use windlass_serve::server::{HttpListener, ServerReadiness};
 use windlass_serve::settings::OperatorSettings;
 
 /// What the program has to know of a kind.

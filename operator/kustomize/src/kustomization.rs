@@ -53,6 +53,8 @@ use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, KustomizationTimeo
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::object_watcher::OwnershipMarks;
+use windlass_cluster::run_permits::PermitPriority;
 use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
@@ -63,8 +65,6 @@ use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::deletion_plan::result_plan::{PLAN_MODE, PLAN_PENDING};
 use windlass_runtime::depends_on_annotation::DependableKind;
-use windlass_runtime::object_watcher::OwnershipMarks;
-use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
 use windlass_runtime::{

@@ -38,7 +38,6 @@ use crate::dependency_lookup::{
 use crate::depends_on_annotation::depends_on;
 use crate::expressions::{ExpressionCache, RunExpressions};
 use crate::freeze::{self, ObjectFreeze};
-use crate::namespace_policies::{self, NamespacePolicies};
 use crate::object_status::LatestWrittenObject;
 use crate::object_store::StateCache;
 use crate::run_context::RunContext;
@@ -48,6 +47,7 @@ use crate::{
 };
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_serve::settings::OperatorSettings;

@@ -1,6 +1,6 @@
 //! Work that blocks, off the threads on which runs are polled.
 //!
-//! Elsewhere: how many runs may do so at a time (`run_permits`).
+//! Elsewhere: how many runs may do so at a time (`windlass_cluster::run_permits`).
 
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 

@@ -14,8 +14,6 @@ use reconcile::{NextRunTrigger, RunOutcome, Time, reason};
 use sha2::{Digest as _, Sha256};
 use tokio::task::AbortHandle;
 
-use super::object_watcher::ObjectWatcher;
-use super::run_permits::RunPermits;
 use super::spec_references::ReadReferences;
 use super::unsupported_fields::unsupported_text;
 use windlass_cluster::ClusterConnection;
@@ -23,7 +21,9 @@ use windlass_cluster::client::{ConnectionError, connect_to};
 use windlass_cluster::crd_watch::follow_crds;
 use windlass_cluster::kubeconfig::{KubeconfigError, KubeconfigPolicy, RemoteKubeconfig};
 use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::rbac_watch::follow_rights;
+use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 

@@ -39,11 +39,11 @@ use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
     self, CachedObjectChange, WatchedObjectCache, kind_node, resource,
 };
-use super::namespace_policies::{self, NamespacePolicies};
 use super::pull_request_approval::{self, was_approved};
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 
 /// Annotation of an applier: how many objects it may delete without approval, if that is fewer than its policies allow.
 pub const DELETION_BUDGET: &str = "windlass.dev/deletion-budget";

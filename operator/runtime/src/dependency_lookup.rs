@@ -23,14 +23,14 @@ use super::controller_kind::node_named;
 use super::dependency_gate::{asked, has_expression, named};
 use super::depends_on_annotation::{depends_on, shortened};
 use super::expressions::RunExpressions;
-use super::object_watcher::{RunReferenceRead, WatchMoment};
 use super::run_context::RunContext;
-use super::run_permits::RunPermits;
 use windlass_cluster::ClusterError;
 use windlass_cluster::crd_watch::kinds_of;
 use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_watcher::{RunReferenceRead, WatchMoment};
 use windlass_cluster::rbac_watch::rights;
 use windlass_cluster::resource_version::{LATEST_VERSION, of_metadata};
+use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::silent_kinds::SilentKinds;
 use windlass_cluster::windlass_kind::WindlassKind;
 

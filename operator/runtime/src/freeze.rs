@@ -27,9 +27,9 @@ use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
     self, CachedObjectChange, WatchedObjectCache, kind_node,
 };
-use super::namespace_policies::{NamespacePolicies, labels_node_of};
 use super::run_context::RunContext;
 use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::namespace_policies::{NamespacePolicies, labels_node_of};
 use windlass_cluster::windlass_kind::WindlassKind;
 
 /// How often what is held is checked, although nothing changed: clocks may be set, and time zones may get other rules.

@@ -1,11 +1,11 @@
 //! What an object of any kind needs to be run.
 //!
 //! Here: how a kind is run ([`object_run`]) and what it says of that ([`controller_kind`]); what every run may use
-//! ([`run_context`]): objects as last seen ([`object_store`]), permits ([`run_permits`]),
+//! ([`run_context`]): objects as last seen ([`object_store`]),
 //! work that blocks ([`blocking_task`]), sources ([`source_catalog`]) and their files ([`artifact_files`]), what specs
 //! name ([`spec_references`]) or select ([`label_selectors`]), the remotes of GitRepositories ([`git_remote`]) and
 //! HelmRepositories ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
-//! ([`cluster_target`]), applied objects ([`object_watcher`]), servers ([`http_clients`]), forges ([`pull_request`]);
+//! ([`cluster_target`]), servers ([`http_clients`]), forges ([`pull_request`]);
 //! whether a run may begin ([`dependency_gate`], `dependency_lookup` for objects of other kinds, `dropped_dependency_fields`,
 //! [`object_hold`], [`change_window`], [`freeze`], [`lifecycle`]), and what it may change and delete ([`deletion_plan`],
 //! [`pull_request_approval`]); and what is said
@@ -15,8 +15,8 @@
 //! ([`unanswered_writes`]), and the Pods behind a failure ([`workload_pods`]). Elsewhere: sources (crate
 //! `source-controller`), Kustomizations (crate `kustomize-controller`), HelmReleases (crate
 //! `helm-controller`), Helmfiles (crate `helmfile-controller`), notifications (crate `notification-controller`), the Kubernetes
-//! client and the queue of objects to run (crate `windlass-cluster`), flags (crate `windlass-serve`), decisions (engines
-//! `reconcile`, `apply` and `release`).
+//! client, the queue of objects to run, permits, watches of applied objects and of Namespaces (crate `windlass-cluster`), flags
+//! (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
 
 pub mod applier;
 pub mod artifact_files;
@@ -44,13 +44,11 @@ pub mod http_request;
 pub mod ignore_rules;
 pub mod label_selectors;
 pub mod lifecycle;
-pub mod namespace_policies;
 pub mod object_hold;
 pub mod object_run;
 pub mod object_selection_annotations;
 pub mod object_status;
 pub mod object_store;
-pub mod object_watcher;
 pub mod progress_status;
 pub mod provider_secret_masking;
 pub mod pull_request;
@@ -59,7 +57,6 @@ pub mod random_bytes;
 pub mod registry_login;
 pub mod run_context;
 pub mod run_error;
-pub mod run_permits;
 pub mod run_report;
 pub mod source_catalog;
 pub mod source_reference;

@@ -36,10 +36,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::event_handlers::LifecycleHandlers;
 use self::watched_object_cache::{CachedObjectChange, WatchedObjectCache, kind_node, resource};
-use super::namespace_policies::{NamespacePolicies, labels_node_of};
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
+use windlass_cluster::namespace_policies::{NamespacePolicies, labels_node_of};
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// The field manager of events.

@@ -21,8 +21,8 @@ use super::http_request::exchange;
 use super::object_hold::is_suspended;
 use super::provider_secret_masking::{NOT_MASKED, masked_text};
 use super::run_context::RunContext;
-use super::run_permits::RunPermits;
 use super::spec_references::ReadReferences;
+use windlass_cluster::run_permits::RunPermits;
 
 /// Longest time for one request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);

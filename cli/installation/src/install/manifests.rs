@@ -15,6 +15,7 @@ use tree::MemoryTree;
 
 use crate::check::arguments;
 use windlass_cli_runtime::serve_flags;
+use windlass_kinds::lease_elections::required_lease_elections;
 
 /// Bases, overlays and CRDs, as they are in the repository.
 static DEPLOY: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../deploy");
@@ -207,7 +208,7 @@ pub(crate) fn workloads(objects: &[Object]) -> impl Iterator<Item = &Object> {
 /// Checks the arguments of a workload as the program does.
 fn check_arguments(workload: &Object) -> anyhow::Result<()> {
     let arguments: Vec<String> = arguments(workload).map(str::to_owned).collect();
-    serve_flags::settings(&arguments)?.terms().map(drop)
+    required_lease_elections(&serve_flags::settings(&arguments)?).map(drop)
 }
 
 /// A word as a shell reads it.

@@ -17,10 +17,10 @@ use release::{OperationJournal, ReleaseDesiredState, ReleaseRecord};
 use super::{OWNERSHIP, report, status};
 use crate::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
-use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::{hold_conditions, object_hold};
 

@@ -23,8 +23,8 @@ use super::executor::{DriftedObject, ReleaseExecutor};
 use super::manifest_objects::ManifestObject;
 use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::ClusterError;
+use windlass_cluster::object_watcher::LiveObjectKnowledge;
 use windlass_cluster::objects::DryRunMode;
-use windlass_runtime::object_watcher::LiveObjectKnowledge;
 
 /// Label or annotation `disabled`: the object may be what it likes.
 const SWITCH: &str = "helm.toolkit.fluxcd.io/driftDetection";

@@ -40,14 +40,14 @@ use super::storage::{ReleaseStorage, StorageError};
 use super::{DesiredRelease, ReleaseStatusOwner, inventory};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::object_watcher::{AwaitedObject, WatchMoment};
 use windlass_cluster::rbac_watch::rights;
+use windlass_cluster::run_permits::RunPermit;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::lifecycle::lifecycle_attempt::is_beside_release;
 use windlass_runtime::lifecycle::{self, LifecycleSubject};
-use windlass_runtime::object_watcher::{AwaitedObject, WatchMoment};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermit;
 use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// When something is tried again that failed through no fault of the spec.

@@ -15,9 +15,9 @@ use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, ManifestObject};
 use super::step_error::StepError;
 use super::{ReleaseStatusOwner, failure_cause};
+use windlass_cluster::object_watcher::{AwaitedObject, OwnerLabel, WatchMoment};
 use windlass_cluster::{ClusterError, resource_version};
 use windlass_runtime::crd_guard;
-use windlass_runtime::object_watcher::{AwaitedObject, OwnerLabel, WatchMoment};
 
 /// How often an object is observed that no watch reports.
 const UNWATCHED_OBJECT_POLL_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);

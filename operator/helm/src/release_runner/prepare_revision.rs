@@ -32,9 +32,9 @@ use super::step_error::StepError;
 use super::{MANAGER, ReleaseStatusOwner};
 use windlass_cluster::capabilities::ServerCapabilities;
 use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::namespace_policies::NamespacePolicies;
+use windlass_cluster::run_permits::{RunPermit, RunPermits};
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::namespace_policies::NamespacePolicies;
-use windlass_runtime::run_permits::{RunPermit, RunPermits};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 
 /// How long a CRD may take until its kind is served.

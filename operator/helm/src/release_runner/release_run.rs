@@ -13,13 +13,13 @@ use super::executor::ReleaseExecutor;
 use super::hook_watch::HookWatch;
 use super::storage::ReleaseStorage;
 use super::{DesiredRelease, ReleaseStatusOwner};
+use windlass_cluster::run_permits::PermitPriority;
 use windlass_runtime::applier::WaitObservation;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::PermitPriority;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
 
 /// The state of a release that this process keeps between runs. What must not be lost is in its records and its journal.

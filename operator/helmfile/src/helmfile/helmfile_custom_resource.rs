@@ -9,12 +9,12 @@ use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
 use reconcile::{ROLLBACK, RunOutcome};
 
 use super::{HelmfileController, OWNERSHIP, report, validated_spec};
+use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::depends_on_annotation::DependableKind;
-use windlass_runtime::object_watcher::OwnershipMarks;
 
 impl<K: HelmfileCustomResource> DependableKind for HelmfileController<K> {
     type Object = K;

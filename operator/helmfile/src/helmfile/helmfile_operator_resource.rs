@@ -16,9 +16,9 @@ use sources::source_reasons::URL_INVALID;
 use super::DIALECT;
 use super::helmfile_custom_resource::HelmfileCustomResource;
 use helm_controller::release_runner::MANAGER;
+use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
-use windlass_runtime::object_watcher::OwnershipMarks;
 
 /// The marks on the objects of releases.
 pub const OWNERSHIP: OwnershipMarks = OwnershipMarks {

@@ -31,13 +31,13 @@ use helm_controller::release_runner::crd_definitions::{EstablishError, establish
 use helm_controller::release_runner::{ReleaseStatusOwner as _, manifest_objects};
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::DryRunMode;
+use windlass_cluster::run_permits::RunPermit;
 use windlass_runtime::audit::{self, cut, text, took, when};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::node_of;
 use windlass_runtime::crd_guard::error::CrdGuardError;
 use windlass_runtime::crd_guard::{CrdGuardian, CrdWritePermission, is_definition};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermit;
 
 /// Field manager of what hooks apply: another than that of releases, whose fields would be removed by it.
 const MANAGER: &str = "helmfile-hooks";

@@ -30,14 +30,14 @@ use helm_controller::helm_release::report;
 use helm_controller::release_runner::change_judgement::OwnerHooks;
 use helm_controller::release_runner::{self, ReleaseStatusOwner};
 use windlass_cluster::events::ObjectEvent;
+use windlass_cluster::object_watcher::OwnershipMarks;
+use windlass_cluster::run_permits::RunPermit;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::{REQUESTED_AT, node_of};
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
-use windlass_runtime::object_watcher::OwnershipMarks;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermit;
 use windlass_runtime::{hold_conditions, object_hold};
 
 /// How often progress is written in one run: the write takes the rows of all releases, however many there are.

@@ -7,8 +7,8 @@ use crds::image::{ImagePolicy, ImageRepository};
 use crds::source::AccessFrom;
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, reason};
+use windlass_cluster::namespace_policies::NamespacePolicies;
 use windlass_runtime::controller_kind::node_named;
-use windlass_runtime::namespace_policies::NamespacePolicies;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 

@@ -14,13 +14,13 @@ use jiff::Timestamp;
 use reconcile::{ObjectKey, RunOutcome};
 use sources::source_reasons::GIT_OPERATION_FAILED;
 use tokio::sync::oneshot;
+use windlass_cluster::run_permits::GrantedPermit;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{node_named, node_of};
 use windlass_runtime::git_remote::operation_context;
 use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::GrantedPermit;
 
 use super::automation_git_repository::{AutomationGitRepository, SigningKey, node_of_reference};
 use super::branch_lock::{BranchLock, BranchLocks, RoundTarget};

@@ -38,16 +38,16 @@ use super::deletion_hold::DeletionJudgement;
 use super::report::InventoryWriteProgress;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_watcher::{AwaitedObject, OwnerLabel};
 use windlass_cluster::rbac_watch::rights;
 use windlass_cluster::resource_version::LATEST_VERSION;
+use windlass_cluster::run_permits::RunPermit;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::expressions::RunExpressions;
 use windlass_runtime::object_status::LatestWrittenObject;
-use windlass_runtime::object_watcher::{AwaitedObject, OwnerLabel};
 use windlass_runtime::progress_status;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermit;
 use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// Up to so many objects are applied without a progress report, because that takes little time.

@@ -20,13 +20,13 @@ use super::alert_warnings::dispatch_failed;
 use super::incident_notifications::bare_alert;
 use super::notification_spool::QueuedNotification;
 use super::transport::{NotificationSender, TransportMessage};
+use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::expressions::{ExpressionThreadError, on_thread};
 use windlass_runtime::http_request::retry_after;
 use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::provider_secret_masking::{NOT_MASKED, masked_text};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermits;
 
 /// Longest time for which one request holds a permit.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);

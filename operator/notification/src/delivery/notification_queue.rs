@@ -18,8 +18,8 @@ use super::provider_queues::{ProviderKey, ProviderQueues};
 use super::provider_worker::{ProviderHealth, ProviderWorker};
 use super::wait_for_alerts;
 use windlass_cluster::metrics::NotificationOutcomeLabel;
+use windlass_cluster::run_permits::RunPermits;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermits;
 
 /// How many services are asked at once, and how many of them in the name of one namespace.
 const MAX_CONCURRENT_REQUESTS: usize = 64;

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
 use windlass_cluster::object_decode::DepthPrunedObject;
+use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::run_permits::{GrantedPermit, RunPermits};
 
 /// How many requests have lists in memory at the same time: one for each namespace, which take turns.
 static LIST_PERMITS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(4, 1));

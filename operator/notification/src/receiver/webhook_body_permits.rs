@@ -1,6 +1,6 @@
 //! Bodies of webhooks: a sender whose body comes slowly, or takes long to check, does not delay others.
 //!
-//! A short body is read without a permit (`windlass_serve::server::request_bodies`). A longer one needs one of a few
+//! A short body is read without a permit (`windlass_http_server::request_bodies`). A longer one needs one of a few
 //! permits, which namespaces are given in turn; it is given up when it keeps its permit for long while others wait for
 //! one.
 
@@ -10,8 +10,8 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use notify::receivers::MAX_BODY;
 
-use windlass_runtime::run_permits::{GrantedPermit, RunPermits};
-use windlass_serve::server::request_bodies::{BodyReader, SHORT_BODY_BYTES};
+use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
+use windlass_http_server::request_bodies::{BodyReader, SHORT_BODY_BYTES};
 
 /// Longest time that sending a part of a body may take. Parity(flux): the notification-controller's.
 const READ_LIMIT: Duration = Duration::from_secs(30);

@@ -1,6 +1,6 @@
 //! Requests of webhooks: which Receiver is meant, whether a request counts, and what it wakes.
 //!
-//! Elsewhere: the verdicts (`notify::receivers`), connections (`windlass_serve::server`).
+//! Elsewhere: the verdicts (`notify::receivers`), connections (crate `windlass-http-server`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use super::reconcile_requests::AnnotationTimes;
 use super::webhook_body_permits::{WebhookBody, WebhookBodyPermits};
 use crate::delivery::logged;
 use windlass_cluster::ClusterConnection;
+use windlass_cluster::run_permits::GrantedPermit;
 use windlass_runtime::expressions::{ExpressionThreadError, on_thread};
 use windlass_runtime::http_request::exchange;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::GrantedPermit;
 
 /// Longest time for judging a request and for what it asks for.
 const RECEIVE_LIMIT: Duration = Duration::from_secs(60);

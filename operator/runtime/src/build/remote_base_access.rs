@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster_target::ClusterTarget;
 use crate::run_context::RunContext;
-use crate::run_permits::{GrantedPermit, RunPermits};
 use crate::time_limit::TimeLimit;
+use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
 use windlass_serve::settings::OperatorSettings;
 
 /// Why no Kustomization may use remote bases.

@@ -14,11 +14,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::error::CrdGuardError;
-use crate::run_permits::{GrantedPermit, RunPermits};
 use crate::time_limit::TimeLimit;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
 use windlass_cluster::object_decode::DepthPrunedObject;
+use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// How many definitions are judged at once: each takes a processor. Waiting for objects does not count.

@@ -24,10 +24,10 @@ use super::crd_owners;
 use super::custom_resource_check;
 use super::error::CrdGuardError;
 use super::guard_policy::REMOVAL;
-use crate::run_permits::RunPermits;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::list_pager::ObjectProjection;
 use windlass_cluster::object_decode::{DepthPrunedObject, RawObject};
+use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// Label of a Secret that is part of an export: the uid of the definition.

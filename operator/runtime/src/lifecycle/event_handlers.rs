@@ -30,7 +30,7 @@ use self::check::CheckSubject;
 use super::MANAGER;
 use super::watched_object_cache::{WatchedObjectCache, resource};
 use crate::run_context::RunContext;
-use crate::run_permits::RunPermits;
+use windlass_cluster::run_permits::RunPermits;
 
 /// How often something is checked, where a Lifecycle does not say.
 const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ fn parsed(flags: &[&str]) -> Result<OperatorSettings, clap::Error> {
     OperatorSettings::from_flags(flags)
 }
 
-pub(super) fn settings(flags: &[&str]) -> OperatorSettings {
+fn settings(flags: &[&str]) -> OperatorSettings {
     parsed(flags).unwrap()
 }
 

@@ -19,6 +19,9 @@ use windlass_cluster::events::{
     EventDistributor, EventObject, EventRecord, EventSeverity, EventSink, ObjectEvent,
 };
 use windlass_cluster::metrics::MetricsRegistry;
+use windlass_cluster::namespace_policies::{self, NamespacePolicies};
+use windlass_cluster::object_watcher::ObjectWatcher;
+use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_runtime::cluster_target::ClusterTargets;
@@ -26,11 +29,8 @@ use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::depends_on_annotation::DependencyTargets;
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::http_clients::RemoteClients;
-use windlass_runtime::namespace_policies::{self, NamespacePolicies};
 use windlass_runtime::object_store::TypeMap;
-use windlass_runtime::object_watcher::ObjectWatcher;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::run_permits::RunPermits;
 use windlass_runtime::source_catalog::SourceCatalog;
 use windlass_serve::settings::OperatorSettings;
 

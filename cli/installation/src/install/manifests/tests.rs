@@ -59,7 +59,7 @@ fn the_arguments_of_every_overlay_are_flags_of_the_program() {
             assert_eq!(arguments[0], "serve");
             let parsed = ServeTestCommand::try_parse_from(&arguments);
             let settings = parsed.unwrap_or_else(|error| panic!("{name}: {error}")).settings;
-            let terms = settings.terms().unwrap();
+            let terms = required_lease_elections(&settings).unwrap();
             assert!(terms.own.is_some(), "{name}: no election");
             let is_lockdown = settings.no_cross_namespace_refs
                 && settings.default_service_account.as_deref() == Some("default");

@@ -15,10 +15,10 @@ use super::{DriftCheckScope, KustomizationExecutor};
 use crate::kustomization::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::object_watcher::{LiveObjectKnowledge, WatchMoment};
 use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::resource_version::number_of;
 use windlass_runtime::crd_guard::{self, CrdWritePermission};
-use windlass_runtime::object_watcher::{LiveObjectKnowledge, WatchMoment};
 use windlass_serve::settings::HealthLibraryMode;
 
 /// Whether the answer to a dry-run is about an object that is not there yet: only stored objects have a version.

@@ -20,10 +20,10 @@ use crate::kustomization::{MANAGER, paused_run};
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::object_watcher::WatchMoment;
 use windlass_cluster::objects::DryRunMode;
 use windlass_runtime::crd_guard::crd_owners::OwnerMark;
 use windlass_runtime::crd_guard::{self, CrdGuardian, CrdPruneOutcome};
-use windlass_runtime::object_watcher::WatchMoment;
 use windlass_runtime::unanswered_writes::UnansweredWrite;
 
 /// The version in which an object is stored.

@@ -12,8 +12,8 @@ use tokio::runtime::Runtime;
 
 use super::*;
 use crate::build::remote_base_access::{BuildPermits, HeldBuildPermits};
-use crate::run_permits::RunPermits;
 use crate::time_limit::TIME_LIMIT;
+use windlass_cluster::run_permits::RunPermits;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 

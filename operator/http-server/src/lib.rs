@@ -1,4 +1,8 @@
 //! HTTP: artifacts and events, health, metrics, each on the address that Flux uses for it.
+//!
+//! Here: listening ([`HttpListener`]) and what the operator itself serves; connections (`connections`), the bodies of requests
+//! ([`request_bodies`]). Elsewhere: the events and metrics themselves (crate `windlass-cluster`), webhooks
+//! (`notification_controller::receiver`).
 
 mod artifacts;
 mod connections;

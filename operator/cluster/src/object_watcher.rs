@@ -18,16 +18,16 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::ObjectKey;
 use serde_json::Value;
 
-pub(crate) use self::references::RunReferenceRead;
+pub use self::references::RunReferenceRead;
 pub use self::watcher_state::{LiveObjectKnowledge, WatchMoment};
 use self::watcher_state::{LiveObjectSighting, ObjectWatcherState, TrackedObject, WatchKey};
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::metrics::WakeReason;
-use windlass_cluster::resource_version::{is_later, of_metadata};
-use windlass_cluster::wake_interval::{WakeDecision, WakeIntervals};
-use windlass_cluster::watch::WatchSelection;
-use windlass_cluster::work_queue::WorkQueue;
-use windlass_cluster::{ClusterConnection, ClusterError};
+use crate::discovery::ApiResourceLocation;
+use crate::metrics::WakeReason;
+use crate::resource_version::{is_later, of_metadata};
+use crate::wake_interval::{WakeDecision, WakeIntervals};
+use crate::watch::WatchSelection;
+use crate::work_queue::WorkQueue;
+use crate::{ClusterConnection, ClusterError};
 
 /// The marks on the objects that a kind applies.
 #[derive(Debug, Clone, Copy)]
@@ -126,12 +126,12 @@ impl ObjectWatcher {
     }
 
     /// A new watcher with the same marks, for another cluster.
-    pub(crate) fn of_another(&self, cluster: ClusterConnection) -> Arc<Self> {
+    pub fn of_another(&self, cluster: ClusterConnection) -> Arc<Self> {
         Self::new(cluster, self.work_queue.clone(), self.marks.all.clone())
     }
 
     /// The cluster that is watched.
-    pub(crate) fn cluster(&self) -> &ClusterConnection {
+    pub fn cluster(&self) -> &ClusterConnection {
         &self.cluster
     }
 
@@ -336,13 +336,13 @@ impl ObjectWatcher {
     }
 
     /// The current moment. Take it before an object is read that a spec names, for [`Self::refer_to`].
-    pub(crate) fn before_reading(&self) -> WatchMoment {
+    pub fn before_reading(&self) -> WatchMoment {
         self.state().references.now()
     }
 
     /// Replaces the objects that the spec of a node names, with the versions that its run read. A change of one wakes
     /// the node, also a change since it was read.
-    pub(crate) fn refer_to(&self, owner: &ObjectKey, referred: &[RunReferenceRead]) {
+    pub fn refer_to(&self, owner: &ObjectKey, referred: &[RunReferenceRead]) {
         let mut state = self.state();
         let kept = referred.iter().map(|one| &one.id).collect();
         state.references.forget_others(owner, &kept);
@@ -364,8 +364,8 @@ impl ObjectWatcher {
     /// wakes the node; of one that was read in [`LATEST_VERSION`] only its deletion does. What the spec of the node names
     /// besides ([`Self::refer_to`]) stays.
     ///
-    /// [`LATEST_VERSION`]: windlass_cluster::resource_version::LATEST_VERSION
-    pub(crate) fn depend_on(&self, owner: &ObjectKey, dependencies: &[RunReferenceRead]) {
+    /// [`LATEST_VERSION`]: crate::resource_version::LATEST_VERSION
+    pub fn depend_on(&self, owner: &ObjectKey, dependencies: &[RunReferenceRead]) {
         let user = owner.part(DEPENDENCIES);
         // Most nodes depend on nothing of another kind, at any run.
         if dependencies.is_empty() && !self.state().references.has(&user) {

@@ -8,11 +8,11 @@ use futures::{Stream, StreamExt as _};
 use objects::ObjectId;
 
 use super::{ObjectWatcher, WatchKey};
-use windlass_cluster::ClusterError;
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_decode::MetadataOnly;
-use windlass_cluster::resource_version::of_metadata;
-use windlass_cluster::watch::WatcherEvent;
+use crate::ClusterError;
+use crate::discovery::ApiResourceLocation;
+use crate::object_decode::MetadataOnly;
+use crate::resource_version::of_metadata;
+use crate::watch::WatcherEvent;
 
 /// Runs until it is aborted or the watcher is gone.
 pub(super) async fn follow(

@@ -12,9 +12,9 @@ use tokio::task::AbortHandle;
 
 use super::KindOwnershipMarks;
 use super::references::WatchedReferences;
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::resource_version::is_later;
-use windlass_cluster::watch::WatchSelection;
+use crate::discovery::ApiResourceLocation;
+use crate::resource_version::is_later;
+use crate::watch::WatchSelection;
 
 /// The version and the fingerprint in which a live object was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

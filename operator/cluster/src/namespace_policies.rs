@@ -1,8 +1,8 @@
 //! What is known of all Namespaces: in which of them only what is verified is applied (`windlass.dev/require-verified`), their
 //! labels, and which are being deleted.
 //!
-//! Here: a watch of all. Elsewhere: what counts as verified (`source_catalog`), which lifecycles labels require
-//! (`lifecycle`), who asks (the appliers).
+//! Here: a watch of all. Elsewhere: what counts as verified (`windlass_runtime::source_catalog`), which lifecycles labels
+//! require (`windlass_runtime::lifecycle`), who asks (the appliers).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome};
 use tokio::sync::watch;
 
-use windlass_cluster::ClusterConnection;
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_decode::MetadataOnly;
-use windlass_cluster::watch::{WatchSelection, WatcherEvent};
-use windlass_cluster::work_queue::WorkQueue;
+use crate::ClusterConnection;
+use crate::discovery::ApiResourceLocation;
+use crate::object_decode::MetadataOnly;
+use crate::watch::{WatchSelection, WatcherEvent};
+use crate::work_queue::WorkQueue;
 
 /// Annotation of a Namespace: with it, appliers there apply nothing that is not verified, unless it is `false`.
 const ANNOTATION: &str = "windlass.dev/require-verified";
@@ -232,7 +232,7 @@ impl NamespacePolicies {
 
 #[cfg(test)]
 mod tests {
-    use windlass_cluster::object_decode::ObjectDecodeForm as _;
+    use crate::object_decode::ObjectDecodeForm as _;
 
     use super::*;
 

@@ -10,9 +10,9 @@ use objects::ObjectId;
 use reconcile::ObjectKey;
 
 use super::watcher_state::{RecentObjectEvents, WatchKey, WatchMoment, is_newer};
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::resource_version::is_later;
-use windlass_cluster::watch::WatchSelection;
+use crate::discovery::ApiResourceLocation;
+use crate::resource_version::is_later;
+use crate::watch::WatchSelection;
 
 /// The most namespaces in which a kind has one watch for each. With more there is one watch for all namespaces.
 const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
@@ -21,15 +21,15 @@ const MAX_WATCHED_NAMESPACES_PER_KIND: usize = 32;
 const REFUSED_FOR: Duration = Duration::from_secs(3600);
 
 /// An object that a spec names, as a run read it.
-pub(crate) struct RunReferenceRead {
+pub struct RunReferenceRead {
     /// Its kind.
-    pub(crate) resource: ApiResourceLocation,
+    pub resource: ApiResourceLocation,
     /// Its id.
-    pub(crate) id: ObjectId,
+    pub id: ObjectId,
     /// The version that was read; none if it was not there.
-    pub(crate) version: Option<u64>,
+    pub version: Option<u64>,
     /// The moment before it was read.
-    pub(crate) since: WatchMoment,
+    pub since: WatchMoment,
 }
 
 struct WatchedReference {
