@@ -380,9 +380,10 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     context.shared::<NamespacePolicies>().known().await;
     lifecycle::known(&context).await;
     deletion_plan::known(&context).await;
-    // A deletion waits for no Freeze.
+    // A deletion waits for no Freeze, and for no Plan.
     if seen.meta().deletion_timestamp.is_none() {
         freeze::known(&context).await;
+        deletion_plan::current(&context).await;
     }
     let node = node_of(&*seen);
     let memory = context.shared::<StateCache<ApplierState<K>>>().of(&node);

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 use self::self_applied_policies::SelfAppliedPolicies;
 use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
-    self, CachedObjectChange, WatchedObjectCache, kind_node, resource,
+    self, CachedObjectChange, WATCH_PATIENCE, WatchedObjectCache, kind_node, resource,
 };
 use super::pull_request_approval::{self, was_approved};
 use super::run_context::RunContext;
@@ -190,6 +190,12 @@ pub fn when_known<T>(
 pub(crate) async fn known(context: &RunContext) {
     context.shared::<WatchedObjectCache<PlanPolicy>>().known().await;
     context.shared::<WatchedObjectCache<Plan>>().known().await;
+}
+
+/// Returns once every change of PlanPolicies and Plans is seen, or their watches were interrupted for too long.
+pub(crate) async fn current(context: &RunContext) {
+    context.shared::<WatchedObjectCache<PlanPolicy>>().current_within(WATCH_PATIENCE).await;
+    context.shared::<WatchedObjectCache<Plan>>().current_within(WATCH_PATIENCE).await;
 }
 
 /// What may be done in a namespace without approval.

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
-    self, CachedObjectChange, WatchedObjectCache, kind_node,
+    self, CachedObjectChange, WATCH_PATIENCE, WatchedObjectCache, kind_node,
 };
 use super::run_context::RunContext;
 use windlass_cluster::metrics::WakeReason;
@@ -37,9 +37,6 @@ const RECHECK_PERIOD: Duration = Duration::from_secs(600);
 
 /// When an object is checked again while Freezes are not known, or a bypass cannot be used.
 const UNKNOWN_RECHECK_PERIOD: Duration = Duration::from_secs(30);
-
-/// How long a run waits for a watch that is interrupted, since the API server ends each watch after some minutes.
-const WATCH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Follows Freezes until `stop`. A change wakes the objects that are held.
 pub async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {

@@ -26,6 +26,9 @@ use windlass_cluster::object_decode::{FullObject, ObjectDecodeForm as _};
 use windlass_cluster::watch::WatcherEvent;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
+/// How long a run waits for a watch that is interrupted, since the API server ends each watch after some minutes.
+pub(crate) const WATCH_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How often a watch that was interrupted is checked.
 const CURRENT_POLL: Duration = Duration::from_millis(50);
 
