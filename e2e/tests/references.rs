@@ -89,6 +89,9 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
         r#"{"sts": {"provider": "ldap", "endpoint": "https://127.0.0.1:1", "secretRef": {"name": "NAME"}}}"#,
     ),
     ("ExternalArtifact", "sourceRef", Unread, ""),
+    // Compared with the uid of a Freeze that denies and with that of the object of a run; nothing is read by them.
+    ("FreezeBypass", "freeze", Unread, ""),
+    ("FreezeBypass", "subject", Unread, ""),
     (
         "GitRepository",
         "include[].repository",

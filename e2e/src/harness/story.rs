@@ -319,8 +319,8 @@ impl Story {
             return Ok(known);
         }
         let mut found = discovery::pinned_kind(&self.client, kind).await;
-        // A kind that was just defined is established a moment before it is served.
-        for _ in 0..10 {
+        // A kind that was just defined is established before it is served; on a busy machine that takes seconds.
+        for _ in 0..100 {
             if found.is_ok() {
                 break;
             }

@@ -105,6 +105,7 @@ const READS_NO_STATUS: &[&str] = &[
     "audit",
     "bootstrap",
     "build",
+    "bypass",
     "crd",
     "diff",
     "export",

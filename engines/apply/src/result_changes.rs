@@ -170,8 +170,8 @@ impl ResultChanges {
         let mut ordered: Vec<&ResultChange> = self.objects.iter().collect();
         ordered.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
         let mut listing = ResultChangeListing {
-            hooks: listed_texts(&self.hooks),
-            tests: listed_texts(&self.tests),
+            hooks: listed_names(&self.hooks),
+            tests: listed_names(&self.tests),
             ..ResultChangeListing::default()
         };
         let mut left = MAX_LIST_BYTES;
@@ -206,15 +206,15 @@ pub struct ResultChangeListing {
     pub tests: Vec<String>,
 }
 
-fn listed_texts(texts: &[String]) -> Vec<String> {
+fn listed_names(names: &[String]) -> Vec<String> {
     let mut left = MAX_HOOK_LIST_BYTES;
-    let fitting = texts.iter().take(MAX_LISTED_HOOKS).map(|it| cut(it)).take_while(|it| {
+    let fitting = names.iter().take(MAX_LISTED_HOOKS).map(|it| cut(it)).take_while(|it| {
         let rest = left.checked_sub(quoted_bytes(it));
         left = rest.unwrap_or_default();
         rest.is_some()
     });
     let mut listed: Vec<String> = fitting.collect();
-    let more = texts.len().saturating_sub(listed.len());
+    let more = names.len().saturating_sub(listed.len());
     if more > 0 {
         listed.push(format!("{more} more"));
     }

@@ -182,7 +182,7 @@ fn a_rollout_that_writes_its_generation_as_a_text_is_judged() {
 #[test]
 fn groups_of_many_providers_share_rules_and_settings_in_them_are_not_waited_for() {
     let bucket = "storage.gcp.upbound.io/v1beta2/Bucket";
-    let wanted = json!({"spec": {"forProvider": {}}});
+    let wanted = json!({"spec": {"forProvider": {"location": "EU"}}});
     assert_eq!(judged(bucket, &wanted).state, HealthState::Progressing);
     assert_eq!(state(bucket, &ready("True")), HealthState::Healthy);
     let failed = json!({"conditions": [{"type": "Ready", "status": "True"},

@@ -114,7 +114,7 @@ impl OperationPhaseGates {
     }
 
     /// The hold on a rollback that a user requests of a suspended release. Windows do not hold it.
-    pub fn hold_requested_rollback(&self) -> Option<PhaseHold> {
+    pub(crate) fn hold_requested_rollback(&self) -> Option<PhaseHold> {
         let freeze = self.freeze.as_ref()?;
         Some(PhaseHold::of_freeze(freeze, "the requested rollback"))
     }

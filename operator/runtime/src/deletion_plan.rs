@@ -139,7 +139,7 @@ pub enum PlanGuard {
 
 impl PlanGuard {
     /// What does not happen, and what turns the guard off.
-    const fn texts(self) -> [&'static str; 2] {
+    const fn messages(self) -> [&'static str; 2] {
         match self {
             Self::Deletions => {
                 ["objects that left the manifests are not deleted", "--deletion-budget=false"]
@@ -178,7 +178,7 @@ pub fn when_known<T>(
     context.work_queue.set_edges(node, DependencyEdge::Waits, missing);
     // It may have become known between the first answer and the wait, and would not wake the node then.
     read().map_err(|why| {
-        let [waiting, flag] = guard.texts();
+        let [waiting, flag] = guard.messages();
         format!(
             "{waiting}: {why}; if that lasts, apply the ClusterRoles and CustomResourceDefinitions of this version of \
              windlass, or set {flag}"
@@ -717,8 +717,8 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
 /// room for them here.
 fn listed_ids(ids: &BTreeSet<ObjectId>, is_listed_twice: bool) -> Vec<String> {
     let mut left = if is_listed_twice { MAX_ID_BYTES_BESIDE_CHANGES } else { usize::MAX };
-    let texts = ids.iter().take(MAX_LISTED_OBJECTS).map(ObjectId::to_string);
-    texts
+    let listed = ids.iter().take(MAX_LISTED_OBJECTS).map(ObjectId::to_string);
+    listed
         .take_while(|text| {
             let rest = left.checked_sub(text.len().saturating_add(ID_OVERHEAD_BYTES));
             left = rest.unwrap_or_default();

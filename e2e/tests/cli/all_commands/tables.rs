@@ -58,6 +58,7 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     ),
     row("build ks/app", 2, NO_KUSTOMIZATION, &[]),
     row("build hr/web", 2, NO_RELEASE, &[]),
+    row("bypass freeze/winter ks/app --reason=r", 2, &["Freeze/winter does not exist"], &[]),
     row(
         "check",
         1,
@@ -206,6 +207,12 @@ pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
     row("bootstrap gitlab --hostname=127.0.0.1:1 --owner=o --repository=r", 2, DEFINITION, &[]),
     row("bootstrap gitea --hostname=127.0.0.1:1 --owner=o --repository=r", 2, DEFINITION, &[]),
     row("build ks/app", 2, KUSTOMIZATION, &[]),
+    row(
+        "bypass freeze/winter ks/app --reason=r",
+        2,
+        &["is a ServiceAccount, which cannot go past a Freeze"],
+        &[],
+    ),
     row("build hr/web", 2, RELEASE, &[]),
     row("crd gitrepositories.source.toolkit.fluxcd.io", 2, DEFINITION, &["objects: "]),
     row(

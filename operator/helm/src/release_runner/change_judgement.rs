@@ -113,11 +113,11 @@ fn may_uninstall(upgrade: &UpgradeSettings) -> bool {
 
 /// Another time of the same day, of which hour, minute and second are others: what a chart makes of the time of day differs.
 fn other_time_of_day(now: Time) -> Time {
-    const DAY: i64 = 24 * 3600;
-    const SHIFT: i64 = 3600 + 60 + 1;
+    const SECONDS_OF_DAY: i64 = 24 * 3600;
+    const SHIFTED_SECONDS: i64 = 3600 + 60 + 1;
     let second = now.as_second();
-    let is_morning = second.rem_euclid(DAY) < DAY / 2;
-    let shift = if is_morning { SHIFT } else { -SHIFT };
+    let is_morning = second.rem_euclid(SECONDS_OF_DAY) < SECONDS_OF_DAY / 2;
+    let shift = if is_morning { SHIFTED_SECONDS } else { -SHIFTED_SECONDS };
     Time::from_second(second.saturating_add(shift)).unwrap_or(now)
 }
 

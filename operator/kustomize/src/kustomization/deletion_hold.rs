@@ -38,7 +38,7 @@ pub(super) enum DeletionJudgement {
     /// A user approved the deletion, which has not come to its end.
     Approved,
     /// It is beyond the budget.
-    Held(BudgetedDeletion),
+    Held(Box<BudgetedDeletion>),
 }
 
 /// What a run reports of deletions that are held.

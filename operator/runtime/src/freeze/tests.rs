@@ -1,3 +1,6 @@
+//! Which Freezes hold an object, until when, and which bypass lets it begin.
+
+use fake_cluster::spec_field_check;
 use serde_json::{Value, json};
 
 use super::*;
@@ -8,6 +11,15 @@ fn freeze(name: &str, spec: &Value) -> Arc<Freeze> {
         "metadata": {"name": name, "uid": format!("uid-{name}")}, "spec": spec,
     });
     Arc::new(serde_json::from_value(object).unwrap())
+}
+
+#[test]
+fn every_field_of_the_schemas_is_used() {
+    let of_freeze =
+        ["driftCorrection", "kinds", "namespaceSelector", "periods", "reason", "schedules"];
+    spec_field_check::knows_every_field("Freeze", of_freeze);
+    let of_bypass = ["expires", "freeze", "reason", "revision", "subject", "user"];
+    spec_field_check::knows_every_field("FreezeBypass", of_bypass);
 }
 
 fn labels(of: &[&str]) -> BTreeMap<String, String> {

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use source_controller::external_artifact::ExternalArtifactController;
 use source_controller::source::SourceController;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 use windlass_cluster::events::{
     EventDistributor, EventObject, EventRecord, EventSeverity, EventSink, ObjectEvent,
 };
@@ -28,6 +29,7 @@ use windlass_runtime::cluster_target::ClusterTargets;
 use windlass_runtime::controller_kind::ControllerKind;
 use windlass_runtime::depends_on_annotation::DependencyTargets;
 use windlass_runtime::egress_policy::EgressPolicy;
+use windlass_runtime::freeze;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::run_context::RunContext;
@@ -155,6 +157,10 @@ impl FakeOperator {
         let known = context.shared::<NamespacePolicies>();
         let work_queue = context.work_queue.clone();
         tokio::spawn(namespace_policies::follow(context.cluster.clone(), work_queue, known));
+        // A run waits until it is known that there are no Freezes.
+        let never = CancellationToken::new();
+        tokio::spawn(freeze::follow_freezes(context.clone(), never.clone()));
+        tokio::spawn(freeze::follow_bypasses(context.clone(), never));
         Ok(Self { context, objects, events: recorded, folder })
     }
 

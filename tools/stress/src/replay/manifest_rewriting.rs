@@ -231,7 +231,7 @@ impl ManifestRewriting {
     fn encrypted(&mut self, value: &mut Value) -> bool {
         let is_secret = value["kind"] == "Secret";
         let Some(fields) = value.as_object_mut() else { return false };
-        if !fields.get("sops").is_some_and(|it| it.get("mac").is_some()) {
+        if fields.get("sops").is_none_or(|it| it.get("mac").is_none()) {
             return false;
         }
         fields.remove("sops");

@@ -63,7 +63,7 @@ fn an_uninstall_that_undoes_a_failed_upgrade_is_judged_and_that_of_an_installati
     cluster.settle();
     let upgrade = PlannedOperation::Upgrade { version: 2 };
     let remediation = PlannedOperation::Remediation { version: 2 };
-    assert_eq!(cluster.judged, [INSTALL, upgrade, remediation]);
+    assert_eq!(cluster.judged, [INSTALL, upgrade, remediation, INSTALL], "it is installed again");
     let mut cluster = TestCluster::new(desired("1.0.0", "a"));
     cluster.desired.spec.install.remediation.retries = 1;
     cluster.fails("apply");

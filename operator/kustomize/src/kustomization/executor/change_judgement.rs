@@ -51,7 +51,7 @@ impl ClearedChanges {
     }
 }
 
-/// What a run knows of its changes before it has looked at everything.
+/// What a run knows of its changes before it has compared everything.
 struct KnownChanges {
     /// Whether something would be written or deleted.
     are_any: bool,

@@ -102,7 +102,7 @@ impl KustomizationExecutor {
                 self.known().gone.extend(kept);
                 DeletionJudgement::Approved
             }
-            DeletionClearance::Held => DeletionJudgement::Held(deletion),
+            DeletionClearance::Held => DeletionJudgement::Held(Box::new(deletion)),
         })
     }
 

@@ -77,8 +77,9 @@ impl ForgeAnswers {
         let Some(until) = pauses.get(policy) else { return Ok(()) };
         let left = until.saturating_duration_since(now);
         let seconds = left.as_secs().saturating_add(1);
-        let text =
-            format!("the forge is asked again in {seconds} s at the earliest, as it requested");
+        let text = format!(
+            "the forge receives the next request in {seconds} s at the earliest, as it requested"
+        );
         Err(ApprovalRefusal { retry_after: Some(left), ..ApprovalRefusal::unknown(text) })
     }
 }
@@ -144,7 +145,7 @@ mod tests {
         };
         assert!(get("policy", "one", Err(limited)).await.is_err());
         let other = get("policy", "two", Ok(answer(Instant::now()))).await.unwrap_err();
-        assert!(other.message.contains("is asked again in"), "{}", other.message);
+        assert!(other.message.contains("receives the next request in"), "{}", other.message);
         assert!(other.retry_after.is_some_and(|it| it > Duration::from_secs(890)));
         assert!(get("another", "two", Ok(answer(Instant::now()))).await.is_ok());
     }
