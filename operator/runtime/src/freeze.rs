@@ -70,6 +70,12 @@ pub async fn known(context: &RunContext) {
     context.shared::<WatchedObjectCache<FreezeBypass>>().known().await;
 }
 
+/// Takes it as known that there are no Freezes, where a run is replayed and nothing follows them.
+pub fn assume_none(context: &RunContext) {
+    context.shared::<WatchedObjectCache<Freeze>>().assume_none();
+    context.shared::<WatchedObjectCache<FreezeBypass>>().assume_none();
+}
+
 /// What holds an object from the begin of a run on.
 #[derive(Debug, Clone)]
 pub struct ObjectFreeze {

@@ -163,6 +163,12 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         drop(known.wait_for(|known| !matches!(known, WatchCacheState::Nothing)).await);
     }
 
+    /// Takes it as known that there are no objects.
+    pub(crate) fn assume_none(&self) {
+        drop(self.replace(TableObjects::new()));
+        self.set_live(true);
+    }
+
     /// All objects of a namespace; of a kind without namespaces, all objects.
     ///
     /// # Errors

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use source_controller::external_artifact::ExternalArtifactController;
 use source_controller::source::SourceController;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 use windlass_cluster::events::{
     EventDistributor, EventObject, EventRecord, EventSeverity, EventSink, ObjectEvent,
 };
@@ -157,10 +156,7 @@ impl FakeOperator {
         let known = context.shared::<NamespacePolicies>();
         let work_queue = context.work_queue.clone();
         tokio::spawn(namespace_policies::follow(context.cluster.clone(), work_queue, known));
-        // A run waits until it is known that there are no Freezes.
-        let never = CancellationToken::new();
-        tokio::spawn(freeze::follow_freezes(context.clone(), never.clone()));
-        tokio::spawn(freeze::follow_bypasses(context.clone(), never));
+        freeze::assume_none(&context);
         Ok(Self { context, objects, events: recorded, folder })
     }
 
