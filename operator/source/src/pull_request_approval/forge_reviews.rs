@@ -137,7 +137,7 @@ const fn provider_type(provider: ForgeProvider) -> &'static str {
     }
 }
 
-/// The Secret of a policy, by its name.
+/// Reads the Secret that `pullRequestApproval.secretRef` of a PlanPolicy names.
 async fn read_secret(
     context: &RunContext,
     spec: &PullRequestApprovalSpec,
