@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::replay::case::{CaseFailure, CaseJudgement, same, same_value};
@@ -39,14 +40,37 @@ const TIMES_OF_RUNS: [&str; 3] =
 /// The reason of events about what Flux logs at most, and the type of the condition that says the same.
 const OWN_EVENT: &str = "MarkersIgnored";
 
-/// How long ago a time that stands for that of the run may be.
-const MAX_RUN_TIME: Duration = Duration::from_secs(120);
+/// How much a delay that counts from an earlier time may differ, apart from the time that the replay took: times in
+/// statuses have whole seconds.
+const MAX_DELAY_DIFFERENCE_SECONDS: f64 = 1.0;
 
-/// How much of a delay may have passed where nothing was asked.
-const MAX_DELAY_DIFFERENCE_SECONDS: f64 = 3.0;
+/// When a run was replayed. Times and delays are judged by it, so that a slow machine changes no verdict.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReplayTime {
+    /// When the case began: no time of its runs is before.
+    pub(super) case_begun: Timestamp,
+    /// When the run began, or the time from which the ages in its objects count.
+    pub(super) run_begun: Timestamp,
+    pub(super) run_ended: Timestamp,
+}
+
+impl ReplayTime {
+    /// The time of a run that ends now.
+    pub(super) fn until_now(case_begun: Timestamp, run_begun: Timestamp) -> Self {
+        Self { case_begun, run_begun, run_ended: Timestamp::now() }
+    }
+
+    /// Whether a time in a status is that of a run of this case. It has no fraction of a second.
+    fn is_of_case(&self, time: &Value) -> bool {
+        let time = time.as_str().and_then(|time| time.parse::<Timestamp>().ok());
+        let case = self.case_begun.as_second()..=self.run_ended.as_second();
+        time.is_some_and(|time| case.contains(&time.as_second()))
+    }
+}
 
 /// What a run came to.
 pub(super) struct ControllerAnswer {
+    pub(super) time: ReplayTime,
     /// The object afterwards; null if it is gone.
     pub(super) object: Value,
     pub(super) events: Vec<Value>,
@@ -61,7 +85,7 @@ impl ControllerAnswer {
     pub(super) fn as_recorded(&self) -> Value {
         let mut status = self.object["status"].clone();
         for place in TIMES_OF_RUNS {
-            if let Some(time) = status.pointer_mut(place).filter(|time| is_now(time)) {
+            if let Some(time) = status.pointer_mut(place).filter(|it| self.time.is_of_case(it)) {
                 *time = json!(TIME_OF_RUN);
             }
         }
@@ -71,9 +95,11 @@ impl ControllerAnswer {
         let mut recorded = json!({
             "object": {"finalizers": self.object["metadata"]["finalizers"], "status": status},
             "events": self.events,
-            "requests": with_first_answers(&self.requests),
             "requeueAfterSeconds": self.again.unwrap_or_default().as_secs_f64(),
         });
+        if !self.requests.is_empty() {
+            recorded["requests"] = json!(with_first_answers(&self.requests));
+        }
         if !is_ready && self.again.is_some() {
             recorded["error"] = json!("it is retried");
         }
@@ -97,12 +123,12 @@ pub(super) fn same_answer(wanted: &Value, before: &Value, got: &ControllerAnswer
     if wanted["requeue"] == true {
         return Ok(());
     }
-    same_status(&wanted["object"]["status"], &got.object["status"])?;
+    same_status(&wanted["object"]["status"], &got.object["status"], got.time)?;
     same_events(wanted, before, &got.events)?;
     let wanted_requests: Vec<String> = strings(&wanted["requests"]);
     let asked = with_first_answers(&got.requests);
     same_part("requests", &json!(without_ping(&wanted_requests)), &json!(without_ping(&asked)))?;
-    same_delay(wanted, got.again)
+    same_delay(wanted, got.again, got.time)
 }
 
 pub(super) fn same_part(part: &str, wanted: &Value, got: &Value) -> CaseJudgement {
@@ -117,7 +143,7 @@ pub(super) fn same_part(part: &str, wanted: &Value, got: &Value) -> CaseJudgemen
     same(&format!("{part}: {wanted}"), &format!("{part}: {got}"))
 }
 
-fn same_status(wanted: &Value, got: &Value) -> CaseJudgement {
+fn same_status(wanted: &Value, got: &Value, time: ReplayTime) -> CaseJudgement {
     let members = |status: &Value| {
         let mut members = status.as_object().cloned().unwrap_or_default();
         members.remove("conditions");
@@ -127,21 +153,13 @@ fn same_status(wanted: &Value, got: &Value) -> CaseJudgement {
     let mut got_members = Value::Object(members(got));
     for place in TIMES_OF_RUNS {
         if wanted_members.pointer(place) == Some(&json!(TIME_OF_RUN))
-            && let Some(time) = got_members.pointer_mut(place).filter(|time| is_now(time))
+            && let Some(found) = got_members.pointer_mut(place).filter(|it| time.is_of_case(it))
         {
-            *time = json!(TIME_OF_RUN);
+            *found = json!(TIME_OF_RUN);
         }
     }
     same_part("status", &wanted_members, &got_members)?;
     same_conditions(&conditions(wanted), &conditions(got))
-}
-
-fn is_now(time: &Value) -> bool {
-    let time = time.as_str().and_then(|time| time.parse::<jiff::Timestamp>().ok());
-    time.is_some_and(|time| {
-        let age = jiff::Timestamp::now().duration_since(time).unsigned_abs();
-        age <= MAX_RUN_TIME
-    })
 }
 
 /// The conditions by type, without the one that windlass alone has.
@@ -234,16 +252,21 @@ fn with_first_answers(requests: &[String]) -> Vec<String> {
     all.filter(|(at, request)| counts(*at, request)).map(|(_, it)| it.clone()).collect()
 }
 
-/// A failure is retried, after a delay of one's own.
-fn same_delay(wanted: &Value, got: Option<Duration>) -> CaseJudgement {
+/// A failure is retried, after a delay of one's own. A delay that counts from an earlier time, such as that of the last
+/// scan, is the shorter the later in the run it is decided on; a request begins it anew.
+fn same_delay(wanted: &Value, got: Option<Duration>, time: ReplayTime) -> CaseJudgement {
     let shown = format!("the next run after {got:?}");
     if wanted["error"].is_string() {
         return if got.is_some() { Ok(()) } else { same("a retry", &shown) };
     }
     let seconds = wanted["requeueAfterSeconds"].as_f64().unwrap_or_default();
-    let tolerance = if wanted["requests"].is_null() { MAX_DELAY_DIFFERENCE_SECONDS } else { 0.01 };
+    let is_due_from_before = wanted["requests"].is_null();
+    let took = time.run_ended.duration_since(time.run_begun).as_secs_f64();
+    let passed = if is_due_from_before { took } else { 0.0 };
+    let tolerance = if is_due_from_before { MAX_DELAY_DIFFERENCE_SECONDS } else { 0.01 };
+    let due = seconds - passed - tolerance..=seconds + tolerance;
     let is_same = match got {
-        Some(delay) => seconds > 0.0 && (delay.as_secs_f64() - seconds).abs() <= tolerance,
+        Some(delay) => seconds > 0.0 && due.contains(&delay.as_secs_f64()),
         None => seconds == 0.0,
     };
     if is_same { Ok(()) } else { same(&format!("the next run after {seconds} s"), &shown) }
@@ -253,8 +276,15 @@ fn same_delay(wanted: &Value, got: Option<Duration>) -> CaseJudgement {
 mod tests {
     use super::*;
 
+    /// The time of a run that took so many seconds, in a case that began ten seconds before it.
+    fn time(seconds: i64) -> ReplayTime {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        ReplayTime { case_begun: at(990), run_begun: at(1000), run_ended: at(1000 + seconds) }
+    }
+
     fn answer(message: &str) -> ControllerAnswer {
         ControllerAnswer {
+            time: time(0),
             object: json!({"metadata": {"finalizers": ["f"]}, "status": {"conditions": [
                 {"type": "Ready", "status": "False", "reason": "R", "observedGeneration": 2,
                     "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
@@ -287,6 +317,30 @@ mod tests {
         assert!(same_answer(&recorded(), &before, &once).is_err());
         let unasked = ControllerAnswer { requests: Vec::new(), ..answer("scan failed: no login") };
         assert!(same_answer(&recorded(), &before, &unasked).is_err());
+    }
+
+    #[test]
+    fn a_delay_that_counts_from_before_is_judged_by_the_time_that_the_replay_took() {
+        let is_same = |wanted: &Value, delay: f64, took: i64| {
+            same_delay(wanted, Some(Duration::from_secs_f64(delay)), time(took)).is_ok()
+        };
+        let waiting = json!({"requeueAfterSeconds": 3510});
+        assert!(is_same(&waiting, 3510.0, 0) && is_same(&waiting, 3503.8, 7));
+        assert!(!is_same(&waiting, 3503.8, 0) && !is_same(&waiting, 3503.8, 5));
+        assert!(!is_same(&waiting, 3600.0, 60), "it does not count from the run");
+        assert!(same_delay(&waiting, None, time(0)).is_err());
+        let asked = json!({"requeueAfterSeconds": 3600, "requests": ["GET /v2/"]});
+        assert!(is_same(&asked, 3600.0, 60));
+        assert!(!is_same(&asked, 3599.0, 60));
+    }
+
+    #[test]
+    fn a_time_is_that_of_a_run_if_it_is_within_the_case() {
+        let is_of_case = |time_of_run: &str| time(20).is_of_case(&json!(time_of_run));
+        assert!(is_of_case("1970-01-01T00:16:30Z"), "the beginning");
+        assert!(is_of_case("1970-01-01T00:17:00Z"), "the end");
+        assert!(!is_of_case("1970-01-01T00:16:29Z") && !is_of_case("1970-01-01T00:17:01Z"));
+        assert!(!is_of_case("now"));
     }
 
     #[test]

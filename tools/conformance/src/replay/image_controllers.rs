@@ -29,6 +29,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use image_controller::image_policy::ImagePolicyController;
 use image_controller::image_repository::ImageRepositoryController;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sources::oci::OciDigest;
@@ -38,7 +39,7 @@ use self::differences::{ExpectedRun, expected};
 use self::registry::{FakeRegistry, RegistryAnswers};
 use super::Topic;
 use super::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil};
-use super::controller_answer::{ControllerAnswer, same_answer};
+use super::controller_answer::{ControllerAnswer, ReplayTime, same_answer};
 use super::fake_operator::{FakeOperator, on_runtime};
 
 pub(super) const TOPICS: [Topic; 3] = [
@@ -93,7 +94,7 @@ fn judge<K: ControllerKind>(case: &Case) -> CaseJudgement {
     };
     let recorded: ReconcileCase = case.inputs()?;
     let compared = match expected(&recorded, wanted) {
-        ExpectedRun::Answer(wanted) => on_runtime(run::<K>(recorded, &wanted)),
+        ExpectedRun::Answer(wanted) => on_runtime(run::<K>(recorded, &wanted, whole_second())),
         ExpectedRun::SameAs(objects) => on_runtime(run_with_both::<K>(recorded, objects)),
     };
     let RunComparison { wanted, before, got, .. } = compared?;
@@ -119,18 +120,26 @@ async fn run_with_both<K: ControllerKind>(
     objects: Vec<Value>,
 ) -> anyhow::Result<RunComparison> {
     let other = ReconcileCase { objects, ..case.clone() };
-    let other = run::<K>(other, &Value::Null).await?;
-    let own = run::<K>(case, &Value::Null).await?;
+    let now = whole_second();
+    let other = run::<K>(other, &Value::Null, now).await?;
+    let own = run::<K>(case, &Value::Null, now).await?;
     let wanted = other.got.as_recorded().to_string().replace(&other.registry, &own.registry);
     Ok(RunComparison { wanted: serde_json::from_str(&wanted)?, ..own })
 }
 
+/// The time from which ages in a case count. Times in statuses have no fraction of a second.
+fn whole_second() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// Runs a case as if it were `now`.
 async fn run<K: ControllerKind>(
     case: ReconcileCase,
     wanted: &Value,
+    now: Timestamp,
 ) -> anyhow::Result<RunComparison> {
     let registry = FakeRegistry::start(case.registry).await?;
-    let now = jiff::Timestamp::now();
     let fill = |value: &Value| filled(value, &registry.address, now);
     let objects = case.objects.iter().map(|it| fill(it).map(with_data));
     let objects = objects.collect::<anyhow::Result<Vec<Value>>>()?;
@@ -152,15 +161,16 @@ async fn run<K: ControllerKind>(
         }
         again = operator.run::<K>(&before).await?;
     }
+    let time = ReplayTime::until_now(now, now);
     let events = operator.events().await?;
     let object = operator.object(&before);
-    let got = ControllerAnswer { object, events, again, requests: registry.requests() };
+    let got = ControllerAnswer { time, object, events, again, requests: registry.requests() };
     let wanted = fill(wanted)?;
     Ok(RunComparison { registry: registry.address, wanted, before, got })
 }
 
 /// A value with the address of the registry, and times instead of `<now-90s>`.
-fn filled(value: &Value, address: &str, now: jiff::Timestamp) -> anyhow::Result<Value> {
+fn filled(value: &Value, address: &str, now: Timestamp) -> anyhow::Result<Value> {
     let text = value.to_string().replace(REGISTRY_ADDRESS, address);
     let mut parts = text.split("<now-");
     let mut filled = parts.next().unwrap_or_default().to_owned();
@@ -168,7 +178,7 @@ fn filled(value: &Value, address: &str, now: jiff::Timestamp) -> anyhow::Result<
         let (age, rest) = part.split_once('>').context("a time has no end")?;
         let age = reconcile::parse_duration(age).with_context(|| format!("no time: {age}"))?;
         let seconds = i64::try_from(age.as_secs())?;
-        let then = jiff::Timestamp::from_second(now.as_second() - seconds)?;
+        let then = Timestamp::from_second(now.as_second() - seconds)?;
         filled.push_str(&then.to_string());
         filled.push_str(rest);
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use crds::extensions::RECONCILE_ANNOTATION;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -19,7 +20,7 @@ use super::generator_cluster::{GeneratorCluster, GeneratorRunInputs, GeneratorSt
 use super::reconcile_differences::due;
 use super::{mismatch, strict};
 use crate::replay::case::{Case, CaseJudgement, nil};
-use crate::replay::controller_answer::{ControllerAnswer, same_answer, same_part};
+use crate::replay::controller_answer::{ControllerAnswer, ReplayTime, same_answer, same_part};
 use crate::replay::fake_operator::on_runtime;
 
 /// How the error of a run begins that is not repeated.
@@ -59,6 +60,7 @@ struct ReplayedGeneratorRun {
     events: Vec<Value>,
     /// When ours is to run again.
     again: Option<Duration>,
+    time: ReplayTime,
 }
 
 pub(super) fn judge(case: Case) -> CaseJudgement {
@@ -119,10 +121,13 @@ async fn run(
             continue;
         }
         let wanted = due(recorded, &before, runs.last().map(|run| &run.wanted));
+        let run_begun = Timestamp::now();
         let again = cluster.run().await?;
+        let time = ReplayTime::until_now(run_begun, run_begun);
         let events = cluster.events().await?;
         let after = cluster.state()?;
-        runs.push(ReplayedGeneratorRun { wanted, before: before.generator, after, events, again });
+        let before = before.generator;
+        runs.push(ReplayedGeneratorRun { wanted, before, after, events, again, time });
     }
     Ok(runs)
 }
@@ -227,7 +232,7 @@ impl GeneratorState {
 
 impl ReplayedGeneratorRun {
     fn judge(&self, labels: &ComparedLabels) -> CaseJudgement {
-        let Self { wanted, before, after, events, again } = self;
+        let Self { wanted, before, after, events, again, time } = self;
         let wanted = json!({
             "answer": wanted.with_words_of(&after.generator).as_answer(),
             "externalArtifacts": described_all(&wanted.external_artifacts),
@@ -243,6 +248,7 @@ impl ReplayedGeneratorRun {
         let wanted = labelled(&wanted, &labels.wanted, labels.hides_files);
         let got = labelled(&got, &labels.got, labels.hides_files);
         let answer = ControllerAnswer {
+            time: *time,
             object: got["object"].clone(),
             events: got["events"].as_array().cloned().unwrap_or_default(),
             again: *again,

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crds::image::{ImagePolicy, ImageUpdateAutomation};
 use image_controller::image_update_automation::ImageUpdateAutomationController;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use windlass_serve::settings::OperatorSettings;
@@ -22,7 +23,7 @@ use super::automation_differences::{ExpectedRuns, RecordedAutomationRun};
 use super::git_repository::{CaseRepository, CommitInputs, GitInputs, References};
 use super::signing_keys::with_keys;
 use crate::replay::case::{Case, CaseFailure, CaseJudgement, ReferenceAnswer, nil};
-use crate::replay::controller_answer::{ControllerAnswer, same_answer, same_part};
+use crate::replay::controller_answer::{ControllerAnswer, ReplayTime, same_answer, same_part};
 use crate::replay::fake_operator::{FakeOperator, on_runtime};
 use crate::replay::image::says_the_same;
 
@@ -102,6 +103,7 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
     let operator = FakeOperator::start(&flags, objects).await?;
     let plain = RunInputs::default();
     let mut expected = ExpectedRuns::default();
+    let case_begun = Timestamp::now();
     for (at, wanted) in wanted.iter().enumerate() {
         let inputs = case.runs.get(at).unwrap_or(&plain);
         for commit in &inputs.commits {
@@ -126,18 +128,22 @@ async fn run(case: AutomationCase, wanted: &[Value]) -> anyhow::Result<CaseJudge
             has_changes: inputs.has_changes(),
             is_continued: case.features.get("GitAllBranchReferences") != Some(&false),
         })?;
+        let mut run_begun = Timestamp::now();
         let mut again = operator.run::<ImageUpdateAutomationController>(&before).await?;
         let has_moved = repository.references()? != references;
         if !has_moved && wanted["commits"].is_array() && age_former_push(&operator, &before) {
             // The pause has an event, which no run of Flux has.
             drop(operator.events().await?);
+            run_begun = Timestamp::now();
             again = operator.run::<ImageUpdateAutomationController>(&before).await?;
         }
+        let time = ReplayTime::until_now(case_begun, run_begun);
         let got = AutomationAnswer {
             commits: repository.new_commits()?,
             references: moved(&references, &repository.references()?),
             push_options: repository.push_options()?,
             answer: ControllerAnswer {
+                time,
                 object: operator.object(&automation),
                 events: operator.events().await?,
                 again,
@@ -174,7 +180,7 @@ fn age_former_push(operator: &FakeOperator, before: &Value) -> bool {
     if !is_waiting || !LASTING_MEMBERS.into_iter().all(is_same) {
         return false;
     }
-    let time = jiff::Timestamp::now() - AGE_OF_FORMER_PUSH;
+    let time = Timestamp::now() - AGE_OF_FORMER_PUSH;
     object["status"]["lastPushTime"] = json!(time.to_string());
     operator.put(object, false);
     true
