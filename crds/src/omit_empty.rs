@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 /// Reads an optional text in which an empty one means that there is none.
 ///
 /// Go's plain strings cannot tell the two apart, so Flux treats `namespace: ""` as no namespace.
+/// A field that may be missing requires `default` as well only in a struct that has no `default` itself.
 pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     Ok(Option::<String>::deserialize(from)?.filter(|text| !text.is_empty()))
 }

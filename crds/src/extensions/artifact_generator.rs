@@ -99,11 +99,7 @@ pub struct ArtifactGeneratorSpec {
 
     /// A pattern of directories in a source, as `@alias/path/{variable}`. All artifacts are made once
     /// for each directory that it matches, where `{variable}` stands for the name that matched.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = SOURCE_PATH), length(max = 1024))]
     pub path_pattern: Option<String>,
 
@@ -236,19 +232,11 @@ pub struct ArtifactGeneratorStatus {
     pub inventory: Vec<ExternalArtifactReference>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 
     /// The digest over the revisions of all sources that the artifacts were made of.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub observed_sources_digest: Option<String>,
 }
 

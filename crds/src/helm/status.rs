@@ -20,19 +20,11 @@ pub struct HelmReleaseStatus {
     pub observed_generation: Option<i64>,
 
     /// The digest of the post-renderers of the last release that succeeded.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub observed_post_renderers_digest: Option<String>,
 
     /// The digest of the common metadata of the last release that succeeded.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub observed_common_metadata_digest: Option<String>,
 
     /// The generation of the spec that was last attempted.
@@ -45,19 +37,11 @@ pub struct HelmReleaseStatus {
     pub conditions: Vec<Condition>,
 
     /// The HelmChart that was created for this release, as `<namespace>/<name>`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub helm_chart: Option<String>,
 
     /// The namespace of Helm's records for the current release.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub storage_namespace: Option<String>,
 
@@ -91,27 +75,15 @@ pub struct HelmReleaseStatus {
     pub upgrade_failures: i64,
 
     /// The version of the chart that was last attempted.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
 
     /// The digest of the OCI artifact that was last attempted.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision_digest: Option<String>,
 
     /// An older form of `lastAttemptedConfigDigest`, no longer written.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_values_checksum: Option<String>,
 
     /// An older form of the revision in `history`, no longer written.
@@ -120,35 +92,19 @@ pub struct HelmReleaseStatus {
     pub last_release_revision: i64,
 
     /// The digest of the values that were last tried.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_config_digest: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/forceAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_force_at: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/resetAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reset_at: Option<String>,
 }
 

@@ -60,20 +60,12 @@ impl Applier for Helmfile {
 pub struct HelmfileSpec {
     /// The address of the helmfile, as go-getter has it: `git::https://HOST/REPOSITORY@PATH?ref=REFERENCE`,
     /// `https://HOST/PATH`, `https::https://HOST/ARCHIVE@PATH` or `s3://BUCKET/OBJECT`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub source: Option<String>,
 
     /// The branch, tag or commit of a repository, instead of `?ref=` in its address.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 
     /// The image of the Pod that helmfile-operator runs. It has no effect: no Pod is run.
@@ -81,11 +73,7 @@ pub struct HelmfileSpec {
     pub image: Option<ApplierImage>,
 
     /// The program of that Pod. It has no effect either.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 
     /// State values, above those of the environment and of `valuesFiles`.
@@ -102,11 +90,7 @@ pub struct HelmfileSpec {
     pub envvars: BTreeMap<String, String>,
 
     /// The environment of the helmfile. Defaults to `default`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
 
     /// How often to fetch the helmfile and to compare the cluster with it. Defaults to a minute.
@@ -126,11 +110,7 @@ pub struct HelmfileSpec {
     pub deletion_policy: Option<DeletionPolicy>,
 
     /// The ServiceAccount to impersonate when releases are installed.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 }
 

@@ -76,21 +76,13 @@ pub struct HelmfileSpec {
     /// `git::https://HOST/REPOSITORY@PATH?ref=REFERENCE`, `https://HOST/PATH`,
     /// `https::https://HOST/ARCHIVE@PATH` or `s3://BUCKET/OBJECT`. It is fetched anonymously, and again
     /// at each interval.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub source: Option<String>,
 
     /// The helmfile in the source, or the directory of a `helmfile.yaml`, `helmfile.yaml.gotmpl` or
     /// `helmfile.d`. Defaults to the root of the source.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 
     /// The version of helmfile for which the helmfile was written. Defaults to `v1`.
@@ -98,11 +90,7 @@ pub struct HelmfileSpec {
     pub dialect: Option<Dialect>,
 
     /// The environment of the helmfile. Defaults to `default`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub environment: Option<String>,
 
     /// Which releases to keep: each selector lists labels as `helmfile --selector` does, and a release
@@ -167,11 +155,7 @@ pub struct HelmfileSpec {
     pub deletion_policy: Option<DeletionPolicy>,
 
     /// The ServiceAccount to impersonate when releases are installed.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// The cluster of the releases. Defaults to the one in which this object lives.
@@ -188,11 +172,7 @@ pub struct HelmfileSpec {
     pub kube_contexts: BTreeMap<String, KubeConfigReference>,
 
     /// The namespace of releases that name none. Defaults to that of this object.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 

@@ -23,19 +23,11 @@ pub struct HelmfileStatus {
     pub conditions: Vec<Condition>,
 
     /// The revision of the source whose releases were last all applied with success.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_applied_revision: Option<String>,
 
     /// The revision of the source that was last attempted.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
 
     /// The releases that are in the cluster or are to be there, those that are needed first. It is the
@@ -46,11 +38,7 @@ pub struct HelmfileStatus {
     pub releases: Vec<HelmfileReleaseStatus>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }
 

@@ -77,11 +77,7 @@ pub struct ImageRepositoryReference {
     pub name: String,
 
     /// The namespace of the ImageRepository. Defaults to that of the policy.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
@@ -188,11 +184,7 @@ pub struct ImageRef {
     pub tag: String,
 
     /// The digest for which the tag stood when it was looked up.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
@@ -226,10 +218,6 @@ pub struct ImagePolicyStatus {
     pub conditions: Vec<Condition>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

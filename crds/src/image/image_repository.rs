@@ -58,11 +58,7 @@ pub struct ImageRepositorySpec {
     pub proxy_secret_ref: Option<LocalObjectReference>,
 
     /// The ServiceAccount whose image pull secrets or cloud identity are used to authenticate.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub service_account_name: Option<String>,
 
@@ -100,11 +96,7 @@ pub struct ImageRepositorySpec {
 #[schemars(!default)]
 pub struct ScanResult {
     /// A checksum of the tags.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
 
     /// How many tags there are.
@@ -135,11 +127,7 @@ pub struct ImageRepositoryStatus {
     pub observed_generation: Option<i64>,
 
     /// The name of the image with everything that `spec.image` leaves out.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub canonical_image_name: Option<String>,
 
     /// The last scan that succeeded.
@@ -151,10 +139,6 @@ pub struct ImageRepositoryStatus {
     pub observed_exclusion_list: Vec<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

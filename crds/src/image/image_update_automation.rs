@@ -106,11 +106,7 @@ fn label_selector(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 #[schemars(!default)]
 pub struct ImageUpdateSourceReference {
     /// The API group and version of the source.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
 
     /// The kind of the source.
@@ -121,11 +117,7 @@ pub struct ImageUpdateSourceReference {
     pub name: String,
 
     /// The namespace of the source. Defaults to that of the automation.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
@@ -169,11 +161,7 @@ pub struct GitCommitSpec {
     pub signing_key: Option<CommitSigningKey>,
 
     /// The message of the commit, as a template of Go.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub message_template: Option<String>,
 
     /// Values that the template has as `.Values`.
@@ -187,11 +175,7 @@ pub struct GitCommitSpec {
 #[schemars(!default)]
 pub struct CommitUser {
     /// The name.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
     /// The address.
@@ -277,11 +261,7 @@ pub struct ImageUpdateAutomationStatus {
     pub last_automation_run_time: Option<Time>,
 
     /// The hash of the last commit that was pushed.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_push_commit: Option<String>,
 
     /// When it was pushed.
@@ -297,11 +277,7 @@ pub struct ImageUpdateAutomationStatus {
     pub observed_policies: BTreeMap<String, ImageRef>,
 
     /// The revision in which all files were up to date.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub observed_source_revision: Option<String>,
 
     /// The conditions of this object.
@@ -310,10 +286,6 @@ pub struct ImageUpdateAutomationStatus {
     pub conditions: Vec<Condition>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

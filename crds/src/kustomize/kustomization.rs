@@ -61,11 +61,7 @@ pub struct KustomizationSpec {
 
     /// The directory in the source that holds the `kustomization.yaml`. Defaults to its root. A
     /// directory without that file is built as if it listed all manifests below it.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 
     /// Changes to make once kustomize has built the manifests.
@@ -84,20 +80,12 @@ pub struct KustomizationSpec {
     pub health_checks: Vec<NamespacedObjectKindReference>,
 
     /// A prefix for the names of all objects.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub name_prefix: Option<String>,
 
     /// A suffix for the names of all objects.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub name_suffix: Option<String>,
 
@@ -110,11 +98,7 @@ pub struct KustomizationSpec {
     pub images: Vec<Image>,
 
     /// The ServiceAccount to impersonate when objects are applied.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// The source of the manifests.
@@ -125,11 +109,7 @@ pub struct KustomizationSpec {
     pub suspend: bool,
 
     /// The namespace to put all objects into.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 

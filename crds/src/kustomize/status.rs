@@ -24,28 +24,16 @@ pub struct KustomizationStatus {
     pub conditions: Vec<Condition>,
 
     /// The revision of the source that was last applied with success.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_applied_revision: Option<String>,
 
     /// The revision from which the source's own origin says that it was made, when that revision
     /// of the source was last applied with success.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_applied_origin_revision: Option<String>,
 
     /// The revision of the source that was last attempted.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
 
     /// The objects that are owned.
@@ -57,11 +45,7 @@ pub struct KustomizationStatus {
     pub history: Vec<HistoryEntry>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }
 

@@ -75,11 +75,7 @@ pub struct LifecycleWaitForHandler {
     pub name: String,
 
     /// Its namespace; that of the event by default. `${subject}` and the like may be in it.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub namespace: Option<String>,
 
@@ -88,11 +84,7 @@ pub struct LifecycleWaitForHandler {
     pub expression: String,
 
     /// A CEL expression over the same that is true when it failed.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub failure_expression: Option<String>,
 
@@ -131,20 +123,12 @@ pub struct LifecycleHttpCheckHandler {
 
     /// The CEL expression over `response` (`status`, `body`, and `json` if it is JSON) and `event` that
     /// has to be true. By default the status has to be one of 200 to 299.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub expression: Option<String>,
 
     /// A CEL expression over the same that is true when it failed.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub failure_expression: Option<String>,
 

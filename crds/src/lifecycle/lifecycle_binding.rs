@@ -60,11 +60,7 @@ pub struct LifecycleSubject {
     pub kind: SubjectKind,
 
     /// The name of one object; all of the kind without it.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub name: Option<String>,
 

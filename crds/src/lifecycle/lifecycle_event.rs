@@ -142,20 +142,12 @@ pub struct LifecycleRevision {
     pub revision: String,
 
     /// The name of the chart.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub chart: Option<String>,
 
     /// The version of the chart.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub chart_version: Option<String>,
 }
@@ -190,20 +182,12 @@ pub struct LifecycleEventStatus {
     pub phase: Option<LifecycleState>,
 
     /// The user who answered, as the API server names it.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub answered_by: Option<String>,
 
     /// More about `phase`, for people.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub message: Option<String>,
 
@@ -228,11 +212,7 @@ pub struct LifecycleProgress {
     pub name: String,
 
     /// What came of it, for people.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub message: Option<String>,
 
@@ -255,11 +235,7 @@ pub struct LifecycleApproval {
     pub at: Option<Time>,
 
     /// Why.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub comment: Option<String>,
 }

@@ -54,11 +54,7 @@ pub struct AlertSpec {
     pub exclusion_list: Vec<String>,
 
     /// A short description of the impact. Deprecated: use `summary` in `eventMetadata`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 255))]
     pub summary: Option<String>,
 

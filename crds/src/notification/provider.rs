@@ -78,30 +78,18 @@ pub struct ProviderSpec {
     pub interval: Option<GoDuration>,
 
     /// The channel, room, topic or routing key, depending on the type.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub channel: Option<String>,
 
     /// The name under which messages are posted.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub username: Option<String>,
 
     /// The address of the service, such as the URL of a webhook or of a repository. `address` of
     /// the Secret takes precedence.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub address: Option<String>,
 
@@ -111,11 +99,7 @@ pub struct ProviderSpec {
     pub timeout: Option<GoDuration>,
 
     /// The address of a proxy. Deprecated: use `proxySecretRef`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048), regex(pattern = "^(http|https)://.*$"))]
     pub proxy: Option<String>,
 
@@ -134,20 +118,12 @@ pub struct ProviderSpec {
     pub cert_secret_ref: Option<LocalObjectReference>,
 
     /// The ServiceAccount whose cloud identity is used to authenticate.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// A CEL expression that gives the id of a commit status. It sees `event`, `alert` and
     /// `provider`, and must yield a string.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub commit_status_expr: Option<String>,
 
     /// Whether to send nothing.

@@ -84,11 +84,7 @@ pub struct ReceiverSpec {
 
     /// A CEL expression that an object must pass. It sees the metadata of the object as `res` and
     /// the body of the request as `req`, and must yield a boolean.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub resource_filter: Option<String>,
 
     /// The Secret with `token`, from which the path is made and by which requests are checked.
@@ -210,18 +206,10 @@ pub struct ReceiverStatus {
     pub conditions: Vec<Condition>,
 
     /// The path to which requests are sent.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub webhook_path: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

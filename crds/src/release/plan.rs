@@ -309,11 +309,7 @@ pub struct PlanApproval {
     pub at: Option<Time>,
 
     /// Why.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub comment: Option<String>,
 

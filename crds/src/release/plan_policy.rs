@@ -84,11 +84,7 @@ pub struct PullRequestApprovalSpec {
 
     /// The address of the forge, without a repository. Only repositories at this host count. The default is
     /// https://github.com or https://gitlab.com.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^https?://"))]
     pub address: Option<String>,
 

@@ -43,11 +43,7 @@ pub struct ReleaseAuditSpec {
     pub operation: AuditOperation,
 
     /// The name of the operation in the journal of the release; hooks that it created carry it.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub id: Option<String>,
 
@@ -86,11 +82,7 @@ pub struct ReleaseAuditSpec {
     pub outcome: AuditOutcome,
 
     /// More about `outcome`, for people. Values of Secrets are masked.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 4096))]
     pub message: Option<String>,
 
@@ -103,11 +95,7 @@ pub struct ReleaseAuditSpec {
     pub ended: Option<Time>,
 
     /// How long it took, such as `1.25s`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub duration: Option<String>,
 }
@@ -199,48 +187,28 @@ pub struct AuditCause {
 
     /// The object that changed, as `Kind/namespace/name`: a source, or a ConfigMap or Secret with
     /// values.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 640))]
     pub object: Option<String>,
 
     /// The `resourceVersion` of a ConfigMap or Secret, the `generation` of a spec, the revision of a
     /// source, or the value of the annotation by which a user asked.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub version: Option<String>,
 
     /// The field manager that wrote the spec or the annotation.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub manager: Option<String>,
 
     /// The user who asked, as an annotation claims that the same field manager wrote.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub claimed_user: Option<String>,
 
     /// Why, in the words of the user.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub reason: Option<String>,
 }
@@ -272,56 +240,32 @@ choice! {
 #[schemars(!default)]
 pub struct AuditRevision {
     /// The number of the release's revision, or the revision of the source that was applied.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub revision: Option<String>,
 
     /// The name of the chart.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub chart: Option<String>,
 
     /// The version of the chart.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub chart_version: Option<String>,
 
     /// The version of the application in the chart.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub app_version: Option<String>,
 
     /// The digest of the values.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub values_digest: Option<String>,
 
     /// The digest of all manifests of a Kustomization.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub digest: Option<String>,
 }
@@ -348,11 +292,7 @@ pub struct AuditChanges {
     pub partial: bool,
 
     /// The digest of all changes, listed or not.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub digest: Option<String>,
 
@@ -428,11 +368,7 @@ pub struct AuditStep {
     pub name: String,
 
     /// The object of a hook, as `Kind/name`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 320))]
     pub hook: Option<String>,
 
@@ -467,20 +403,12 @@ pub struct AuditLifecycle {
     pub outcome: String,
 
     /// The user who answered, as the API server names it.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub answered_by: Option<String>,
 
     /// More, for people.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub message: Option<String>,
 
@@ -512,11 +440,7 @@ pub struct AuditApproval {
     pub at: Option<Time>,
 
     /// Why.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 512))]
     pub comment: Option<String>,
 }

@@ -80,19 +80,11 @@ pub struct BucketSpec {
     pub insecure: bool,
 
     /// The region of the bucket.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
 
     /// The beginning of the keys to fetch. Other objects are not listed.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
 
     /// A Secret with credentials, whose keys depend on the provider. For S3 they are `accesskey`
@@ -101,11 +93,7 @@ pub struct BucketSpec {
     pub secret_ref: Option<LocalObjectReference>,
 
     /// The ServiceAccount whose cloud identity is used to authenticate.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// A Secret with `ca.crt`, or with `tls.crt` and `tls.key`, for the connection. For the
@@ -198,11 +186,7 @@ pub struct BucketStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever artifact is the newest.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 
     /// The artifact of the last fetch that succeeded.
@@ -214,10 +198,6 @@ pub struct BucketStatus {
     pub observed_ignore: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -48,11 +48,7 @@ pub struct GitRepositorySpec {
     pub provider: Option<GitProvider>,
 
     /// The ServiceAccount whose cloud identity is used to authenticate.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// How often to check for a new revision.
@@ -251,18 +247,10 @@ pub struct GitRepositoryStatus {
     pub observed_sparse_checkout: Vec<String>,
 
     /// Which Git objects were verified for the artifact, in the words of `verify.mode`.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub source_verification_mode: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -47,11 +47,7 @@ pub struct HelmChartSpec {
 
     /// The range of semantic versions from which the highest is taken. Only for HelmRepositories;
     /// a directory has the version that it has.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "*"))]
     pub version: Option<String>,
 
@@ -137,19 +133,11 @@ pub struct HelmChartStatus {
     pub observed_generation: Option<i64>,
 
     /// The revision of the source's artifact that the chart was taken from.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub observed_source_artifact_revision: Option<String>,
 
     /// The name that the chart gives itself.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub observed_chart_name: Option<String>,
 
     /// The values files that went into the artifact.
@@ -162,11 +150,7 @@ pub struct HelmChartStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever artifact is the newest.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 
     /// The packaged chart of the last run that succeeded.
@@ -174,10 +158,6 @@ pub struct HelmChartStatus {
     pub artifact: Option<Artifact>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

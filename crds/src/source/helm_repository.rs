@@ -131,11 +131,7 @@ pub struct HelmRepositoryStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever index is the newest.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 
     /// The index of the last fetch that succeeded.
@@ -143,10 +139,6 @@ pub struct HelmRepositoryStatus {
     pub artifact: Option<Artifact>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

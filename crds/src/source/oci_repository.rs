@@ -59,11 +59,7 @@ pub struct OCIRepositorySpec {
     pub verify: Option<OCIRepositoryVerification>,
 
     /// The ServiceAccount whose image pull secrets or cloud identity are used to authenticate.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 
     /// A Secret with `ca.crt`, or with `tls.crt` and `tls.key`, for the connection.
@@ -192,11 +188,7 @@ pub struct OCIRepositoryStatus {
     pub conditions: Vec<Condition>,
 
     /// A stable address of whatever artifact is the newest.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 
     /// The artifact of the last fetch that succeeded.
@@ -212,10 +204,6 @@ pub struct OCIRepositoryStatus {
     pub observed_layer_selector: Option<OCILayerSelector>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }

@@ -68,11 +68,7 @@ pub struct IncidentSubject {
     pub name: String,
 
     /// Its uid; absent if it does not exist.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub uid: Option<String>,
 }
@@ -142,11 +138,7 @@ pub struct IncidentStatus {
     pub resolved_at: Option<Time>,
 
     /// What the subject says now, or said last.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub message: Option<String>,
 
@@ -201,21 +193,13 @@ pub struct IncidentNotification {
 
     /// The key by which a service that has incidents of its own knows this one since it was opened last,
     /// such as the `dedup_key` of PagerDuty.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub key: Option<String>,
 
     /// The message that opened it, by the id that a service with threads gave it. What follows is posted in its
     /// thread.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 255))]
     pub thread: Option<String>,
 }

@@ -38,11 +38,7 @@ pub struct HTTPArchiveSpec {
 
     /// The expected digest of the downloaded file, as `sha256:` and 64 hexadecimal digits. A file with
     /// another digest is rejected.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub digest: Option<String>,
 
@@ -106,11 +102,7 @@ pub struct HTTPArchiveStatus {
     pub observed_url: Option<String>,
 
     /// The `digest` of the spec that the artifact was made with.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub observed_digest: Option<String>,
 
     /// The `ignore` of the spec that the artifact was made with.
@@ -118,26 +110,14 @@ pub struct HTTPArchiveStatus {
     pub observed_ignore: Option<String>,
 
     /// The `ETag` that the server gave with the file.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub etag: Option<String>,
 
     /// The `Last-Modified` that the server gave with the file.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_modified: Option<String>,
 
     /// The value of the `reconcile.fluxcd.io/requestedAt` annotation that was last handled.
-    #[serde(
-        default,
-        deserialize_with = "omit_empty::text",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(deserialize_with = "omit_empty::text", skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
 }
