@@ -6,8 +6,9 @@
 //! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
 //! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
 //! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), changes and deletions that
-//! are held (`deletion_budget`), times at which nothing begins (`freezes`), Flux's own controllers (`flux_controllers`), how objects are stored under a CRD (`definitions`), the servers around it
-//! (`crate::git_server`, `crate::operator_process`).
+//! are held (`deletion_budget`), times at which nothing begins (`freezes`), policies of the API server
+//! (`admission_policies`), Flux's own controllers (`flux_controllers`), how objects are stored under a CRD (`definitions`),
+//! the servers around it (`crate::git_server`, `crate::operator_process`).
 //!
 //! ```no_run
 //! # use e2e::harness::{Story, StoryObject};
@@ -21,9 +22,10 @@
 //! # }
 //! ```
 
+mod admission_policies;
 pub mod audit;
 pub mod definitions;
-mod deletion_budget;
+pub mod deletion_budget;
 mod diagnosis;
 pub mod flux;
 mod flux_controllers;
@@ -47,7 +49,7 @@ use anyhow::{Result, bail};
 
 pub use story::{Story, StoryObject};
 pub use subprocess::run_in_subprocess;
-pub use test_bed::Testbed;
+pub use test_bed::TestBed;
 pub use windlass::{WindlassProcess, create_crds};
 
 /// How much longer than a story says it waits, since others run beside it on a machine that may be slow: what comes at all

@@ -104,7 +104,7 @@ async fn killed_between_an_approval_and_its_deletions_it_carries_out_exactly_the
     story.await_held("app", &revision, 12).await?;
     ensure!(owned(&story).await?.len() == COUNT, "{:?}", owned(&story).await?);
     windlass.operator.kill()?;
-    let said = story.windlass_says(&["approve", "ks/app", "-n", &story.namespace], true)?;
+    let said = story.approve("ks/app")?;
     ensure!(said.contains("the deletion of 12 objects"), "{said}");
     ensure!(owned(&story).await?.len() == COUNT, "{:?}", owned(&story).await?);
     windlass.resume().await?;
@@ -138,7 +138,7 @@ async fn killed_between_the_approval_of_a_plan_and_the_first_write_it_applies_ex
     let again = story.await_pending(&app, &revision).await?;
     ensure!(again.uid() == plan.uid(), "{:?}", again.spec);
     windlass.operator.kill()?;
-    story.windlass_says(&["approve", "ks/app", "-n", &story.namespace], true)?;
+    story.approve("ks/app")?;
     story.await_value("map-000", "1").await?;
     windlass.resume().await?;
     story.await_applied("app", &revision).await?;
@@ -171,7 +171,7 @@ async fn killed_between_an_approval_and_its_upgrade_it_deletes_exactly_these() -
     charts.publish("1.1.0", &config).await?;
     story.await_held_release(&app, 12).await?;
     windlass.operator.kill()?;
-    let said = story.windlass_says(&["approve", "hr/app", "-n", &story.namespace], true)?;
+    let said = story.approve("hr/app")?;
     ensure!(said.contains("the deletion of 12 objects"), "{said}");
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     story.expect(&StoryObject::config_map("map-000")).await?;
@@ -286,12 +286,7 @@ async fn a_restart_changes_nothing_and_artifacts_are_served_as_before() -> Resul
     windlass.resume().await?;
     ensure_fetchable(&story, "app").await?;
     // The request is handled by comparing everything, so after it nothing more is to come.
-    let token = story.request(&StoryObject::kustomization("app")).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    let after = story
-        .await_object(&StoryObject::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
-        .await?;
+    let after = story.rerun(&StoryObject::kustomization("app")).await?;
     for field in ["inventory", "conditions", "history", "lastAppliedRevision"] {
         let [old, new] = [&before, &after].map(|object| &object.data["status"][field]);
         ensure!(old == new, "{field} was {old} and is {new}");
@@ -322,12 +317,7 @@ async fn killed_in_a_readiness_wait_it_keeps_the_deadline() -> Result<()> {
     let since = healthy(&story.await_waiting("app", &first).await?);
     windlass.operator.kill()?;
     windlass.resume().await?;
-    let token = story.request(&StoryObject::kustomization("app")).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    let object = story
-        .await_object(&StoryObject::kustomization("app"), DEFAULT_WAIT_TIMEOUT, is_handled)
-        .await?;
+    let object = story.rerun(&StoryObject::kustomization("app")).await?;
     ensure!(healthy(&object) == since, "waiting since {} and not {since}", healthy(&object));
     let mended = upstream.push(&[("web.yaml", deployment("web", PodBehavior::Ready))]).await?;
     story.await_applied("app", &mended).await?;

@@ -93,17 +93,7 @@ async fn each_shard_does_its_own_and_reads_what_the_other_has() -> Result<()> {
     let before = story.expect(&StoryObject::config_map("web")).await?;
     let label = json!({"metadata": {"labels": {LABEL: "one"}}});
     story.merge(&StoryObject::kustomization("web"), label).await?;
-    let token = story.request(&StoryObject::kustomization("web")).await?;
-    let is_handled = |object: &kube::api::DynamicObject| {
-        object.data["status"]["lastHandledReconcileAt"] == token
-    };
-    story
-        .await_object(
-            &StoryObject::kustomization("web"),
-            e2e::harness::flux::DEFAULT_WAIT_TIMEOUT,
-            is_handled,
-        )
-        .await?;
+    story.rerun(&StoryObject::kustomization("web")).await?;
     let sha = repository.commit(&[("web/web.yaml", &config_map("web", "3"))], "third")?;
     story.request(&StoryObject::git_repository("app")).await?;
     story.await_applied("web", &revision(&sha)).await?;

@@ -5,7 +5,7 @@
 use anyhow::{Result, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use crds::release::{Plan, PlanPolicy};
+use crds::release::{Plan, PlanChange, PlanPolicy};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -16,6 +16,16 @@ use super::{Story, StoryObject};
 
 /// The API of Plans.
 const API: &str = "release.windlass.dev/v1alpha1";
+
+/// What a Plan lists, in its order: action and name of each object.
+pub fn actions(plan: &Plan) -> Vec<String> {
+    let changes = plan.spec.changes.iter().flat_map(|it| &it.objects);
+    let line = |it: &PlanChange| {
+        let name = it.id.split('_').nth(1).unwrap_or_default();
+        format!("{} {name}", it.action)
+    };
+    changes.map(line).collect()
+}
 
 impl Story {
     /// Creates a PlanPolicy with a budget for the namespace of the story. It belongs to no namespace: delete it at the end.
@@ -55,6 +65,14 @@ impl Story {
             "metadata": {"name": self.namespace}, "spec": spec});
         self.apply_value(object).await?;
         Ok(StoryObject::of::<PlanPolicy>(&self.namespace))
+    }
+
+    /// Approves as the administrator of the test bed; gives what the command says.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn approve(&self, what: &str) -> Result<String> {
+        self.windlass_says(&["approve", what, "-n", &self.namespace], true)
     }
 
     /// Waits until an object waits for the approval of its Plan for a revision; gives that Plan.

@@ -192,6 +192,14 @@ impl Story {
         Ok(token)
     }
 
+    /// Asks windlass to reconcile an object now, and waits until it has done that; gives the object after it.
+    pub async fn rerun(&self, target: &StoryObject) -> Result<DynamicObject> {
+        let token = self.request(target).await?;
+        let is_handled =
+            |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
+        self.await_object(target, DEFAULT_WAIT_TIMEOUT, is_handled).await
+    }
+
     /// Waits until an object is Ready for its newest generation.
     pub async fn await_ready(&self, target: &StoryObject) -> Result<DynamicObject> {
         self.await_condition(target, "Ready", "True", DEFAULT_WAIT_TIMEOUT).await

@@ -7,7 +7,6 @@ use crds::release::{Freeze, FreezeBypass};
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use super::flux::DEFAULT_WAIT_TIMEOUT;
 use super::{Story, StoryObject};
 
 /// The API of Freezes.
@@ -71,34 +70,13 @@ impl Story {
     /// # Errors
     /// The API server's refusal, or it does not come into force.
     pub async fn enforce_freezes(&self) -> Result<Vec<StoryObject>> {
-        let text = include_str!("../../../deploy/policies/freezes.yaml");
-        let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-        let name = format!("windlass-freezes-{}", self.namespace);
-        let mut made = Vec::new();
-        for mut document in documents {
-            document["metadata"]["name"] = name.as_str().into();
-            if document["kind"] == "ValidatingAdmissionPolicyBinding" {
-                document["spec"]["policyName"] = name.as_str().into();
-                let labels = json!({"kubernetes.io/metadata.name": self.namespace});
-                document["spec"]["matchResources"] =
-                    json!({"namespaceSelector": {"matchLabels": labels}});
-            }
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let [api_version, kind] = [&document["apiVersion"], &document["kind"]].map(text);
-            made.push(StoryObject::new(&api_version, &kind, &name));
-            self.apply_value(document).await?;
-        }
+        let policies = include_str!("../../../deploy/policies/freezes.yaml");
+        let made = self.enforce(policies).await?;
         let api = Api::<FreezeBypass>::namespaced(self.client.clone(), &self.namespace);
         let dry_run = PostParams { dry_run: true, ..PostParams::default() };
         let forged = self.forged_bypass("forged", "another-user")?;
-        self.await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
-            match api.create(&dry_run, &forged).await {
-                Ok(_) => Ok(None),
-                Err(error) if error.to_string().contains("for themselves only") => Ok(Some(())),
-                Err(error) => Err(error.into()),
-            }
-        })
-        .await?;
+        let request = async || api.create(&dry_run, &forged).await;
+        self.await_refusal("for themselves only", request).await?;
         Ok(made)
     }
 }

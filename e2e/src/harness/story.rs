@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::flux::DEFAULT_WAIT_TIMEOUT;
-use super::test_bed::Testbed;
+use super::test_bed::TestBed;
 use super::{await_until, diagnosis, requests};
 
 /// The groups whose objects may carry finalizers of a program that has ended.
@@ -70,7 +70,7 @@ pub struct Story {
     /// The namespace that is this story's own.
     pub namespace: String,
     /// The bed on which it runs.
-    pub bed: &'static Testbed,
+    pub bed: &'static TestBed,
     kinds: Mutex<BTreeMap<String, (ApiResource, Scope)>>,
 }
 
@@ -78,7 +78,7 @@ impl Story {
     /// Creates a namespace whose name begins with `name` and has not been used before.
     pub async fn begin(name: &str) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let bed = Testbed::shared().await?;
+        let bed = TestBed::shared().await?;
         let client = bed.client().await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         let count = COUNT.fetch_add(1, Ordering::Relaxed);

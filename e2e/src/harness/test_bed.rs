@@ -13,7 +13,7 @@ use crate::control_plane::{self, ControlPlane};
 
 /// A control plane that is ready.
 #[derive(Debug)]
-pub struct Testbed {
+pub struct TestBed {
     kubeconfig: PathBuf,
     operator_kubeconfig: PathBuf,
     audit_log: Option<PathBuf>,
@@ -21,11 +21,11 @@ pub struct Testbed {
     plane: Option<ControlPlane>,
 }
 
-impl Testbed {
+impl TestBed {
     /// The bed of this process: started when first asked for, gone when the process ends.
     /// `$WINDLASS_TEST_KUBECONFIG` names another cluster to use instead.
     pub async fn shared() -> Result<&'static Self> {
-        static SHARED: OnceCell<Testbed> = OnceCell::const_new();
+        static SHARED: OnceCell<TestBed> = OnceCell::const_new();
         SHARED.get_or_try_init(Self::open).await
     }
 

@@ -15,7 +15,7 @@ use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-use super::{Story, Testbed, await_until};
+use super::{Story, TestBed, await_until};
 use crate::control_plane::free_ports;
 use crate::operator_process::{self, OperatorProcess};
 use crate::process_usage::cpu_seconds;
@@ -37,13 +37,13 @@ pub struct WindlassProcess {
 impl WindlassProcess {
     /// Starts windlass on a bed, with more flags, and waits until it works.
     /// The addresses stay the same over restarts.
-    pub async fn start(bed: &Testbed, more: &[&str]) -> Result<Self> {
+    pub async fn start(bed: &TestBed, more: &[&str]) -> Result<Self> {
         Self::start_with(bed, more, &[]).await
     }
 
     /// As [`WindlassProcess::start`], with more variables in its environment.
     pub async fn start_with(
-        bed: &Testbed,
+        bed: &TestBed,
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Self> {
@@ -241,7 +241,7 @@ async fn shared() -> Result<&'static Mutex<WindlassProcess>> {
     SHARED
         .get_or_try_init(async || {
             let flags = ["--requeue-dependency=10m", "--concurrent-source=4"];
-            WindlassProcess::start(Testbed::shared().await?, &flags).await.map(Mutex::new)
+            WindlassProcess::start(TestBed::shared().await?, &flags).await.map(Mutex::new)
         })
         .await
 }

@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use crds::release::ReleaseAudit;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
-use e2e::harness::{Story, StoryObject, Testbed, WindlassProcess};
+use e2e::harness::{Story, StoryObject, TestBed, WindlassProcess};
 use e2e::servers::kms::{ARN, RESOURCE, ROLE, VAULT_URL, VERSION};
 use kube::api::{Api, ListParams};
 use serde_json::{Value, json};
@@ -171,7 +171,7 @@ pub(crate) async fn ensure_silent(
     windlass: &WindlassProcess,
     secrets: &[&str],
 ) -> Result<()> {
-    let client = Testbed::shared().await?.client().await?;
+    let client = TestBed::shared().await?.client().await?;
     let audits = Api::<ReleaseAudit>::namespaced(client, &story.namespace);
     let audits = serde_json::to_string(&audits.list(&ListParams::default()).await?.items)?;
     let messages = [story.diagnosis().await?, audits, windlass.metrics().await?];

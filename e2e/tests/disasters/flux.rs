@@ -62,6 +62,17 @@ async fn ensure_none_is_lost(story: &Story, before: &ConfigMapUids) -> Result<()
     Ok(())
 }
 
+/// Commits a disaster that costs so many objects.
+async fn loses(name: &str, disaster: CommitDisaster, expected: usize) -> Result<()> {
+    let story = Story::begin(name).await?;
+    let _flux = controllers(&story).await?;
+    let stage = CommitStage::set(&story, disaster).await?;
+    stage.happen().await?;
+    await_lost(&story, &stage.place, &stage.before, expected).await?;
+    stage.clear().await;
+    story.end().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 #[cfg_attr(
     not(feature = "thorough"),
@@ -86,13 +97,7 @@ async fn flux_deletes_the_objects_of_a_kustomization_that_is_renamed() -> Result
     ignore = "builds three controllers of Flux: cargo xtask test --thorough"
 )]
 async fn flux_deletes_all_objects_of_an_emptied_folder() -> Result<()> {
-    let story = Story::begin("flux-emptied").await?;
-    let _flux = controllers(&story).await?;
-    let stage = CommitStage::set(&story, CommitDisaster::EmptiedFolder).await?;
-    stage.happen().await?;
-    await_lost(&story, &stage.place, &stage.before, COUNT).await?;
-    stage.clear().await;
-    story.end().await
+    loses("flux-emptied", CommitDisaster::EmptiedFolder, COUNT).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,14 +106,8 @@ async fn flux_deletes_all_objects_of_an_emptied_folder() -> Result<()> {
     ignore = "builds three controllers of Flux: cargo xtask test --thorough"
 )]
 async fn flux_deletes_a_removed_namespace_with_what_others_have_in_it() -> Result<()> {
-    let story = Story::begin("flux-namespace").await?;
-    let _flux = controllers(&story).await?;
-    let stage = CommitStage::set(&story, CommitDisaster::RemovedNamespace).await?;
-    stage.happen().await?;
     // The one that was made by hand is among them.
-    await_lost(&story, &stage.place, &stage.before, COUNT + 1).await?;
-    stage.clear().await;
-    story.end().await
+    loses("flux-namespace", CommitDisaster::RemovedNamespace, COUNT + 1).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -118,14 +118,6 @@ async fn await_pushed_by(
     commit(&object).context("a commit")
 }
 
-/// The automation ran once more, on request.
-async fn rerun(story: &Story) -> Result<DynamicObject> {
-    let token = story.request(&target()).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
-    story.await_object(&target(), DEFAULT_WAIT_TIMEOUT, is_handled).await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_tag_is_committed_and_pushed_and_nothing_is_where_nothing_changed() -> Result<()> {
     let story = Story::with_windlass("images-commit").await?;
@@ -154,7 +146,7 @@ async fn a_new_tag_is_committed_and_pushed_and_nothing_is_where_nothing_changed(
     images.has_tag("main", "1.1.0")?;
     ensure!(images.upstream.repository.hash("main~1")? == first);
 
-    let object = rerun(&story).await?;
+    let object = story.rerun(&target()).await?;
     ensure!(object.data["status"]["lastPushCommit"] == second.as_str(), "{:?}", object.data);
     ensure!(images.upstream.repository.hash("main")? == second, "nothing is to be committed");
     planned(&story, &images)?;
@@ -489,12 +481,12 @@ async fn a_push_branch_has_one_pull_request_and_a_failure_of_the_forge_repeats_n
     let second = await_pushed(&story, Some(&first)).await?;
     let pull = await_proposed(&story, &forge, "1.1.0").await?;
     ensure!(pull["number"] == 1 && forge.writes() == 2, "{pull}");
-    rerun(&story).await?;
+    story.rerun(&target()).await?;
     ensure!(repository.hash("auto")? == second && forge.writes() == 2, "nothing differs");
 
     // A person closes it, which counts for the commits that it has.
     forge.close_all(&images.git(&["log", "-1", "--format=%cI", "auto"])?);
-    let object = rerun(&story).await?;
+    let object = story.rerun(&target()).await?;
     let message = condition(&object, "Ready")["message"].to_string();
     ensure!(message.contains("pull request 1 was closed or merged"), "{message}");
     ensure!(forge.writes() == 2, "it stays closed");
@@ -555,7 +547,7 @@ async fn a_protected_branch_of_gitea_gets_a_pull_request_and_none_once_it_is_mer
             Ok(gitea.ask(Method::POST, &merge, json!({"Do": "merge"})).await.ok())
         })
         .await?;
-    let object = rerun(&story).await?;
+    let object = story.rerun(&target()).await?;
     let message = &condition(&object, "Ready")["message"];
     ensure!(*message == "repository up-to-date", "{message}");
     let listed = gitea.get(&format!("{pulls}?state=all")).await?;

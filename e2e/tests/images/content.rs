@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{
     GROUP_VERSION, await_latest, policy, policy_target, push, repository, repository_target,
 };
-use crate::stories::image_signatures::{ImageSigner, after_request};
+use crate::stories::image_signatures::ImageSigner;
 
 const REPOSITORY: &str = "team/app";
 
@@ -85,7 +85,7 @@ async fn a_tag_counts_once_its_image_is_signed_and_the_digest_that_was_verified_
     ensure!(object.data["status"]["latestRef"] == latest, "{:?}", object.data);
     ensure!(condition(&object, "Ready")["status"] == "True", "the one before stays");
     other.sign(&registry, REPOSITORY, &second, &second).await?;
-    let object = after_request(&story, &policy_target("app")).await?;
+    let object = story.rerun(&policy_target("app")).await?;
     ensure!(object.data["status"]["latestRef"] == latest, "the key is that of another");
     owner.sign(&registry, REPOSITORY, &second, &second).await?;
     story.request(&policy_target("app")).await?;
@@ -94,7 +94,7 @@ async fn a_tag_counts_once_its_image_is_signed_and_the_digest_that_was_verified_
 
     // The tag is moved to what no owner signed.
     registry.push_files(REPOSITORY, "1.1.0", &[("a.yaml", "moved")], json!({})).await?;
-    let object = after_request(&story, &policy_target("app")).await?;
+    let object = story.rerun(&policy_target("app")).await?;
     ensure!(object.data["status"]["latestRef"] == latest, "{:?}", object.data);
 
     let alone = marked(&story, ":tag", "tag: 0.9.0");

@@ -77,14 +77,6 @@ fn about(service: &FakeNotificationService, state: &str) -> Vec<Value> {
     all.filter(|it| it["metadata"]["incidentState"] == state).collect()
 }
 
-/// Has an object reconciled, and waits until that is done.
-async fn reconciled(story: &Story, target: &StoryObject) -> Result<()> {
-    let token = story.request(target).await?;
-    let is_handled =
-        |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == *token;
-    story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_handled).await.map(drop)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     let story = Story::begin("incident").await?;
@@ -116,7 +108,7 @@ async fn a_failure_is_sent_once_and_its_end_once() -> Result<()> {
     for attempt in 0..3 {
         let broken = format!("{BROKEN} # {attempt}");
         upstream.push(&[("map.yaml", broken)]).await?;
-        reconciled(&story, &app).await?;
+        story.rerun(&app).await?;
     }
     upstream.push(&[("map.yaml", config_map("map", "2"))]).await?;
     let resolved = service.awaits(&story, "Kustomization", "IncidentResolved").await?;
@@ -200,7 +192,7 @@ async fn an_incident_is_open_while_an_object_is_contested_and_ends_when_the_fiel
     corrected(&story, &corrections, 1).await?;
     let paused = json!({"interval": "10s", "retryInterval": "10m"});
     story.kustomization("app", "app", paused).await?;
-    reconciled(&story, &app).await?;
+    story.rerun(&app).await?;
     ensure!(about(&service, "Resolved").is_empty(), "{:?}", about(&service, "Resolved"));
 
     // The conflict ends long before the pause when the field is left to the rival.
@@ -471,7 +463,7 @@ async fn an_error_is_sent_after_all_where_its_alert_declines_the_incident() -> R
     await_incident(&story, ("Kustomization", "app"), is_open).await?;
     // The same error causes no second event.
     upstream.push(&[("map.yaml", format!("a: 1\n{BROKEN}"))]).await?;
-    reconciled(&story, &app).await?;
+    story.rerun(&app).await?;
     let sent = service.awaits(&story, "Kustomization", "BuildFailed").await?;
     ensure!(sent["metadata"]["incident"].is_null(), "{sent}");
     ensure!(about(&service, "Open").is_empty(), "{:?}", about(&service, "Open"));

@@ -17,31 +17,6 @@ use serde_json::{Value, json};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// The policy that comes with windlass, for the namespace of a story only.
-async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
-    let text = include_str!("../../../deploy/policies/lifecycles.yaml");
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    let name = format!("windlass-lifecycle-events-{}", story.namespace);
-    let mut made = Vec::new();
-    for mut document in documents {
-        document["metadata"]["name"] = name.as_str().into();
-        if document["kind"] == "ValidatingAdmissionPolicyBinding" {
-            document["spec"]["policyName"] = name.as_str().into();
-            let labels = json!({"kubernetes.io/metadata.name": story.namespace});
-            document["spec"]["matchResources"] =
-                json!({"namespaceSelector": {"matchLabels": labels}});
-        }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        made.push(StoryObject::new(
-            &text(&document["apiVersion"]),
-            &text(&document["kind"]),
-            &name,
-        ));
-        story.apply_value(document).await?;
-    }
-    Ok(made)
-}
-
 /// A user with all rights in the namespace, and the verb on the Lifecycle or not.
 async fn user(story: &Story, name: &str, lifecycle: Option<(&str, &str)>) -> Result<PathBuf> {
     let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": story.namespace});
@@ -99,7 +74,8 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     let handler = json!({"handler": {"approval": {"count": 2}}});
     let lifecycle = story.lifecycle("approve", &["PreInstall", "PreUpgrade"], handler).await?;
     story.bind(&lifecycle, json!({})).await?;
-    let made = enforce(&story).await?;
+    let policies = include_str!("../../../deploy/policies/lifecycles.yaml");
+    let made = story.enforce(policies).await?;
     let alice = user(&story, "alice", Some(("approve", &lifecycle))).await?;
     let bob = user(&story, "bob", Some(("approve", &lifecycle))).await?;
     let mallory = user(&story, "mallory", None).await?;
@@ -113,17 +89,8 @@ async fn two_users_approve_and_one_without_the_right_is_refused() -> Result<()> 
     let forged = json!({"status": {"approvals": [{"user": "alice"}, {"user": "bob"}]}});
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let name = event.name_any();
-    story
-        .await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
-            match as_mallory.patch_status(&name, &dry_run, &Patch::Merge(&forged)).await {
-                Ok(_) => Ok(None),
-                Err(error) if error.to_string().contains("users approve for themselves") => {
-                    Ok(Some(()))
-                }
-                Err(error) => Err(error.into()),
-            }
-        })
-        .await?;
+    let request = async || as_mallory.patch_status(&name, &dry_run, &Patch::Merge(&forged)).await;
+    story.await_refusal("users approve for themselves", request).await?;
     let (done, message) = says(&story, &mallory, &["approve", "hr/app"])?;
     ensure!(!done && message.contains("requires the verb `approve`"), "{message}");
     // A user with all rights in the namespace neither answers, nor creates or deletes events.

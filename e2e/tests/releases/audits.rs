@@ -13,7 +13,7 @@ use e2e::harness::release_audits::{audits, await_audits};
 use e2e::harness::{Story, StoryObject};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name }}-secret}\n\
@@ -288,34 +288,12 @@ async fn an_audit_whose_name_another_has_taken_is_reported() -> Result<()> {
     story.end().await
 }
 
-/// The policy that comes with windlass, for the namespace of a story only.
-async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
-    let text = include_str!("../../../deploy/policies/release-audits.yaml");
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    let name = format!("windlass-release-audits-{}", story.namespace);
-    let mut made = Vec::new();
-    for mut document in documents {
-        document["metadata"]["name"] = name.as_str().into();
-        if document["kind"] == "ValidatingAdmissionPolicyBinding" {
-            document["spec"]["policyName"] = name.as_str().into();
-            let labels = json!({"kubernetes.io/metadata.name": story.namespace});
-            document["spec"]["matchResources"] =
-                json!({"namespaceSelector": {"matchLabels": labels}});
-        }
-        let version = document["apiVersion"].clone();
-        let kind = document["kind"].clone();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        made.push(StoryObject::new(&text(&version), &text(&kind), &name));
-        story.apply_value(document).await?;
-    }
-    Ok(made)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_reads_audits_and_neither_creates_nor_deletes_one() -> Result<()> {
     const RBAC: &str = "rbac.authorization.k8s.io/v1";
     let story = Story::with_windlass("audit-tenant").await?;
-    let made = enforce(&story).await?;
+    let policies = include_str!("../../../deploy/policies/release-audits.yaml");
+    let made = story.enforce(policies).await?;
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}});
     story.apply_value(account).await?;
@@ -335,16 +313,9 @@ async fn a_tenant_reads_audits_and_neither_creates_nor_deletes_one() -> Result<(
     let as_tenant = Api::<ReleaseAudit>::namespaced(client, &story.namespace);
     // A policy counts some time after it was created.
     let forged = ReleaseAudit::new("forged", Default::default());
-    story
-        .await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
-            let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-            match as_tenant.create(&dry_run, &forged).await {
-                Ok(_) => Ok(None),
-                Err(error) if error.to_string().contains("only windlass creates") => Ok(Some(())),
-                Err(error) => Err(error.into()),
-            }
-        })
-        .await?;
+    let dry_run = PostParams { dry_run: true, ..PostParams::default() };
+    let request = async || as_tenant.create(&dry_run, &forged).await;
+    story.await_refusal("only windlass creates", request).await?;
     // windlass writes them all the same.
     let charts = StoryChartRepository::of(&story).await?;
     charts.publish("1.0.0", &[("templates/a.yaml", CONFIG)]).await?;

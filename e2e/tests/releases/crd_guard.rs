@@ -307,9 +307,7 @@ async fn a_definition_that_is_skipped_is_no_drift_that_is_corrected() -> Result<
     let edited = json!({"data": {"chart": "edited"}});
     story.merge(&StoryObject::config_map("app-config"), edited).await?;
     story.await_until("the correction", DEFAULT_WAIT_TIMEOUT, is_upgraded).await?;
-    let token = story.request(&app).await?;
-    let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    story.rerun(&app).await?;
     story.await_ready(&app).await?;
     let live = story.expect(&crd(&group)).await?;
     let schema = &live.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"];

@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::helmfiles::{CHART, applied, keep, release, releases, states};
+use super::helmfiles::{CHART, applied, follow_chart, keep, release, releases, states};
 
 /// A template of a StatefulSet with claims.
 fn database() -> String {
@@ -32,11 +32,6 @@ fn stateful_set() -> StoryObject {
 /// Waits for nothing but the API server.
 fn without_wait() -> Value {
     json!({"install": {"disableWait": true}, "upgrade": {"disableWait": true}})
-}
-
-/// Approves as the administrator of the test bed.
-fn approve(story: &Story, what: &str) -> Result<String> {
-    story.windlass_says(&["approve", what, "-n", &story.namespace], true)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +80,7 @@ async fn a_chart_that_drops_a_stateful_set_with_claims_deletes_nothing_before_a_
     story.windlass_says(&["approve", &plan, "-n", &story.namespace], false)?;
     ensure!(story.expect(&stateful_set()).await?.metadata.uid == before, "it was created again");
 
-    let said = approve(&story, "hr/app")?;
+    let said = story.approve("hr/app")?;
     ensure!(said.contains("the deletion of 1 object by HelmRelease/app is approved"), "{said}");
     story.await_revision(&app, 2).await?;
     story.await_gone(&stateful_set(), DEFAULT_WAIT_TIMEOUT).await?;
@@ -185,16 +180,7 @@ async fn a_release_that_leaves_a_helmfile_stays_until_a_user_approves_and_the_ot
 -> Result<()> {
     let story = Story::with_windlass("helmfile-budget").await?;
     let all = [release("web", "w1", &[]), release("db", "d1", &[])];
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("helmfile.yaml", releases(&all)),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(&story, &[("helmfile.yaml", releases(&all))]).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_ready(&shop).await?;
 
@@ -217,7 +203,7 @@ async fn a_release_that_leaves_a_helmfile_stays_until_a_user_approves_and_the_ot
         story.history("db")?
     );
 
-    let said = approve(&story, "helmfile/shop")?;
+    let said = story.approve("helmfile/shop")?;
     ensure!(said.contains(&format!("by Helmfile/shop, release {of} is approved")), "{said}");
     story.await_gone(&StoryObject::config_map("db-config"), DEFAULT_WAIT_TIMEOUT).await?;
     let object = applied(&story, &shop, &revision).await?;
@@ -233,17 +219,14 @@ async fn a_release_that_leaves_a_helmfile_stays_until_a_user_approves_and_the_ot
 async fn a_plan_of_a_helmfile_that_is_deleted_by_hand_is_created_again_and_can_be_approved()
 -> Result<()> {
     let story = Story::with_windlass("helmfile-budget-plan").await?;
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("app/templates/db.yaml", database()),
-                ("helmfile.yaml", releases(&[release("web", "w1", &[])])),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(
+        &story,
+        &[
+            ("app/templates/db.yaml", database()),
+            ("helmfile.yaml", releases(&[release("web", "w1", &[])])),
+        ],
+    )
+    .await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_ready(&shop).await?;
     let newer = CHART.replace("1.0.0", "1.1.0");
@@ -258,7 +241,7 @@ async fn a_plan_of_a_helmfile_that_is_deleted_by_hand_is_created_again_and_can_b
         })
         .await?;
     story.expect(&stateful_set()).await?;
-    approve(&story, "helmfile/shop")?;
+    story.approve("helmfile/shop")?;
     story.await_gone(&stateful_set(), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_free(&shop).await?;
     story.delete(&shop).await?;

@@ -1,16 +1,16 @@
 //! Objects of one kind wait for those of another, and for single releases of a Helmfile (`windlass.dev/depends-on`).
 
 use anyhow::{Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-const DEPENDS_ON: &str = "windlass.dev/depends-on";
+use super::helmfiles::{CHART, follow_chart, keep};
 
-const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+const DEPENDS_ON: &str = "windlass.dev/depends-on";
 
 fn says(object: &DynamicObject) -> String {
     condition(object, "Ready")["message"].as_str().unwrap_or_default().to_owned()
@@ -38,29 +38,21 @@ async fn objects_wait_for_releases_of_a_helmfile_and_cycles_across_kinds_are_rep
     // One release is there and another one fails: who needs the first goes on, who needs all waits.
     let broken = CONFIG.replace("{{ .Chart.Version }}", "{{ required \"no size\" .Values.size }}");
     let helmfile = "releases:\n- {name: db, chart: ./app}\n- {name: web, chart: ./broken}\n";
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("broken/Chart.yaml", CHART.to_owned()),
-                ("broken/templates/config.yaml", broken),
-                ("helmfile.yaml", helmfile.to_owned()),
-                ("all/map.yaml", config_map("all", "1")),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(
+        &story,
+        &[
+            ("broken/Chart.yaml", CHART.to_owned()),
+            ("broken/templates/config.yaml", broken),
+            ("helmfile.yaml", helmfile.to_owned()),
+            ("all/map.yaml", config_map("all", "1")),
+        ],
+    )
+    .await?;
     story.kustomization("all", "shop", json!({"path": "all", "suspend": true})).await?;
     let all = StoryObject::kustomization("all");
     depend(&story, &all, json!("Helmfile/shop, HelmRelease/front")).await?;
     story.merge(&all, json!({"spec": {"suspend": false}})).await?;
-    let shop = StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", "shop");
-    story
-        .apply_value(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
-            "metadata": {"name": "shop"}, "spec": {"interval": NEVER, "prune": true,
-                "sourceRef": {"kind": "GitRepository", "name": "shop"}}}))
-        .await?;
+    let shop = keep(&story, "shop", json!({})).await?;
     story.await_failure(&shop, "ReleaseFailed").await?;
     story.await_ready(&front).await?;
     story.await_value("front-config", "f").await?;

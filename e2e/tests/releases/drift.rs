@@ -35,12 +35,7 @@ async fn drift_is_corrected_without_waiting_for_the_interval() -> Result<()> {
         .await?;
     // What is ignored stays.
     story.merge(&config, json!({"data": {"chart": "mine"}})).await?;
-    let token = story.request(&app).await?;
-    story
-        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {
-            it.data["status"]["lastHandledReconcileAt"] == token
-        })
-        .await?;
+    story.rerun(&app).await?;
     ensure!(story.expect(&config).await?.data["data"]["chart"] == "mine");
     // Without the rule the field has the chart's value again, although the manifest is as it was.
     story.merge(&app, json!({"spec": {"driftDetection": {"ignore": null}}})).await?;

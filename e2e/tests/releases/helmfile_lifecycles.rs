@@ -6,13 +6,12 @@ use anyhow::{Result, ensure};
 use crds::lifecycle::{LifecycleBinding, LifecyclePhase};
 use crds::release::AuditOutcome;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
-use e2e::harness::release::CONFIG;
 use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::helmfiles::{CHART, applied, keep, release, releases, states};
+use super::helmfiles::{applied, follow_chart, keep, release, releases, states};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
@@ -21,16 +20,7 @@ async fn releases_of_a_helmfile_wait_for_lifecycles_one_by_one() -> Result<()> {
     let subjects = json!([{"kind": "Helmfile", "name": "shop"}]);
     story.bind(&check, json!({"subjects": subjects})).await?;
     let all = [release("web", "w1", &["db"]), release("db", "d1", &[])];
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("helmfile.yaml", releases(&all)),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(&story, &[("helmfile.yaml", releases(&all))]).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     let event = story.await_asked(LifecyclePhase::PreInstall).await?;
     let of = event.spec.subject.release.as_ref().map(|it| it.name.clone());

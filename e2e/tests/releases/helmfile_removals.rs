@@ -4,20 +4,11 @@ use anyhow::{Result, ensure};
 use crds::lifecycle::LifecyclePhase;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
-use e2e::harness::release::CONFIG;
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::helmfiles::{CHART, applied, keep, release, releases, row, states};
-
-fn files(all: &[String]) -> [(&'static str, String); 3] {
-    [
-        ("app/Chart.yaml", CHART.to_owned()),
-        ("app/templates/config.yaml", CONFIG.to_owned()),
-        ("helmfile.yaml", releases(all)),
-    ]
-}
+use super::helmfiles::{applied, follow_chart, keep, release, releases, row, states};
 
 fn tier(name: &str, tier: &str) -> String {
     format!("{}  labels: {{tier: {tier}}}\n", release(name, "v", &[]))
@@ -27,8 +18,11 @@ fn tier(name: &str, tier: &str) -> String {
 async fn releases_that_selectors_leave_out_stay_until_another_helmfile_selects_them() -> Result<()>
 {
     let story = Story::with_windlass("helmfile-selectors").await?;
-    let _upstream =
-        story.follow("shop", &files(&[tier("web", "front"), tier("db", "back")])).await?;
+    let _upstream = follow_chart(
+        &story,
+        &[("helmfile.yaml", releases(&[tier("web", "front"), tier("db", "back")]))],
+    )
+    .await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_ready(&shop).await?;
     keep(&story, "shop", json!({"selectors": ["tier=front"]})).await?;
@@ -57,7 +51,7 @@ async fn a_suspended_release_is_uninstalled_by_nothing() -> Result<()> {
         let db = format!("{}  installed: {}\n", release("db", "v", &[]), !off);
         [release("web", "v", &[]), db]
     };
-    let upstream = story.follow("shop", &files(&all(false))).await?;
+    let upstream = follow_chart(&story, &[("helmfile.yaml", releases(&all(false)))]).await?;
     let suspended =
         json!({"suspendedReleases": [{"name": "db", "reason": "the database is migrated"}]});
     let shop = keep(&story, "shop", json!({})).await?;
@@ -87,17 +81,11 @@ async fn hooks_on_which_no_operation_begins_wait_for_lifecycles() -> Result<()> 
     let story = Story::with_windlass("helmfile-hook-lifecycle").await?;
     let helmfile = "releases:\n- name: app\n  chart: ./app\n  values: [{value: one}]\n  hooks:\n  \
         - events: [presync]\n    kubectlApply: {filename: hooks/app.yaml}\n";
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("hooks/app.yaml", config_map("before", "1")),
-                ("helmfile.yaml", helmfile.to_owned()),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(
+        &story,
+        &[("hooks/app.yaml", config_map("before", "1")), ("helmfile.yaml", helmfile.to_owned())],
+    )
+    .await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_ready(&shop).await?;
     let check = story.lifecycle("check", &["PreInstall", "PreUpgrade"], json!({})).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, NEVER, condition};
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, by_value};
 use e2e::harness::{Story, StoryObject};
@@ -45,6 +45,16 @@ pub(super) fn states(object: &DynamicObject) -> Vec<String> {
         .collect()
 }
 
+/// A repository with the chart, and with files beside it.
+pub(super) async fn follow_chart<'s>(
+    story: &'s Story,
+    files: &[(&str, String)],
+) -> Result<FollowedGitRepository<'s>> {
+    let chart =
+        [("app/Chart.yaml", CHART.to_owned()), ("app/templates/config.yaml", CONFIG.to_owned())];
+    story.follow("shop", &[&chart[..], files].concat()).await
+}
+
 /// Creates or replaces a Helmfile of a GitRepository. `more` goes over its spec.
 pub(super) async fn keep(story: &Story, name: &str, more: Value) -> Result<StoryObject> {
     let mut spec = json!({"interval": NEVER, "prune": true,
@@ -83,16 +93,7 @@ async fn releases_of_a_helmfile_follow_git_in_the_order_of_their_needs() -> Resu
     let policy = story.without_deletion_budget().await?;
     let first =
         [release("web", "w1", &["db"]), release("db", "d1", &[]), release("cache", "c1", &["web"])];
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("helmfile.yaml", releases(&first)),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(&story, &[("helmfile.yaml", releases(&first))]).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     let object = story.await_ready(&shop).await?;
     ensure!(states(&object) == ["db Ready", "web Ready", "cache Ready"], "{:?}", states(&object));
@@ -165,18 +166,15 @@ async fn a_release_that_fails_holds_up_those_that_need_it_and_no_other() -> Resu
     let story = Story::with_windlass("helmfile-fails").await?;
     let all = [release("db", "d", &[]), release("web", "w", &["db"]), release("other", "o", &[])];
     let broken = CONFIG.replace("{{ .Chart.Version }}", "{{ required \"no size\" .Values.size }}");
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("broken/Chart.yaml", CHART.to_owned()),
-                ("broken/templates/config.yaml", broken),
-                ("helmfile.yaml", releases(&all).replacen("./app", "./broken", 1)),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(
+        &story,
+        &[
+            ("broken/Chart.yaml", CHART.to_owned()),
+            ("broken/templates/config.yaml", broken),
+            ("helmfile.yaml", releases(&all).replacen("./app", "./broken", 1)),
+        ],
+    )
+    .await?;
     let shop = keep(&story, "shop", json!({})).await?;
     let text = story.await_failure(&shop, "ReleaseFailed").await?;
     let place = &story.namespace;
@@ -210,18 +208,15 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
     let web = by_value();
     let file = "releases:\n- {name: back, chart: ./back, wait: true, values: [{pods: unready}]}\n\
         - {name: front, chart: ./app, needs: [back]}\n";
-    let _upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("back/Chart.yaml", CHART.replace("app", "back")),
-                ("back/templates/web.yaml", web),
-                ("helmfile.yaml", file.to_owned()),
-            ],
-        )
-        .await?;
+    let _upstream = follow_chart(
+        &story,
+        &[
+            ("back/Chart.yaml", CHART.replace("app", "back")),
+            ("back/templates/web.yaml", web),
+            ("helmfile.yaml", file.to_owned()),
+        ],
+    )
+    .await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_condition(&shop, "Ready", "Unknown", DEFAULT_WAIT_TIMEOUT).await?;
     await_state(&story, &shop, "back", "Progressing").await?;
@@ -260,16 +255,7 @@ async fn a_release_that_waits_for_health_holds_up_those_that_need_it() -> Result
 async fn one_release_is_suspended_while_the_others_go_on() -> Result<()> {
     let story = Story::with_windlass("helmfile-suspends").await?;
     let all = |value: &str| releases(&[release("db", value, &[]), release("web", value, &["db"])]);
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("helmfile.yaml", all("1")),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(&story, &[("helmfile.yaml", all("1"))]).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     story.await_ready(&shop).await?;
     let held = json!({"suspendedReleases": [{"name": "db", "reason": "an incident"}]});

@@ -3,7 +3,7 @@
 //! Elsewhere: Kustomizations (`stories::plans`), deletions beyond a budget (`deletion_budget`).
 
 use anyhow::{Result, ensure};
-use crds::release::Plan;
+use e2e::harness::deletion_budget::actions;
 use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::config_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository};
@@ -11,7 +11,7 @@ use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::helmfiles::{CHART, applied, keep, release, releases};
+use super::helmfiles::{applied, follow_chart, keep, release, releases};
 
 /// A value that is in Secrets only.
 const CANARY: &str = "canary-71c0aa52e8";
@@ -25,21 +25,6 @@ const HOOK: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: before\n
 /// Waits for nothing but the API server.
 fn without_wait() -> Value {
     json!({"install": {"disableWait": true}, "upgrade": {"disableWait": true}})
-}
-
-/// Approves as the administrator of the test bed.
-fn approve(story: &Story, what: &str) -> Result<String> {
-    story.windlass_says(&["approve", what, "-n", &story.namespace], true)
-}
-
-/// What a Plan lists, in its order: action and name of each object.
-fn actions(plan: &Plan) -> Vec<String> {
-    let changes = plan.spec.changes.iter().flat_map(|it| &it.objects);
-    let line = |it: &crds::release::PlanChange| {
-        let name = it.id.split('_').nth(1).unwrap_or_default();
-        format!("{} {name}", it.action)
-    };
-    changes.map(line).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,7 +52,7 @@ async fn an_installation_and_an_upgrade_wait_until_a_user_approves_each() -> Res
     for target in [&record, &config, &StoryObject::config_map("before")] {
         ensure!(story.read(target).await?.is_none(), "{target} was written before an approval");
     }
-    let said = approve(&story, "hr/app")?;
+    let said = story.approve("hr/app")?;
     ensure!(said.contains("the Plan of HelmRelease/app"), "{said}");
     story.await_revision(&app, 1).await?;
     story.await_no_plans().await?;
@@ -84,7 +69,7 @@ async fn an_installation_and_an_upgrade_wait_until_a_user_approves_each() -> Res
     ensure!(actions(&second) == ["Changed app-config"], "{:?}", second.spec);
     let object = story.expect(&config).await?;
     ensure!(object.resource_version() == before.resource_version(), "it was written");
-    approve(&story, "hr/app")?;
+    story.approve("hr/app")?;
     story.await_revision(&app, 2).await?;
     story.await_no_plans().await?;
     ensure!(story.expect(&config).await?.data["data"]["chart"] == "1.2.0", "the approved one");
@@ -133,7 +118,7 @@ async fn where_destructive_changes_wait_an_upgrade_that_only_adds_does_not() -> 
     let plan = story.await_pending(&app, "app@1.2.0").await?;
     ensure!(actions(&plan) == ["Removed more", "Changed app-config"], "{:?}", plan.spec);
     story.expect(&StoryObject::config_map("more")).await?;
-    approve(&story, &format!("plan/{}", plan.name_any()))?;
+    story.approve(&format!("plan/{}", plan.name_any()))?;
     story.await_revision(&app, 3).await?;
     story.await_gone(&StoryObject::config_map("more"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_no_plans().await?;
@@ -155,7 +140,7 @@ async fn an_upgrade_that_an_uninstall_would_undo_waits_as_an_uninstall_does() ->
     let plan = story.await_pending(&app, "app@1.1.0").await?;
     let hooks = plan.spec.changes.clone().unwrap_or_default().hooks;
     ensure!(hooks == ["if the upgrade fails: uninstall of the release"], "{hooks:?}");
-    approve(&story, "hr/app")?;
+    story.approve("hr/app")?;
     story.await_revision(&app, 2).await?;
     story.await_no_plans().await?;
     story.delete(&policy).await?;
@@ -169,17 +154,11 @@ async fn manifests_of_hooks_that_change_without_their_release_wait_for_a_plan_of
     let policy = story.plan_mode("Approve").await?;
     let helmfile = "releases:\n- name: app\n  chart: ./app\n  values: [{value: one}]\n  hooks:\n  \
         - events: [presync]\n    kubectlApply: {filename: hooks/app.yaml}\n";
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("hooks/app.yaml", config_map("before", "1")),
-                ("helmfile.yaml", helmfile.to_owned()),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(
+        &story,
+        &[("hooks/app.yaml", config_map("before", "1")), ("helmfile.yaml", helmfile.to_owned())],
+    )
+    .await?;
     let shop = keep(&story, "shop", json!({})).await?;
     let pending = async |release: String| {
         story
@@ -193,7 +172,7 @@ async fn manifests_of_hooks_that_change_without_their_release_wait_for_a_plan_of
     let plan = pending(format!("{}/app", story.namespace)).await?;
     ensure!(actions(&plan) == ["Changed before", "Added app-config"], "{:?}", plan.spec);
     ensure!(story.read(&before).await?.is_none(), "a hook was applied before an approval");
-    approve(&story, "helmfile/shop")?;
+    story.approve("helmfile/shop")?;
     story.await_ready(&shop).await?;
     story.await_value("before", "1").await?;
     story.await_no_plans().await?;
@@ -202,7 +181,7 @@ async fn manifests_of_hooks_that_change_without_their_release_wait_for_a_plan_of
     let plan = pending(format!("{}/app hooks", story.namespace)).await?;
     ensure!(actions(&plan) == ["Changed before"], "{:?}", plan.spec);
     story.await_value("before", "1").await?;
-    approve(&story, "helmfile/shop")?;
+    story.approve("helmfile/shop")?;
     applied(&story, &shop, &revision).await?;
     story.await_value("before", "2").await?;
     story.await_no_plans().await?;
@@ -217,16 +196,7 @@ async fn each_release_of_a_helmfile_has_a_plan_of_its_own() -> Result<()> {
     let story = Story::with_windlass("helmfile-plan").await?;
     let policy = story.plan_mode("Approve").await?;
     let all = [release("web", "w1", &[]), release("db", "d1", &[])];
-    let upstream = story
-        .follow(
-            "shop",
-            &[
-                ("app/Chart.yaml", CHART.to_owned()),
-                ("app/templates/config.yaml", CONFIG.to_owned()),
-                ("helmfile.yaml", releases(&all)),
-            ],
-        )
-        .await?;
+    let upstream = follow_chart(&story, &[("helmfile.yaml", releases(&all))]).await?;
     let shop = keep(&story, "shop", json!({})).await?;
     let plans = story
         .await_until("a Plan of each release", DEFAULT_WAIT_TIMEOUT, async || {
@@ -242,7 +212,7 @@ async fn each_release_of_a_helmfile_has_a_plan_of_its_own() -> Result<()> {
         story.windlass_says(&["approve", "helmfile/shop", "-n", &story.namespace], false)?;
     ensure!(refused.contains("several Plans"), "{refused}");
     for plan in &plans {
-        approve(&story, &format!("plan/{}", plan.name_any()))?;
+        story.approve(&format!("plan/{}", plan.name_any()))?;
     }
     story.await_ready(&shop).await?;
     story.await_no_plans().await?;
@@ -256,7 +226,7 @@ async fn each_release_of_a_helmfile_has_a_plan_of_its_own() -> Result<()> {
     ensure!(plan.spec.subject.release == format!("{}/db", story.namespace), "{:?}", plan.spec);
     ensure!(actions(&plan) == ["Removed db-config"], "{:?}", plan.spec);
     story.expect(&StoryObject::config_map("db-config")).await?;
-    approve(&story, "helmfile/shop")?;
+    story.approve("helmfile/shop")?;
     story.await_gone(&StoryObject::config_map("db-config"), DEFAULT_WAIT_TIMEOUT).await?;
     applied(&story, &shop, &revision).await?;
     story.await_no_plans().await?;

@@ -1,7 +1,6 @@
 //! What the spec changes in rendered manifests, in which of them, and that another spec is another revision.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, deployment};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook};
 use e2e::harness::{Story, StoryObject};
@@ -87,9 +86,7 @@ async fn other_post_renderers_or_metadata_are_another_revision() -> Result<()> {
     story.merge(&app, json!({"spec": {"postRenderers": bad}})).await?;
     let text = story.await_failure(&app, "UpgradeFailed").await?;
     ensure!(text.contains("spec.postRenderers[1]"), "{text}");
-    let token = story.request(&app).await?;
-    let handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&app).await?;
     story.await_failure(&app, "UpgradeFailed").await.context("at the next run")?;
     ensure!(story.history("app")?.len() == 5, "{:?}", story.history("app")?);
     story.end().await

@@ -64,10 +64,7 @@ async fn a_large_record_is_in_parts_and_what_a_crash_left_of_one_goes_later() ->
     let now = parts(&story).await?;
     ensure!(now == ["app.v1", "app.v2", "app.v8", "web.v1"], "{now:?}");
     // It is read again: nothing more happens.
-    let token = story.request(&app).await?;
-    let handled =
-        |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&app).await?;
     story.await_revision(&app, 2).await?;
 
     // A revision that fits is one Secret, and what is too old goes with its parts.

@@ -26,10 +26,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
     story.merge(&app, asked(FORCE_AT, "one")).await?;
     let object = story.await_revision(&app, 2).await?;
     ensure!(object.data["status"]["lastHandledForceAt"] == "one", "{:?}", object.data);
-    let token = story.request(&app).await?;
-    let handled =
-        |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&app).await?;
     ensure!(story.history("app")?.len() == 2, "it was forced twice");
 
     let broken = hook("migrate", "pre-upgrade", 0, "", PodBehavior::Fail);
@@ -42,10 +39,7 @@ async fn an_upgrade_can_be_forced_and_failures_be_forgotten() -> Result<()> {
     };
     stalled(3).await?;
     // A request to reconcile starts no further attempt, a reset does.
-    let token = story.request(&app).await?;
-    let handled =
-        |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&app).await?;
     stalled(3).await?;
     story.merge(&app, asked(RESET_AT, "two")).await?;
     let reset = |it: &kube::api::DynamicObject| {
@@ -83,10 +77,7 @@ async fn a_release_waits_for_those_it_depends_on() -> Result<()> {
     ensure!(text.contains(&format!("{}/base", story.namespace)), "{text}");
     // The dependency exists and is suspended; then it is under way.
     let base = charts.release("base", json!({"suspend": true, "values": {"slow": true}})).await?;
-    let token = story.request(&app).await?;
-    let handled =
-        |it: &kube::api::DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&app).await?;
     story.await_failure(&app, "DependencyNotReady").await?;
     story.merge(&base, json!({"spec": {"suspend": false}})).await?;
     story

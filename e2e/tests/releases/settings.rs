@@ -287,12 +287,7 @@ async fn objects_get_owner_references_where_they_are_asked_for() -> Result<()> {
     let role = StoryObject::of::<ClusterRole>(&story.namespace);
     ensure!(owners(&story.expect(&role).await?).is_empty(), "owner references cross no namespaces");
     // They are not drift, and the garbage collector follows them.
-    let token = story.request(&app).await?;
-    story
-        .await_object(&app, DEFAULT_WAIT_TIMEOUT, |it| {
-            it.data["status"]["lastHandledReconcileAt"] == token
-        })
-        .await?;
+    story.rerun(&app).await?;
     ensure!(story.history("app")?.len() == 2);
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
     story.delete(&app).await?;

@@ -57,9 +57,7 @@ async fn names_are_looked_up_and_digests_are_no_part_of_versions_where_gates_say
         it.data["status"]["artifact"]["revision"].as_str().is_some_and(|it| it.contains(&second))
     };
     story.await_object(&source, DEFAULT_WAIT_TIMEOUT, is_moved).await?;
-    let token = story.request(&app).await?;
-    let handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&app).await?;
     ensure!(story.history("app")?.len() == 1, "{:?}", story.history("app")?);
     story.end().await
 }

@@ -3,12 +3,11 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER};
+use e2e::harness::flux::NEVER;
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use e2e::servers::aws_identity::{AwsIdentityServer, LDAP_PASSWORD, LDAP_USER};
 use e2e::servers::s3::{ACCESS, S3Server, SECRET};
-use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
 fn target(name: &str) -> StoryObject {
@@ -67,9 +66,7 @@ async fn one_changed_key_is_one_download_and_one_changed_object() -> Result<()> 
 
     // Nothing changed: one listing.
     let before = server.requests("keys")?.len();
-    let token = story.request(&target("keys")).await?;
-    let handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&target("keys"), DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&target("keys")).await?;
     let asked = server.requests("keys")?.split_off(before);
     ensure!(asked.len() == 1 && asked[0].contains("list-type=2"), "{asked:?}");
 
@@ -94,9 +91,7 @@ async fn a_bundle_that_is_pushed_becomes_objects() -> Result<()> {
     story.await_value("a", "1").await?;
 
     let before = server.requests("bundled")?.len();
-    let token = story.request(&target("bundled")).await?;
-    let handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&target("bundled"), DEFAULT_WAIT_TIMEOUT, handled).await?;
+    story.rerun(&target("bundled")).await?;
     let asked = server.requests("bundled")?.split_off(before);
     ensure!(asked == ["HEAD /bundled/app.tar.gz"], "{asked:?}");
 

@@ -56,10 +56,7 @@ async fn outside_its_window_everything_waits_until_the_glass_is_broken() -> Resu
     let opening = await_window(&story, &guarded, "False").await?;
     ensure!(opening.starts_with("the next opening is 20"), "{opening}");
     story.merge(&StoryObject::config_map("guarded"), json!({"data": {"value": "drifted"}})).await?;
-    let token = story.request(&guarded).await?;
-    let is_answered =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    let object = story.await_object(&guarded, DEFAULT_WAIT_TIMEOUT, is_answered).await?;
+    let object = story.rerun(&guarded).await?;
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
 
     // A change elsewhere is nothing new.

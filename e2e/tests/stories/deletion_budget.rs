@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use crds::release::{Plan, PlanPolicy};
-use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, inventory};
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, FollowedGitRepository, condition, inventory};
 use e2e::harness::manifests::config_map;
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;
@@ -39,21 +39,41 @@ fn set_with_claims() -> Value {
                 "resources": {"requests": {"storage": "1Gi"}}}}]}})
 }
 
-/// Approves as the administrator of the test bed.
-fn approve(story: &Story, what: &str) -> Result<String> {
-    story.windlass_says(&["approve", what, "-n", &story.namespace], true)
+/// The repository `app` with these files, of which a Kustomization `app` has applied the folder `app`.
+async fn applied<'s>(
+    story: &'s Story,
+    first: &[(String, String)],
+) -> Result<FollowedGitRepository<'s>> {
+    let upstream = story.follow("app", &borrowed(first)).await?;
+    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    Ok(upstream)
+}
+
+/// The same, with ConfigMaps of these names and one that stays.
+async fn applied_beside_kept<'s>(
+    story: &'s Story,
+    names: &[String],
+) -> Result<FollowedGitRepository<'s>> {
+    let mut first = files("app", names);
+    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
+    applied(story, &first).await
+}
+
+/// Waits until ConfigMaps are gone and the Kustomization holds nothing.
+async fn await_deleted(story: &Story, names: &[String]) -> Result<()> {
+    for name in names {
+        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
+    }
+    story.await_not_held("app").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_is_emptied_loses_no_object_until_a_user_approves() -> Result<()> {
     let story = Story::with_windlass("budget").await?;
     let all = names(12);
-    let mut first = files("app", &all);
-    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
-    let upstream = story.follow("app", &borrowed(&first)).await?;
-    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let upstream = applied_beside_kept(&story, &all).await?;
     let app = StoryObject::kustomization("app");
-    story.await_ready(&app).await?;
 
     let gone = files("app", &all);
     upstream.repository.delete(&paths(&gone), "the folder moves")?;
@@ -74,21 +94,15 @@ async fn a_folder_that_is_emptied_loses_no_object_until_a_user_approves() -> Res
     ensure!(shown.contains("12 deletions of Kustomization/app wait for approval"), "{shown}");
 
     // Another run changes nothing, and there is no second event.
-    let token = story.request(&app).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    story.rerun(&app).await?;
     story.ensure_config_maps(&all).await?;
     let events = story.events("Kustomization", "app").await?;
     let held = events.iter().filter(|it| it.contains("objects that left the manifests")).count();
     ensure!(held == 1, "{events:?}");
 
-    let said = approve(&story, "ks/app")?;
+    let said = story.approve("ks/app")?;
     ensure!(said.contains("the deletion of 12 objects by Kustomization/app is approved"), "{said}");
-    for name in &all {
-        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
-    }
-    story.await_not_held("app").await?;
+    await_deleted(&story, &all).await?;
     let object = story.await_applied("app", &revision).await?;
     ensure!(inventory(&object).len() == 1, "{:?}", inventory(&object));
     story.expect(&StoryObject::config_map("kept")).await?;
@@ -102,9 +116,7 @@ async fn a_folder_of_few_objects_that_is_emptied_is_held_and_one_that_keeps_an_o
     let all = names(3);
     let mut first = files("app", &all);
     first.push(("app/README.md".to_owned(), "What keeps the folder.\n".to_owned()));
-    let upstream = story.follow("app", &borrowed(&first)).await?;
-    story.kustomization("app", "app", json!({"path": "./app"})).await?;
-    story.await_ready(&StoryObject::kustomization("app")).await?;
+    let upstream = applied(&story, &first).await?;
     // One of them leaves, and two stay: that is within the budget.
     let revision = upstream.remove(&["app/map-02.yaml"]).await?;
     story.await_applied("app", &revision).await?;
@@ -113,11 +125,8 @@ async fn a_folder_of_few_objects_that_is_emptied_is_held_and_one_that_keeps_an_o
     let plan = story.await_held("app", &revision, 2).await?;
     ensure!(plan.spec.rules == ["the build has no objects at all"], "{:?}", plan.spec.rules);
     story.ensure_config_maps(&all[..2]).await?;
-    approve(&story, "ks/app")?;
-    for name in &all[..2] {
-        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
-    }
-    story.await_not_held("app").await?;
+    story.approve("ks/app")?;
+    await_deleted(&story, &all[..2]).await?;
     story.end().await
 }
 
@@ -134,10 +143,8 @@ async fn claims_and_appliers_are_held_each_and_nothing_is_when_they_return() -> 
     first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
     first.push(("app/db.yaml".to_owned(), set.to_string()));
     first.push(("app/child.yaml".to_owned(), child.to_string()));
-    let upstream = story.follow("app", &borrowed(&first)).await?;
-    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let upstream = applied(&story, &first).await?;
     let app = StoryObject::kustomization("app");
-    story.await_ready(&app).await?;
     story.await_ready(&StoryObject::kustomization("child")).await?;
     story.ensure_config_maps(&below).await?;
 
@@ -192,7 +199,7 @@ async fn a_namespace_that_leaves_the_manifests_keeps_all_that_is_in_it_until_a_u
     ensure!(plan.spec.rules.join(" ").contains(&format!("Namespace/{inner}")), "{:?}", plan.spec);
     let map = story.expect(&within).await?;
     ensure!(map.metadata.deletion_timestamp.is_none(), "the ConfigMap is being deleted");
-    approve(&story, "ks/app")?;
+    story.approve("ks/app")?;
     story.await_gone(&StoryObject::new("v1", "Namespace", &inner), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_not_held("app").await?;
     story.expect(&StoryObject::config_map("kept")).await?;
@@ -225,7 +232,7 @@ async fn a_kustomization_that_is_renamed_in_the_repository_loses_no_object() -> 
     story.expect(&old).await?;
     story.ensure_config_maps(&below).await?;
     // The other Kustomization has the objects by now, so they stay when the former one goes.
-    approve(&story, "ks/root")?;
+    story.approve("ks/root")?;
     story.await_gone(&old, DEFAULT_WAIT_TIMEOUT).await?;
     story.await_not_held("root").await?;
     story.ensure_config_maps(&below).await?;
@@ -264,16 +271,14 @@ async fn a_set_that_changed_after_the_approval_needs_another_one() -> Result<()>
     let story = Story::with_windlass("budget-change").await?;
     let all = names(13);
     let first = files("app", &all);
-    let upstream = story.follow("app", &borrowed(&first)).await?;
-    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let upstream = applied(&story, &first).await?;
     let app = StoryObject::kustomization("app");
-    story.await_ready(&app).await?;
     let revision = upstream.remove(&paths(&first)[..11]).await?;
     let plan = story.await_held("app", &revision, 11).await?;
 
     // While it is suspended, the approval comes, and then another object leaves the manifests.
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
-    approve(&story, &format!("plan/{}", plan.name_any()))?;
+    story.approve(&format!("plan/{}", plan.name_any()))?;
     let revision = upstream.remove(&paths(&first)[11..12]).await?;
     let is_fetched =
         |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == revision.as_str();
@@ -290,11 +295,8 @@ async fn a_set_that_changed_after_the_approval_needs_another_one() -> Result<()>
     )?;
     ensure!(old.contains("does not exist"), "{old}");
 
-    approve(&story, "ks/app")?;
-    for name in &all[..12] {
-        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
-    }
-    story.await_not_held("app").await?;
+    story.approve("ks/app")?;
+    await_deleted(&story, &all[..12]).await?;
     story.ensure_config_maps(&all[12..]).await?;
     story.end().await
 }
@@ -304,10 +306,8 @@ async fn a_policy_and_an_annotation_decide_how_many_are_held() -> Result<()> {
     let story = Story::with_windlass("budget-policy").await?;
     let all = names(8);
     let first = files("app", &all);
-    let upstream = story.follow("app", &borrowed(&first)).await?;
+    let upstream = applied(&story, &first).await?;
     let app = StoryObject::kustomization("app");
-    story.kustomization("app", "app", json!({"path": "./app"})).await?;
-    story.await_ready(&app).await?;
     let annotation = |budget: Option<&str>| json!({"metadata": {"annotations": {"windlass.dev/deletion-budget": budget}}});
     story.merge(&app, annotation(Some("0"))).await?;
     let revision = upstream.remove(&["app/map-00.yaml"]).await?;
@@ -340,12 +340,8 @@ async fn an_object_that_an_approval_keeps_leaves_the_inventory_and_stays_in_the_
 -> Result<()> {
     let story = Story::with_windlass("budget-keep").await?;
     let all = names(12);
-    let mut first = files("app", &all);
-    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
-    let upstream = story.follow("app", &borrowed(&first)).await?;
-    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let upstream = applied_beside_kept(&story, &all).await?;
     let app = StoryObject::kustomization("app");
-    story.await_ready(&app).await?;
     let before = story.expect(&StoryObject::config_map("map-03")).await?.metadata.uid;
     let revision = upstream.remove(&paths(&files("app", &all))).await?;
     story.await_held("app", &revision, 12).await?;
@@ -465,10 +461,7 @@ async fn a_commit_that_turns_the_budget_off_does_not_free_the_deletions_of_its_k
     story.ensure_config_maps(&all).await?;
     // Nor does a later run, when the policy is known.
     let app = StoryObject::kustomization("app");
-    let token = story.request(&app).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    story.rerun(&app).await?;
     story.ensure_config_maps(&all).await?;
 
     // For another Kustomization it counts.
@@ -476,35 +469,10 @@ async fn a_commit_that_turns_the_budget_off_does_not_free_the_deletions_of_its_k
     story.await_applied("other", &revision).await?;
     story.await_gone(&StoryObject::config_map("other"), DEFAULT_WAIT_TIMEOUT).await?;
     story.ensure_config_maps(&all).await?;
-    approve(&story, "ks/app")?;
-    for name in &all {
-        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
-    }
-    story.await_not_held("app").await?;
+    story.approve("ks/app")?;
+    await_deleted(&story, &all).await?;
     story.delete(&StoryObject::of::<PlanPolicy>(&story.namespace)).await?;
     story.end().await
-}
-
-/// The policy that comes with windlass, for the namespace of a story only.
-async fn enforce(story: &Story) -> Result<Vec<StoryObject>> {
-    let text = include_str!("../../../deploy/policies/plans.yaml");
-    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    let name = format!("windlass-plans-{}", story.namespace);
-    let mut made = Vec::new();
-    for mut document in documents {
-        document["metadata"]["name"] = name.as_str().into();
-        if document["kind"] == "ValidatingAdmissionPolicyBinding" {
-            document["spec"]["policyName"] = name.as_str().into();
-            let labels = json!({"kubernetes.io/metadata.name": story.namespace});
-            document["spec"]["matchResources"] =
-                json!({"namespaceSelector": {"matchLabels": labels}});
-        }
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let [api_version, kind] = [&document["apiVersion"], &document["kind"]].map(text);
-        made.push(StoryObject::new(&api_version, &kind, &name));
-        story.apply_value(document).await?;
-    }
-    Ok(made)
 }
 
 /// PlanPolicies with the default budget for the namespace of a story.
@@ -542,12 +510,8 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
     let story = Story::with_windlass("budget-account").await?;
     let mut made = limiting_policies(&story, 3).await?;
     let all = names(11);
-    let mut first = files("app", &all);
-    first.push(("app/kept.yaml".to_owned(), config_map("kept", "1")));
-    let upstream = story.follow("app", &borrowed(&first)).await?;
-    story.kustomization("app", "app", json!({"path": "./app"})).await?;
+    let upstream = applied_beside_kept(&story, &all).await?;
     let app = StoryObject::kustomization("app");
-    story.await_ready(&app).await?;
     let gone = files("app", &all);
     let revision = upstream.remove(&paths(&gone)).await?;
     let plan = story.await_held("app", &revision, 11).await?;
@@ -558,33 +522,21 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
     let robot = format!("system:serviceaccount:{}:robot", story.namespace);
     let approval = json!({"status": {"approvals": [{"user": robot}]}});
     story.merge_status(&StoryObject::of::<Plan>(&name), approval.clone()).await?;
-    let token = story.request(&app).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    story.rerun(&app).await?;
     story.ensure_config_maps(&all).await?;
     story
         .merge_status(&StoryObject::of::<Plan>(&name), json!({"status": {"approvals": []}}))
         .await?;
 
     // With it, it is refused, whatever rights the account has.
-    made.extend(enforce(&story).await?);
+    made.extend(story.enforce(include_str!("../../../deploy/policies/plans.yaml")).await?);
     made.push(account(&story, "robot").await?);
     let kubeconfig = story.bed.account_kubeconfig(&story.namespace, "robot").await?;
     let as_robot =
         Api::<Plan>::namespaced(e2e::control_plane::client(&kubeconfig).await?, &story.namespace);
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
-    story
-        .await_until("the policy to count", DEFAULT_WAIT_TIMEOUT, async || {
-            match as_robot.patch_status(&name, &dry_run, &Patch::Merge(&approval)).await {
-                Ok(_) => Ok(None),
-                Err(error) if error.to_string().contains("ServiceAccounts cannot approve") => {
-                    Ok(Some(()))
-                }
-                Err(error) => Err(error.into()),
-            }
-        })
-        .await?;
+    let request = async || as_robot.patch_status(&name, &dry_run, &Patch::Merge(&approval)).await;
+    story.await_refusal("ServiceAccounts cannot approve", request).await?;
     // Nor does a user approve for another one.
     let administrator = Api::<Plan>::namespaced(story.client.clone(), &story.namespace);
     let forged = json!({"status": {"approvals": [{"user": "alice"}]}});
@@ -592,11 +544,8 @@ async fn an_approval_of_a_service_account_is_refused_and_does_not_count() -> Res
     let refused = refused.err().context("it was approved for alice")?.to_string();
     ensure!(refused.contains("users approve for themselves only"), "{refused}");
     // A user who has the right on all PlanPolicies approves, and windlass may delete the Plan.
-    approve(&story, &format!("plan/{name}"))?;
-    story.await_not_held("app").await?;
-    for name in &all {
-        story.await_gone(&StoryObject::config_map(name), DEFAULT_WAIT_TIMEOUT).await?;
-    }
+    story.approve(&format!("plan/{name}"))?;
+    await_deleted(&story, &all).await?;
     ensure!(administrator.delete(&name, &DeleteParams::default()).await.is_err(), "it is there");
     for target in made {
         story.delete(&target).await?;

@@ -26,10 +26,7 @@ async fn what_a_freeze_holds_continues_once_the_freeze_is_deleted() -> Result<()
     let freeze = story.freeze(json!({})).await?;
 
     // Without anything new it stays Ready, and drift is corrected.
-    let token = story.request(&app).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
-    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    let object = story.rerun(&app).await?;
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data["status"]);
     story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
     story.await_value("a", "1").await?;

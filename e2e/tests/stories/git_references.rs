@@ -7,15 +7,6 @@ use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
 
-/// Requests a reconciliation and waits until it is handled.
-async fn reconcile(story: &Story, name: &str) -> Result<DynamicObject> {
-    let target = StoryObject::git_repository(name);
-    let token = story.request(&target).await?;
-    let is_handled =
-        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(&target, DEFAULT_WAIT_TIMEOUT, is_handled).await
-}
-
 fn revision(object: &DynamicObject) -> &str {
     object.data["status"]["artifact"]["revision"].as_str().unwrap_or_default()
 }
@@ -36,13 +27,13 @@ async fn a_range_of_versions_follows_a_new_tag() -> Result<()> {
     repository.commit(&[("a.yaml", &config_map("a", "2"))], "second")?;
     repository.tag("v2.0.0-rc.1")?;
     repository.tag("latest")?;
-    let same = reconcile(&story, "range").await?;
+    let same = story.rerun(&StoryObject::git_repository("range")).await?;
     ensure!(revision(&same) == format!("v1.0.0@sha1:{first}"), "{}", revision(&same));
 
     let third = repository.commit(&[("a.yaml", &config_map("a", "3"))], "third")?;
     repository.tag("v1.10.0")?;
     repository.tag("v1.9.0")?;
-    reconcile(&story, "range").await?;
+    story.rerun(&StoryObject::git_repository("range")).await?;
     story.await_applied("range", &format!("v1.10.0@sha1:{third}")).await?;
     story.await_value("a", "3").await?;
     story.end().await
@@ -95,7 +86,7 @@ async fn a_full_name_follows_what_is_no_branch() -> Result<()> {
     story.kustomization("pull", "pull", json!({})).await?;
     story.await_applied("pull", &first).await?;
     let second = proposal("3")?;
-    reconcile(&story, "pull").await?;
+    story.rerun(&StoryObject::git_repository("pull")).await?;
     story.await_applied("pull", &second).await?;
     story.await_value("a", "3").await?;
     story.end().await

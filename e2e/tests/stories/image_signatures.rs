@@ -97,13 +97,6 @@ impl ImageSigner {
     }
 }
 
-/// Has an object reconciled, and waits for what it says then.
-pub(crate) async fn after_request(story: &Story, target: &StoryObject) -> Result<DynamicObject> {
-    let token = story.request(target).await?;
-    let is_handled = |it: &DynamicObject| it.data["status"]["lastHandledReconcileAt"] == token;
-    story.await_object(target, DEFAULT_WAIT_TIMEOUT, is_handled).await
-}
-
 /// Verifies that a source is refused for a reason that contains a text, and serves nothing.
 pub(crate) fn ensure_refused(object: &DynamicObject, text: &str) -> Result<()> {
     let verified = condition(object, "SourceVerified");
@@ -141,10 +134,10 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
     );
     ensure!(message == none, "{message}");
     other.sign(&registry, "app", &image, &image).await?;
-    ensure_refused(&after_request(&story, &target).await?, &none)?;
+    ensure_refused(&story.rerun(&target).await?, &none)?;
     // Another image's good signature is pushed beside this one.
     owner.sign(&registry, "app", &older, &image).await?;
-    ensure_refused(&after_request(&story, &target).await?, &none)?;
+    ensure_refused(&story.rerun(&target).await?, &none)?;
     story.await_gone(&StoryObject::config_map("app"), DEFAULT_WAIT_TIMEOUT).await?;
 
     owner.sign(&registry, "app", &image, &image).await?;
@@ -160,7 +153,7 @@ async fn an_image_is_applied_once_its_owner_signed_it_and_nothing_else_is() -> R
 
     // What is pushed next is refused; what was verified stays.
     push("latest", "2").await?;
-    let object = after_request(&story, &target).await?;
+    let object = story.rerun(&target).await?;
     ensure!(condition(&object, "SourceVerified")["status"] == "False");
     ensure!(object.data["status"]["artifact"]["revision"] == format!("latest@{image}"));
     story.await_value("app", "1").await?;
@@ -187,7 +180,7 @@ async fn a_chart_of_a_registry_needs_a_bundle_of_its_owner() -> Result<()> {
     ensure!(message.starts_with("chart verification error: "), "{message}");
 
     other.bundle(&registry, "charts/app", &image).await?;
-    ensure_refused(&after_request(&story, &app).await?, "no matching signatures were found")?;
+    ensure_refused(&story.rerun(&app).await?, "no matching signatures were found")?;
     owner.bundle(&registry, "charts/app", &image).await?;
     story.request(&app).await?;
     let ready = story.await_ready(&app).await?;

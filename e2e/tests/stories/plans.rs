@@ -4,7 +4,8 @@
 //! write (`restarts`).
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::{Plan, PlanAction};
+use crds::release::PlanAction;
+use e2e::harness::deletion_budget::actions;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::{Story, StoryObject};
@@ -15,25 +16,10 @@ use serde_json::json;
 /// A value that is in Secrets only.
 const CANARY: &str = "canary-4e1f9d0b7c";
 
-/// Approves as the administrator of the test bed.
-fn approve(story: &Story, what: &str) -> Result<String> {
-    story.windlass_says(&["approve", what, "-n", &story.namespace], true)
-}
-
 fn secret(value: &str) -> String {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login"},
         "stringData": {"password": value}})
     .to_string()
-}
-
-/// What a Plan lists, in its order: action and name of each object.
-fn actions(plan: &Plan) -> Vec<String> {
-    let changes = plan.spec.changes.iter().flat_map(|it| &it.objects);
-    let line = |it: &crds::release::PlanChange| {
-        let name = it.id.split('_').nth(1).unwrap_or_default();
-        format!("{} {name}", it.action)
-    };
-    changes.map(line).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,7 +51,7 @@ async fn everything_that_a_revision_changes_waits_until_a_user_approves_it() -> 
     ensure!(listed.contains("Kustomization/app: 3 added; waits for approval"), "{listed}");
     let why = story.windlass_says(&["why", "ks/app", "-n", &story.namespace], false)?;
     ensure!(why.contains("windlass approve plan/"), "{why}");
-    approve(&story, "ks/app")?;
+    story.approve("ks/app")?;
     story.await_applied("app", revision).await?;
     story.await_no_plans().await?;
 
@@ -88,7 +74,7 @@ async fn everything_that_a_revision_changes_waits_until_a_user_approves_it() -> 
     let object = story.expect(&StoryObject::config_map("a")).await?;
     ensure!(object.resource_version() == before.resource_version(), "it was written");
     story.expect(&StoryObject::config_map("b")).await?;
-    approve(&story, &format!("plan/{}", plan.name_any()))?;
+    story.approve(&format!("plan/{}", plan.name_any()))?;
     story.await_applied("app", &revision).await?;
     story.await_value("a", "2").await?;
     story.await_gone(&StoryObject::config_map("b"), DEFAULT_WAIT_TIMEOUT).await?;
@@ -113,14 +99,14 @@ async fn what_changed_after_an_approval_needs_another_one_and_what_is_superseded
     let source = story.await_ready(&StoryObject::git_repository("app")).await?;
     let revision = source.data["status"]["artifact"]["revision"].as_str().context("a revision")?;
     story.await_pending(&app, revision).await?;
-    approve(&story, "ks/app")?;
+    story.approve("ks/app")?;
     story.await_applied("app", revision).await?;
 
     let revision = upstream.push(&[("a.yaml", config_map("a", "2"))]).await?;
     let second = story.await_pending(&app, &revision).await?;
     // While it is suspended, the approval comes, and then another revision.
     story.merge(&app, json!({"spec": {"suspend": true}})).await?;
-    approve(&story, &format!("plan/{}", second.name_any()))?;
+    story.approve(&format!("plan/{}", second.name_any()))?;
     let revision = upstream.push(&[("a.yaml", config_map("a", "3"))]).await?;
     let is_fetched =
         |object: &DynamicObject| object.data["status"]["artifact"]["revision"] == revision.as_str();
@@ -178,7 +164,7 @@ async fn where_destructive_changes_wait_others_do_not() -> Result<()> {
     ensure!(actions(&plan) == ["Removed b"], "{:?}", plan.spec);
     ensure!(plan.spec.count == 1, "{:?}", plan.spec);
     story.expect(&StoryObject::config_map("b")).await?;
-    approve(&story, "ks/app")?;
+    story.approve("ks/app")?;
     story.await_gone(&StoryObject::config_map("b"), DEFAULT_WAIT_TIMEOUT).await?;
     story.await_applied("app", &revision).await?;
 
@@ -189,7 +175,7 @@ async fn where_destructive_changes_wait_others_do_not() -> Result<()> {
     ensure!(actions(&plan) == ["Recreated sealed", "Changed a"], "{:?}", plan.spec);
     ensure!(story.expect(&StoryObject::config_map("sealed")).await?.uid() == before, "recreated");
     story.await_value("a", "2").await?;
-    approve(&story, "ks/app")?;
+    story.approve("ks/app")?;
     story.await_value("sealed", "2").await?;
     story.await_applied("app", &revision).await?;
     story.await_no_plans().await?;
@@ -224,7 +210,7 @@ async fn an_annotation_only_tightens_and_stages_that_cannot_be_tried_are_unverif
         &format!("widgets.{group}"),
     );
     ensure!(story.read(&definition).await?.is_none(), "it was written before an approval");
-    approve(&story, "ks/app")?;
+    story.approve("ks/app")?;
     let object = story.await_applied("app", &revision).await?;
     ensure!(condition(&object, "Ready")["status"] == "True", "{:?}", object.data);
     story.await_no_plans().await?;

@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use super::{assert_none, files, read};
 
 /// Types whose name is a bare participle, such as `Found`, which says nothing of what it is.
-const MAX_PARTICIPLES: usize = 3;
+const MAX_PARTICIPLES: usize = 0;
 
 /// Names of types that are defined [`MIN_REPETITIONS`] times or more, but for [`ORDINARY`] ones: a search for them finds
 /// nothing.

@@ -12,7 +12,7 @@ use testbed::oracle::OracleProgram;
 
 use super::{charts, follow, push_chart, push_image, replay, run, verified};
 use crate::stories::helm_chart::{await_version, chart_of};
-use crate::stories::image_signatures::{after_request, ensure_refused};
+use crate::stories::image_signatures::ensure_refused;
 
 const NONE: &str = "no matching signatures were found";
 
@@ -108,7 +108,7 @@ async fn an_image_that_cosign_signed_counts_in_either_format_with_the_key_of_the
         story.await_failure(&target, "VerificationError").await?;
 
         let refused = async |why: &str| {
-            ensure_refused(&after_request(&story, &target).await?, NONE)
+            ensure_refused(&story.rerun(&target).await?, NONE)
                 .with_context(|| format!("{name}: {why}"))
         };
         refused("it is not signed").await?;
@@ -148,7 +148,7 @@ async fn a_chart_that_helm_pushed_counts_once_cosign_signed_it_in_either_format(
         let message = story.await_failure(&app, "ChartVerificationError").await?;
         ensure!(message.contains(NONE), "{message}");
         other.sign(&registry, "charts/app", &digest, format)?;
-        let object = after_request(&story, &app).await?;
+        let object = story.rerun(&app).await?;
         let condition = condition(&object, "SourceVerified");
         let text = condition["message"].as_str().unwrap_or_default();
         ensure!(condition["status"] == "False" && text.contains(NONE), "{condition}");

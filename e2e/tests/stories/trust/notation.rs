@@ -13,7 +13,7 @@ use testbed::oracle::OracleProgram;
 
 use super::{charts, follow, oci_repository, push_chart, push_image, replay, run, verified};
 use crate::stories::helm_chart::chart_of;
-use crate::stories::image_signatures::{after_request, ensure_refused};
+use crate::stories::image_signatures::ensure_refused;
 
 /// The formats of a signature.
 const FORMATS: [&str; 2] = ["jws", "cose"];
@@ -155,7 +155,7 @@ async fn an_image_that_notation_signed_counts_by_policy_and_certificates_of_the_
         }
         for (what, says) in UNSIGNED {
             let target = oci_repository(&format!("{format}-{what}"));
-            ensure_refused(&after_request(&story, &target).await?, says)?;
+            ensure_refused(&story.rerun(&target).await?, says)?;
         }
     }
     story.end().await

@@ -285,7 +285,7 @@ impl HandlerCheck<'_> {
             Err(why) => return HandlerCheckResult::Wait(why),
         };
         let shown = format!("the server answered with status {status}");
-        if let (None, None) = (&check.expression, &check.failure_expression) {
+        if check.expression.is_none() && check.failure_expression.is_none() {
             return match (200..300).contains(&status) {
                 true => HandlerCheckResult::Good(shown),
                 false => HandlerCheckResult::Wait(shown),
