@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use objects::ObjectId;
-use plan::{RepositoryRendering, UnknownValue};
+use plan::{RenderedApplier, RepositoryRendering, UnknownValue, blind_digest};
 
 use super::discovery::{DeferredRendering, DeferredWork, RepositoryDeclarations, TIME_IS_OVER};
 use super::entry_point::ApplierManifests;
@@ -90,6 +90,10 @@ impl DeclaredSide {
         let mut helmfile_jobs = Vec::new();
         for (id, applier) in appliers {
             let mut rendered = applier.rendered;
+            // A digest without a key must not have values that only a cluster has.
+            if !other.is_cluster {
+                rendered.blind_digest = digest_of(&id, &rendered, applier.deferred.as_ref());
+            }
             let declared = rendered.parent.as_ref().filter(|_| rendered.is_part_of_parent);
             rendered.file = manifests.file_of(declared.unwrap_or(&id));
             let moved =
@@ -137,6 +141,23 @@ impl DeclaredSide {
         let releases = render_helmfile_releases(helmfile_jobs, &kinds, renderer, deadline)?;
         rendering.appliers.extend(releases);
         Ok(rendering)
+    }
+}
+
+/// The blind digest of an applier, before what the comparison finds out of it; none of one that is not rendered.
+fn digest_of(
+    id: &ObjectId,
+    rendered: &RenderedApplier,
+    deferred: Option<&DeferredRendering>,
+) -> Option<String> {
+    match deferred {
+        None => blind_digest(id, rendered, None),
+        Some(DeferredRendering { key, work }) => match work {
+            DeferredWork::Release(_) | DeferredWork::HelmfileRelease(_) => {
+                blind_digest(id, rendered, Some(key.as_str()))
+            }
+            DeferredWork::LeftAsItIs(_) | DeferredWork::NotRendered(_) => None,
+        },
     }
 }
 

@@ -127,6 +127,26 @@ fn objects_are_added_changed_removed_and_moved_between_kustomizations() {
 }
 
 #[test]
+fn the_blind_digest_of_an_applier_is_that_of_its_head_and_not_of_the_commits() {
+    let repository = FleetRepository::new(&[
+        ("cluster/a.yaml", &kustomization("a", "./a", "")),
+        ("a/one.yaml", &config_map("one", "1")),
+    ]);
+    let digest_with = |value: &str| {
+        repository.commit(&[("a/one.yaml", &config_map("one", value))]);
+        change(&repository.plan(), "a").blind_digest.clone().unwrap()
+    };
+    let second = digest_with("2");
+    let third = digest_with("3");
+    assert_ne!(second, third);
+    assert_eq!(digest_with("2"), second, "from another base to the same result");
+    let comment = ::plan::markdown_comment(&repository.plan());
+    assert!(comment.contains(&format!("Blind digest: <code>{second}</code>")), "{comment}");
+    repository.commit(&[("a/one.yaml", "a: [")]);
+    assert_eq!(change(&repository.plan(), "a").blind_digest, None, "it cannot be built");
+}
+
+#[test]
 fn objects_of_a_renamed_kustomization_are_moved_and_not_deleted() {
     let repository = FleetRepository::new(&[
         ("cluster/a.yaml", &kustomization("old", "./a", "")),

@@ -101,6 +101,10 @@ pub struct ApplierChange {
     /// The revision of its source in the head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_source_revision: Option<String>,
+    /// Names what it applies in the head, as far as the repository and declared facts say it: the same digest elsewhere stands
+    /// for the same result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blind_digest: Option<String>,
     /// Whether it is suspended in the head: nothing of this happens before it is resumed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_suspended: bool,

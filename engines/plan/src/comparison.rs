@@ -357,6 +357,9 @@ impl<'i> RenderingComparison<'i> {
             target_cluster: head.or(base).map(|it| it.target_cluster.clone()).unwrap_or_default(),
             base_source_revision: base.map(revision).filter(|it| !it.is_empty()),
             head_source_revision: head.map(revision).filter(|it| !it.is_empty()),
+            blind_digest: head
+                .filter(|it| it.failure.is_none())
+                .and_then(|it| it.blind_digest.clone()),
             is_suspended: head.is_some_and(|it| it.is_suspended),
             is_resumed: base.is_some_and(|it| it.is_suspended)
                 && head.is_some_and(|it| !it.is_suspended),

@@ -5,6 +5,7 @@
 //! a budget (`apply::deletion_budget`), and what cannot be known without a cluster. Its formats: plain text ([`table_text`]),
 //! a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]); as JSON a plan is what serde makes of it, and is read
 //! again from that ([`ChangePlan::from_untrusted_json`]) where it is posted, with a commit status ([`check_status`]).
+//! An applier has a digest of what it applies ([`blind_digest()`]), by which a rendering elsewhere is compared with it.
 //! The base may also be a cluster: then its objects are those that exist, and the head has what they would become.
 //! Elsewhere: reading a repository and rendering what it declares (the program), which fields differ and which form an
 //! object is applied in (`apply`), whether a definition fits the objects that exist (`crdguard`).
@@ -13,6 +14,7 @@
 //! No value of a Secret is in a plan: neither of its data nor of an annotation. Of a Secret that SOPS encrypted, a digest
 //! of the ciphertext is. An object counts as removed only if the applier of both sides was rendered without an error.
 
+mod blind_digest;
 mod change_plan;
 mod comparison;
 mod definition_change;
@@ -34,6 +36,7 @@ mod untrusted_text;
 #[cfg(test)]
 mod tests;
 
+pub use blind_digest::blind_digest;
 pub use change_plan::{
     ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedObject, PlanObjectReference,
     PlanSummary, RemovedObject,

@@ -118,9 +118,12 @@ fn without_slash(line: String) -> String {
 /// The part of an applier in at most so many bytes; none if that is not enough.
 fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
     let subject = plain_name(&change.applier.subject());
+    let digest = change.blind_digest.iter();
+    let digest = digest.map(|it| format!("Blind digest: <code>{}</code>\n\n", plain_name(it)));
     let head = format!(
-        "<details><summary><code>{subject}</code>: {}</summary>\n\n",
-        applier_summary(change)
+        "<details><summary><code>{subject}</code>: {}</summary>\n\n{}",
+        applier_summary(change),
+        digest.collect::<String>()
     );
     let end = "</details>\n\n";
     let lines: Vec<String> = applier_lines(change).into_iter().map(without_slash).collect();

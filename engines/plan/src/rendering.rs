@@ -40,6 +40,9 @@ pub struct RenderedApplier {
     pub helm_release: Option<HelmReleaseTarget>,
     /// What it applies, with the namespaces that the objects will have. Of two objects of one name the last one counts.
     pub objects: Vec<Object>,
+    /// The digest of all that (see [`crate::blind_digest()`]); none where it could not be rendered, or values that only a cluster
+    /// has are part of it.
+    pub blind_digest: Option<String>,
     /// What could not be known when it was rendered.
     pub unknown_values: Vec<UnknownValue>,
     /// Of a base that is a cluster: what is not known of objects there, such as those that the user may not read. They are not
