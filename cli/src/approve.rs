@@ -1,4 +1,4 @@
-//! `windlass approve`: agrees to an operation, a Plan or deletions that wait for an approval, or rejects an operation.
+//! `windlass approve`: agrees to an operation, a Plan or deletions that wait for an approval, or rejects them.
 //!
 //! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
 //! compares it. Here: LifecycleEvents. Below: Plans (`plan_approval`). Elsewhere: what approvals mean (engine `lifecycle`).
@@ -37,7 +37,7 @@ pub(super) struct ApproveArgs {
     /// Object of the Plan to leave in the cluster and give up; may be repeated
     #[arg(long, value_name = "KIND/NAMESPACE/NAME", conflicts_with = "reject")]
     keep: Vec<String>,
-    /// Reject: the operation fails
+    /// Reject: the operation fails, or nothing of the Plan is carried out
     #[arg(long)]
     reject: bool,
 }
@@ -49,8 +49,9 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass approve ks/apps -n shop --comment \"the shop moves\"
   windlass approve plan/shop-4b1f0c27a9d35e68 -n shop
   windlass approve plan/shop-4b1f0c27a9d35e68 -n shop --keep StatefulSet/shop/db
+  windlass approve plan/shop-4b1f0c27a9d35e68 -n shop --reject --comment \"the database is still in use\"
 
-`windlass get lifecycleevents -A` and `windlass get plans -A` show what waits, `windlass plan show` what a Plan would do. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status; for a Plan, the verb `approve` on its PlanPolicies, or on the PlanPolicy `default` if it names none, and the same rights on Plans.
+`windlass get lifecycleevents -A` and `windlass get plans -A` show what waits, `windlass plan show` what a Plan would do. Approving requires the verb `approve` on the Lifecycle, and rights to list LifecycleEvents and to patch their status; for a Plan, the verb `approve` on its PlanPolicies, or on the PlanPolicy `default` if it names none, and the same rights on Plans. Rejecting requires the same and is final: another revision has another Plan.
 
 Exit status: 0; 2 if nothing waits, or the approval was refused; 3 if the cluster cannot be reached.";
 
@@ -60,9 +61,9 @@ Exit status: 0; 2 if nothing waits, or the approval was refused; 3 if the cluste
 /// Nothing waits for an approval, several do, or the API server refuses.
 pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
     args.place.run(async |site| {
-        let user = site.cluster.own_name().await.context("cannot tell who approves")?;
-        ensure!(!user.is_empty(), "the API server does not name this user");
-        if plan_approval::approved(&site, args, &user).await? {
+        let user = site.cluster.own_user().await.context("cannot tell who approves")?;
+        ensure!(!user.name.is_empty(), "the API server does not name this user");
+        if plan_approval::answered(&site, args, &user).await? {
             return Ok(ExitCode::Success);
         }
         let what = &args.what;
@@ -72,7 +73,7 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
         );
         for attempt in 1.. {
             let event = chosen(&site, &args.what).await?;
-            match write(&site, args, &user, &event).await {
+            match write(&site, args, &user.name, &event).await {
                 Ok(said) => {
                     say(ProgressGlyph::Success, &clean(&said));
                     break;

@@ -18,8 +18,8 @@ pub use freeze_bypass::{
     BypassedFreeze, FreezeBypass, FreezeBypassSpec, FreezeBypassStatus, FreezeBypassSubject,
 };
 pub use plan::{
-    Plan, PlanAction, PlanApproval, PlanBudget, PlanChange, PlanChanges, PlanPullRequest, PlanSpec,
-    PlanStatus, PlanSubject,
+    Plan, PlanAction, PlanApproval, PlanBudget, PlanChange, PlanChanges, PlanPullRequest,
+    PlanRejection, PlanSpec, PlanStatus, PlanSubject,
 };
 pub use plan_policy::{
     DeletionBudgetSpec, DeletionExemption, ForgeProvider, PlanMode, PlanPolicy, PlanPolicySpec,

@@ -127,6 +127,7 @@ fn a_plan_and_its_policy_keep_what_they_say() {
             "rules": ["more than 10 objects"],
             "budget": { "maxObjects": 10, "maxPercent": 30, "protectedKinds": [{ "kind": "Namespace" }] },
             "policies": ["production"],
+            "approvals": 2,
             "changes": {
                 "digest": "hmac-sha256:0", "added": 1, "changed": 1, "removed": 1, "recreated": 0,
                 "unverified": 1, "omitted": 1, "hooks": ["pre-upgrade: Job/migrate"], "tests": ["Pod/test"],
@@ -138,7 +139,8 @@ fn a_plan_and_its_policy_keep_what_they_say() {
             "expires": "2026-01-02T03:04:05Z",
         },
         "status": {
-            "approvals": [{ "user": "alice", "at": "2026-01-02T03:04:05Z", "comment": "planned" }],
+            "approvals": [{ "user": "alice", "groups": ["ops"], "at": "2026-01-02T03:04:05Z", "comment": "planned" }],
+            "rejection": { "user": "carol", "at": "2026-01-02T03:04:05Z", "comment": "still in use" },
             "pullRequest": { "number": 7, "url": "https://a/pulls/7", "headCommit": "1", "mergeCommit": "2",
                 "reviewers": ["bob"], "at": "2026-01-02T03:04:05Z" },
             "conditions": [{ "type": "PullRequestApproved", "status": "True", "reason": "Reviewed", "message": "",
@@ -153,6 +155,7 @@ fn a_plan_and_its_policy_keep_what_they_say() {
         "spec": {
             "namespaceSelector": { "matchLabels": { "environment": "test" } },
             "mode": "ApproveDestructive",
+            "approvals": 2,
             "deletionBudget": { "enabled": false, "maxObjects": 0, "maxPercent": 100,
                 "protectedKinds": [{ "group": "apps", "kind": "StatefulSet" }] },
             "pullRequestApproval": { "provider": "gitea", "address": "https://git.example.com",

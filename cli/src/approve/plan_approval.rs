@@ -1,4 +1,4 @@
-//! Approving a Plan: what an applier would do, or deletions that are beyond its deletion budget.
+//! Approving or rejecting a Plan: what an applier would do, or deletions that are beyond its deletion budget.
 //!
 //! Elsewhere: what an approval is for (engine `apply`, `result_changes` and `deletion_budget`), who may approve (`deploy/policies/plans.yaml`).
 
@@ -9,7 +9,7 @@ use apply::deletion_budget::kept_with_containers;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::kustomize::Kustomization;
-use crds::release::{Plan, PlanApproval, PlanChanges, PlanStatus, PlanSubject};
+use crds::release::{Plan, PlanApproval, PlanChanges, PlanRejection, PlanStatus, PlanSubject};
 use kube_core::ResourceExt as _;
 use objects::ObjectId;
 use serde_json::json;
@@ -21,10 +21,14 @@ use crate::suspend::MANAGER;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::table::clean;
 use windlass_cluster::ClusterError;
+use windlass_cluster::objects::AuthenticatedUser;
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
 /// Users with this prefix are ServiceAccounts, whose approvals do not count.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// How many groups of a user an approval has room for.
+const MAX_GROUPS: usize = 256;
 
 /// Whether a word names the kind of an object.
 fn is_kind<K: kube_core::Resource<DynamicType = ()>>(word: &str) -> bool {
@@ -41,19 +45,19 @@ fn is_applier(word: &str) -> bool {
         || is_kind::<helmfile_operator::Helmfile>(word)
 }
 
-/// Approves a Plan if that is what the user names: by its own name, or by the object whose deletions it holds. False if the user
-/// does not name a Plan, and none of that object waits, or an operation is to be rejected.
+/// Approves or rejects a Plan if that is what the user names: by its own name, or by the object that waits. False if the user
+/// does not name a Plan, and none of that object waits, or an operation of it is to be rejected.
 ///
 /// # Errors
-/// The Plan cannot be approved, an operation of the object waits as well, or the API server refuses.
-pub(super) async fn approved(
+/// The Plan cannot be approved or rejected, an operation of the object waits as well, or the API server refuses.
+pub(super) async fn answered(
     site: &CommandScope,
     args: &ApproveArgs,
-    user: &str,
+    user: &AuthenticatedUser,
 ) -> anyhow::Result<bool> {
     let Some((kind, _)) = args.what.split_once('/') else { return Ok(false) };
     let is_named = is_kind::<Plan>(kind);
-    if !is_named && (!is_applier(kind) || args.reject) {
+    if !is_named && !is_applier(kind) {
         return Ok(false);
     }
     for attempt in 1.. {
@@ -61,16 +65,25 @@ pub(super) async fn approved(
         let Some(plan) = meant(found, &args.what)? else { return Ok(false) };
         if !is_named {
             let events = super::waiting_names(site, &args.what).await?;
-            if !is_meant_beside(&plan, &events, &args.what)? {
+            let is_of_event = args.reject && !events.is_empty();
+            if is_of_event || !is_meant_beside(&plan, &events, &args.what)? {
                 return Ok(false);
             }
         }
-        check(&plan, args.reject, user)?;
+        check(&plan, args.reject, &user.name)?;
         let keep = kept_objects(&plan, &args.keep)?;
-        let is_begun = plan.status.iter().any(|it| !it.approvals.is_empty());
-        match write(site, args, user, &plan, &keep).await {
+        let status = plan.status.clone().unwrap_or_default();
+        let changed = match args.reject {
+            true => with_rejection(status, &user.name, &args.comment),
+            false => with_approval(status, user, &args.comment, &keep),
+        };
+        let text = match args.reject {
+            true => rejected(&plan, &user.name),
+            false => said(&plan, &user.name, keep.len()),
+        };
+        match write(site, &plan, changed.as_ref()).await {
             Ok(()) => {
-                say(ProgressGlyph::Success, &clean(&said(&plan, user, keep.len(), is_begun)));
+                say(ProgressGlyph::Success, &clean(&text));
                 break;
             }
             Err(error) if error.is_conflict() && attempt < MAX_APPROVAL_ATTEMPTS => {}
@@ -141,18 +154,22 @@ fn meant(found: Vec<Plan>, what: &str) -> anyhow::Result<Option<Plan>> {
     Ok(plans.pop())
 }
 
-fn check(plan: &Plan, is_rejected: bool, user: &str) -> anyhow::Result<()> {
+/// Whether a user can approve or reject a Plan, as far as the Plan tells.
+fn check(plan: &Plan, is_rejection: bool, user: &str) -> anyhow::Result<()> {
     let name = plan.name_any();
-    ensure!(
-        !is_rejected,
-        "Plan {name} cannot be rejected: it waits until another revision replaces it; to keep objects that it would delete, have \
-         them in the manifests again"
-    );
     ensure!(
         !user.starts_with(SERVICE_ACCOUNT_PREFIX),
         "approvals of ServiceAccounts do not count: windlass applies objects as {user} or others, which could approve their own \
          deletions"
     );
+    if let Some(PlanRejection { user, .. }) = rejection(plan) {
+        bail!(
+            "Plan {name} is rejected by {user}, which is final; another revision has another Plan"
+        );
+    }
+    if is_rejection {
+        return Ok(());
+    }
     let now = jiff::Timestamp::now();
     let is_expired = plan.spec.expires.as_ref().is_some_and(|at| at.0 <= now);
     ensure!(!is_expired, "Plan {name} is expired; reconcile {} for a new one", subject(plan));
@@ -209,13 +226,37 @@ fn subject(plan: &Plan) -> String {
     }
 }
 
-/// What is said of an approval, which may keep some objects. An earlier one may be carried out already: `is_begun`.
-fn said(plan: &Plan, user: &str, kept: usize, is_begun: bool) -> String {
+/// The rejection of a Plan.
+fn rejection(plan: &Plan) -> Option<&PlanRejection> {
+    plan.status.as_ref()?.rejection.as_ref()
+}
+
+/// What is said of a rejection.
+fn rejected(plan: &Plan, user: &str) -> String {
+    let subject = subject(plan);
+    let what = match plan.spec.changes {
+        Some(_) => "nothing of it is changed",
+        None => "the objects stay",
+    };
+    format!(
+        "the Plan of {subject} is rejected by {user}: {what} before another revision, which has another Plan"
+    )
+}
+
+/// What is said of an approval, which may keep some objects. An earlier one may be carried out already.
+fn said(plan: &Plan, user: &str, kept: usize) -> String {
+    let approvals = plan.status.iter().flat_map(|status| &status.approvals);
+    let others = approvals.filter(|it| it.user != user).count();
+    let is_begun = plan.status.iter().any(|it| !it.approvals.is_empty());
+    let counted = match plan.spec.approvals {
+        ..=1 => String::new(),
+        needed => format!(", {} of {needed} approvals", others.saturating_add(1)),
+    };
     if let Some(changes) = &plan.spec.changes {
         let PlanChanges { added, changed, removed, recreated, .. } = changes;
         let all =
             format!("{removed} removed, {recreated} recreated, {changed} changed, {added} added");
-        return format!("the Plan of {} ({all}) is approved by {user}", subject(plan));
+        return format!("the Plan of {} ({all}) is approved by {user}{counted}", subject(plan));
     }
     let objects = match plan.spec.count {
         1 => "1 object".to_owned(),
@@ -233,19 +274,16 @@ fn said(plan: &Plan, user: &str, kept: usize, is_begun: bool) -> String {
         count => format!(", with {count} that they applied"),
     };
     let by = subject(plan);
-    format!("the deletion of {objects}{following} by {by} is approved by {user}{except}")
+    format!("the deletion of {objects}{following} by {by} is approved by {user}{counted}{except}")
 }
 
-/// Adds the approval, only if the Plan is still as it was read.
+/// Writes the status of a Plan if it changes, only if the Plan is still as it was read.
 async fn write(
     site: &CommandScope,
-    args: &ApproveArgs,
-    user: &str,
     plan: &Plan,
-    keep: &[String],
+    changed: Option<&PlanStatus>,
 ) -> Result<(), ClusterError> {
-    let status = plan.status.clone().unwrap_or_default();
-    let Some(changed) = with_approval(status, user, &args.comment, keep) else { return Ok(()) };
+    let Some(changed) = changed else { return Ok(()) };
     let version = plan.resource_version();
     // The API server drops what the CustomResourceDefinition of an older windlass does not have, unless fields are checked:
     // without `keep`, all objects would be deleted.
@@ -263,21 +301,46 @@ async fn write(
 /// The status with the approval of a user, which keeps some objects; `None` if it has that already.
 fn with_approval(
     mut status: PlanStatus,
-    user: &str,
+    user: &AuthenticatedUser,
     comment: &str,
     keep: &[String],
 ) -> Option<PlanStatus> {
-    if let Some(own) = status.approvals.iter_mut().find(|it| it.user == user) {
+    let AuthenticatedUser { name, groups } = user;
+    let groups: Vec<String> = groups.iter().take(MAX_GROUPS).cloned().collect();
+    if let Some(own) = status.approvals.iter_mut().find(|it| it.user == *name) {
         let is_new = |id: &&String| !own.keep.contains(*id);
         let new: Vec<String> = keep.iter().filter(is_new).cloned().collect();
-        let is_changed = !new.is_empty();
+        // An approval that did not count, because the user came into a group later, can be repeated.
+        let is_changed = !new.is_empty() || own.groups != groups;
         own.keep.extend(new);
+        own.groups = groups;
         return is_changed.then_some(status);
     }
-    let at = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok().map(crds::Time);
-    let comment = Some(comment.to_owned()).filter(|it| !it.is_empty());
-    status.approvals.push(PlanApproval { user: user.to_owned(), at, comment, keep: keep.to_vec() });
+    let comment = said_comment(comment);
+    status.approvals.push(PlanApproval {
+        user: name.clone(),
+        groups,
+        at: seconds_now(),
+        comment,
+        keep: keep.to_vec(),
+    });
     Some(status)
+}
+
+/// The status with the rejection of a user.
+fn with_rejection(mut status: PlanStatus, user: &str, comment: &str) -> Option<PlanStatus> {
+    let comment = said_comment(comment);
+    status.rejection = Some(PlanRejection { user: user.to_owned(), at: seconds_now(), comment });
+    Some(status)
+}
+
+fn said_comment(comment: &str) -> Option<String> {
+    Some(comment.to_owned()).filter(|it| !it.is_empty())
+}
+
+/// Now, in whole seconds, as the API has times.
+fn seconds_now() -> Option<crds::Time> {
+    jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok().map(crds::Time)
 }
 
 #[cfg(test)]
@@ -288,6 +351,11 @@ mod tests {
         let subject = json!({"group": "kustomize.toolkit.fluxcd.io", "kind": "Kustomization", "name": subject});
         let spec = json!({"subject": subject, "count": 12, "following": 30});
         serde_json::from_value(json!({"metadata": {"name": name}, "spec": spec})).unwrap()
+    }
+
+    fn user(name: &str) -> AuthenticatedUser {
+        let groups = vec!["system:authenticated".to_owned()];
+        AuthenticatedUser { name: name.to_owned(), groups }
     }
 
     fn found(what: &str) -> String {
@@ -345,35 +413,66 @@ mod tests {
         assert!(is_meant_beside(&waiting, &[], "ks/apps").unwrap());
         let refused = is_meant_beside(&waiting, &events, "ks/apps").unwrap_err().to_string();
         assert!(refused.ends_with("name plan/one or apps-preupgrade-0123"), "{refused}");
-        waiting.status = with_approval(PlanStatus::default(), "alice", "", &[]);
+        waiting.status = with_approval(PlanStatus::default(), &user("alice"), "", &[]);
         assert!(!is_meant_beside(&waiting, &events, "ks/apps").unwrap(), "it was approved before");
     }
 
     #[test]
     fn an_approval_is_of_a_user_and_says_what_is_deleted() {
-        let one = plan("one", "apps");
+        let mut one = plan("one", "apps");
         assert!(check(&one, false, "alice").is_ok());
-        assert!(check(&one, true, "alice").is_err());
         let robot = check(&one, false, "system:serviceaccount:shop:deployer");
         assert!(robot.unwrap_err().to_string().contains("ServiceAccounts do not count"));
         let text = "the deletion of 12 objects, with 30 that they applied by Kustomization/apps is approved by alice";
-        assert_eq!(said(&one, "alice", 0, true), text);
+        assert_eq!(said(&one, "alice", 0), text);
         let except = format!("{text}, except for 2 that stay in the cluster");
-        assert_eq!(said(&one, "alice", 2, false), except);
-        assert!(said(&one, "alice", 2, true).starts_with(&except));
-        assert!(said(&one, "alice", 2, true).ends_with("has not begun"));
+        assert_eq!(said(&one, "alice", 2), except);
+        one.status = with_approval(PlanStatus::default(), &user("bob"), "", &[]);
+        assert!(said(&one, "alice", 2).starts_with(&except));
+        assert!(said(&one, "alice", 2).ends_with("has not begun"));
         let mut result = one;
         result.spec.changes =
             Some(PlanChanges { changed: 3, removed: 1, ..PlanChanges::default() });
         let text = "the Plan of Kustomization/apps (1 removed, 0 recreated, 3 changed, 0 added) is approved by alice";
-        assert_eq!(said(&result, "alice", 0, false), text);
-        let status = with_approval(PlanStatus::default(), "alice", "planned", &[]).unwrap();
+        assert_eq!(said(&result, "alice", 0), text);
+        result.spec.approvals = 3;
+        assert_eq!(said(&result, "alice", 0), format!("{text}, 2 of 3 approvals"));
+        assert_eq!(
+            said(&result, "bob", 0),
+            format!("{} bob, 1 of 3 approvals", &text[..text.len() - 6])
+        );
+        let alice = user("alice");
+        let status = with_approval(PlanStatus::default(), &alice, "planned", &[]).unwrap();
         assert_eq!(status.approvals[0].comment.as_deref(), Some("planned"));
+        assert_eq!(status.approvals[0].groups, ["system:authenticated"]);
         let keep = ["shop_a__ConfigMap".to_owned()];
-        assert!(with_approval(status.clone(), "alice", "", &[]).is_none(), "approved before");
-        let keeping = with_approval(status, "alice", "", &keep).unwrap();
+        assert!(with_approval(status.clone(), &alice, "", &[]).is_none(), "approved before");
+        let in_group = AuthenticatedUser { groups: vec!["ops".to_owned()], ..alice.clone() };
+        let again = with_approval(status.clone(), &in_group, "", &[]).unwrap();
+        assert_eq!((again.approvals.len(), again.approvals[0].groups.len()), (1, 1));
+        let keeping = with_approval(status, &alice, "", &keep).unwrap();
         assert_eq!((keeping.approvals.len(), keeping.approvals[0].keep.as_slice()), (1, &keep[..]));
-        assert!(with_approval(keeping, "alice", "", &keep).is_none(), "kept before");
+        assert!(with_approval(keeping, &alice, "", &keep).is_none(), "kept before");
+    }
+
+    #[test]
+    fn a_rejection_is_of_a_user_and_final() {
+        let mut one = plan("one", "apps");
+        assert!(check(&one, true, "alice").is_ok());
+        assert!(check(&one, true, "system:serviceaccount:shop:deployer").is_err());
+        let text = rejected(&one, "alice");
+        assert!(
+            text.starts_with("the Plan of Kustomization/apps is rejected by alice: the objects")
+        );
+        one.status = with_rejection(PlanStatus::default(), "alice", "still in use");
+        assert_eq!(rejection(&one).unwrap().comment.as_deref(), Some("still in use"));
+        for is_rejection in [true, false] {
+            let refused = check(&one, is_rejection, "bob").unwrap_err().to_string();
+            assert!(
+                refused.starts_with("Plan one is rejected by alice, which is final"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

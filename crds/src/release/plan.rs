@@ -29,6 +29,7 @@ custom_resource! {
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Added", ".spec.changes.added") },
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Changed", ".spec.changes.changed") },
             PrinterColumn::text("Approved by", ".status.approvals[*].user"),
+            PrinterColumn::text("Rejected by", ".status.rejection.user"),
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Pull request", ".status.pullRequest.number") },
             PrinterColumn::wide("Revision", ".spec.revision"),
             AGE,
@@ -88,6 +89,11 @@ pub struct PlanSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(max = 253)))]
     pub policies: Vec<String>,
+
+    /// How many different users have to approve; absent if one is enough.
+    #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
+    #[schemars(transform = schema::without_format)]
+    pub approvals: i64,
 
     /// Everything that would be done, where more than deletions waits. An approval is for exactly this
     /// result, and for the deletions that are part of it.
@@ -245,12 +251,19 @@ pub struct PlanBudget {
 /// The approvals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-#[schemars(!default)]
+#[schemars(!default, extend("x-kubernetes-validations" = [{
+    "rule": "!has(oldSelf.rejection) || (has(self.rejection) && self.rejection == oldSelf.rejection)",
+    "message": "a rejection is final",
+}]))]
 pub struct PlanStatus {
     /// The users who approved. Approvals of ServiceAccounts do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["user"]))]
     pub approvals: Vec<PlanApproval>,
+
+    /// The user who rejected. It is final: nothing of the Plan is carried out, with or without approvals.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejection: Option<PlanRejection>,
 
     /// The reviewed pull request that approves. Only windlass writes it, and reads the reviews at the
     /// forge again before it acts on it.
@@ -304,6 +317,12 @@ pub struct PlanApproval {
     #[schemars(length(min = 1, max = 253))]
     pub user: String,
 
+    /// Groups of the user, as the API server names them. The right to approve is reviewed with them
+    /// once more when what the Plan is for begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(max = 1024)))]
+    pub groups: Vec<String>,
+
     /// When.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Time>,
@@ -317,4 +336,27 @@ pub struct PlanApproval {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), inner(length(max = 640)))]
     pub keep: Vec<String>,
+}
+
+/// The rejection of a user.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct PlanRejection {
+    /// The user, as the API server names it.
+    #[schemars(length(min = 1, max = 253))]
+    pub user: String,
+
+    /// When.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+
+    /// Why.
+    #[serde(
+        default,
+        deserialize_with = "omit_empty::text",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(length(max = 512))]
+    pub comment: Option<String>,
 }

@@ -51,8 +51,14 @@ pub struct PlanPolicySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_budget: Option<DeletionBudgetSpec>,
 
-    /// Lets a reviewed pull request approve Plans in place of a user. It counts only where every
-    /// PlanPolicy of a Plan has it.
+    /// How many different users have to approve a Plan. Where several PlanPolicies select a namespace,
+    /// the highest number counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 16), extend("default" = 1))]
+    pub approvals: Option<i64>,
+
+    /// Lets a reviewed pull request approve Plans in place of users. It counts only where every
+    /// PlanPolicy of a Plan has it, and takes `minimumReviews` in place of `approvals`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_request_approval: Option<PullRequestApprovalSpec>,
 }

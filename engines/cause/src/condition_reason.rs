@@ -226,6 +226,7 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "DeletionBudgetUnknown"
         | "DeletionBudgetExceeded"
         | "PlanPending"
+        | "PlanRejected"
         | "PlanPoliciesUnknown"
         | "PlanNotReproducible"
         | "CRDIncompatible"

@@ -37,6 +37,28 @@ pub struct ObjectPage {
     pub bytes: usize,
 }
 
+/// A user as the API server knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AuthenticatedUser {
+    /// The name.
+    pub name: String,
+    /// The groups.
+    pub groups: Vec<String>,
+}
+
+/// A verb on one object of the whole cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AccessToObject<'a> {
+    /// The verb.
+    pub verb: &'a str,
+    /// The API group of the object.
+    pub group: &'a str,
+    /// Its resource, such as `planpolicies`.
+    pub resource: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
 impl ClusterConnection {
     /// Sends a request and reads the answer as JSON; a server that is busy is asked again a few times.
     async fn send(
@@ -337,16 +359,52 @@ impl ClusterConnection {
         Ok(answer["status"]["allowed"] == true)
     }
 
+    /// Whether another user may do something with an object. An answer that does not clearly say so is no.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub async fn may_user(
+        &self,
+        user: &AuthenticatedUser,
+        access: AccessToObject<'_>,
+    ) -> Result<bool, ClusterError> {
+        let AccessToObject { verb, group, resource, name } = access;
+        let attributes = json!({"verb": verb, "group": group, "resource": resource, "name": name});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user.name, "groups": user.groups, "resourceAttributes": attributes},
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let body = review.to_string().into_bytes();
+        let answer = self.send(Method::POST, path, "application/json", body).await?;
+        let status = &answer["status"];
+        Ok(status["allowed"] == true && status["denied"] != true)
+    }
+
     /// The name that the API server has for the user of this connection.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
     pub async fn own_name(&self) -> Result<String, ClusterError> {
+        self.own_user().await.map(|user| user.name)
+    }
+
+    /// The user of this connection, as the API server knows it.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub async fn own_user(&self) -> Result<AuthenticatedUser, ClusterError> {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
         let body = review.to_string().into_bytes();
         let answer = self.send(Method::POST, path, "application/json", body).await?;
-        Ok(answer["status"]["userInfo"]["username"].as_str().unwrap_or_default().to_owned())
+        let info = &answer["status"]["userInfo"];
+        let groups = info["groups"].as_array().into_iter().flatten();
+        Ok(AuthenticatedUser {
+            name: info["username"].as_str().unwrap_or_default().to_owned(),
+            groups: groups.filter_map(|it| Some(it.as_str()?.to_owned())).collect(),
+        })
     }
 
     /// Replaces an object. Its `resourceVersion`, if it has one, makes sure that no other client changed it meanwhile.

@@ -63,7 +63,7 @@ use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
-use windlass_runtime::deletion_plan::result_plan::{PLAN_MODE, PLAN_PENDING};
+use windlass_runtime::deletion_plan::result_plan::{PLAN_MODE, PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::unanswered_writes::UnansweredWrites;
@@ -381,9 +381,12 @@ fn is_at_end(outcome: &RunOutcome) -> bool {
         || matches!(outcome, RunOutcome::Failed(why, ..) if *why == reason::CONTESTED)
 }
 
-/// Whether a run has changed nothing, because a user has to approve its Plan first: no attempt has begun.
+/// Whether a run has changed nothing, because a user has to approve its Plan first or rejected it: no attempt has begun.
 fn waits_unbegun(ended: &KustomizationRunReport) -> bool {
-    let is_pending = matches!(&ended.outcome, RunOutcome::Running(why, ..) if *why == PLAN_PENDING);
+    let is_pending = matches!(
+        &ended.outcome,
+        RunOutcome::Running(PLAN_PENDING, ..) | RunOutcome::Blocked(PLAN_REJECTED, ..)
+    );
     is_pending && ended.came.changes.is_empty()
 }
 
@@ -597,7 +600,7 @@ impl KustomizationSession<'_> {
                 memory.applied.end(judged);
             }
             // It is built anew when the rest is approved.
-            RunOutcome::Running(PLAN_PENDING, ..) => {}
+            RunOutcome::Running(PLAN_PENDING, ..) | RunOutcome::Blocked(PLAN_REJECTED, ..) => {}
             outcome
                 if matches!(outcome, RunOutcome::Running(..)) || memory.failed_wait.is_some() =>
             {

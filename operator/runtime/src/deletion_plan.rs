@@ -3,12 +3,13 @@
 //!
 //! PlanPolicies and Plans are watched, so that a deletion within the budget costs no request. A Plan is created when a deletion
 //! or a whole result is held, and deleted when it was carried out or is not needed any more, so each approval counts once.
-//! Here: the rules of a namespace, Plans of deletions and their approvals. Below: what is deleted with appliers
-//! (`following_deletions`), what appliers apply of their own rules (`self_applied_policies`), Plans of everything that a run
-//! would do (`result_plan`).
+//! Here: the rules of a namespace, Plans of deletions and what approvals of them are for. Below: which approvals count
+//! (`approvals`), what is deleted with appliers (`following_deletions`), what appliers apply of their own rules
+//! (`self_applied_policies`), Plans of everything that a run would do (`result_plan`).
 //! Elsewhere: what a budget allows and what an approval is for (engine `apply`), what is to be changed (the appliers), who may
 //! approve (`deploy/policies/plans.yaml`), whether a reviewed pull request does (`pull_request_approval`).
 
+pub mod approvals;
 pub mod following_deletions;
 pub mod result_plan;
 pub mod self_applied_policies;
@@ -24,8 +25,7 @@ use apply::deletion_budget::{
 use apply::result_changes::PlanMode;
 use crds::Time as When;
 use crds::release::{
-    DeletionBudgetSpec, Plan, PlanApproval, PlanBudget, PlanChanges, PlanPolicy, PlanSpec,
-    PlanSubject,
+    DeletionBudgetSpec, Plan, PlanBudget, PlanChanges, PlanPolicy, PlanSpec, PlanSubject,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::ResourceExt as _;
@@ -34,6 +34,9 @@ use reconcile::{ConditionReason, DependencyEdge, ObjectKey, Time};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
+use self::approvals::{
+    ApprovalReviews, ApprovalTerms, approvers, counted_approvals, is_approved, is_rejected,
+};
 use self::self_applied_policies::SelfAppliedPolicies;
 use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
@@ -75,6 +78,9 @@ const ID_OVERHEAD_BYTES: usize = 3;
 /// How many PlanPolicies a Plan names. The admission policy of Plans asks about each of them, two in an expression: the API
 /// server does not evaluate an expression with more of these questions.
 pub(crate) const MAX_NAMED_POLICIES: usize = 8;
+
+/// The highest number of users that have to approve: a Plan has room for no more approvals.
+const MAX_APPROVALS: i64 = 16;
 
 /// How many rules a Plan names.
 const MAX_NAMED_RULES: usize = 8;
@@ -209,15 +215,23 @@ pub struct NamespacePlanRules {
     pub mode: PlanMode,
     /// The PlanPolicies that have changes wait.
     pub mode_policies: Vec<String>,
+    /// How many different users have to approve; 0 if one is enough.
+    pub approvals: i64,
 }
 
 impl NamespacePlanRules {
-    /// The PlanPolicies that a Plan of everything names: those that have changes wait come first, because there may be more
-    /// than it has room for.
-    pub fn policies_of_changes(&self) -> Vec<String> {
+    /// What the approval of a deletion takes.
+    pub fn terms_of_deletions(&self) -> ApprovalTerms {
+        ApprovalTerms { policies: self.policies.clone(), approvals: self.approvals }
+    }
+
+    /// What the approval of everything takes. The PlanPolicies that have changes wait come first, because there may be more
+    /// than a Plan has room for.
+    pub fn terms_of_changes(&self) -> ApprovalTerms {
         let known: BTreeSet<&String> = self.mode_policies.iter().collect();
         let others = self.policies.iter().filter(|name| !known.contains(name));
-        self.mode_policies.iter().chain(others).take(MAX_NAMED_POLICIES).cloned().collect()
+        let policies = self.mode_policies.iter().chain(others).take(MAX_NAMED_POLICIES);
+        ApprovalTerms { policies: policies.cloned().collect(), approvals: self.approvals }
     }
 }
 
@@ -291,7 +305,14 @@ fn strictest(selected: &[Arc<PlanPolicy>]) -> NamespacePlanRules {
         policies: names(&limiting),
         mode: asking.iter().map(|it| mode_of(it)).max().unwrap_or_default(),
         mode_policies: names(&asking),
+        approvals: approvals_of(selected),
     }
+}
+
+/// How many users have to approve under some PlanPolicies; 0 if one is enough.
+fn approvals_of(policies: &[Arc<PlanPolicy>]) -> i64 {
+    let most = policies.iter().filter_map(|it| it.spec.approvals).max();
+    most.filter(|count| *count > 1).unwrap_or_default().min(MAX_APPROVALS)
 }
 
 /// The mode of a PlanPolicy.
@@ -359,8 +380,8 @@ pub struct BudgetedDeletion {
     pub verdict: BudgetVerdict,
     /// The budget.
     pub budget: DeletionBudget,
-    /// The PlanPolicies that it comes from.
-    pub policies: Vec<String>,
+    /// What its approval takes.
+    pub terms: ApprovalTerms,
     /// When the newest of the objects was created; `None` if that is not known, so that no pull request approves.
     pub newest: Option<Time>,
 }
@@ -393,10 +414,6 @@ impl BudgetedDeletion {
     /// What follows the name of an operation that waits, for people: what it would delete, why it waits, and how to approve it
     /// by the Plan of this name, if there are Plans.
     pub fn waits_for_approval(&self, namespace: &str, plan: Option<&str>) -> String {
-        let objects = match self.ids.len() {
-            1 => "1 object".to_owned(),
-            count => format!("{count} objects"),
-        };
         let approval = match plan {
             Some(plan) => {
                 format!("to approve it, run `windlass approve plan/{plan} -n {namespace}`")
@@ -405,11 +422,18 @@ impl BudgetedDeletion {
                      plans.release.windlass.dev"
                 .to_owned(),
         };
-        let names = self.named_objects();
         let rules = self.exceeded_rules();
-        format!(
-            "waits, because it would delete {objects}: {names}; the deletion budget: {rules}; {approval}"
-        )
+        let deletes = self.would_delete();
+        format!("waits, because it {deletes}; the deletion budget: {rules}; {approval}")
+    }
+
+    /// What follows the name of an operation that is not begun, for people: what it would delete.
+    pub fn would_delete(&self) -> String {
+        let objects = match self.ids.len() {
+            1 => "1 object".to_owned(),
+            count => format!("{count} objects"),
+        };
+        format!("would delete {objects}: {}", self.named_objects())
     }
 }
 
@@ -424,7 +448,8 @@ pub enum DeletionClearance {
     Held,
 }
 
-/// Whether a deletion may be carried out, by its verdict and the Plans of the object.
+/// Whether a deletion may be carried out, by its verdict and the Plans of the object. Of approvals, those count that
+/// [`approvals::review_approvals`] found to be of users with the right, right before.
 ///
 /// # Errors
 /// Why it is not known; nothing may be deleted then.
@@ -439,8 +464,10 @@ pub fn clearance(
     let mut plans = plans_of(&table, subject);
     // An approval of a whole result is for that only.
     plans.retain(|plan| plan.spec.changes.is_none());
-    let valid: Vec<&Arc<Plan>> = plans.iter().filter(|plan| !is_expired(plan, now)).collect();
-    if valid.iter().any(|plan| approves(plan, subject, deletion)) {
+    let is_valid = |plan: &&Arc<Plan>| !is_expired(plan, now) && !is_rejected(plan);
+    let valid: Vec<&Arc<Plan>> = plans.iter().filter(is_valid).collect();
+    let reviews = context.shared::<ApprovalReviews>();
+    if valid.iter().any(|plan| approves(plan, subject, deletion) && reviews.confirm(plan)) {
         return Ok(DeletionClearance::Approved);
     }
     let mut own = valid.iter().filter(|plan| is_for(plan, subject, deletion));
@@ -450,15 +477,16 @@ pub fn clearance(
     let budget = plan_budget(&deletion.budget);
     let is_its = |plan: &Arc<Plan>| plan.spec.operation == subject.operation;
     // While another deletion waits under the same budget, nothing more may be deleted.
-    let is_waiting = plans.iter().any(|plan| is_its(plan) && waits(plan, &budget, now));
+    let is_waiting =
+        plans.iter().any(|plan| is_its(plan) && waits(plan, &budget, reviews.confirm(plan), now));
     let is_free = deletion.verdict.is_within() && !is_waiting;
     Ok(if is_free { DeletionClearance::Free } else { DeletionClearance::Held })
 }
 
 /// Whether a Plan waits under a budget: another Plan replaces one that is expired, which releases nothing. What was approved
 /// does not wait, also while it is carried out.
-fn waits(plan: &Plan, budget: &PlanBudget, now: Time) -> bool {
-    plan.spec.budget == *budget && (is_expired(plan, now) || !is_approved(plan))
+fn waits(plan: &Plan, budget: &PlanBudget, is_confirmed: bool, now: Time) -> bool {
+    plan.spec.budget == *budget && (is_expired(plan, now) || !is_confirmed)
 }
 
 /// The objects of an approved deletion that a user keeps: they stay in the cluster, and the applier gives them up.
@@ -469,11 +497,23 @@ pub fn kept_objects(
     now: Time,
 ) -> BTreeSet<ObjectId> {
     let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
-    let is_approving = |plan: &&Arc<Plan>| {
-        // An approval of a whole result keeps nothing.
-        plan.spec.changes.is_none() && !is_expired(plan, now) && approves(plan, subject, deletion)
-    };
-    plans.iter().filter(is_approving).flat_map(|plan| kept_of(plan, deletion)).collect()
+    plans.iter().flat_map(|plan| kept_by(plan, subject, deletion, now)).collect()
+}
+
+/// The objects that approvals of a Plan keep of an approved deletion, also where others approved it, or a pull request did: what
+/// a user wants to keep is not deleted because the approval of that user alone does not count.
+fn kept_by(
+    plan: &Plan,
+    subject: &DeletionSubject<'_>,
+    deletion: &BudgetedDeletion,
+    now: Time,
+) -> BTreeSet<ObjectId> {
+    // An approval of a whole result keeps nothing.
+    let is_of_deletion = plan.spec.changes.is_none() && !is_expired(plan, now);
+    match is_of_deletion && is_for(plan, subject, deletion) {
+        true => kept_of(plan, deletion),
+        false => BTreeSet::new(),
+    }
 }
 
 /// The objects of a deletion that approvals of a Plan keep, with those that they would be deleted with. What is not among these
@@ -492,7 +532,10 @@ pub fn unapproved_count(
     ids: &BTreeSet<ObjectId>,
 ) -> usize {
     let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
-    let counts = |plan: &Plan| is_approved(plan) || was_approved(context, plan);
+    let reviews = context.shared::<ApprovalReviews>();
+    // An approval that was refused must not hide a deletion from the budget.
+    let by_users = |plan: &Plan| is_approved(plan) && !reviews.refuse(plan);
+    let counts = |plan: &Plan| by_users(plan) || was_approved(context, plan);
     let approvals = plans.iter().filter(|plan| counts(plan)).filter_map(|plan| approval(plan));
     approvals.fold(ids.clone(), |rest, approval| approval.unapproved(subject.uid, &rest)).len()
 }
@@ -527,25 +570,10 @@ fn approves(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDelet
 /// Whether an approval of a Plan is for a deletion.
 fn is_for(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDeletion) -> bool {
     // The right to approve was asked for these policies.
-    plan.spec.policies == deletion.policies
+    (&plan.spec.policies, plan.spec.approvals)
+        == (&deletion.terms.policies, deletion.terms.approvals)
         && plan.spec.operation == subject.operation
         && approval(plan).is_some_and(|it| it.covers(subject.uid, &deletion.ids))
-}
-
-/// Whether a user approved a Plan; `pull_request_approval` knows whether a reviewed pull request does.
-pub fn is_approved(plan: &Plan) -> bool {
-    !approvers(plan).is_empty()
-}
-
-/// The users who approved a Plan.
-fn approvers(plan: &Plan) -> Vec<&str> {
-    counted_approvals(plan).map(|it| it.user.as_str()).collect()
-}
-
-/// The approvals of a Plan that count. Those of ServiceAccounts do not, also where no admission policy rejects them.
-fn counted_approvals(plan: &Plan) -> impl Iterator<Item = &PlanApproval> {
-    let approvals = plan.status.iter().flat_map(|status| &status.approvals);
-    approvals.filter(|it| !it.user.is_empty() && !it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
 }
 
 /// What an approval of a Plan is for; `None` if the Plan does not name it clearly.
@@ -577,8 +605,23 @@ pub struct RequestedPlan {
     pub name: String,
     /// Whether it did not exist before.
     pub is_new: bool,
-    /// Why no reviewed pull request approves it, as what follows the advice to approve it; empty if none may.
-    pub pull_request_note: String,
+    /// Which approvals it has and which do not count, and why no reviewed pull request approves it, as what follows the advice
+    /// to approve it.
+    pub note: String,
+    /// Who rejected it, as what follows the name of what it is for.
+    pub rejection: Option<String>,
+}
+
+impl RequestedPlan {
+    fn known(context: &RunContext, plan: &Plan) -> Self {
+        let waiting = approvals::waiting_note(context, plan);
+        Self {
+            name: plan.name_any(),
+            is_new: false,
+            note: format!("{waiting}{}", pull_request_approval::approval_note(plan)),
+            rejection: approvals::rejection(plan),
+        }
+    }
 }
 
 /// Creates the Plan of what is held if it does not exist, and deletes the other Plans of the object. `None` if the kind is not
@@ -596,10 +639,12 @@ pub async fn request(
     let table = context.shared::<WatchedObjectCache<Plan>>();
     let is_same = |known: &Arc<Plan>| {
         let [one, other] = [&known.spec, &plan.spec];
-        !is_expired(known, now)
+        // What was rejected is not asked for again.
+        (!is_expired(known, now) || is_rejected(known))
             && (&one.subject, &one.digest) == (&other.subject, &other.digest)
             && one.operation == other.operation
             && (&one.policies, &one.budget) == (&other.policies, &other.budget)
+            && one.approvals == other.approvals
             // What users read has to be what they approve.
             && (&one.objects, one.count) == (&other.objects, other.count)
             && result_plan::is_same_result(one.changes.as_ref(), other.changes.as_ref())
@@ -607,14 +652,14 @@ pub async fn request(
     let known = table.get(&request.subject.node.namespace, &name).filter(is_same);
     dismiss(context, &request.subject, known.is_some().then_some(name.as_str())).await?;
     if let Some(known) = known {
-        let pull_request_note = pull_request_approval::approval_note(&known);
-        return Ok(Some(RequestedPlan { name, is_new: false, pull_request_note }));
+        return Ok(Some(RequestedPlan::known(context, &known)));
     }
     match context.cluster.create(&plan, MANAGER).await {
         Ok(created) => {
             table.insert(created);
             pull_request_approval::plans_changed(context);
-            Ok(Some(RequestedPlan { name, is_new: true, pull_request_note: String::new() }))
+            let note = approvals::waiting_note(context, &plan);
+            Ok(Some(RequestedPlan { name, is_new: true, note, rejection: None }))
         }
         Err(error) if error.is_unserved() => Ok(None),
         Err(error) => Err(error),
@@ -641,7 +686,7 @@ pub async fn dismiss(
         let uid = plan.uid().unwrap_or_default();
         context.cluster.delete_unmanaged(&plans, namespace, &name, &uid).await?;
         table.remove(namespace, &name, &uid);
-        if is_approved(&plan) {
+        if !approvers(&plan).is_empty() {
             // Who approved is in the Plan only, which is gone now.
             let approved_by = approvers(&plan).join(", ");
             let kind = &plan.spec.subject.kind;
@@ -680,7 +725,7 @@ fn plan_budget(budget: &DeletionBudget) -> PlanBudget {
 
 fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
     let DeletionPlanRequest { subject, owner, revision, deletion, changes } = request;
-    let BudgetedDeletion { ids, verdict, budget, policies, .. } = deletion;
+    let BudgetedDeletion { ids, verdict, budget, terms, .. } = deletion;
     let short = |text: &str| text.chars().take(MAX_RULE_LENGTH).collect::<String>();
     let count = |of: usize| i64::try_from(of).unwrap_or(i64::MAX);
     let rules = verdict.exceeded.iter().map(|rule: &DeletionRule| short(&rule.text()));
@@ -703,7 +748,8 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
         objects: listed_ids(ids, changes.is_some()),
         rules: rules.take(MAX_NAMED_RULES).collect(),
         budget: plan_budget(budget),
-        policies: policies.clone(),
+        policies: terms.policies.clone(),
+        approvals: terms.approvals,
         changes: changes.clone(),
         expires: Some(When(expires)),
     };
@@ -738,6 +784,9 @@ fn plan_name(spec: &PlanSpec) -> String {
     for policy in &spec.policies {
         hash.update("\n");
         hash.update(policy);
+    }
+    if spec.approvals > 0 {
+        hash.update(format!("\n\n\n\n{}", spec.approvals));
     }
     if let Some(changes) = &spec.changes {
         hash.update("\n\n\n");

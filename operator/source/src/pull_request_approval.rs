@@ -36,7 +36,8 @@ use self::verification_schedule::{VerificationEnd, VerificationSchedule};
 use crate::git_repository::commit_files::{SourceCommit, commit_files};
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
-use windlass_runtime::deletion_plan::{is_approved, is_expired};
+use windlass_runtime::deletion_plan::approvals::is_answered;
+use windlass_runtime::deletion_plan::is_expired;
 use windlass_runtime::lifecycle::watched_object_cache::{WatchedObjectCache, resource};
 use windlass_runtime::pull_request_approval::{
     FoundApproval, PULL_REQUEST_APPROVED, PullRequestVerifications, RemovalRefusal,
@@ -117,7 +118,7 @@ fn waiting_plans(context: &RunContext) -> Option<Vec<WaitingPlan>> {
     context.shared::<WatchedObjectCache<PlanPolicy>>().current().ok()?;
     let now = jiff::Timestamp::now();
     let waiting = |plan: Arc<Plan>| {
-        if is_expired(&plan, now) || is_approved(&plan) {
+        if is_expired(&plan, now) || is_answered(context, &plan) {
             return None;
         }
         let policies = allowing_policies(context, &plan)?;

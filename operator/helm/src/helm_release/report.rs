@@ -20,7 +20,7 @@ use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
+use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::object_status::{conditions_of, listed};
 
 /// An event as it is recorded of an owner, the group of whose kind is the prefix of the facts.
@@ -143,6 +143,8 @@ pub fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmRele
         RunOutcome::Running(BUDGET_EXCEEDED, text, _) => {
             conditions.set(DELETION_HELD, Truth::True, BUDGET_EXCEEDED, text)
         }
+        // Nothing waits for an approval any more, and `Ready` says why.
+        RunOutcome::Blocked(PLAN_REJECTED, ..) => conditions,
         RunOutcome::Blocked(..) | RunOutcome::Failed(..) => conditions.keep(DELETION_HELD),
         RunOutcome::Running(..) | RunOutcome::Settled(..) | RunOutcome::Stalled(..) => conditions,
     };
@@ -427,6 +429,11 @@ mod tests {
             NextRunTrigger::default(),
         );
         assert!(is_held(&run(&first, &closed).0), "it is held as well");
+        let text = "the upgrade is rejected by bob".to_owned();
+        let rejected = RunOutcome::Blocked(PLAN_REJECTED, text, NextRunTrigger::default());
+        let (after, event) = run(&first, &rejected);
+        assert!(!is_held(&after), "it waits for no approval any more");
+        assert_eq!(event, Some(("PlanRejected".to_owned(), EventSeverity::Info)));
         let settled = RunOutcome::Settled(reason::SUCCEEDED, String::new());
         assert!(!is_held(&run(&first, &settled).0));
     }

@@ -27,12 +27,14 @@ use super::manifest_objects::{self, POLICY};
 use super::prepare_revision::RevisionInputs;
 use super::step_error::StepError;
 use windlass_cluster::ClusterError;
+use windlass_runtime::deletion_plan::approvals::review_approvals;
 use windlass_runtime::deletion_plan::result_plan::{
-    self, PLAN_NOT_REPRODUCIBLE, PLAN_PENDING, approving_plan, deletion_of, digest_key, is_listed,
-    listed, waits_for_approval,
+    self, PLAN_NOT_REPRODUCIBLE, PLAN_PENDING, PLAN_REJECTED, approving_plan, deletion_of,
+    digest_key, is_listed, listed, waits_for_approval,
 };
 use windlass_runtime::deletion_plan::{
     self, DeletionPlanRequest, DeletionSubject, NamespacePlanRules, PLAN_FAILED, PlanGuard,
+    RequestedPlan,
 };
 
 /// What says that an operation may have to wait.
@@ -452,15 +454,17 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             operation: &name,
             ..DeletionSubject::of(&node, &self.desired().owner)
         };
-        let policies = rules.rules.policies_of_changes();
+        let terms = rules.rules.terms_of_changes();
+        let reviewed = review_approvals(&self.context, &subject).await;
+        reviewed.map_err(|text| self.approvers_unknown(&text))?;
         let plan = self.when_known(PlanGuard::Changes, || {
-            approving_plan(&self.context, &subject, &key, &identity, &policies)
+            approving_plan(&self.context, &subject, &key, &identity, &terms)
         })?;
         if plan.is_some() {
             return Ok(true);
         }
         let budget = rules.rules.budget.clone().map(|budget| self.tightened(budget));
-        let deletion = deletion_of(&changes, budget, policies);
+        let deletion = deletion_of(&changes, budget, terms);
         // A Plan that waits already was of the same rendering at another time.
         let is_known = is_listed(&self.context, &subject, &key, &identity, &deletion);
         let differing = match rendering.filter(|_| !is_known) {
@@ -482,8 +486,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             changes: Some(listed(&key, &identity, &self.masked_fields(&changes))),
         };
         let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
-        let plan = plan.map_err(|error| self.plan_failed(&error))?.map(|it| it.name);
-        Err(self.waiting(operation, &changes, plan.as_deref()))
+        let plan = plan.map_err(|error| self.plan_failed(&error))?;
+        Err(self.waiting(operation, &changes, plan.as_ref()))
     }
 
     fn tightened(&self, budget: DeletionBudget) -> DeletionBudget {
@@ -502,18 +506,23 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         changes
     }
 
-    /// The outcome of a run whose operation waits for its Plan.
+    /// The outcome of a run whose operation waits for its Plan, or is rejected with that.
     fn waiting(
         &self,
         operation: PlannedOperation,
         changes: &ResultChanges,
-        plan: Option<&str>,
+        plan: Option<&RequestedPlan>,
     ) -> RunOutcome {
         let namespace = &self.node.namespace;
+        let subject = operation.subject(self.desired());
+        if let Some(rejection) = plan.and_then(|it| it.rejection.as_deref()) {
+            return self.rejected(&format!("{subject} {rejection}"));
+        }
         // Another mode may not ask.
         self.known().lacked.extend(deletion_plan::budget_nodes(namespace));
-        let waiting = waits_for_approval(changes, namespace, plan);
-        let text = format!("{} {waiting}", operation.subject(self.desired()));
+        let note = plan.map(|it| it.note.as_str()).unwrap_or_default();
+        let waiting = waits_for_approval(changes, namespace, plan.map(|it| it.name.as_str()));
+        let text = format!("{subject} {waiting}{note}");
         let wake = NextRunTrigger::at(self.soon_again());
         RunOutcome::Running(PLAN_PENDING, self.desired_release.masked(&text), wake)
     }
@@ -533,6 +542,21 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let nodes = deletion_plan::budget_nodes(&self.node.namespace);
         let wake = NextRunTrigger::on(nodes).and_at(self.soon_again());
         RunOutcome::Blocked(PLAN_NOT_REPRODUCIBLE, self.desired_release.masked(&text), wake)
+    }
+
+    /// The outcome of a run whose operation a user rejected.
+    pub(super) fn rejected(&self, text: &str) -> RunOutcome {
+        // Another mode or budget may not ask.
+        let nodes = deletion_plan::budget_nodes(&self.node.namespace);
+        let nodes = nodes.into_iter().chain([deletion_plan::plans_node()]);
+        let wake = NextRunTrigger::on(nodes).and_at(self.soon_again());
+        RunOutcome::Blocked(PLAN_REJECTED, self.desired_release.masked(text), wake)
+    }
+
+    /// The outcome of a run that does not know whether users who approved still have the right to it.
+    pub(super) fn approvers_unknown(&self, text: &str) -> RunOutcome {
+        let text = self.desired_release.masked(text);
+        RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.retry_at()))
     }
 
     fn plan_failed(&self, error: &ClusterError) -> RunOutcome {

@@ -23,6 +23,7 @@ use super::executor::ReleaseExecutor;
 use super::manifest_objects::{self, ManifestObject, POLICY, POLICY_KEEP};
 use super::prepare_revision::RevisionInputs;
 use windlass_runtime::crd_guard::{self, crd_owners::UNOWNED};
+use windlass_runtime::deletion_plan::approvals::review_approvals;
 use windlass_runtime::deletion_plan::following_deletions::following;
 use windlass_runtime::deletion_plan::{
     self, BUDGET_EXCEEDED, BudgetedDeletion, DeletionClearance, DeletionPlanRequest,
@@ -222,6 +223,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let policy = self.when_known(PlanGuard::Deletions, || {
             deletion_plan::namespace_rules(&self.context, &self.node.namespace)
         })?;
+        let terms = policy.terms_of_deletions();
         let Some(budget) = policy.budget.filter(|_| !leaving.members.is_empty()) else {
             return Ok(0);
         };
@@ -264,9 +266,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if is_uninstall {
             verdict.exceeded.push(DeletionRule::Uninstall);
         }
-        let policies = policy.policies;
         let ids = deleted.keys().cloned().collect();
-        let judged = BudgetedDeletion { ids, verdict, budget, policies, newest: None };
+        let judged = BudgetedDeletion { ids, verdict, budget, terms, newest: None };
         let node = self.node.whole();
         let release = self.release_of_owner();
         let operation = leaving.deletion.operation(self.desired());
@@ -275,6 +276,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             operation: &operation,
             ..DeletionSubject::of(&node, owner)
         };
+        let reviewed = review_approvals(&self.context, &subject).await;
+        reviewed.map_err(|text| self.approvers_unknown(&text))?;
         let clearance = self.when_known(PlanGuard::Deletions, || {
             deletion_plan::clearance(&self.context, &subject, &judged, now)
         })?;
@@ -385,9 +388,14 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
                 return RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.retry_at()));
             }
         };
+        if let Some(rejection) = plan.as_ref().and_then(|it| it.rejection.as_deref()) {
+            let deletes = judged.would_delete();
+            let text = format!("{} {rejection}; it {deletes}", deletion.subject(desired));
+            return self.rejected(&text);
+        }
         // Another budget may allow it.
         self.known().lacked.extend(deletion_plan::budget_nodes(&self.node.namespace));
-        let note = plan.as_ref().map(|it| it.pull_request_note.clone()).unwrap_or_default();
+        let note = plan.as_ref().map(|it| it.note.clone()).unwrap_or_default();
         let plan = plan.map(|it| it.name);
         let text = format!(
             "{} {}; {}{note}",

@@ -23,8 +23,10 @@ use super::release_reconciler::{HelmfileRun, ReleaseRunState};
 use super::release_states::HelmfileReleaseOwner;
 use helm_controller::release_runner::{ReleaseStatusOwner as _, manifest_objects};
 use windlass_cluster::ClusterError;
+use windlass_runtime::deletion_plan::approvals::review_approvals;
 use windlass_runtime::deletion_plan::result_plan::{
-    PLAN_PENDING, approving_plan, deletion_of, digest_key, listed, waits_for_approval,
+    PLAN_PENDING, PLAN_REJECTED, approving_plan, deletion_of, digest_key, listed,
+    waits_for_approval,
 };
 use windlass_runtime::deletion_plan::{
     self, DeletionPlanRequest, DeletionSubject, PLAN_FAILED, PlanGuard,
@@ -109,10 +111,13 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let release = hooks_of(&owner.key);
         let subject =
             DeletionSubject { release: &release, ..DeletionSubject::of(&self.node, &uid) };
-        let policies = rules.policies_of_changes();
+        let terms = rules.terms_of_changes();
+        review_approvals(&self.context, &subject)
+            .await
+            .map_err(|text| RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(retry_at)))?;
         let plan =
             deletion_plan::when_known(&self.context, PlanGuard::Changes, node, &none, || {
-                approving_plan(&self.context, &subject, &key, &result, &policies)
+                approving_plan(&self.context, &subject, &key, &result, &terms)
             });
         if plan.map_err(unknown)?.is_some() {
             return Ok(());
@@ -122,7 +127,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let secrets = run.secrets.clone();
         let changes = tokio::task::spawn_blocking(move || hook_changes(&hooks, &secrets)).await;
         let changes = changes.unwrap_or_default();
-        let deletion = deletion_of(&changes, rules.budget, policies);
+        let deletion = deletion_of(&changes, rules.budget, terms);
         let request = DeletionPlanRequest {
             subject,
             owner: owner.reference(),
@@ -131,13 +136,19 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             changes: Some(listed(&key, &result, &changes)),
         };
         let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
-        let plan = plan.map_err(failed)?.map(|it| it.name);
+        let plan = plan.map_err(failed)?;
         // Another mode may not ask.
         let nodes = BTreeSet::from(deletion_plan::budget_nodes(namespace));
         self.context.work_queue.set_edges(node, DependencyEdge::Waits, nodes);
-        let waiting = waits_for_approval(&changes, namespace, plan.as_deref());
-        let text = run.secrets.mask(&format!("the manifests of its hooks {waiting}"));
         let wake = NextRunTrigger::at(self.in_future(run.timeouts.interval));
+        if let Some(rejection) = plan.as_ref().and_then(|it| it.rejection.as_deref()) {
+            let text = format!("a change of the manifests of its hooks {rejection}");
+            return Err(RunOutcome::Blocked(PLAN_REJECTED, run.secrets.mask(&text), wake));
+        }
+        let name = plan.as_ref().map(|it| it.name.as_str());
+        let note = plan.as_ref().map(|it| it.note.as_str()).unwrap_or_default();
+        let waiting = waits_for_approval(&changes, namespace, name);
+        let text = run.secrets.mask(&format!("the manifests of its hooks {waiting}{note}"));
         Err(RunOutcome::Running(PLAN_PENDING, text, wake))
     }
 

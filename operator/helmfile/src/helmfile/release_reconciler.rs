@@ -35,7 +35,7 @@ use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _, r
 use objects::SecretMasking;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
+use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::{change_window, hold_conditions, lifecycle};
 
 /// What is remembered of a release between runs. Its objects are watched as long.
@@ -402,7 +402,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 None
             }
             // An approval changes nothing else, nor does a Plan that is deleted by hand.
-            RunOutcome::Running(BUDGET_EXCEEDED | PLAN_PENDING, ..) => None,
+            RunOutcome::Running(BUDGET_EXCEEDED | PLAN_PENDING, ..)
+            | RunOutcome::Blocked(PLAN_REJECTED, ..) => None,
             outcome => {
                 let due = outcome
                     .wake()

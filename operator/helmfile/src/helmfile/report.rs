@@ -19,7 +19,7 @@ use super::release_reconciler::{ReleaseOutcomes, ReleaseProgress};
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::applier;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
+use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::depends_on_annotation::shortened;
 use windlass_runtime::hold_conditions;
 use windlass_runtime::object_status::{conditions_of, listed, status_of};
@@ -100,6 +100,7 @@ pub(super) fn outcome(
     let mut failed = Vec::new();
     let mut running = Vec::new();
     let mut pending = Vec::new();
+    let mut rejected = Vec::new();
     let mut waiting = Vec::new();
     for (key, progress) in outcomes {
         match progress {
@@ -108,6 +109,9 @@ pub(super) fn outcome(
             }
             ReleaseProgress::Unfinished(RunOutcome::Running(PLAN_PENDING, text, _)) => {
                 pending.push(format!("release {key}: {text}"));
+            }
+            ReleaseProgress::Unfinished(RunOutcome::Blocked(PLAN_REJECTED, text, _)) => {
+                rejected.push(format!("release {key}: {text}"));
             }
             ReleaseProgress::Unfinished(RunOutcome::Running(..)) => running.push(key.to_string()),
             ReleaseProgress::Unfinished(RunOutcome::Blocked(..)) | ReleaseProgress::Waits => {
@@ -151,6 +155,9 @@ pub(super) fn outcome(
             more => format!("; {more} more wait for approval, `windlass get plans` shows them"),
         };
         return RunOutcome::Running(PLAN_PENDING, format!("{first}{more}{waits}"), wake);
+    }
+    if let Some(first) = rejected.first() {
+        return RunOutcome::Blocked(PLAN_REJECTED, format!("{first}{waits}"), wake);
     }
     if let Some(first) = waiting.first() {
         let why = of(first).and_then(|row| row.message.as_deref()).unwrap_or("waits");

@@ -156,8 +156,11 @@ impl KustomizationSession<'_> {
         // tells.
         let is_new = !is_held(object) || plan.as_ref().is_some_and(|plan| plan.is_new);
         let name = plan.as_ref().map(|plan| plan.name.as_str());
-        let note = plan.as_ref().map(|plan| plan.pull_request_note.as_str()).unwrap_or_default();
-        let text = format!("{}{note}", message(deletion, namespace, name));
+        let note = plan.as_ref().map(|plan| plan.note.as_str()).unwrap_or_default();
+        let text = match plan.as_ref().and_then(|plan| plan.rejection.as_deref()) {
+            Some(rejection) => format!("{}; their deletion {rejection}", withheld(deletion)),
+            None => format!("{}{note}", message(deletion, namespace, name)),
+        };
         ended.came.deletion = DeletionReport::Held { text, is_new };
     }
 }
@@ -170,20 +173,25 @@ fn summary(deletion: &BudgetedDeletion) -> String {
     }
 }
 
-/// The message about a deletion that is held: how many objects, the first of them, why, and what to do.
-fn message(deletion: &BudgetedDeletion, namespace: &str, plan: Option<&str>) -> String {
+/// What is held: how many objects, and the first of them.
+fn withheld(deletion: &BudgetedDeletion) -> String {
     let what = match deletion.ids.len() {
         1 => "1 object that left the manifests is not deleted".to_owned(),
         count => format!("{count} objects that left the manifests are not deleted"),
     };
+    format!("{what}: {}", deletion.named_objects())
+}
+
+/// The message about a deletion that is held: how many objects, the first of them, why, and what to do.
+fn message(deletion: &BudgetedDeletion, namespace: &str, plan: Option<&str>) -> String {
     let advice = match plan {
         Some(plan) => format!(
             "to delete them, run `windlass approve plan/{plan} -n {namespace}`; to keep them, add them to the manifests again"
         ),
         None => NO_PLANS.to_owned(),
     };
-    let names = deletion.named_objects();
-    format!("{what}: {names}; the deletion budget: {}; {advice}", deletion.exceeded_rules())
+    let rules = deletion.exceeded_rules();
+    format!("{}; the deletion budget: {rules}; {advice}", withheld(deletion))
 }
 
 #[cfg(test)]
@@ -193,6 +201,7 @@ mod tests {
     use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
     use objects::{Object, ObjectId};
     use serde_json::json;
+    use windlass_runtime::deletion_plan::approvals::ApprovalTerms;
 
     use super::*;
 
@@ -210,7 +219,8 @@ mod tests {
         };
         let ids: BTreeSet<ObjectId> = objects.iter().map(Object::id).collect();
         let verdict = budget.verdict(&pending);
-        BudgetedDeletion { ids, verdict, budget, policies: Vec::new(), newest: None }
+        let terms = ApprovalTerms::default();
+        BudgetedDeletion { ids, verdict, budget, terms, newest: None }
     }
 
     #[test]

@@ -276,6 +276,7 @@ mod tests {
         };
         assert!(waiting("Progressing"));
         assert!(!waiting("PlanPending"), "what was applied before is awaited");
+        assert!(!waiting("PlanRejected"), "nor is one whose Plan was rejected");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::deletion_hold::DeletionReport;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
-use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
+use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::object_status::{conditions_of, listed, recorded, status_of, through};
 use windlass_runtime::progress_status::is_decided;
 
@@ -97,10 +97,11 @@ pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
     applied.map(|it| it.digest.as_str())
 }
 
-/// Whether the status says that a revision waits for the approval of its Plan.
+/// Whether the status says that a revision waits for the approval of its Plan, or that this was rejected.
 pub(super) fn waits_for_plan(object: &Kustomization) -> bool {
     let ready = object.condition(reconcile::READY);
-    ready.is_some_and(|it| it.reason == PLAN_PENDING.as_str())
+    ready
+        .is_some_and(|it| [PLAN_PENDING, PLAN_REJECTED].iter().any(|why| it.reason == why.as_str()))
 }
 
 /// Whether the status reports an attempt without an end. An attempt that was suspended has no end.

@@ -24,10 +24,10 @@ use reconcile::{ConditionReason, Time};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use super::{
-    BudgetedDeletion, DeletionSubject, MANAGER, counted_approvals, is_approved, is_expired,
-    plan_budget, plans_of,
+use super::approvals::{
+    ApprovalReviews, ApprovalTerms, counted_approvals, is_approved, is_rejected,
 };
+use super::{BudgetedDeletion, DeletionSubject, MANAGER, is_expired, plan_budget, plans_of};
 use crate::lifecycle::watched_object_cache::WatchedObjectCache;
 use crate::random_bytes;
 use crate::run_context::RunContext;
@@ -38,6 +38,9 @@ pub const PLAN_MODE: &str = "windlass.dev/plan";
 
 /// Something waits for the approval of its Plan.
 pub const PLAN_PENDING: ConditionReason = ConditionReason::new("PlanPending");
+
+/// A user rejected the Plan of something.
+pub const PLAN_REJECTED: ConditionReason = ConditionReason::new("PlanRejected");
 
 /// Whether changes wait for approval, or which are approved, is not known, so nothing is changed.
 pub(super) const PLAN_POLICIES_UNKNOWN: ConditionReason =
@@ -134,7 +137,8 @@ pub struct ApprovingPlan {
     pub recreated: BTreeSet<ObjectId>,
 }
 
-/// The Plan that approves a result; `None` if there is none. `policies` are those in force.
+/// The Plan that approves a result; `None` if there is none. `terms` are those in force. Of approvals, those count that
+/// [`super::approvals::review_approvals`] found to be of users with the right, right before.
 ///
 /// # Errors
 /// Why it is not known.
@@ -143,13 +147,14 @@ pub fn approving_plan(
     subject: &DeletionSubject<'_>,
     key: &ResultDigestKey,
     result: &ResultIdentity,
-    policies: &[String],
+    terms: &ApprovalTerms,
 ) -> Result<Option<ApprovingPlan>, String> {
     let table = context.shared::<WatchedObjectCache<Plan>>();
     table.current()?;
     let now = jiff::Timestamp::now();
-    let mut plans = plans_of(&table, subject).into_iter();
-    Ok(plans.find_map(|plan| approving(&plan, subject, key, result, policies, now)))
+    let reviews = context.shared::<ApprovalReviews>();
+    let mut plans = plans_of(&table, subject).into_iter().filter(|plan| reviews.confirm(plan));
+    Ok(plans.find_map(|plan| approving(&plan, subject, key, result, terms, now)))
 }
 
 /// Whether a Plan approves a result. The right to approve was asked for its policies. An approval that keeps objects counts for
@@ -159,10 +164,11 @@ fn approving(
     subject: &DeletionSubject<'_>,
     key: &ResultDigestKey,
     result: &ResultIdentity,
-    policies: &[String],
+    terms: &ApprovalTerms,
     now: Time,
 ) -> Option<ApprovingPlan> {
-    let is_valid = plan.spec.policies == policies
+    let is_valid = plan.spec.policies == terms.policies
+        && plan.spec.approvals == terms.approvals
         && plan.spec.operation == subject.operation
         && !is_expired(plan, now)
         && is_approved(plan)
@@ -210,9 +216,10 @@ pub fn is_listed(
     let budget = plan_budget(&deletion.budget);
     let is_it = |plan: &Arc<Plan>| {
         plan.spec.changes.as_ref().is_some_and(|it| it.digest == digest)
-            && plan.spec.policies == deletion.policies
+            && plan.spec.policies == deletion.terms.policies
+            && plan.spec.approvals == deletion.terms.approvals
             && plan.spec.budget == budget
-            && !is_expired(plan, now)
+            && (!is_expired(plan, now) || is_rejected(plan))
     };
     plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject).iter().any(is_it)
 }
@@ -266,7 +273,7 @@ fn plan_change(change: ResultChange) -> PlanChange {
 pub fn deletion_of(
     changes: &ResultChanges,
     budget: Option<DeletionBudget>,
-    policies: Vec<String>,
+    terms: ApprovalTerms,
 ) -> BudgetedDeletion {
     let ids = changes.ids(ResultChangeKind::Removed);
     let verdict = BudgetVerdict {
@@ -276,7 +283,7 @@ pub fn deletion_of(
         exceeded: Vec::new(),
     };
     let budget = budget.unwrap_or_default();
-    BudgetedDeletion { ids, verdict, budget, policies, newest: None }
+    BudgetedDeletion { ids, verdict, budget, terms, newest: None }
 }
 
 /// What follows the name of what waits, for people: what it would do, and how to read and to approve its Plan of this name, if
@@ -357,7 +364,7 @@ mod tests {
 
     fn planned(changes: &ResultChanges, approver: Option<&str>) -> Plan {
         let node = ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", "apps");
-        let deletion = deletion_of(changes, None, vec!["production".to_owned()]);
+        let deletion = deletion_of(changes, None, terms(&["production"]));
         let request = DeletionPlanRequest {
             subject: DeletionSubject::of(&node, "uid"),
             owner: None,
@@ -371,12 +378,16 @@ mod tests {
         plan
     }
 
+    fn terms(policies: &[&str]) -> ApprovalTerms {
+        let policies = policies.iter().map(|&it| it.to_owned()).collect();
+        ApprovalTerms { policies, approvals: 0 }
+    }
+
     fn found(plan: &Plan, result: &ResultIdentity, policies: &[&str]) -> bool {
         let node = ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", "apps");
         let subject = DeletionSubject::of(&node, "uid");
-        let policies: Vec<String> = policies.iter().map(|&it| it.to_owned()).collect();
         let now = Time::from_second(1_800_000_000).unwrap();
-        approving(plan, &subject, &key(), result, &policies, now).is_some()
+        approving(plan, &subject, &key(), result, &terms(policies), now).is_some()
     }
 
     #[test]
@@ -396,6 +407,10 @@ mod tests {
             json!({"approvals": [{"user": "alice", "keep": ["shop_r0000__ConfigMap"]}]});
         keeping.status = Some(serde_json::from_value(approvals).unwrap());
         assert!(!found(&keeping, &result, &["production"]), "nothing of it can be left out");
+        let mut rejected = planned(&all, Some("alice"));
+        let status = rejected.status.as_mut().unwrap();
+        status.rejection = Some(serde_json::from_value(json!({"user": "bob"})).unwrap());
+        assert!(!found(&rejected, &result, &["production"]), "a rejection is stronger");
         let other = ResultIdentity { content: "other".to_owned(), ..result };
         assert!(!found(&planned(&all, Some("alice")), &other, &["production"]));
     }

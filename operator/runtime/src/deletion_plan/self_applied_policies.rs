@@ -98,6 +98,7 @@ fn stricter(one: NamespacePlanRules, other: NamespacePlanRules) -> NamespacePlan
         policies: both(one.policies, other.policies),
         mode: one.mode.max(other.mode),
         mode_policies: both(one.mode_policies, other.mode_policies),
+        approvals: one.approvals.max(other.approvals),
     }
 }
 

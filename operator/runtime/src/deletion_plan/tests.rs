@@ -37,7 +37,10 @@ fn deletion(names: &[&str], policies: &[&str]) -> BudgetedDeletion {
         ids: objects.iter().map(Object::id).collect(),
         verdict: budget.verdict(&pending),
         budget,
-        policies: policies.iter().map(|&it| it.to_owned()).collect(),
+        terms: ApprovalTerms {
+            policies: policies.iter().map(|&it| it.to_owned()).collect(),
+            approvals: 0,
+        },
         newest: None,
     }
 }
@@ -56,9 +59,11 @@ fn approved_by(mut plan: Plan, user: &str) -> Plan {
 
 #[test]
 fn every_field_of_the_schemas_is_used() {
-    let of_policy = ["deletionBudget", "mode", "namespaceSelector", "pullRequestApproval"];
+    let of_policy =
+        ["approvals", "deletionBudget", "mode", "namespaceSelector", "pullRequestApproval"];
     spec_field_check::knows_every_field("PlanPolicy", of_policy);
     let of_plan = [
+        "approvals",
         "budget",
         "changes",
         "count",
@@ -123,6 +128,23 @@ fn what_is_kept_is_of_the_deletion_and_named_by_a_user() {
 }
 
 #[test]
+fn what_one_of_several_users_keeps_is_kept_before_the_others_or_a_pull_request_approve() {
+    let mut deletion = deletion(&["a", "b"], &["production"]);
+    deletion.terms.approvals = 2;
+    let mut plan = planned(&deletion);
+    let approvals = json!([{"user": "alice", "keep": ["shop_a__ConfigMap"]}]);
+    plan.status = Some(serde_json::from_value(json!({"approvals": approvals})).unwrap());
+    let node = node();
+    let subject = DeletionSubject::of(&node, "uid");
+    let at = |days: i64| Time::from_second(1_800_000_000 + days * 86_400).unwrap();
+    assert!(!is_approved(&plan));
+    assert_eq!(kept_by(&plan, &subject, &deletion, at(13)).len(), 1);
+    assert!(kept_by(&plan, &subject, &deletion, at(14)).is_empty(), "it is expired");
+    let other = BudgetedDeletion { terms: ApprovalTerms::default(), ..deletion };
+    assert!(kept_by(&plan, &subject, &other, at(13)).is_empty(), "it is another Plan's");
+}
+
+#[test]
 fn the_namespace_of_what_is_kept_stays_with_it() {
     let mut deletion = deletion(&["a", "b"], &[]);
     deletion.ids.insert(ObjectId::new("", "shop", "", "Namespace"));
@@ -152,7 +174,8 @@ fn the_strictest_mode_counts_and_a_policy_without_a_budget_has_no_say_in_it() {
     assert_eq!(rules.mode_policies, ["approve", "destructive"]);
     let rules = strictest(&[destructive, off, limits]);
     assert_eq!(rules.mode, PlanMode::ApproveDestructive);
-    assert_eq!(rules.policies_of_changes(), ["destructive", "limits"]);
+    assert_eq!(rules.terms_of_changes().policies, ["destructive", "limits"]);
+    assert_eq!(rules.terms_of_deletions().policies, ["limits"]);
     assert_eq!(strictest(&[approve]).budget, Some(DeletionBudget::default()));
     let unknown =
         json!({"metadata": {"name": "a"}, "spec": {"namespaceSelector": {}, "mode": "Never"}});
@@ -212,6 +235,32 @@ fn an_approval_counts_for_its_objects_and_policies_and_not_from_service_accounts
 }
 
 #[test]
+fn the_highest_number_of_approvals_counts_and_another_one_is_another_plan() {
+    let of = |name: &str, approvals: i64| {
+        let spec = json!({"namespaceSelector": {}, "approvals": approvals});
+        let policy = json!({"metadata": {"name": name}, "spec": spec});
+        Arc::new(serde_json::from_value::<PlanPolicy>(policy).unwrap())
+    };
+    assert_eq!(strictest(&[]).approvals, 0);
+    assert_eq!(strictest(&[of("one", 1)]).approvals, 0, "one is what there is without it");
+    assert_eq!(strictest(&[of("one", 1), of("two", 2), of("three", 3)]).approvals, 3);
+    assert_eq!(strictest(&[of("many", 99)]).approvals, 16, "a Plan has no room for more");
+    assert_eq!(strictest(&[of("none", -1)]).approvals, 0);
+    let one = deletion(&["a"], &["production"]);
+    let mut two = one.clone();
+    two.terms.approvals = 2;
+    assert_ne!(planned(&one).name_any(), planned(&two).name_any());
+    let node = node();
+    let subject = DeletionSubject::of(&node, "uid");
+    assert!(!approves(&approved_by(planned(&one), "alice"), &subject, &two));
+    assert!(!approves(&approved_by(planned(&two), "alice"), &subject, &two), "one is missing");
+    let mut both = planned(&two);
+    let approvals = json!({"approvals": [{"user": "alice"}, {"user": "bob"}]});
+    both.status = Some(serde_json::from_value(approvals).unwrap());
+    assert!(approves(&both, &subject, &two));
+}
+
+#[test]
 fn an_approval_of_a_plan_that_lists_other_objects_than_it_is_for_does_not_count() {
     let deleted = deletion(&["a", "b"], &[]);
     let node = node();
@@ -241,10 +290,11 @@ fn a_plan_expires_and_a_long_list_is_for_exactly_its_objects() {
     let at = |days: i64| Time::from_second(1_800_000_000 + days * 86_400).unwrap();
     assert!(!is_expired(&plan, at(13)) && is_expired(&plan, at(14)));
     let budget = plan.spec.budget.clone();
-    assert!(waits(&plan, &budget, at(13)) && waits(&plan, &budget, at(14)), "it is replaced");
-    let approved = approved_by(plan.clone(), "alice");
-    assert!(!waits(&approved, &budget, at(13)) && waits(&approved, &budget, at(14)));
-    assert!(!waits(&plan, &plan_budget(&DeletionBudget::default()), at(13)), "another budget");
+    let waits_at = |is_confirmed: bool, days: i64| waits(&plan, &budget, is_confirmed, at(days));
+    assert!(waits_at(false, 13) && waits_at(false, 14), "it is replaced");
+    assert!(!waits_at(true, 13) && waits_at(true, 14));
+    let other = plan_budget(&DeletionBudget::default());
+    assert!(!waits(&plan, &other, false, at(13)), "another budget");
     let names: Vec<String> = (0..1001).map(|at| format!("c{at:04}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let many = planned(&deletion(&names, &[]));

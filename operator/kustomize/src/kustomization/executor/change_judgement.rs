@@ -22,9 +22,10 @@ use super::KustomizationExecutor;
 use crate::kustomization::{MANAGER, report};
 use windlass_cluster::ClusterError;
 use windlass_cluster::objects::DryRunMode;
+use windlass_runtime::deletion_plan::approvals::review_approvals;
 use windlass_runtime::deletion_plan::result_plan::{
-    self, PLAN_MODE, PLAN_PENDING, ResultDigestKey, approving_plan, deletion_of, digest_key,
-    is_listed, listed, waits_for_approval,
+    self, PLAN_MODE, PLAN_PENDING, PLAN_REJECTED, ResultDigestKey, approving_plan, deletion_of,
+    digest_key, is_listed, listed, waits_for_approval,
 };
 use windlass_runtime::deletion_plan::{
     self, BudgetedDeletion, DELETION_BUDGET, DeletionPlanRequest, DeletionSubject,
@@ -129,7 +130,8 @@ impl KustomizationExecutor {
         let KnownChanges { removed, recreated, are_any } = known;
         let content = self.result_content();
         let result = ResultIdentity { content: content.clone(), removed, recreated };
-        if self.is_approved(&subject, &key, &result, &rules)? || !are_any {
+        let is_approved = self.is_approved(&subject, &key, &result, &rules).await;
+        if !are_any || is_approved? {
             return Ok(());
         }
         let changes = self.all_changes(observed).await?;
@@ -144,23 +146,25 @@ impl KustomizationExecutor {
             return Ok(());
         }
         // An approval whose list was cut is for exactly all of it.
-        if self.is_approved(&subject, &key, &result, &rules)? {
+        if self.is_approved(&subject, &key, &result, &rules).await? {
             return Ok(());
         }
         Err(self.held_changes(&subject, &key, &result, changes, rules).await)
     }
 
-    /// Whether a Plan approves a result, which then may be carried out.
-    fn is_approved(
+    /// Whether a Plan approves a result, which then may be carried out. The rights of those who approved are reviewed for that.
+    async fn is_approved(
         &self,
         subject: &DeletionSubject<'_>,
         key: &ResultDigestKey,
         result: &ResultIdentity,
         rules: &NamespacePlanRules,
     ) -> Result<bool, RunOutcome> {
-        let policies = rules.policies_of_changes();
+        let reviewed = review_approvals(&self.context, subject).await;
+        reviewed.map_err(|text| self.approvers_unknown(text))?;
+        let terms = rules.terms_of_changes();
         let plan = self.when_known(PlanGuard::Changes, || {
-            approving_plan(&self.context, subject, key, result, &policies)
+            approving_plan(&self.context, subject, key, result, &terms)
         })?;
         let Some(plan) = plan else { return Ok(false) };
         let result_plan::ApprovingPlan { name, removed, recreated } = plan;
@@ -330,15 +334,25 @@ impl KustomizationExecutor {
         };
         let plan = deletion_plan::request(&self.context, &request, jiff::Timestamp::now()).await;
         let plan = match plan {
-            Ok(plan) => plan.map(|it| it.name),
+            Ok(plan) => plan,
             Err(error) => return self.plan_failed(&error),
         };
         let namespace = &self.node.namespace;
+        let revision = &self.desired.revision;
         // Another mode may not ask.
         self.known().missing.extend(deletion_plan::budget_nodes(namespace));
-        let waiting = waits_for_approval(&changes, namespace, plan.as_deref());
-        let text = format!("revision {} {waiting}", self.desired.revision);
-        RunOutcome::Running(PLAN_PENDING, text, NextRunTrigger::at(self.settings.plan_again_at))
+        let wake = NextRunTrigger::at(self.settings.plan_again_at);
+        if let Some(rejection) = plan.as_ref().and_then(|it| it.rejection.as_deref()) {
+            return RunOutcome::Blocked(
+                PLAN_REJECTED,
+                format!("revision {revision} {rejection}"),
+                wake,
+            );
+        }
+        let note = plan.as_ref().map(|it| it.note.as_str()).unwrap_or_default();
+        let name = plan.as_ref().map(|it| it.name.as_str());
+        let waiting = waits_for_approval(&changes, namespace, name);
+        RunOutcome::Running(PLAN_PENDING, format!("revision {revision} {waiting}{note}"), wake)
     }
 
     /// The deletions of a result, with what of the deletion budget they exceed: who approves the result approves them, too.
@@ -347,7 +361,7 @@ impl KustomizationExecutor {
         changes: &ResultChanges,
         rules: NamespacePlanRules,
     ) -> BudgetedDeletion {
-        let policies = rules.policies_of_changes();
+        let terms = rules.terms_of_changes();
         let removed = changes.ids(ResultChangeKind::Removed);
         let is_judged = self.context.settings.deletion_budget && !removed.is_empty();
         match rules.budget {
@@ -359,14 +373,19 @@ impl KustomizationExecutor {
                 // The budget does not count them, and they wait for the Plan as everything else does.
                 let counted: BTreeSet<ObjectId> = removed.difference(&exempt).cloned().collect();
                 let uncounted = removed.len().saturating_sub(counted.len());
-                let BudgetedDeletion { mut verdict, budget, policies, .. } =
-                    self.budgeted(counted, budget, policies).await;
+                let BudgetedDeletion { mut verdict, budget, terms, .. } =
+                    self.budgeted(counted, budget, terms).await;
                 verdict.deleted = verdict.deleted.saturating_add(uncounted);
                 // No pull request approves a whole result.
-                BudgetedDeletion { ids: removed, verdict, budget, policies, newest: None }
+                BudgetedDeletion { ids: removed, verdict, budget, terms, newest: None }
             }
-            budget => deletion_of(changes, budget, policies),
+            budget => deletion_of(changes, budget, terms),
         }
+    }
+
+    /// The outcome of a run that does not know whether users who approved still have the right to it.
+    pub(super) fn approvers_unknown(&self, text: String) -> RunOutcome {
+        RunOutcome::Failed(PLAN_FAILED, text, NextRunTrigger::at(self.settings.retry_at))
     }
 
     fn plan_failed(&self, error: &ClusterError) -> RunOutcome {

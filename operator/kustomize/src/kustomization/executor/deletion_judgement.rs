@@ -14,6 +14,7 @@ use reconcile::{NextRunTrigger, RemovalCause, RunOutcome, Time};
 use super::KustomizationExecutor;
 use crate::kustomization::deletion_counts;
 use crate::kustomization::deletion_hold::DeletionJudgement;
+use windlass_runtime::deletion_plan::approvals::{ApprovalTerms, review_approvals};
 use windlass_runtime::deletion_plan::following_deletions::following;
 use windlass_runtime::deletion_plan::self_applied_policies::SelfAppliedPolicies;
 use windlass_runtime::deletion_plan::{
@@ -71,6 +72,7 @@ impl KustomizationExecutor {
         let rules = self.when_known(PlanGuard::Deletions, || {
             deletion_plan::applier_rules(&self.context, &self.node.namespace, &own)
         })?;
+        let terms = rules.terms_of_deletions();
         let Some(budget) = rules.budget else { return Ok(DeletionJudgement::Free) };
         let object = self.object();
         let annotation = object.annotations().get(DELETION_BUDGET).map(String::as_str);
@@ -89,7 +91,9 @@ impl KustomizationExecutor {
         }
         let uid = object.uid().unwrap_or_default();
         let subject = DeletionSubject::of(&self.node, &uid);
-        let deletion = self.budgeted(ids, budget, rules.policies).await;
+        let deletion = self.budgeted(ids, budget, terms).await;
+        let reviewed = review_approvals(&self.context, &subject).await;
+        reviewed.map_err(|text| self.approvers_unknown(text))?;
         let now = jiff::Timestamp::now();
         let clearance = self.when_known(PlanGuard::Deletions, || {
             deletion_plan::clearance(&self.context, &subject, &deletion, now)
@@ -111,13 +115,13 @@ impl KustomizationExecutor {
         self.desired.stages.is_empty() && !self.desired.empty_is_intended
     }
 
-    /// Compares the deletion of objects that left the manifests, and are not exempt, with a budget, which comes from some
-    /// PlanPolicies.
+    /// Compares the deletion of objects that left the manifests, and are not exempt, with a budget, beyond which its approval
+    /// takes some terms.
     pub(super) async fn budgeted(
         &self,
         ids: BTreeSet<ObjectId>,
         budget: DeletionBudget,
-        policies: Vec<String>,
+        terms: ApprovalTerms,
     ) -> BudgetedDeletion {
         let object = self.object();
         let deleted: BTreeMap<ObjectId, Object> = {
@@ -152,7 +156,7 @@ impl KustomizationExecutor {
         };
         let verdict = budget.verdict(&pending);
         let newest = deleted.values().map(creation_time).max();
-        BudgetedDeletion { ids, verdict, budget, policies, newest }
+        BudgetedDeletion { ids, verdict, budget, terms, newest }
     }
 
     /// Finds out which objects to delete are exempt from the budget. Returns them with those that were deleted.

@@ -528,6 +528,15 @@ fn a_plan_that_waits_is_said_once_and_leaves_the_health_of_what_is_applied() {
     assert!(said.is_empty(), "{said:?}");
     let object = kustomization(json!(first.after));
     assert!(!is_new(&object, "main@sha1:abc") && is_new(&object, "main@sha1:def"));
+
+    let text = "revision main@sha1:abc is rejected by bob".to_owned();
+    let rejected = RunOutcome::Blocked(PLAN_REJECTED, text, NextRunTrigger::default());
+    let last = report(&object, &run(&rejected, &[]));
+    let conditions = conditions_of(&last.after.conditions);
+    let ready = StatusCondition::find(&conditions, reconcile::READY).unwrap();
+    assert_eq!((ready.status, ready.reason.as_str()), (ConditionStatus::False, "PlanRejected"));
+    assert!(StatusCondition::is(&conditions, "Healthy", ConditionStatus::True));
+    assert!(!is_new(&kustomization(json!(last.after)), "main@sha1:abc"));
 }
 
 #[test]

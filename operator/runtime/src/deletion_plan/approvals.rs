@@ -1,0 +1,255 @@
+//! Which approvals of a Plan count: from whom, how many, and whether these users still have the right; and rejections.
+//!
+//! The admission policy of Plans proves who approves, with which groups and with which right, when that is written
+//! (`deploy/policies/plans.yaml`). Until the Plan is carried out, the right may be taken away, so it is reviewed once more right
+//! before that. What was not reviewed does not count: not where the API server gives no answer, and not where a caller forgot to
+//! ask.
+//! Elsewhere: what an approval is for (`deletion_plan`, `result_plan`), reviewed pull requests (`pull_request_approval`).
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crds::release::{Plan, PlanApproval};
+use futures::future::try_join_all;
+use kube_core::ResourceExt as _;
+use parking_lot::Mutex;
+
+use super::{DeletionSubject, SERVICE_ACCOUNT_PREFIX, is_expired, plans_of};
+use crate::lifecycle::watched_object_cache::WatchedObjectCache;
+use crate::pull_request_approval;
+use crate::run_context::RunContext;
+use windlass_cluster::objects::{AccessToObject, AuthenticatedUser};
+use windlass_cluster::{ClusterConnection, ClusterError};
+
+/// The PlanPolicy whose right is asked for where a Plan names none, as the admission policy does.
+const DEFAULT_POLICY: &str = "default";
+
+/// How long the review of a right counts: a run carries out what it judged, and judges anew later.
+const COUNTS_FOR: Duration = Duration::from_secs(60);
+
+/// What an approval takes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ApprovalTerms {
+    /// The PlanPolicies on which users need the right; `default` if there are none.
+    pub policies: Vec<String>,
+    /// How many different users have to approve; 0 if one is enough.
+    pub approvals: i64,
+}
+
+/// What a review found out about the approvals of a Plan.
+#[derive(Debug)]
+struct PlanReview {
+    at: Instant,
+    /// The users who have the right, with the groups by which they have it.
+    confirmed: Vec<AuthenticatedUser>,
+    /// The users who do not, with the PlanPolicy on which they lack it.
+    refused: Vec<RefusedApprover>,
+}
+
+#[derive(Debug)]
+struct RefusedApprover {
+    user: AuthenticatedUser,
+    policy: String,
+}
+
+impl PlanReview {
+    /// Whether enough users approved a Plan who have the right to it.
+    fn confirms(&self, plan: &Plan) -> bool {
+        let confirmed =
+            counted_approvals(plan).filter(|it| self.confirmed.contains(&user_of(it))).count();
+        !is_rejected(plan) && confirmed >= needed(plan)
+    }
+}
+
+/// What this process found out about approvals, by the uids of their Plans.
+#[derive(Default)]
+pub(super) struct ApprovalReviews {
+    known: Mutex<BTreeMap<String, PlanReview>>,
+}
+
+impl ApprovalReviews {
+    /// Whether enough users approved a Plan who were found to have the right to it.
+    pub(super) fn confirm(&self, plan: &Plan) -> bool {
+        self.confirm_at(plan, Instant::now())
+    }
+
+    fn confirm_at(&self, plan: &Plan, now: Instant) -> bool {
+        let known = self.known.lock();
+        let Some(review) = known.get(&plan.uid().unwrap_or_default()) else { return false };
+        now.saturating_duration_since(review.at) < COUNTS_FOR && review.confirms(plan)
+    }
+
+    /// Whether the last review of a Plan found that too few of the users have the right.
+    pub(super) fn refuse(&self, plan: &Plan) -> bool {
+        let known = self.known.lock();
+        let review = known.get(&plan.uid().unwrap_or_default());
+        review.is_some_and(|review| !review.confirms(plan))
+    }
+
+    fn insert(&self, uid: String, review: PlanReview) {
+        let mut known = self.known.lock();
+        known.retain(|_, it| review.at.saturating_duration_since(it.at) < COUNTS_FOR);
+        known.insert(uid, review);
+    }
+
+    fn forget(&self, uid: &str) {
+        self.known.lock().remove(uid);
+    }
+
+    /// Which approvals of a Plan do not count and why, as what follows the advice to approve it.
+    fn refusals(&self, plan: &Plan) -> String {
+        let known = self.known.lock();
+        let refused = known.get(&plan.uid().unwrap_or_default()).into_iter();
+        let messages = refused.flat_map(|review| &review.refused).map(|it| {
+            let RefusedApprover { user: AuthenticatedUser { name, groups }, policy } = it;
+            let user = without_backticks(name);
+            let advice = if groups.is_empty() { "; it names no groups: approve once more" } else { "" };
+            format!(
+                "; the approval of {user} does not count, because {user} has no right to `approve` PlanPolicy {policy}{advice}"
+            )
+        });
+        messages.collect()
+    }
+}
+
+fn user_of(approval: &PlanApproval) -> AuthenticatedUser {
+    AuthenticatedUser { name: approval.user.clone(), groups: approval.groups.clone() }
+}
+
+/// The approvals of a Plan that may count. Those of ServiceAccounts do not, also where no admission policy rejects them.
+pub(super) fn counted_approvals(plan: &Plan) -> impl Iterator<Item = &PlanApproval> {
+    let approvals = plan.status.iter().flat_map(|status| &status.approvals);
+    approvals.filter(|it| !it.user.is_empty() && !it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
+}
+
+/// The users who approved a Plan.
+pub(super) fn approvers(plan: &Plan) -> Vec<&str> {
+    counted_approvals(plan).map(|it| it.user.as_str()).collect()
+}
+
+/// How many users have to approve a Plan.
+fn needed(plan: &Plan) -> usize {
+    usize::try_from(plan.spec.approvals.max(1)).unwrap_or(usize::MAX)
+}
+
+/// Whether enough users approved a Plan, and none rejected it. `pull_request_approval` knows whether a reviewed pull request
+/// approves it, and only a review whether the users still may.
+pub(super) fn is_approved(plan: &Plan) -> bool {
+    !is_rejected(plan) && counted_approvals(plan).count() >= needed(plan)
+}
+
+/// Whether a user rejected a Plan. A rejection needs no proof: it holds, as the Plan itself does.
+pub(super) fn is_rejected(plan: &Plan) -> bool {
+    plan.status.as_ref().is_some_and(|status| status.rejection.is_some())
+}
+
+/// Whether users answered a Plan, so that no pull request has to: one rejected it, or enough approved it who are not known to
+/// lack the right.
+pub fn is_answered(context: &RunContext, plan: &Plan) -> bool {
+    is_rejected(plan) || (is_approved(plan) && !context.shared::<ApprovalReviews>().refuse(plan))
+}
+
+/// A text of a user, for a message: backticks mark commands there, and another program reads them.
+fn without_backticks(text: &str) -> String {
+    text.replace('`', "'")
+}
+
+/// Who rejected a Plan, and what follows from it, as what follows the name of what was rejected.
+pub(super) fn rejection(plan: &Plan) -> Option<String> {
+    let rejection = plan.status.as_ref()?.rejection.as_ref()?;
+    let comment = rejection.comment.iter().map(|text| format!(" ({})", without_backticks(text)));
+    let comment: String = comment.collect();
+    let user = without_backticks(&rejection.user);
+    let name = plan.name_any();
+    Some(format!(
+        "is rejected by {user}{comment}, with Plan {name}; another result, such as that of another revision, has another Plan"
+    ))
+}
+
+/// What users have to know of a Plan that waits, as what follows the advice to approve it.
+pub(super) fn waiting_note(context: &RunContext, plan: &Plan) -> String {
+    let count = match needed(plan) {
+        1 => String::new(),
+        needed => format!("; {} of {needed} approvals", counted_approvals(plan).count()),
+    };
+    let reviews = context.shared::<ApprovalReviews>();
+    format!("{count}{}", reviews.refusals(plan))
+}
+
+/// Asks the API server whether the users who approved the Plans of an object have the right to it now. Only then their
+/// approvals count, for a minute.
+///
+/// # Errors
+/// Why that is not known, for people; nothing may begin by an approval then.
+pub async fn review_approvals(
+    context: &RunContext,
+    subject: &DeletionSubject<'_>,
+) -> Result<(), String> {
+    let table = context.shared::<WatchedObjectCache<Plan>>();
+    let reviews = context.shared::<ApprovalReviews>();
+    let now = jiff::Timestamp::now();
+    for plan in plans_of(&table, subject) {
+        let uid = plan.uid().unwrap_or_default();
+        if !is_approved(&plan) || is_expired(&plan, now) {
+            reviews.forget(&uid);
+            continue;
+        }
+        match reviewed(&context.cluster, &plan).await {
+            Ok(review) => reviews.insert(uid, review),
+            Err(error) => {
+                reviews.forget(&uid);
+                return Err(format!(
+                    "the rights of users who approved Plan {} cannot be reviewed: {error}",
+                    plan.name_any()
+                ));
+            }
+        }
+        if reviews.refuse(&plan) {
+            // A pull request may approve it instead.
+            pull_request_approval::plans_changed(context);
+        }
+    }
+    Ok(())
+}
+
+/// Reviews the rights of the users who approved a Plan, until enough of them have it: a slow API server must not make the answer
+/// older than it may be.
+async fn reviewed(cluster: &ClusterConnection, plan: &Plan) -> Result<PlanReview, ClusterError> {
+    let mut review = PlanReview { at: Instant::now(), confirmed: Vec::new(), refused: Vec::new() };
+    for approval in counted_approvals(plan) {
+        if review.confirms(plan) {
+            break;
+        }
+        let user = user_of(approval);
+        match lacked_policy(cluster, &user, &plan.spec.policies).await? {
+            None => review.confirmed.push(user),
+            Some(policy) => review.refused.push(RefusedApprover { user, policy }),
+        }
+    }
+    Ok(review)
+}
+
+/// The first of some PlanPolicies on which a user has no right to approve.
+async fn lacked_policy(
+    cluster: &ClusterConnection,
+    user: &AuthenticatedUser,
+    policies: &[String],
+) -> Result<Option<String>, ClusterError> {
+    let default = [DEFAULT_POLICY.to_owned()];
+    let policies = if policies.is_empty() { &default[..] } else { policies };
+    let access = |name| AccessToObject {
+        verb: "approve",
+        group: "release.windlass.dev",
+        resource: "planpolicies",
+        name,
+    };
+    // They are 8 at most.
+    let asked: Vec<_> =
+        policies.iter().map(|it| cluster.may_user(user, access(it.as_str()))).collect();
+    let allowed = try_join_all(asked).await?;
+    let mut lacked = policies.iter().zip(allowed).filter(|(_, is_allowed)| !is_allowed);
+    Ok(lacked.next().map(|(policy, _)| policy.clone()))
+}
+
+#[cfg(test)]
+mod tests;
