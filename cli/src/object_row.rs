@@ -160,8 +160,18 @@ fn withheld(object: &Object) -> Option<String> {
     let approvals = status["approvals"].as_array().into_iter().flatten();
     let users: Vec<&str> = approvals.filter_map(|it| it["user"].as_str()).collect();
     let is_of_deletions = spec["changes"].is_null();
+    if let Some(user) = status["rejection"]["user"].as_str() {
+        return Some(match is_of_deletions {
+            true => format!("{what} of {subject}, rejected by {user}"),
+            false => format!("{subject}: {what}; rejected by {user}"),
+        });
+    }
     let approved_by = match (users.is_empty(), status["pullRequest"]["number"].as_i64()) {
-        (false, _) => Some(users.join(", ")),
+        (false, _) => {
+            let needed = spec["approvals"].as_i64().filter(|needed| *needed > 1);
+            let count = needed.map(|needed| format!(", {} of {needed} approvals", users.len()));
+            Some(format!("{}{}", users.join(", "), count.unwrap_or_default()))
+        }
         // Only deletions are approved by one.
         (true, Some(number)) if is_of_deletions => Some(format!("pull request {number}")),
         (true, _) => None,
@@ -475,7 +485,14 @@ mod tests {
         let what = "Kustomization/apps: 1 removed, 2 changed;";
         assert_eq!(row(plan.clone()).message, format!("{what} waits for approval"));
         plan["status"] = json!({"approvals": [{"user": "alice"}]});
-        assert_eq!(row(plan).message, format!("{what} approved by alice"));
+        assert_eq!(row(plan.clone()).message, format!("{what} approved by alice"));
+        plan["spec"]["approvals"] = json!(2);
+        assert_eq!(
+            row(plan.clone()).message,
+            format!("{what} approved by alice, 1 of 2 approvals")
+        );
+        plan["status"]["rejection"] = json!({"user": "bob"});
+        assert_eq!(row(plan).message, format!("{what} rejected by bob"));
     }
 
     #[test]

@@ -9,5 +9,6 @@ mod faults;
 mod flux;
 mod gates;
 mod lifecycle_matrix;
+mod plan_matrix;
 mod remote;
 mod watchdog;

@@ -38,6 +38,7 @@ mod lifecycles;
 mod oci_repository;
 mod overlay;
 mod ownership;
+mod plan_rights;
 mod plans;
 mod reconcile_triggers;
 mod remote_bases;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args as ClapArgs;
-use crds::release::{Plan, PlanAction, PlanChange, PlanChanges, PlanSubject};
+use crds::release::{Plan, PlanAction, PlanChange, PlanChanges, PlanRejection, PlanSubject};
 use objects::ObjectId;
 use windlass_cli_runtime::connection::{ClusterAccessFlags, block_on, print};
 use windlass_cli_runtime::exit_code::ExitCode;
@@ -88,26 +88,67 @@ fn text_of(plan: &Plan) -> String {
         Some(changes) => lines.extend(change_lines(changes)),
         None => {
             lines.extend(plan.spec.objects.iter().map(|id| format!("Removed    {}", subject(id))));
-            let listed = i64::try_from(plan.spec.objects.len()).unwrap_or(i64::MAX);
-            lines.extend(more(plan.spec.count.saturating_sub(listed)));
+            lines.extend(more(plan.spec.count.saturating_sub(count_of(&plan.spec.objects))));
         }
     }
     if plan.spec.following > 0 {
         let count = plan.spec.following;
         lines.push(format!("{count} objects more are deleted, because some of these apply them"));
     }
+    lines.extend(cut_lines(plan));
     lines.iter().map(|line| format!("{}\n", clean(line))).collect()
 }
 
+/// Who answered, or how to.
 fn approvals(plan: &Plan) -> String {
+    let rejection = plan.status.as_ref().and_then(|status| status.rejection.as_ref());
+    if let Some(PlanRejection { user, comment, .. }) = rejection {
+        let comment = comment.iter().map(|text| format!(": {text}")).collect::<String>();
+        return format!("Rejected by {user}{comment}");
+    }
     let approvals = plan.status.iter().flat_map(|status| &status.approvals);
     let users: Vec<&str> = approvals.map(|it| it.user.as_str()).collect();
     let name = plan.metadata.name.as_deref().unwrap_or_default();
     let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
-    match users.is_empty() {
-        true => format!("Waits for approval: windlass approve plan/{name} -n {namespace}"),
-        false => format!("Approved by {}", users.join(", ")),
+    let command = format!("windlass approve plan/{name} -n {namespace}");
+    match (users.is_empty(), plan.spec.approvals) {
+        (true, ..=1) => format!("Waits for approval: {command}"),
+        (true, needed) => format!("Waits for {needed} approvals: {command}"),
+        (false, ..=1) => format!("Approved by {}", users.join(", ")),
+        (false, needed) => {
+            format!("Approved by {}, {} of {needed} approvals", users.join(", "), users.len())
+        }
     }
+}
+
+/// What an approval of a list that is cut is for. The digest that it has cannot be computed here: it is made with a key that only
+/// windlass has, of what it built or rendered with the rights of the subject.
+fn cut_lines(plan: &Plan) -> Vec<String> {
+    let PlanSubject { kind, name, .. } = &plan.spec.subject;
+    let namespace = plan.metadata.namespace.as_deref().unwrap_or_default();
+    let digest = match &plan.spec.changes {
+        Some(changes) if changes.omitted > 0 => &changes.digest,
+        Some(_) => return Vec::new(),
+        None if plan.spec.count > count_of(&plan.spec.objects) => &plan.spec.digest,
+        None => return Vec::new(),
+    };
+    let mut lines = vec![
+        String::new(),
+        format!(
+            "The list is cut. An approval is for all of it, as digest {digest} names it, which cannot be computed anew without \
+             the key of windlass: approve only what was read elsewhere."
+        ),
+    ];
+    // There is no command for a Helmfile of a cluster.
+    if kind != "Helmfile" {
+        let kind = kind.to_lowercase();
+        lines.push(format!("The whole list: windlass diff {kind}/{name} -n {namespace}"));
+    }
+    lines
+}
+
+fn count_of<T>(list: &[T]) -> i64 {
+    i64::try_from(list.len()).unwrap_or(i64::MAX)
 }
 
 fn change_lines(changes: &PlanChanges) -> Vec<String> {
@@ -155,7 +196,7 @@ mod tests {
         let plan = json!({"metadata": {"name": "apps-1", "namespace": "shop"}, "spec": {
         "subject": {"kind": "Kustomization", "name": "apps"}, "revision": "main@sha1:1",
         "policies": ["production"], "count": 1, "following": 3,
-        "changes": {"omitted": 2, "hooks": ["pre-upgrade: Job/migrate"], "objects": [
+        "approvals": 2, "changes": {"omitted": 2, "digest": "hmac-sha256:1", "hooks": ["pre-upgrade: Job/migrate"], "objects": [
             {"id": "shop_old__ConfigMap", "action": "Removed"},
             {"id": "shop_web_apps_Deployment", "action": "Changed", "fields": ["/spec/replicas"]},
             {"id": "_new__Namespace", "action": "Added", "unverified": true},
@@ -163,7 +204,7 @@ mod tests {
         let plan: Plan = serde_json::from_value(plan).unwrap();
         expect![[r#"
             Plan of Kustomization/apps, revision main@sha1:1
-            Waits for approval: windlass approve plan/apps-1 -n shop
+            Waits for 2 approvals: windlass approve plan/apps-1 -n shop
             PlanPolicies: production
 
             Removed    ConfigMap/shop/old
@@ -172,6 +213,9 @@ mod tests {
             2 objects more are not listed
             Hook       pre-upgrade: Job/migrate
             3 objects more are deleted, because some of these apply them
+
+            The list is cut. An approval is for all of it, as digest hmac-sha256:1 names it, which cannot be computed anew without the key of windlass: approve only what was read elsewhere.
+            The whole list: windlass diff kustomization/apps -n shop
         "#]]
         .assert_eq(&text_of(&plan));
     }
@@ -180,17 +224,25 @@ mod tests {
     fn a_plan_of_deletions_says_who_approved_it_and_what_is_exceeded() {
         let plan = json!({"metadata": {"name": "apps-1", "namespace": "shop"}, "spec": {
             "subject": {"kind": "Helmfile", "name": "all", "release": "shop/web"}, "revision": "c@1",
-            "rules": ["more than 10 objects"], "count": 12, "objects": ["shop_old__ConfigMap"]},
+            "rules": ["more than 10 objects"], "count": 1, "objects": ["shop_old__ConfigMap"]},
             "status": {"approvals": [{"user": "alice"}]}});
-        let plan: Plan = serde_json::from_value(plan).unwrap();
+        let mut plan: Plan = serde_json::from_value(plan).unwrap();
         expect![[r#"
             Plan of Helmfile/all, release shop/web, revision c@1
             Approved by alice
             Deletion budget: more than 10 objects
 
             Removed    ConfigMap/shop/old
-            11 objects more are not listed
         "#]]
         .assert_eq(&text_of(&plan));
+        plan.spec.count = 12;
+        plan.spec.digest = "sha256:1".to_owned();
+        let cut = text_of(&plan);
+        assert!(cut.contains("11 objects more are not listed\n\nThe list is cut. "), "{cut}");
+        assert!(cut.contains("digest sha256:1 names it"), "{cut}");
+        assert_eq!(approvals(&plan), "Approved by alice");
+        let rejection = json!({"rejection": {"user": "bob", "comment": "still in use"}});
+        plan.status = Some(serde_json::from_value(rejection).unwrap());
+        assert_eq!(approvals(&plan), "Rejected by bob: still in use");
     }
 }

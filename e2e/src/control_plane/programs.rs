@@ -66,10 +66,14 @@ fn etcd_flags(state: &ControlPlaneStateFolder, client: u16, peer: u16) -> Vec<St
 fn api_server_flags(state: &ControlPlaneStateFolder, port: u16, etcd: u16) -> Result<Vec<String>> {
     let pki = |name: &str| show(&state.pki().join(name));
     let policy = state.pki().join("audit-policy.yaml");
+    // With bodies only what stories compare with Plans: the log of everything would be too long.
     write_private(
         &policy,
         "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
-         rules: [{level: Metadata}]\n",
+         rules:\n\
+         - level: RequestResponse\n  omitManagedFields: true\n  verbs: [create, update, patch, delete]\n  \
+         resources: [{group: \"\", resources: [configmaps]}]\n\
+         - level: Metadata\n",
     )?;
     Ok(vec![
         format!("--etcd-servers=http://127.0.0.1:{etcd}"),

@@ -86,7 +86,60 @@ fn change(event: &Value, namespace: &str) -> Option<String> {
     Some(format!("{action} {resource}/{name}"))
 }
 
+/// What windlass made of a ConfigMap by a request that was not a dry-run, with what the API server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditedConfigMapWrite {
+    /// When the API server received the request, RFC 3339 with microseconds: strings compare as times.
+    pub at: String,
+    /// `created`, `changed` or `removed`.
+    pub action: String,
+    /// The name of the ConfigMap.
+    pub name: String,
+    /// What it has at the key `value` afterwards; `None` if it has none or was removed.
+    pub value: Option<String>,
+    /// Its resourceVersion afterwards: a request that changed nothing leaves it as it was.
+    pub version: String,
+}
+
+impl AuditedConfigMapWrite {
+    fn of(event: &Value, namespace: &str) -> Option<Self> {
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let change = change(event, namespace)?;
+        let (action, object) = change.split_once(' ')?;
+        let after = &event["responseObject"];
+        let value = after["data"]["value"].as_str().filter(|_| action != "removed");
+        Some(Self {
+            at: word(&event["requestReceivedTimestamp"]),
+            action: action.to_owned(),
+            name: object.strip_prefix("configmaps/")?.to_owned(),
+            value: value.map(ToOwned::to_owned),
+            version: word(&after["metadata"]["resourceVersion"]),
+        })
+    }
+}
+
 impl Story {
+    /// What windlass made of ConfigMaps in the story's namespace so far, in the order in which it was received. What left an
+    /// object as it was is not among it.
+    ///
+    /// # Errors
+    /// There is no audit log.
+    pub fn config_map_writes(&self) -> Result<Vec<AuditedConfigMapWrite>> {
+        let path = self.bed.audit_log().context("this cluster has no audit log of ours")?;
+        let text = std::fs::read_to_string(path)?;
+        let named = text.lines().filter(|line| line.contains(&self.namespace));
+        let events = named.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mut writes: Vec<AuditedConfigMapWrite> =
+            events.filter_map(|it| AuditedConfigMapWrite::of(&it, &self.namespace)).collect();
+        writes.sort_by(|a, b| a.at.cmp(&b.at));
+        let mut versions: BTreeMap<String, String> = BTreeMap::new();
+        writes.retain(|write| {
+            let before = versions.insert(write.name.clone(), write.version.clone());
+            write.action == "removed" || before.as_ref() != Some(&write.version)
+        });
+        Ok(writes)
+    }
+
     /// What windlass made of objects in the story's namespace so far, in the order in which it was received.
     ///
     /// # Errors

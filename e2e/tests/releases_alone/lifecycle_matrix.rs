@@ -22,14 +22,49 @@ const AT_ONCE: usize = 16;
 /// Within what time windlass sees a new binding.
 const SEEN: std::time::Duration = std::time::Duration::from_secs(2);
 
-const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
-const HELMFILE: &str = "releases:\n- name: {{ .Values.name }}\n  chart: ./app\n  values: [{value: {{ .Values.value }}}]\n";
+pub(super) const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
+pub(super) const HELMFILE: &str = "releases:\n- name: {{ .Values.name }}\n  chart: ./app\n  values: [{value: {{ .Values.value }}}]\n";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ReleaseKind {
+pub(super) enum ReleaseKind {
     HelmRelease,
     Helmfile,
     Kustomization,
+}
+
+impl ReleaseKind {
+    pub(super) fn target(self, name: &str) -> StoryObject {
+        match self {
+            Self::HelmRelease => StoryObject::helm_release(name),
+            Self::Helmfile => StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", name),
+            Self::Kustomization => StoryObject::kustomization(name),
+        }
+    }
+
+    /// An object that makes the ConfigMap `NAME-config` with a value, from the GitRepository `shop`.
+    pub(super) fn object(self, namespace: &str, name: &str, value: &str) -> Value {
+        let source = json!({"kind": "GitRepository", "name": "shop"});
+        let (api, spec) = match self {
+            Self::HelmRelease => {
+                let chart = json!({"spec": {"chart": "./app", "sourceRef": source}});
+                let spec = json!({"interval": NEVER, "chart": chart, "values": {"value": value}});
+                ("helm.toolkit.fluxcd.io/v2", spec)
+            }
+            Self::Helmfile => {
+                let values = json!({"name": name, "value": value});
+                let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
+                    "deletionPolicy": "Delete", "path": "helmfile.yaml.gotmpl", "values": values});
+                ("helmfile.windlass.dev/v1alpha1", spec)
+            }
+            Self::Kustomization => {
+                let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
+                    "targetNamespace": namespace, "path": format!("./{value}"), "namePrefix": format!("{name}-")});
+                ("kustomize.toolkit.fluxcd.io/v1", spec)
+            }
+        };
+        let kind = format!("{self:?}");
+        json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,43 +131,16 @@ impl HeldPhaseCase {
     }
 
     fn target(&self) -> StoryObject {
-        let name = self.name();
-        match self.kind {
-            ReleaseKind::HelmRelease => StoryObject::helm_release(&name),
-            ReleaseKind::Helmfile => {
-                StoryObject::new("helmfile.windlass.dev/v1alpha1", "Helmfile", &name)
-            }
-            ReleaseKind::Kustomization => StoryObject::kustomization(&name),
-        }
+        self.kind.target(&self.name())
     }
 
     /// The object with a value, and more in its spec.
     fn object(&self, namespace: &str, value: &str) -> Value {
-        let name = self.name();
-        let source = json!({"kind": "GitRepository", "name": "shop"});
-        let (api, kind, spec) = match self.kind {
-            ReleaseKind::HelmRelease => {
-                let chart = json!({"spec": {"chart": "./app", "sourceRef": source}});
-                let mut spec =
-                    json!({"interval": NEVER, "chart": chart, "values": {"value": value}});
-                if self.is_rollback() {
-                    spec["upgrade"] = json!({"remediation": {"remediateLastFailure": true}});
-                }
-                ("helm.toolkit.fluxcd.io/v2", "HelmRelease", spec)
-            }
-            ReleaseKind::Helmfile => {
-                let values = json!({"name": name, "value": value});
-                let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
-                    "deletionPolicy": "Delete", "path": "helmfile.yaml.gotmpl", "values": values});
-                ("helmfile.windlass.dev/v1alpha1", "Helmfile", spec)
-            }
-            ReleaseKind::Kustomization => {
-                let spec = json!({"interval": NEVER, "prune": true, "sourceRef": source,
-                    "targetNamespace": namespace, "path": format!("./{value}"), "namePrefix": format!("{name}-")});
-                ("kustomize.toolkit.fluxcd.io/v1", "Kustomization", spec)
-            }
-        };
-        json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
+        let mut object = self.kind.object(namespace, &self.name(), value);
+        if self.is_rollback() {
+            object["spec"]["upgrade"] = json!({"remediation": {"remediateLastFailure": true}});
+        }
+        object
     }
 
     async fn play(&self, story: &Story) -> Result<()> {

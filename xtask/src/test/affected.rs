@@ -125,9 +125,10 @@ const PLACES: [(&str, &[&str]); 65] = [
         &[
             "disasters::",
             "stories::deletion_budget",
-            "stories::plans",
+            "stories::plan",
             "releases::deletion_budget",
             "releases::plans",
+            "releases_alone::plan_matrix",
             "restarts::",
             "cli::",
         ],
