@@ -1,0 +1,394 @@
+//! An event of an iCalendar file, and the periods that it covers.
+//!
+//! Elsewhere: which dates a rule names (`recurrence.rs`), reading the file (`icalendar.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::civil::{self, Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span};
+
+use super::content_line::ContentLine;
+use super::recurrence::{RecurrenceRule, days_after};
+use super::{ExpansionSteps, LineFault, TooManySteps};
+use crate::Time;
+use crate::cron::time_zone;
+use crate::freeze_calendar::FrozenPeriod;
+
+/// The lines of an event that say when it is.
+#[derive(Debug, Default)]
+pub(super) struct EventLines {
+    start: Option<ContentLine>,
+    end: Option<ContentLine>,
+    duration: Option<ContentLine>,
+    rule: Option<ContentLine>,
+    status: Option<ContentLine>,
+    excluded: Vec<ContentLine>,
+}
+
+impl EventLines {
+    /// Keeps a line that says when the event is; others have no effect.
+    pub(super) fn take(&mut self, line: ContentLine) -> Result<(), LineFault> {
+        let place = match line.name.as_str() {
+            "DTSTART" => Some(&mut self.start),
+            "DTEND" => Some(&mut self.end),
+            "DURATION" => Some(&mut self.duration),
+            "RRULE" => Some(&mut self.rule),
+            "STATUS" => Some(&mut self.status),
+            "EXDATE" => None,
+            "RDATE" | "EXRULE" | "RECURRENCE-ID" => {
+                return Err(LineFault::unsupported(line.name, &line.value));
+            }
+            _ => return Ok(()),
+        };
+        if line.repeats_a_parameter() {
+            let what = format!("{} with a parameter twice", line.name);
+            return Err(LineFault::unsupported(what, &line.text));
+        }
+        match place {
+            Some(taken) if taken.is_some() => {
+                return Err(LineFault::unsupported(format!("a second {}", line.name), &line.value));
+            }
+            Some(free) => *free = Some(line),
+            None => self.excluded.push(line),
+        }
+        Ok(())
+    }
+
+    /// Whether the event was called off.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.status.as_ref().is_some_and(|it| it.value.eq_ignore_ascii_case("CANCELLED"))
+    }
+
+    /// The lines that say when the event is, as they were.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &str> {
+        let single = [&self.start, &self.end, &self.duration, &self.rule];
+        single.into_iter().flatten().chain(&self.excluded).map(|it| it.text.as_str())
+    }
+}
+
+/// The rules of time zones, each read once for a file.
+pub(super) struct TimeZoneTable {
+    /// The zone of what names none.
+    default: TimeZone,
+    named: BTreeMap<String, TimeZone>,
+}
+
+impl TimeZoneTable {
+    pub(super) fn new(default: TimeZone) -> Self {
+        Self { default, named: BTreeMap::new() }
+    }
+
+    fn named(&mut self, name: &str) -> Result<TimeZone, LineFault> {
+        if let Some(zone) = self.named.get(name) {
+            return Ok(zone.clone());
+        }
+        let zone = time_zone(name)
+            .map_err(|_| LineFault::unsupported("a TZID that is no IANA name".to_owned(), name))?;
+        self.named.insert(name.to_owned(), zone.clone());
+        Ok(zone)
+    }
+}
+
+/// A date, or a date with a time of day, in a time zone.
+#[derive(Debug, Clone)]
+struct EventMoment {
+    local: DateTime,
+    zone: TimeZone,
+    is_date: bool,
+    /// Whether it neither is in UTC nor names a time zone.
+    is_floating: bool,
+}
+
+impl EventMoment {
+    /// Reads one value of a line.
+    fn parse(line: &ContentLine, text: &str, zones: &mut TimeZoneTable) -> Result<Self, LineFault> {
+        let name = &line.name;
+        let is_date = match line.parameter("VALUE").map(str::to_ascii_uppercase).as_deref() {
+            None | Some("DATE-TIME") => false,
+            Some("DATE") => true,
+            Some(_) => {
+                return Err(LineFault::unsupported(format!("{name} with this VALUE"), &line.text));
+            }
+        };
+        let wrong = || LineFault::broken(format!("{name} is not a time"), text);
+        if is_date && line.parameter("TZID").is_some() {
+            let what = format!("{name} of whole days with TZID");
+            return Err(LineFault::unsupported(what, &line.text));
+        }
+        if is_date {
+            let date = date_of(text).ok_or_else(wrong)?;
+            let zone = zones.default.clone();
+            return Ok(Self { local: midnight(date), zone, is_date, is_floating: false });
+        }
+        let (local, is_utc) = match text.strip_suffix('Z') {
+            Some(text) => (date_time_of(text), true),
+            None => (date_time_of(text), false),
+        };
+        let local = local.ok_or_else(wrong)?;
+        let zone = match (is_utc, line.parameter("TZID")) {
+            (true, None) => TimeZone::UTC,
+            (true, Some(_)) => {
+                let what = format!("{name} in UTC with TZID");
+                return Err(LineFault::unsupported(what, &line.text));
+            }
+            (false, Some(name)) => zones.named(name)?,
+            (false, None) => zones.default.clone(),
+        };
+        let is_floating = !is_utc && line.parameter("TZID").is_none();
+        Ok(Self { local, zone, is_date, is_floating })
+    }
+
+    /// The instant; of one after the last instant of the calendar, such as `99991231T235959Z`, that last one.
+    fn time(&self) -> Time {
+        instant(&self.zone, self.local).unwrap_or(Time::MAX)
+    }
+}
+
+/// How long an event lasts: days as calendars count them, and a time beyond them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EventLength {
+    days: i64,
+    exact: SignedDuration,
+}
+
+/// An event.
+#[derive(Debug, Clone)]
+pub(super) struct CalendarEvent {
+    start: DateTime,
+    zone: TimeZone,
+    length: EventLength,
+    rule: Option<RecurrenceRule>,
+    /// The last time at which it may begin.
+    until: Option<Time>,
+    /// Times at which it does not begin.
+    excluded: BTreeSet<Time>,
+}
+
+impl CalendarEvent {
+    /// The event of some lines.
+    pub(super) fn of(lines: &EventLines, zones: &mut TimeZoneTable) -> Result<Self, LineFault> {
+        let Some(start_line) = &lines.start else {
+            return Err(LineFault::broken("the event has no DTSTART".to_owned(), ""));
+        };
+        let start = EventMoment::parse(start_line, &start_line.value, zones)?;
+        let length = length_of(lines, &start, zones)?;
+        let rule = lines.rule.as_ref().map(|it| RecurrenceRule::parse(&it.value)).transpose()?;
+        let until = match rule.as_ref().and_then(|it| it.until.as_deref()) {
+            Some(text) => Some(until_of(text, &start)?),
+            None => None,
+        };
+        // The event would never be, which is hardly what its author meant.
+        if until.is_some_and(|until| until < start.time()) {
+            let what = "an UNTIL before DTSTART".to_owned();
+            return Err(LineFault::unsupported(what, &start_line.value));
+        }
+        let date = start.local.date();
+        // What else DTSTART means is undefined (RFC 5545, section 3.8.5.3).
+        let is_first = |rule: &RecurrenceRule| {
+            rule.period(date, 0).is_some_and(|period| rule.dates(date, period).contains(&date))
+        };
+        if rule.as_ref().is_some_and(|rule| !is_first(rule)) {
+            let what = "a DTSTART that is not one of the times of its RRULE".to_owned();
+            return Err(LineFault::unsupported(what, &start_line.value));
+        }
+        let mut excluded = BTreeSet::new();
+        for line in &lines.excluded {
+            for text in line.value.split(',') {
+                let moment = EventMoment::parse(line, text, zones)?;
+                if moment.is_date != start.is_date {
+                    let what = "EXDATE of another type than DTSTART".to_owned();
+                    return Err(LineFault::unsupported(what, text));
+                }
+                excluded.insert(moment.time());
+            }
+        }
+        Ok(Self { start: start.local, zone: start.zone, length, rule, until, excluded })
+    }
+
+    /// The periods that it covers between two times, in order, and some that begin or end just outside of them.
+    pub(super) fn frozen(
+        &self,
+        from: Time,
+        to: Time,
+        steps: &mut ExpansionSteps,
+    ) -> Result<Vec<FrozenPeriod>, TooManySteps> {
+        let start = self.start.date();
+        let mut frozen = Vec::new();
+        let Some(rule) = &self.rule else {
+            steps.take()?;
+            frozen.extend(self.period_on(start));
+            return Ok(frozen);
+        };
+        let date_at = |time: Time| self.zone.to_datetime(time).date();
+        let earliest = days_after(date_at(from), -self.days_covered()).unwrap_or(Date::MIN);
+        let latest = days_after(date_at(to), 1).unwrap_or(Date::MAX);
+        // The dates of a rule with COUNT are counted from the first one on.
+        let mut left = rule.count;
+        let mut number = match left {
+            Some(_) => 0,
+            None => rule.number_at(start, earliest),
+        };
+        while let Some(period) = rule.period(start, number).filter(|it| it.first <= latest) {
+            steps.take()?;
+            for date in rule.dates(start, period).range(start..) {
+                steps.take()?;
+                if let Some(left) = &mut left {
+                    let Some(fewer) = left.checked_sub(1) else { return Ok(frozen) };
+                    *left = fewer;
+                }
+                if *date >= earliest {
+                    frozen.extend(self.period_on(*date));
+                }
+            }
+            number += 1;
+        }
+        Ok(frozen)
+    }
+
+    /// The period that begins on a date; `None` if it is excluded or after the last one.
+    fn period_on(&self, date: Date) -> Option<FrozenPeriod> {
+        let local = date.to_datetime(self.start.time());
+        let from = instant(&self.zone, local)?;
+        if self.until.is_some_and(|until| from > until) || self.excluded.contains(&from) {
+            return None;
+        }
+        let to = end_of(from, local, &self.zone, self.length).unwrap_or(Time::MAX);
+        Some(FrozenPeriod { from, to })
+    }
+
+    /// More days than it covers, also where clocks are turned.
+    fn days_covered(&self) -> i64 {
+        self.length.days.saturating_add(self.length.exact.as_hours() / 24).saturating_add(2)
+    }
+}
+
+fn length_of(
+    lines: &EventLines,
+    start: &EventMoment,
+    zones: &mut TimeZoneTable,
+) -> Result<EventLength, LineFault> {
+    let length = match (&lines.end, &lines.duration) {
+        (Some(end), Some(_)) => {
+            let what = "an event with DTEND and DURATION".to_owned();
+            return Err(LineFault::unsupported(what, &end.text));
+        }
+        (Some(line), None) => {
+            let end = EventMoment::parse(line, &line.value, zones)?;
+            let between = match (start.is_date, end.is_date) {
+                (true, true) => {
+                    let days = end.local.date().duration_since(start.local.date()).as_hours() / 24;
+                    Some(EventLength { days, exact: SignedDuration::ZERO })
+                }
+                (false, false) => {
+                    let exact = end.time().duration_since(start.time());
+                    Some(EventLength { days: 0, exact })
+                }
+                _ => None,
+            };
+            let wrong = || {
+                let what = "DTEND of another type than DTSTART".to_owned();
+                LineFault::unsupported(what, &line.text)
+            };
+            between.ok_or_else(wrong)?
+        }
+        (None, Some(line)) => duration_of(&line.value)
+            .ok_or_else(|| LineFault::broken("DURATION cannot be read".to_owned(), &line.value))?,
+        (None, None) if start.is_date => EventLength { days: 1, exact: SignedDuration::ZERO },
+        (None, None) => {
+            let what = "an event without DTEND and DURATION".to_owned();
+            return Err(LineFault::unsupported(what, ""));
+        }
+    };
+    if start.is_date && !length.exact.is_zero() {
+        let what = "an event of whole days with a DURATION of hours".to_owned();
+        return Err(LineFault::unsupported(what, ""));
+    }
+    let is_positive = length.days > 0 || length.exact.is_positive();
+    match is_positive {
+        true => Ok(length),
+        false => {
+            let what = "an event that does not end after it begins".to_owned();
+            Err(LineFault::unsupported(what, ""))
+        }
+    }
+}
+
+/// A duration, such as `P1DT12H`. Months and years are none of RFC 5545.
+fn duration_of(text: &str) -> Option<EventLength> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    // Fractions, small letters and words are of ISO 8601 and of jiff.
+    if !text.starts_with('P') || !text.bytes().all(|it| b"0123456789PWDTHMS".contains(&it)) {
+        return None;
+    }
+    let span: Span = text.parse().ok()?;
+    if span.get_years() != 0 || span.get_months() != 0 {
+        return None;
+    }
+    let days = i64::from(span.get_weeks()) * 7 + i64::from(span.get_days());
+    let hours = SignedDuration::from_secs(i64::from(span.get_hours()) * 3600);
+    let minutes = SignedDuration::from_secs(span.get_minutes().checked_mul(60)?);
+    let exact = hours.checked_add(minutes)?;
+    let exact = exact.checked_add(SignedDuration::from_secs(span.get_seconds()))?;
+    Some(EventLength { days, exact })
+}
+
+/// The last time at which a rule may begin an event. One after the last instant of the calendar is that last one.
+fn until_of(text: &str, start: &EventMoment) -> Result<Time, LineFault> {
+    let of_another_type = || {
+        let what = "UNTIL that is no date although DTSTART is one, or is not in UTC although DTSTART is no date";
+        LineFault::unsupported(what.to_owned(), text)
+    };
+    let time = text.strip_suffix('Z');
+    let is_utc = time.is_some();
+    let local = match (date_of(text), date_time_of(time.unwrap_or(text))) {
+        (Some(date), _) if start.is_date => midnight(date),
+        (_, Some(local)) if !start.is_date && (is_utc || start.is_floating) => local,
+        (None, None) => return Err(LineFault::broken("UNTIL is not a time".to_owned(), text)),
+        _ => return Err(of_another_type()),
+    };
+    let zone = if is_utc { TimeZone::UTC } else { start.zone.clone() };
+    Ok(instant(&zone, local).unwrap_or(Time::MAX))
+}
+
+/// The end of what begins at a time.
+fn end_of(from: Time, local: DateTime, zone: &TimeZone, length: EventLength) -> Option<Time> {
+    let days_later = match length.days {
+        0 => from,
+        days => instant(zone, days_after(local.date(), days)?.to_datetime(local.time()))?,
+    };
+    days_later.checked_add(length.exact).ok()
+}
+
+/// The instant of a local time: of one that comes twice the first, and of one that clocks skip that after the gap (RFC 5545,
+/// section 3.3.5).
+fn instant(zone: &TimeZone, local: DateTime) -> Option<Time> {
+    zone.to_ambiguous_timestamp(local).compatible().ok()
+}
+
+fn midnight(date: Date) -> DateTime {
+    date.to_datetime(civil::Time::midnight())
+}
+
+/// A date such as `20261224`.
+fn date_of(text: &str) -> Option<Date> {
+    if text.len() != 8 || !text.bytes().all(|it| it.is_ascii_digit()) {
+        return None;
+    }
+    let year = text.get(..4)?.parse().ok()?;
+    let month = text.get(4..6)?.parse().ok()?;
+    let day = text.get(6..)?.parse().ok()?;
+    Date::new(year, month, day).ok()
+}
+
+/// A local time such as `20261224T180000`.
+fn date_time_of(text: &str) -> Option<DateTime> {
+    let (date, time) = text.split_once('T')?;
+    if time.len() != 6 || !time.bytes().all(|it| it.is_ascii_digit()) {
+        return None;
+    }
+    let hour = time.get(..2)?.parse().ok()?;
+    let minute = time.get(2..4)?.parse().ok()?;
+    let second = time.get(4..)?.parse().ok()?;
+    Some(date_of(date)?.to_datetime(civil::Time::new(hour, minute, second, 0).ok()?))
+}
