@@ -3,7 +3,7 @@
 use apply::health::{self, HealthStatus};
 use cause::object_references::is_reconciled;
 use cause::{ConditionView, condition};
-use crds::release::FreezeSpec;
+use crds::release::{FreezeSpec, FreezeStatus};
 use objects::Object;
 use reconcile::{ObjectHold, Time, WindowEnd};
 use serde_json::Value;
@@ -213,17 +213,27 @@ fn denied(object: &Object, now: Time) -> Option<String> {
         return None;
     }
     let spec: FreezeSpec = serde_json::from_value(object.get("spec")?.clone()).ok()?;
+    let status = object.get("status").cloned().unwrap_or_default();
+    let status: Option<FreezeStatus> = serde_json::from_value(status).ok()?;
     let spelled = |at: Time| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let state = match calendar(&spec) {
+    let times = calendar(&spec, status.as_ref(), now);
+    // A calendar that was read before counts as long as the present one is damaged or missing.
+    let conditions = status.as_ref().map(|it| it.conditions.as_slice()).unwrap_or_default();
+    let failure = conditions.iter().find(|it| it.type_ == "Ready" && it.status == "False");
+    let failure = failure.filter(|_| times.is_ok()).map(|it| format!("; {}", it.message));
+    let state = match times {
         Err(error) => format!("denies, because it cannot be read: {error}"),
         Ok(calendar) => match (calendar.denies(now), calendar.next_begin(now)) {
             (Some(WindowEnd::Time(at)), _) => format!("denies until {}", spelled(at)),
             (Some(WindowEnd::Further), _) => "denies without a known end".to_owned(),
             (None, Some(at)) => format!("denies next from {} on", spelled(at)),
+            (None, None) if spec.calendar.is_some() => {
+                "does not deny in the next 400 days".to_owned()
+            }
             (None, None) => "does not deny any more".to_owned(),
         },
     };
-    Some(format!("{state}: {}", spec.reason))
+    Some(format!("{state}: {}{}", spec.reason, failure.unwrap_or_default()))
 }
 
 /// What a FreezeBypass lets begin, and whether it has.
@@ -442,6 +452,19 @@ mod tests {
         assert!(
             freeze(broken).starts_with("denies, because it cannot be read: periods[0]: `soon`")
         );
+        let source = json!({"configMapRef": {"name": "a", "namespace": "b", "key": "c"}});
+        let unread = freeze(json!({"calendar": source}));
+        assert!(unread.contains("cannot be read: its calendar in ConfigMap b/a"), "{unread}");
+        let read = row(json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Freeze",
+        "metadata": {"name": "christmas"},
+        "spec": {"reason": "Christmas", "namespaceSelector": {}, "calendar": source},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "False", "reason": "CalendarFailed",
+                "message": "the last one counts", "lastTransitionTime": "2026-12-24T00:00:00Z"}],
+            "calendar": {"source": source, "text": "BEGIN:VCALENDAR\nEND:VCALENDAR\n"},
+        }}));
+        let said = "does not deny in the next 400 days: Christmas; the last one counts";
+        assert_eq!(read.message, said);
         let bypass = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "FreezeBypass",
             "metadata": {"name": "a"}, "spec": {"user": "alice", "revision": "main@sha1:1", "reason": "a fix",
             "subject": {"kind": "Kustomization", "name": "shop"}}});

@@ -76,6 +76,10 @@ pub(crate) const READY: PrinterColumn =
     PrinterColumn::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
 pub(crate) const STATUS: PrinterColumn =
     PrinterColumn::text("Status", r#".status.conditions[?(@.type=="Ready")].message"#);
+/// The kind of the object that an object is about.
+pub(crate) const SUBJECT_KIND: PrinterColumn = PrinterColumn::text("Kind", ".spec.subject.kind");
+/// The name of the object that an object is about.
+pub(crate) const SUBJECT_NAME: PrinterColumn = PrinterColumn::text("Subject", ".spec.subject.name");
 pub(crate) const URL: PrinterColumn = PrinterColumn::text("URL", ".spec.url");
 
 /// A root object as it is written: its type in front.

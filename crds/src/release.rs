@@ -12,7 +12,8 @@ mod plan_policy;
 mod release_audit;
 
 pub use freeze::{
-    Freeze, FreezeDriftCorrection, FreezeKind, FreezePeriod, FreezeSchedule, FreezeSpec,
+    Freeze, FreezeCalendarSource, FreezeCalendarStatus, FreezeConfigMapKey, FreezeDriftCorrection,
+    FreezeKind, FreezePeriod, FreezeSchedule, FreezeSpec, FreezeStatus,
 };
 pub use freeze_bypass::{
     BypassedFreeze, FreezeBypass, FreezeBypassSpec, FreezeBypassStatus, FreezeBypassSubject,
@@ -27,6 +28,6 @@ pub use plan_policy::{
 };
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
-    AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditRevision, AuditStep,
-    AuditSubject, ReleaseAudit, ReleaseAuditSpec,
+    AuditFreezeBypass, AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditRevision,
+    AuditStep, AuditSubject, ReleaseAudit, ReleaseAuditSpec,
 };

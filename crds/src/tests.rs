@@ -180,7 +180,18 @@ fn a_freeze_and_its_bypass_keep_what_they_say() {
             "kinds": ["Kustomization", "ImageUpdateAutomation"],
             "schedules": [{ "cron": "0 18 * * 5", "duration": "62h", "timeZone": "Europe/Berlin" }],
             "periods": [{ "from": "2026-12-24", "to": "2026-12-26T12:00:00Z" }],
+            "calendar": { "configMapRef": { "name": "freezes", "namespace": "platform", "key": "sales.ics" },
+                "timeZone": "Europe/Berlin" },
             "driftCorrection": "Deny",
+        },
+        "status": {
+            "observedGeneration": 1,
+            "conditions": [{ "type": "Ready", "status": "True", "reason": "Succeeded", "message": "",
+                "lastTransitionTime": "2026-11-30T09:00:00Z" }],
+            "calendar": {
+                "source": { "configMapRef": { "name": "freezes", "namespace": "platform", "key": "sales.ics" } },
+                "text": "BEGIN:VCALENDAR\nEND:VCALENDAR\n",
+            },
         },
     });
     assert_eq!(round_trip::<Freeze>(&freeze), freeze);

@@ -39,8 +39,8 @@ enum ReferenceFieldKind {
     Unread,
     /// It is read when an event is sent or a webhook comes; `notifications.rs` tests it.
     Later,
-    /// Who administers the cluster names any object, and no tenant writes the kind; `releases/lifecycle_checks.rs`
-    /// and `services/pull_request_approval.rs` test it.
+    /// Who administers the cluster names any object, and no tenant writes the kind; `releases/lifecycle_checks.rs`,
+    /// `services/pull_request_approval.rs` and `stories/freeze_calendars.rs` test it.
     OfPlatform,
     /// It names an ImageRepository, which says who may have its tags; `images.rs` tests it.
     OfImages,
@@ -89,6 +89,7 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
         r#"{"sts": {"provider": "ldap", "endpoint": "https://127.0.0.1:1", "secretRef": {"name": "NAME"}}}"#,
     ),
     ("ExternalArtifact", "sourceRef", Unread, ""),
+    ("Freeze", "calendar.configMapRef", OfPlatform, ""),
     // Compared with the uid of a Freeze that denies and with that of the object of a run; nothing is read by them.
     ("FreezeBypass", "freeze", Unread, ""),
     ("FreezeBypass", "subject", Unread, ""),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LifecyclePhase;
 use super::lifecycle_binding::parameters;
-use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, SUBJECT_KIND, SUBJECT_NAME, custom_resource};
 use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
@@ -23,8 +23,8 @@ custom_resource! {
         category: "fluxcd-gates",
         columns: [
             PrinterColumn::text("Lifecycle", ".spec.lifecycle"),
-            PrinterColumn::text("Kind", ".spec.subject.kind"),
-            PrinterColumn::text("Subject", ".spec.subject.name"),
+            SUBJECT_KIND,
+            SUBJECT_NAME,
             PrinterColumn::text("Phase", ".spec.phase"),
             PrinterColumn::text("State", ".status.phase"),
             PrinterColumn::text("Message", ".status.message"),

@@ -4,16 +4,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::condition::{self, Condition};
+use crate::custom_resource::{AGE, PrinterColumn, READY, custom_resource};
 use crate::schema;
 use crate::string_enum::choice;
 
 custom_resource! {
     /// Times at which no change of some namespaces begins: no revision is applied, no release is
     /// changed, nothing is pruned and no image is committed. What is under way ends, and users may
-    /// delete. A Freeze without schedules and periods denies as long as it exists.
+    /// delete. A Freeze without schedules, periods and calendar denies as long as it exists.
     Freeze {
         spec: FreezeSpec,
+        status: FreezeStatus,
         scope: Cluster,
         api: "release.windlass.dev" / "v1alpha1",
         plural: "freezes",
@@ -21,6 +23,7 @@ custom_resource! {
         category: "fluxcd-gates",
         columns: [
             PrinterColumn::text("Reason", ".spec.reason"),
+            READY,
             PrinterColumn::wide("Kinds", ".spec.kinds"),
             PrinterColumn::wide("Drift correction", ".spec.driftCorrection"),
             AGE,
@@ -56,6 +59,10 @@ pub struct FreezeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub periods: Vec<FreezePeriod>,
+
+    /// An iCalendar file (RFC 5545) at whose events it denies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<FreezeCalendarSource>,
 
     /// Whether drift is corrected meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,6 +107,71 @@ pub struct FreezePeriod {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 64))]
     pub time_zone: String,
+}
+
+/// Where an iCalendar file is, and how it is read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct FreezeCalendarSource {
+    /// The ConfigMap with the file. Who may change it says when the Freeze denies.
+    pub config_map_ref: FreezeConfigMapKey,
+
+    /// The time zone of events of whole days and of times without one, as the IANA database names it;
+    /// UTC by default.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 64))]
+    pub time_zone: String,
+}
+
+/// A key of a ConfigMap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct FreezeConfigMapKey {
+    /// The name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+
+    /// Its namespace.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+
+    /// The key.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
+/// Whether its times can be read, and the calendar that counts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct FreezeStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// The conditions of this object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "condition::list")]
+    pub conditions: Vec<Condition>,
+
+    /// The last calendar that could be read. Without it, a Freeze with a calendar denies at all times.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<FreezeCalendarStatus>,
+}
+
+/// A calendar that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct FreezeCalendarStatus {
+    /// The calendar of the spec that it was read from. It counts as long as the spec has that.
+    pub source: FreezeCalendarSource,
+
+    /// The times of its events, as an iCalendar file.
+    #[schemars(length(max = 131072))]
+    pub text: String,
 }
 
 choice! {

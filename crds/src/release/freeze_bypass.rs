@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Time;
-use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, SUBJECT_KIND, SUBJECT_NAME, custom_resource};
 use crate::schema;
 
 custom_resource! {
@@ -19,8 +19,8 @@ custom_resource! {
         category: "fluxcd-gates",
         columns: [
             PrinterColumn::text("Freeze", ".spec.freeze.name"),
-            PrinterColumn::text("Kind", ".spec.subject.kind"),
-            PrinterColumn::text("Subject", ".spec.subject.name"),
+            SUBJECT_KIND,
+            SUBJECT_NAME,
             PrinterColumn::text("User", ".spec.user"),
             PrinterColumn::text("Used", ".status.usedAt"),
             PrinterColumn::wide("Revision", ".spec.revision"),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DeletionExemption, ProtectedKind};
 use crate::condition::{self, Condition};
-use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, SUBJECT_KIND, SUBJECT_NAME, custom_resource};
 use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
@@ -22,8 +22,8 @@ custom_resource! {
         short: [],
         category: "fluxcd-gates",
         columns: [
-            PrinterColumn::text("Kind", ".spec.subject.kind"),
-            PrinterColumn::text("Subject", ".spec.subject.name"),
+            SUBJECT_KIND,
+            SUBJECT_NAME,
             PrinterColumn::wide("Release", ".spec.subject.release"),
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Deletions", ".spec.count") },
             PrinterColumn { type_: "integer", ..PrinterColumn::text("Added", ".spec.changes.added") },

@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, SUBJECT_KIND, SUBJECT_NAME, custom_resource};
 use crate::schema;
 use crate::string_enum::choice;
 use crate::{Time, omit_empty};
@@ -18,8 +18,8 @@ custom_resource! {
         short: ["audit"],
         category: "fluxcd-audits",
         columns: [
-            PrinterColumn::text("Kind", ".spec.subject.kind"),
-            PrinterColumn::text("Subject", ".spec.subject.name"),
+            SUBJECT_KIND,
+            SUBJECT_NAME,
             PrinterColumn::text("Operation", ".spec.operation"),
             PrinterColumn::text("Outcome", ".spec.outcome"),
             PrinterColumn::text("Duration", ".spec.duration"),
@@ -72,6 +72,11 @@ pub struct ReleaseAuditSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 48))]
     pub lifecycles: Vec<AuditLifecycle>,
+
+    /// The FreezeBypasses with which it began although Freezes denied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub freeze_bypasses: Vec<AuditFreezeBypass>,
 
     /// How many steps and hooks are not listed.
     #[serde(default, skip_serializing_if = "omit_empty::is_zero")]
@@ -383,6 +388,28 @@ pub struct AuditStep {
     /// Whether it failed.
     #[serde(default, skip_serializing_if = "omit_empty::is_false")]
     pub failed: bool,
+}
+
+/// A FreezeBypass with which an operation began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(!default)]
+pub struct AuditFreezeBypass {
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+
+    /// The name of the Freeze.
+    #[schemars(length(max = 253))]
+    pub freeze: String,
+
+    /// The user who let the operation begin, as the API server names it.
+    #[schemars(length(max = 253))]
+    pub user: String,
+
+    /// Why.
+    #[schemars(length(max = 512))]
+    pub reason: String,
 }
 
 /// The answer of a lifecycle.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::custom_resource::{AGE, PrinterColumn, custom_resource};
+use crate::custom_resource::{AGE, PrinterColumn, SUBJECT_KIND, SUBJECT_NAME, custom_resource};
 use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
@@ -20,8 +20,8 @@ custom_resource! {
         category: "fluxcd-incidents",
         columns: [
             PrinterColumn::text("State", ".status.state"),
-            PrinterColumn::text("Kind", ".spec.subject.kind"),
-            PrinterColumn::text("Subject", ".spec.subject.name"),
+            SUBJECT_KIND,
+            SUBJECT_NAME,
             PrinterColumn::text("Reason", ".spec.cause.reason"),
             PrinterColumn::text("Opened", ".status.openedAt"),
             PrinterColumn::text("Message", ".status.message"),

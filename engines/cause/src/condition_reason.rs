@@ -250,6 +250,9 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "DowngradeRefused"
         | "MinAgeNotReached"
         | "PlatformsMissing"
+        | "InvalidFreeze"
+        | "CalendarFailed"
+        | "CalendarNotSupported"
         | "MarkerWithoutDigest" => CauseKind::Other,
         _ => return None,
     })

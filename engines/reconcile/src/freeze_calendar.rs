@@ -1,9 +1,11 @@
 //! Freezes: the times at which nothing begins, and how that holds an object.
 //!
 //! Here: [`FreezeCalendar`] (when a Freeze denies), [`FreezeHold`] (what that means for one object, and how it reads).
-//! Elsewhere: how a recurring time is written (`cron.rs`, `change_window.rs`), what a hold stops (`run_gate.rs`,
+//! Elsewhere: how a recurring time is written (`cron.rs`, `change_window.rs`), events of an iCalendar file (`icalendar.rs`), when
+//! what is held is checked again (`requeue_delay.rs`), what a hold stops (`run_gate.rs`,
 //! `removal_gate.rs`), which objects a Freeze selects and who may go past it (the program).
 
+use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
@@ -11,7 +13,7 @@ use crate::cron::{CronError, time_zone};
 use crate::time::whole_seconds;
 use crate::{
     AnnotationCondition, ChangeWindowError, ChangeWindows, ConditionReason, ConditionStatus,
-    FREEZE, NextRunTrigger, RunOutcome, Time, WindowEnd,
+    FREEZE, ICalendar, ICalendarError, NextRunTrigger, RunOutcome, Time, WindowEnd,
 };
 
 /// How many recurring times a Freeze may have.
@@ -22,6 +24,12 @@ const MAX_PERIODS: usize = 64;
 
 /// How many times are followed where each begins before the last has ended.
 const MAX_JOINED_TIMES: usize = 128;
+
+/// For how long the events of an iCalendar file are expanded. An event that recurs each year is always among them.
+pub(crate) const EXPANSION_HORIZON: SignedDuration = SignedDuration::from_hours(400 * 24);
+
+/// After this time the events are expanded anew.
+const EXPANSION_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// A recurring time, as a Freeze has it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,18 +79,50 @@ pub enum FreezeCalendarError {
     TooMany,
 }
 
-/// When a Freeze denies: at recurring times and in periods; always, if it has neither.
+/// When a Freeze denies: at recurring times, in periods and at the events of an iCalendar file; always, if it has none of them.
 #[derive(Debug, Clone)]
 pub struct FreezeCalendar {
     schedules: Vec<ChangeWindows>,
     periods: Vec<FrozenPeriod>,
+    events: Option<ExpandedEvents>,
 }
 
 /// A period that ends before its last instant.
-#[derive(Debug, Clone, Copy)]
-struct FrozenPeriod {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrozenPeriod {
+    pub(crate) from: Time,
+    pub(crate) to: Time,
+}
+
+/// The periods of events between two times; nothing is known of other times.
+#[derive(Debug, Clone)]
+struct ExpandedEvents {
     from: Time,
     to: Time,
+    /// In order; each begins after the one before has ended.
+    periods: Vec<FrozenPeriod>,
+}
+
+impl ExpandedEvents {
+    /// Until when a time is in one of the periods.
+    fn end(&self, now: Time) -> Option<WindowEnd> {
+        if now >= self.to {
+            return Some(WindowEnd::Further);
+        }
+        let begun = self.periods.partition_point(|it| it.from <= now);
+        let last = self.periods.get(begun.checked_sub(1)?)?;
+        match last.to {
+            to if to <= now => None,
+            // What follows is not known.
+            to if to >= self.to => Some(WindowEnd::Further),
+            to => Some(WindowEnd::Time(to)),
+        }
+    }
+
+    fn next_begin(&self, now: Time) -> Option<Time> {
+        let begun = self.periods.partition_point(|it| it.from <= now);
+        self.periods.get(begun).map(|it| it.from)
+    }
 }
 
 impl FreezeCalendar {
@@ -102,12 +142,36 @@ impl FreezeCalendar {
         Ok(Self {
             schedules: schedules.collect::<Result<_, _>>()?,
             periods: periods.collect::<Result<_, _>>()?,
+            events: None,
         })
     }
 
+    /// The calendar that also denies at the events of an iCalendar file. It has to be made anew once it is not
+    /// [current](Self::is_current).
+    ///
+    /// # Errors
+    /// The events cannot be expanded within their bounds.
+    pub fn with_events(self, events: &ICalendar, now: Time) -> Result<Self, ICalendarError> {
+        let from = whole_seconds(now);
+        let to = from.saturating_add(EXPANSION_HORIZON).unwrap_or(Time::MAX);
+        let periods = events.frozen(from, to)?;
+        Ok(Self { events: Some(ExpandedEvents { from, to, periods }), ..self })
+    }
+
+    /// Whether the events were expanded for a time, and lately. Without events it stays current.
+    pub fn is_current(&self, now: Time) -> bool {
+        let is_lately =
+            |it: &ExpandedEvents| it.from <= now && now.duration_since(it.from) < EXPANSION_AGE;
+        self.events.as_ref().is_none_or(is_lately)
+    }
+
     /// Until when the Freeze denies; `None` if it does not deny now. The end of a time at which another one begins is no end.
+    /// At times for which events were not expanded it denies.
     pub fn denies(&self, now: Time) -> Option<WindowEnd> {
-        if self.schedules.is_empty() && self.periods.is_empty() {
+        let has_no_times = self.schedules.is_empty() && self.periods.is_empty();
+        let is_known =
+            self.events.as_ref().map_or(!has_no_times, |it| it.from <= now && now < it.to);
+        if !is_known {
             return Some(WindowEnd::Further);
         }
         let mut until = self.end(whole_seconds(now))?;
@@ -121,11 +185,12 @@ impl FreezeCalendar {
         Some(WindowEnd::Further)
     }
 
-    /// When it denies next, strictly after this time; `None` if it does not.
+    /// When it denies next, strictly after this time; `None` if it does not. Of events, those of the next 400 days are known.
     pub fn next_begin(&self, now: Time) -> Option<Time> {
         let of_schedules = self.schedules.iter().filter_map(|it| it.next_opening(now));
         let of_periods = self.periods.iter().map(|it| it.from).filter(|from| *from > now);
-        of_schedules.chain(of_periods).min()
+        let of_events = self.events.as_ref().and_then(|it| it.next_begin(now));
+        of_schedules.chain(of_periods).chain(of_events).min()
     }
 
     /// The latest end of the times that a time is in.
@@ -133,7 +198,8 @@ impl FreezeCalendar {
         let is_in = |it: &&FrozenPeriod| it.from <= now && now < it.to;
         let of_periods = self.periods.iter().filter(is_in).map(|it| WindowEnd::Time(it.to));
         let of_schedules = self.schedules.iter().filter_map(|it| it.is_open(now));
-        of_schedules.chain(of_periods).reduce(WindowEnd::later)
+        let of_events = self.events.as_ref().and_then(|it| it.end(now));
+        of_schedules.chain(of_periods).chain(of_events).reduce(WindowEnd::later)
     }
 }
 
@@ -345,6 +411,67 @@ mod tests {
         let of = [days("2026-11-30T08:00", "2026-12-02", ""), days("2026-12-03", "2026-12-03", "")];
         let calendar = FreezeCalendar::parse(&[weekend("")], &of).unwrap();
         assert_eq!(calendar.denies(time("2026-11-28T00:00:00Z")), end("2026-12-04T00:00:00Z"));
+    }
+
+    /// The events of a file on one day of each year, evaluated at a time.
+    fn yearly(now: &str, schedules: &[FreezeScheduleText]) -> FreezeCalendar {
+        let text = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20201224\nRRULE:FREQ=YEARLY\n\
+                    END:VEVENT\nEND:VCALENDAR\n";
+        let events = ICalendar::parse(text, "").unwrap();
+        let calendar = FreezeCalendar::parse(schedules, &[]).unwrap();
+        calendar.with_events(&events, time(now)).unwrap()
+    }
+
+    #[test]
+    fn events_deny_and_are_known_for_a_year_and_evaluated_anew_after_a_day() {
+        let calendar = yearly("2026-11-01T00:00:00Z", &[]);
+        assert_eq!(calendar.denies(time("2026-12-23T23:59:59Z")), None);
+        assert_eq!(calendar.denies(time("2026-12-24T00:00:00Z")), end("2026-12-25T00:00:00Z"));
+        assert_eq!(calendar.denies(time("2026-12-25T00:00:00Z")), None);
+        let next = |now: &str| calendar.next_begin(time(now));
+        assert_eq!(next("2026-11-01T00:00:00Z"), Some(time("2026-12-24T00:00:00Z")));
+        assert_eq!(next("2026-12-24T00:00:00Z"), None, "it is beyond what was evaluated");
+        for unknown in ["2026-10-31T23:59:59Z", "2027-12-06T00:00:00Z"] {
+            assert_eq!(calendar.denies(time(unknown)), Some(WindowEnd::Further), "{unknown}");
+        }
+        assert!(calendar.is_current(time("2026-11-01T23:59:59Z")));
+        assert!(!calendar.is_current(time("2026-11-02T00:00:00Z")));
+        assert!(!calendar.is_current(time("2026-10-31T23:59:59Z")), "the clock was set");
+        let always = FreezeCalendar::parse(&[], &[]).unwrap();
+        assert!(always.is_current(Time::MAX));
+    }
+
+    #[test]
+    fn events_and_other_times_that_follow_each_other_are_one() {
+        // Friday, 18:00, is on the day after that of the event.
+        let calendar = yearly("2026-12-01T00:00:00Z", &[weekend("")]);
+        assert_eq!(calendar.denies(time("2026-12-24T12:00:00Z")), end("2026-12-25T00:00:00Z"));
+        assert_eq!(calendar.denies(time("2026-12-25T18:00:00Z")), end("2026-12-28T08:00:00Z"));
+        let daily = FreezeScheduleText {
+            cron: "0 0 25 12 *".to_owned(),
+            duration: "24h".to_owned(),
+            ..FreezeScheduleText::default()
+        };
+        let calendar = yearly("2026-12-01T00:00:00Z", &[daily]);
+        assert_eq!(calendar.denies(time("2026-12-24T12:00:00Z")), end("2026-12-26T00:00:00Z"));
+    }
+
+    #[test]
+    fn a_calendar_without_events_denies_never() {
+        let events = ICalendar::parse("BEGIN:VCALENDAR\nEND:VCALENDAR\n", "").unwrap();
+        let now = time("2026-12-24T00:00:00Z");
+        let calendar = FreezeCalendar::parse(&[], &[]).unwrap().with_events(&events, now).unwrap();
+        assert_eq!(calendar.denies(now), None);
+        assert_eq!(calendar.next_begin(now), None);
+    }
+
+    #[test]
+    fn a_period_that_ends_after_what_is_known_of_events_has_no_known_end() {
+        let events = ICalendar::parse("BEGIN:VCALENDAR\nEND:VCALENDAR\n", "").unwrap();
+        let now = time("2026-12-24T00:00:00Z");
+        let of = [days("2026-12-24", "2029-12-24", "")];
+        let calendar = FreezeCalendar::parse(&[], &of).unwrap().with_events(&events, now).unwrap();
+        assert_eq!(calendar.denies(now), Some(WindowEnd::Further));
     }
 
     #[test]

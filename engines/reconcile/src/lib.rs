@@ -10,7 +10,7 @@
 //! [`StatusConditions`], how often drift is corrected ([`CorrectionBudget`]), when refused requests are repeated
 //! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), the gate, durations and intervals,
 //! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ReconcileSchedule`], [`ObjectHold`],
-//! [`FreezeCalendar`];
+//! [`FreezeCalendar`] with the events of an [`ICalendar`];
 //! whether something may be removed ([`RemovalGate`]). Elsewhere: the decision of each kind (its engine's plan),
 //! reading and changing a cluster, timers, events and metrics (the program).
 
@@ -22,6 +22,7 @@ mod dependency_graph;
 pub mod depends_on;
 mod duration;
 mod freeze_calendar;
+mod icalendar;
 mod object_hold;
 mod object_key;
 pub mod reason;
@@ -51,6 +52,7 @@ pub use duration::{DurationError, format_duration, parse_duration};
 pub use freeze_calendar::{
     FreezeCalendar, FreezeCalendarError, FreezeHold, FreezePeriodText, FreezeScheduleText,
 };
+pub use icalendar::{ICalendar, ICalendarError};
 pub use object_hold::{
     ManagerOwnedFields, ObjectHold, SUSPEND_FIELD, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
     may_end_suspension,

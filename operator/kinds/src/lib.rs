@@ -34,6 +34,7 @@ use notification_controller::receiver::ReceiverController;
 use notification_controller::receiver::webhook_requests::hooks;
 use source_controller::artifact_generator::ArtifactGeneratorController;
 use source_controller::external_artifact::ExternalArtifactController;
+use source_controller::freeze_calendar;
 use source_controller::pull_request_approval::{self, RemovalCheck};
 use source_controller::source::SourceController;
 use windlass_cluster::ClusterConnection;
@@ -184,7 +185,7 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::kept::<LifecycleEvent>(|context, stop| {
         lifecycle::follow_events(context, stop).boxed()
     }),
-    KindRegistration::kept::<Freeze>(|context, stop| freeze::follow_freezes(context, stop).boxed()),
+    KindRegistration::kept::<Freeze>(|context, stop| follow_freezes(context, stop).boxed()),
     KindRegistration::kept::<FreezeBypass>(|context, stop| {
         freeze::follow_bypasses(context, stop).boxed()
     }),
@@ -196,6 +197,14 @@ const KINDS: &[KindRegistration] = &[
         .only(OperatorSettings::notifies),
     KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
 ];
+
+/// Follows Freezes until `stop`, and reads their calendars.
+async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
+    tokio::join!(
+        freeze::follow_freezes(context.clone(), stop.clone()),
+        freeze_calendar::run(context, stop),
+    );
+}
 
 /// Follows Plans until `stop`, and has those approved that a reviewed pull request approves.
 async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {

@@ -28,6 +28,7 @@ use reconcile::{REQUESTED_BY, REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDE
 use release::operation_origin::AnnotationRequest;
 use sha2::{Digest as _, Sha256};
 
+use super::freeze;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::discovery::ApiResourceLocation;
@@ -234,6 +235,8 @@ pub async fn write(
         return None;
     }
     let name = name(&spec.subject.name, spec.operation, &spec.subject.uid, key);
+    let freeze_bypasses = freeze::audited_bypasses(context, namespace, &spec);
+    let spec = ReleaseAuditSpec { freeze_bypasses, ..spec };
     let AuditCreationOutcome { outcome, text, is_displaced, .. } =
         match object(namespace, &name, fitted(spec)) {
             Ok(object) => match create(context, &object).await {

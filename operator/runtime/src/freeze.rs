@@ -2,10 +2,12 @@
 //!
 //! Freezes and FreezeBypasses are watched. Until both lists have come, and while the watch of Freezes is interrupted, nothing
 //! begins: a Freeze that is not known could deny.
-//! Below: bypasses (`bypass`). Elsewhere: when a Freeze denies and what a hold stops (engine `reconcile`), which operations
-//! begin (the kinds), who may go past a Freeze (`deploy/policies/freezes.yaml`).
+//! Below: bypasses (`bypass`), the times of a Freeze (`freeze_times`). Elsewhere: when a Freeze denies and what a hold stops (engine
+//! `reconcile`), its iCalendar file (crate `source-controller`), which operations begin (the kinds), who may go past a Freeze
+//! (`deploy/policies/freezes.yaml`).
 
 mod bypass;
+mod freeze_times;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +15,18 @@ use std::time::Duration;
 
 use crds::ReconciledObject;
 use crds::release::{
-    Freeze, FreezeBypass, FreezeDriftCorrection, FreezePeriod, FreezeSchedule, FreezeSpec,
+    AuditFreezeBypass, Freeze, FreezeBypass, FreezeCalendarStatus, FreezeDriftCorrection,
+    ReleaseAuditSpec,
 };
 use kube_core::{Resource, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::{
-    AnnotationCondition, FreezeCalendar, FreezeCalendarError, FreezeHold, FreezePeriodText,
-    FreezeScheduleText, ObjectKey, Time, WindowEnd, reason,
+    AnnotationCondition, FreezeCalendar, FreezeHold, ObjectKey, Time, WindowEnd, jittered, reason,
+    seed,
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::freeze_times::{ChangedFreezes, calendar, calendar_name, times};
 use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{
     self, CachedObjectChange, WATCH_PATIENCE, WatchedObjectCache, kind_node,
@@ -32,18 +36,52 @@ use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::namespace_policies::{NamespacePolicies, labels_node_of};
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How often what is held is checked, although nothing changed: clocks may be set, and time zones may get other rules.
-const RECHECK_PERIOD: Duration = Duration::from_secs(600);
+/// How often what is held is checked, although nothing changed: clocks may be set, and time zones may get other rules. The
+/// checks of different objects are spread by [`RECHECK_JITTER`], and each comes within ten minutes.
+const RECHECK_PERIOD: Duration = Duration::from_secs(540);
+
+/// By how many percent the checks of objects are spread.
+const RECHECK_JITTER: u8 = 10;
+
+/// The middle of the time over which objects are spread that a Freeze held until its end: thousands of them would otherwise
+/// begin in one second.
+const END_SPREAD: Duration = Duration::from_secs(10);
+
+/// After so many seconds what a Freeze said is forgotten.
+const FORGOTTEN_AFTER: i64 = 3600;
 
 /// When an object is checked again while Freezes are not known, or a bypass cannot be used.
 const UNKNOWN_RECHECK_PERIOD: Duration = Duration::from_secs(30);
 
-/// Follows Freezes until `stop`. A change wakes the objects that are held.
+/// Follows Freezes until `stop`. A change wakes the objects that are held, and that of a spec the reader of calendars.
 pub async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
-    let changed = |context: &RunContext, _: CachedObjectChange<Freeze>| {
-        context.work_queue.changed(&kind_node::<Freeze>());
+    let changed = |context: &RunContext, changed: CachedObjectChange<Freeze>| {
+        if says_something_else(&changed) {
+            context.work_queue.changed(&kind_node::<Freeze>());
+        }
+        if has_another_spec(&changed) {
+            context.shared::<ChangedFreezes>().changed();
+        }
     };
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
+}
+
+/// Whether a change is one of the spec. A status is written by the reader of calendars itself: two of them that do not agree
+/// would wake each other for ever.
+fn has_another_spec(changed: &CachedObjectChange<Freeze>) -> bool {
+    match (&changed.before, &changed.after) {
+        (Some(before), Some(after)) => before.uid() != after.uid() || before.spec != after.spec,
+        _ => true,
+    }
+}
+
+/// Whether a change may change what is held, or what is said of it. Conditions beside a calendar that counts do not.
+fn says_something_else(changed: &CachedObjectChange<Freeze>) -> bool {
+    fn calendar(freeze: Option<&Arc<Freeze>>) -> Option<&FreezeCalendarStatus> {
+        freeze?.status.as_ref()?.calendar.as_ref()
+    }
+    let [before, after] = [&changed.before, &changed.after].map(|it| calendar(it.as_ref()));
+    has_another_spec(changed) || after.is_none() || before != after
 }
 
 /// Follows FreezeBypasses until `stop`. A new one wakes its subject.
@@ -173,6 +211,15 @@ pub async fn end_bypasses<K: WindlassKind + ReconciledObject>(
     bypass::end(context, object, now).await;
 }
 
+/// The bypasses with which the operation of an audit began.
+pub(crate) fn audited_bypasses(
+    context: &RunContext,
+    namespace: &str,
+    audit: &ReleaseAuditSpec,
+) -> Vec<AuditFreezeBypass> {
+    bypass::of_audit(&context.shared::<WatchedObjectCache<FreezeBypass>>().of(namespace), audit)
+}
+
 /// The Freezes that hold an object now; `None` if none does.
 pub fn holding<K: Resource<DynamicType = ()>>(
     context: &RunContext,
@@ -186,8 +233,9 @@ pub fn holding<K: Resource<DynamicType = ()>>(
         Ok(denying) => denying,
         Err(why) => return Some(unknown(&why, now)),
     };
-    let soon = now.saturating_add(RECHECK_PERIOD).unwrap_or(Time::MAX);
-    let recheck_at = denying.iter().filter_map(|it| it.until).fold(soon, Time::min);
+    let seed = seed(&object.uid().unwrap_or_default());
+    let until = denying.iter().filter_map(|it| it.until).min();
+    let recheck_at = recheck_at(until, seed, now);
     // One bypass at a time: the command is repeated for the next Freeze.
     let name = denying.first().map(|it| it.name.as_str()).unwrap_or_default();
     let target = format!("{}/{} -n {namespace}", kind.to_lowercase(), object.name_any());
@@ -198,6 +246,13 @@ pub fn holding<K: Resource<DynamicType = ()>>(
     let corrects_drift = denying.iter().all(|it| it.corrects_drift);
     let hold = FreezeHold { reason: reason::FROZEN, text, corrects_drift, recheck_at };
     Some(ObjectFreeze { hold: Arc::new(hold), denying })
+}
+
+/// When an object is checked again that is held until a time, if that is known.
+fn recheck_at(until: Option<Time>, seed: u64, now: Time) -> Time {
+    let after = |time: Time, delay: Duration| time.saturating_add(delay).unwrap_or(Time::MAX);
+    let soon = after(now, jittered(RECHECK_PERIOD, RECHECK_JITTER, seed));
+    until.map_or(soon, |until| soon.min(after(until, jittered(END_SPREAD, 99, seed))))
 }
 
 /// What Freezes say, for people.
@@ -247,19 +302,37 @@ fn denying(
 /// What Freezes say in the present second, so that thousands of objects that run together do not have each calendar evaluated
 /// thousands of times.
 #[derive(Default)]
-struct FreezeJudgements(Mutex<FreezeJudgementsOfSecond>);
-
-#[derive(Default)]
-struct FreezeJudgementsOfSecond {
-    second: i64,
-    /// By the names of Freezes.
-    judged: BTreeMap<String, JudgedFreeze>,
-}
+struct FreezeJudgements(Mutex<BTreeMap<String, JudgedFreeze>>);
 
 /// A Freeze, and what it says if it denies.
 struct JudgedFreeze {
     freeze: Arc<Freeze>,
+    /// Its times, or why they cannot be read.
+    calendar: Result<FreezeCalendar, String>,
+    /// The second in which its times were read.
+    read: i64,
+    /// The second for which it was judged.
+    second: i64,
     denying: Option<DenyingFreeze>,
+}
+
+impl JudgedFreeze {
+    fn of(freeze: &Arc<Freeze>, now: Time) -> Self {
+        let calendar = calendar(&freeze.spec, freeze.status.as_ref(), now);
+        let denying = judged(freeze, calendar.as_ref(), now);
+        let second = now.as_second();
+        Self { freeze: freeze.clone(), calendar, read: second, second, denying }
+    }
+
+    /// Whether its calendar is that of a Freeze, and evaluated for this time.
+    fn is_of(&self, freeze: &Arc<Freeze>, now: Time) -> bool {
+        let is_current = match &self.calendar {
+            Ok(calendar) => calendar.is_current(now),
+            // Whether events are too many depends on the time, and a clock that was wrong is set right.
+            Err(_) => (now.as_second() - self.read).unsigned_abs() < RECHECK_PERIOD.as_secs(),
+        };
+        Arc::ptr_eq(&self.freeze, freeze) && is_current
+    }
 }
 
 impl FreezeJudgements {
@@ -267,18 +340,19 @@ impl FreezeJudgements {
     /// throughout a second.
     fn of(&self, freeze: &Arc<Freeze>, now: Time) -> Option<DenyingFreeze> {
         let second = now.as_second();
-        let mut last = self.0.lock();
-        if last.second != second {
-            *last = FreezeJudgementsOfSecond { second, judged: BTreeMap::new() };
-        }
-        let name = freeze.name_any();
-        let known = last.judged.get(&name).filter(|it| Arc::ptr_eq(&it.freeze, freeze));
-        if let Some(known) = known {
+        let mut all = self.0.lock();
+        if let Some(known) = all.get_mut(&freeze.name_any()).filter(|it| it.is_of(freeze, now)) {
+            if known.second != second {
+                known.second = second;
+                known.denying = judged(freeze, known.calendar.as_ref(), now);
+            }
             return known.denying.clone();
         }
-        let denying = judged(freeze, now);
-        let judged = JudgedFreeze { freeze: freeze.clone(), denying: denying.clone() };
-        last.judged.insert(name, judged);
+        // Freezes that were deleted.
+        all.retain(|_, it| second - it.second < FORGOTTEN_AFTER);
+        let judged = JudgedFreeze::of(freeze, now);
+        let denying = judged.denying.clone();
+        all.insert(freeze.name_any(), judged);
         denying
     }
 }
@@ -297,13 +371,16 @@ fn denying_for(
     denying
 }
 
-/// What a Freeze says now; `None` if it does not deny. One that cannot be read denies.
-fn judged(freeze: &Freeze, now: Time) -> Option<DenyingFreeze> {
+/// What a Freeze with these times says now; `None` if it does not deny. One that cannot be read denies.
+fn judged(
+    freeze: &Freeze,
+    calendar: Result<&FreezeCalendar, &String>,
+    now: Time,
+) -> Option<DenyingFreeze> {
     let spec = &freeze.spec;
     let name = freeze.name_any();
     let reason = &spec.reason;
-    let calendar = calendar(spec);
-    let (until, text) = match calendar.as_ref().map(|calendar| calendar.denies(now)) {
+    let (until, text) = match calendar.map(|calendar| calendar.denies(now)) {
         Ok(None) => return None,
         Ok(Some(WindowEnd::Time(at))) => (
             Some(at),
@@ -322,26 +399,6 @@ fn judged(freeze: &Freeze, now: Time) -> Option<DenyingFreeze> {
     let drift = spec.drift_correction.unwrap_or_default();
     let corrects_drift = drift == FreezeDriftCorrection::Allow;
     Some(DenyingFreeze { uid: freeze.uid().unwrap_or_default(), name, text, until, corrects_drift })
-}
-
-/// The times of a Freeze.
-///
-/// # Errors
-/// They cannot be read; the Freeze denies at all times then.
-pub fn calendar(spec: &FreezeSpec) -> Result<FreezeCalendar, FreezeCalendarError> {
-    let schedule = |it: &FreezeSchedule| FreezeScheduleText {
-        cron: it.cron.clone(),
-        duration: it.duration.clone(),
-        time_zone: it.time_zone.clone(),
-    };
-    let period = |it: &FreezePeriod| FreezePeriodText {
-        from: it.from.clone(),
-        to: it.to.clone(),
-        time_zone: it.time_zone.clone(),
-    };
-    let schedules: Vec<FreezeScheduleText> = spec.schedules.iter().map(schedule).collect();
-    let periods: Vec<FreezePeriodText> = spec.periods.iter().map(period).collect();
-    FreezeCalendar::parse(&schedules, &periods)
 }
 
 #[cfg(test)]

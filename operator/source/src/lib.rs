@@ -3,7 +3,7 @@
 //! Here: the run that all of them share ([`source`]), a folder for each kind with the same files (`resolve`: what the
 //! spec references, `validated_spec`: what should be, `executor`: observe and act), artifacts made of others
 //! ([`artifact_generator`]), artifacts of others ([`external_artifact`]), whose signatures count (`image_trust`); whether the
-//! commit of a GitRepository was reviewed ([`pull_request_approval`]).
+//! commit of a GitRepository was reviewed ([`pull_request_approval`]); the iCalendar files of Freezes ([`freeze_calendar`]).
 //! Elsewhere: how any kind is run, and how the remotes of GitRepositories and HelmRepositories are reached (crate
 //! `windlass-runtime`), protocols, the store and the decision whether to fetch (crate `sources`), the list of kinds
 //! (crate `windlass-kinds`).
@@ -11,6 +11,7 @@
 pub mod artifact_generator;
 mod bucket;
 pub mod external_artifact;
+pub mod freeze_calendar;
 mod git_repository;
 mod helm_chart;
 mod helm_repository;

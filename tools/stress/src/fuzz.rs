@@ -14,6 +14,7 @@ mod cel;
 mod commit_template;
 mod envsubst;
 mod helmfile;
+mod icalendar;
 mod index;
 mod mutate;
 mod policy;
@@ -50,12 +51,13 @@ pub(crate) struct FuzzTarget {
 /// The stack of a target whose parser has threads of its own: that of any thread.
 const USUAL_STACK: usize = 2 << 20;
 
-const TARGETS: [&FuzzTarget; 11] = [
+const TARGETS: [&FuzzTarget; 12] = [
     &archive::TARGET,
     &cel::TARGET,
     &commit_template::TARGET,
     &envsubst::TARGET,
     &helmfile::TARGET,
+    &icalendar::TARGET,
     &index::TARGET,
     &policy::TARGET,
     &schema::TARGET,
@@ -83,6 +85,8 @@ pub(crate) enum FuzzCommand {
     Envsubst(FuzzOptions),
     /// Helmfiles with the files that they name
     Helmfile(FuzzOptions),
+    /// iCalendar files of Freezes
+    Icalendar(FuzzOptions),
     /// Indexes of chart repositories
     Index(FuzzOptions),
     /// Our own overlays: kustomizations, patches, manifests
@@ -137,6 +141,7 @@ pub(crate) fn run(command: &FuzzCommand) -> anyhow::Result<ExitCode> {
         FuzzCommand::CommitTemplate(options) => of(&commit_template::TARGET, options),
         FuzzCommand::Envsubst(options) => of(&envsubst::TARGET, options),
         FuzzCommand::Helmfile(options) => of(&helmfile::TARGET, options),
+        FuzzCommand::Icalendar(options) => of(&icalendar::TARGET, options),
         FuzzCommand::Index(options) => of(&index::TARGET, options),
         FuzzCommand::Overlay(options) => cases::run(CorpusKind::Overlays, options),
         FuzzCommand::Policy(options) => of(&policy::TARGET, options),

@@ -156,6 +156,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             started: when(audit.started),
             ended: when(audit.ended),
             duration: took(audit.started, audit.ended),
+            ..ReleaseAuditSpec::default()
         };
         self.write_audit(&journal.id.clone(), spec).await;
     }

@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::release::{BypassedFreeze, FreezeBypass, FreezeBypassSpec, FreezeBypassSubject};
+use crds::release::{
+    AuditCauseKind, AuditFreezeBypass, AuditOperation, BypassedFreeze, FreezeBypass,
+    FreezeBypassSpec, FreezeBypassSubject, ReleaseAuditSpec,
+};
 use crds::{ReconciledObject, Time as When};
 use kube_core::ResourceExt as _;
 use objects::Object;
@@ -204,6 +207,50 @@ fn is_to_end(bypass: &FreezeBypass, uid: &str, now: Time) -> bool {
     bypass.spec.subject.uid == uid && is_used(bypass) && !is_ended && is_in_force(bypass, now)
 }
 
+/// How many bypasses an audit names.
+const MAX_AUDITED_BYPASSES: usize = 16;
+
+/// Those of some bypasses with which the operation of an audit began: used before, in force and not over then, and for the
+/// revision of a Kustomization. What needs no bypass is no such operation. A release has revisions of its own, so that another
+/// operation that begins after the end of the Freeze and before that of the bypass cannot be told from it.
+pub(super) fn of_audit(
+    bypasses: &[Arc<FreezeBypass>],
+    audit: &ReleaseAuditSpec,
+) -> Vec<AuditFreezeBypass> {
+    let is_deletion = audit.causes.iter().any(|it| matches!(it.type_, AuditCauseKind::Deletion));
+    let needs_none = is_deletion
+        || matches!(
+            audit.operation,
+            AuditOperation::CorrectDrift
+                | AuditOperation::Suspend
+                | AuditOperation::Resume
+                | AuditOperation::Delete
+        );
+    let revision = audit.to.as_ref().and_then(|it| it.revision.as_ref());
+    let revision = revision.filter(|_| audit.subject.kind == "Kustomization");
+    let Some(started) = audit.started.as_ref().filter(|_| !needs_none) else { return Vec::new() };
+    // The times of bypasses are whole seconds.
+    let began = started.0;
+    let started = began.as_second();
+    let is_of = |bypass: &&Arc<FreezeBypass>| {
+        let Some(status) = &bypass.status else { return false };
+        let is_used = status.used_at.as_ref().is_some_and(|at| at.0.as_second() <= started);
+        let is_over = status.ended_at.as_ref().is_some_and(|at| at.0.as_second() < started);
+        bypass.spec.subject.uid == audit.subject.uid
+            && revision.is_none_or(|revision| *revision == bypass.spec.revision)
+            && is_in_force(bypass, began)
+            && is_used
+            && !is_over
+    };
+    let named = |bypass: &Arc<FreezeBypass>| AuditFreezeBypass {
+        name: bypass.name_any(),
+        freeze: bypass.spec.freeze.name.clone(),
+        user: bypass.spec.user.clone(),
+        reason: bypass.spec.reason.clone(),
+    };
+    bypasses.iter().filter(is_of).take(MAX_AUDITED_BYPASSES).map(named).collect()
+}
+
 /// Whether the admission policy that proves the users of bypasses is in force in a namespace: it refuses a bypass that windlass,
 /// which runs as a ServiceAccount, would create. Nothing is created.
 async fn is_proved(context: &RunContext, namespace: &str) -> Result<bool, ClusterError> {
@@ -235,6 +282,7 @@ async fn is_proved(context: &RunContext, namespace: &str) -> Result<bool, Cluste
 
 #[cfg(test)]
 mod tests {
+    use crds::release::AuditRevision;
     use serde_json::Value;
 
     use super::*;
@@ -334,6 +382,44 @@ mod tests {
         {
             let is_let = operation(REVISION, is_ready, NOW).is_let(bypass, &freeze("uid-1"));
             assert_eq!(is_let, expected, "ready: {is_ready}");
+        }
+    }
+
+    #[test]
+    fn an_audit_names_the_bypasses_with_which_its_operation_began() {
+        let of = |status: Value, started: &str, operation: AuditOperation| {
+            let mut audit = ReleaseAuditSpec { operation, ..ReleaseAuditSpec::default() };
+            audit.subject.uid = "uid-app".to_owned();
+            audit.started = Some(When(started.parse().unwrap()));
+            let named = of_audit(&[Arc::new(bypass("/status", status))], &audit);
+            named.into_iter().map(|it| [it.name, it.freeze, it.user, it.reason]).collect::<Vec<_>>()
+        };
+        let used = json!({"usedAt": "2026-12-24T08:30:00Z", "endedAt": "2026-12-24T08:31:00Z"});
+        let named = vec![["b", "christmas", "alice", "a fix"].map(str::to_owned)];
+        let apply = AuditOperation::Apply;
+        for (started, is_named) in [
+            ("2026-12-24T08:29:59.9Z", false),
+            ("2026-12-24T08:30:00.1Z", true),
+            ("2026-12-24T08:31:00.9Z", true),
+            ("2026-12-24T08:31:01Z", false),
+        ] {
+            assert_eq!(of(used.clone(), started, apply) == named, is_named, "{started}");
+        }
+        let begun = json!({"usedAt": "2026-12-24T08:30:00Z"});
+        assert_eq!(of(begun.clone(), NOW, AuditOperation::Rollback), named);
+        assert!(of(begun, NOW, AuditOperation::CorrectDrift).is_empty());
+        assert!(of(json!({}), NOW, apply).is_empty(), "it was not used");
+        let begun = json!({"usedAt": "2026-12-24T08:30:00Z"});
+        assert!(of(begun.clone(), "2026-12-24T10:00:00Z", apply).is_empty(), "it has expired");
+        assert!(of(begun.clone(), NOW, AuditOperation::Delete).is_empty());
+        let used = [Arc::new(bypass("/status", begun))];
+        let mut audit = ReleaseAuditSpec { operation: apply, ..ReleaseAuditSpec::default() };
+        audit.started = Some(When(NOW.parse().unwrap()));
+        [audit.subject.uid, audit.subject.kind] = ["uid-app", "Kustomization"].map(str::to_owned);
+        for (revision, count) in [("main@sha1:1", 1), ("main@sha1:2", 0)] {
+            let revision = Some(revision.to_owned());
+            audit.to = Some(AuditRevision { revision, ..AuditRevision::default() });
+            assert_eq!(of_audit(&used, &audit).len(), count, "{:?}", audit.to);
         }
     }
 
