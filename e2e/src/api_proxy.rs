@@ -42,6 +42,9 @@ pub enum ApiFault {
         /// How many in a hundred.
         percent: u8,
     },
+    /// Every open watch ends, and requests whose paths end with this are answered with 503: those for lists and watches of a
+    /// kind.
+    Unavailable(String),
     /// Every request is answered with 401.
     Unauthorized,
     /// Requests with this bearer token are answered with 401.

@@ -29,7 +29,7 @@ pub mod deletion_budget;
 mod diagnosis;
 pub mod flux;
 mod flux_controllers;
-mod freezes;
+pub mod freezes;
 pub mod installed_windlass;
 pub mod lifecycles;
 pub mod manifests;

@@ -11,13 +11,14 @@ use anyhow::{Context, Result, ensure};
 use crds::release::AuditOperation;
 use e2e::api_proxy::{ApiFault, ApiProxy, ConnectionCutMoment};
 use e2e::harness::flux::{FollowedGitRepository, condition, inventory};
+use e2e::harness::freezes::calendar_of_days;
 use e2e::harness::manifests::{config_map, widget, widget_crd};
 use e2e::harness::release_audits::audits;
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use kube::ResourceExt;
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::json;
 
 /// How long an outage lasts: long enough that every request and watch under way meets it, and its first retries.
@@ -423,5 +424,76 @@ async fn more_secrets_than_a_connection_has_watches_are_all_noticed() -> Result<
         line.strip_prefix("windlass_api_requests_total{verb=\"watch\"} ")?.parse::<usize>().ok()
     });
     ensure!(watches.is_some_and(|watches| watches < CROWD), "{watches:?} watches\n{metrics}");
+    story.end().await
+}
+
+/// The definition of Freezes, which is that of all stories here: with it, all Freezes go.
+static FREEZE_DEFINITION: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_watch_of_freezes_is_interrupted_nothing_begins() -> Result<()> {
+    let _definition = FREEZE_DEFINITION.lock().await;
+    let story = Story::begin("freezes-unknown").await?;
+    let stage = FaultTestSetup::set(&story).await?;
+    let app = StoryObject::kustomization("app");
+    stage.proxy.begin(ApiFault::Unavailable("/freezes".to_owned()));
+    stage.push("2").await?;
+    let message = story.await_failure(&app, "FreezesUnknown").await?;
+    ensure!(message.contains("it is not known which Freezes deny"), "{message}");
+    story.await_value("map-000", "1").await?;
+    // A Freeze that comes meanwhile counts as soon as the watch does.
+    let freeze = story.freeze(json!({})).await?;
+    stage.proxy.heal();
+    story.await_failure(&app, "Frozen").await?;
+    story.await_value("map-000", "1").await?;
+
+    // Deletions by users wait for no Freeze.
+    stage.proxy.begin(ApiFault::Unavailable("/freezes".to_owned()));
+    story.delete(&app).await?;
+    story.await_gone(&app, RECOVERY).await?;
+    stage.proxy.heal();
+    story.delete(&freeze).await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_definition_of_freezes_there_are_none_and_with_it_they_hold_again() -> Result<()>
+{
+    let _definition = FREEZE_DEFINITION.lock().await;
+    let story = Story::begin("freezes-undefined").await?;
+    let mut stage = FaultTestSetup::set(&story).await?;
+    let app = StoryObject::kustomization("app");
+    story.freeze(json!({})).await?;
+    let second = stage.push("2").await?;
+    story.await_failure(&app, "Frozen").await?;
+    let definition = "freezes.release.windlass.dev";
+    let target =
+        StoryObject::new("apiextensions.k8s.io/v1", "CustomResourceDefinition", definition);
+    story.delete(&target).await?;
+    stage.ensure_well(&second, "2").await?;
+
+    let all = crds::all();
+    let is_it = |name: Option<&str>| name == Some(definition);
+    let found = all.iter().find(|(_, crd)| is_it(crd.metadata.name.as_deref()));
+    let (_, crd) = found.context("the definition of Freezes")?;
+    story
+        .await_until("the definition to be there again", RECOVERY, async || {
+            Ok(story.apply_value(serde_json::to_value(crd)?).await.ok())
+        })
+        .await?;
+    story.write_calendar(&calendar_of_days(-1, 2)?).await?;
+    let freeze = story
+        .await_until("a Freeze to be created", RECOVERY, async || {
+            Ok(story.freeze_by_calendar().await.ok())
+        })
+        .await?;
+    // Its status says that windlass knows it.
+    let is_known = |object: &DynamicObject| object.data["status"]["calendar"].is_object();
+    story.await_object(&freeze, RECOVERY, is_known).await?;
+    let third = stage.push("3").await?;
+    story.await_failure(&app, "Frozen").await?;
+    story.await_value("map-000", "2").await?;
+    story.delete(&freeze).await?;
+    stage.ensure_well(&third, "3").await?;
     story.end().await
 }

@@ -1,7 +1,9 @@
 //! windlass is killed, stopped and started again, which no user notices; what depends on its flags.
 //!
 //! In a process of its own, because each story here has a windlass of its own, which watches
-//! that story's namespace only. Elsewhere: stories that share one windlass (`stories/main.rs`).
+//! that story's namespace only. Below: Freezes (`freezes`). Elsewhere: stories that share one windlass (`stories/main.rs`).
+
+mod freezes;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -22,6 +22,8 @@ mod drift;
 mod expressions;
 mod field_conflicts;
 mod force_immutable;
+mod freeze_calendars;
+mod freeze_triggers;
 mod freezes;
 mod git_connections;
 mod git_contents;

@@ -117,7 +117,7 @@ impl ApiRequestGate {
         }
         match fault {
             Some(ApiFault::Gone) => self.drop_connections(),
-            Some(ApiFault::Compacted(_)) => self.end_watches(),
+            Some(ApiFault::Compacted(_) | ApiFault::Unavailable(_)) => self.end_watches(),
             Some(
                 ApiFault::Slow(_)
                 | ApiFault::Refusing { .. }
@@ -263,6 +263,9 @@ impl ApiProxyState {
             Some(ApiFault::Refusing { status, percent }) => {
                 let status = *status;
                 self.dice.chance(*percent).then(|| refusal(status))
+            }
+            Some(ApiFault::Unavailable(end)) => {
+                request.uri().path().ends_with(end.as_str()).then(|| refusal(503))
             }
             Some(ApiFault::Unauthorized) => Some(refusal(401)),
             Some(ApiFault::Revoked(token)) => (bearer() == Some(token)).then(|| refusal(401)),

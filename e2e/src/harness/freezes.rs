@@ -4,6 +4,7 @@
 
 use anyhow::{Context as _, Result};
 use crds::release::{Freeze, FreezeBypass};
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, ListParams, PostParams};
 use serde_json::{Value, json};
 
@@ -11,6 +12,26 @@ use super::{Story, StoryObject};
 
 /// The API of Freezes.
 const API: &str = "release.windlass.dev/v1alpha1";
+
+/// The ConfigMap with the calendar of a story.
+const CALENDAR: &str = "calendar";
+
+/// An iCalendar file with an event of whole days in UTC, from so many days after today to the day before so many.
+///
+/// # Errors
+/// There are no such days.
+pub fn calendar_of_days(from: i64, to: i64) -> Result<String> {
+    let day = |days: i64| {
+        let at = Timestamp::now().checked_add(SignedDuration::from_hours(24 * days))?;
+        anyhow::Ok(at.strftime("%Y%m%d").to_string())
+    };
+    Ok(format!(
+        "BEGIN:VCALENDAR\nVERSION:2.0\nBEGIN:VEVENT\nUID:1\nDTSTART;VALUE=DATE:{}\nDTEND;VALUE=DATE:{}\nEND:VEVENT\n\
+         END:VCALENDAR\n",
+        day(from)?,
+        day(to)?
+    ))
+}
 
 impl Story {
     /// Creates a Freeze for the namespace of the story, which has its name; `more` goes over its spec. It belongs to no
@@ -29,6 +50,25 @@ impl Story {
             "metadata": {"name": self.namespace}, "spec": spec});
         self.apply_value(object).await?;
         Ok(StoryObject::of::<Freeze>(&self.namespace))
+    }
+
+    /// Creates a Freeze for the namespace of the story at the events of [`Story::write_calendar`].
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn freeze_by_calendar(&self) -> Result<StoryObject> {
+        let reference = json!({"name": CALENDAR, "namespace": self.namespace, "key": "a.ics"});
+        self.freeze(json!({"calendar": {"configMapRef": reference}})).await
+    }
+
+    /// Writes the calendar of the Freeze of the story. windlass reads it within a minute.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn write_calendar(&self, text: &str) -> Result<()> {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": CALENDAR}, "data": {"a.ics": text}});
+        self.apply_value(object).await.map(drop)
     }
 
     /// Goes past the Freeze of the story as the administrator of the test bed; gives what the command says.

@@ -1,13 +1,15 @@
 //! Freezes: while one denies, nothing of a Kustomization begins, and a user with the right lets one revision begin.
 //!
-//! Elsewhere: releases (`releases::freezes`), commits of images (`images::automation`).
+//! Elsewhere: other triggers (`freeze_triggers`), iCalendar files (`freeze_calendars`), releases (`releases::freezes`), commits of
+//! images (`images::automation`).
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use crds::release::{Freeze, FreezeBypass};
+use crds::release::{Freeze, FreezeBypass, ReleaseAudit};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::config_map;
+use e2e::harness::release_audits::await_audits;
 use e2e::harness::{Story, StoryObject};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
@@ -223,6 +225,10 @@ async fn a_user_with_the_right_lets_one_revision_begin_and_others_are_refused() 
     let used = used.first().context("it is kept")?;
     ensure!(used.status.clone().unwrap_or_default().used_at.is_some(), "{used:?}");
     ensure!(used.spec.user == format!("{}-alice", story.namespace), "{used:?}");
+    let named =
+        |it: &ReleaseAudit| it.spec.freeze_bypasses.iter().map(|it| it.user.clone()).collect();
+    let named: Vec<Vec<String>> = await_audits(&story, 2).await?.iter().map(named).collect();
+    ensure!(named == [vec![], vec![used.spec.user.clone()]], "{named:?}");
 
     // It is over, also if the Kustomization fails later.
     story

@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 65] = [
+const PLACES: [(&str, &[&str]); 66] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/src/why/image_tags", &["cli::", "images::"]),
@@ -135,11 +135,22 @@ const PLACES: [(&str, &[&str]); 65] = [
     ),
     (
         "operator/runtime/src/freeze",
-        &["stories::freezes", "releases::freezes", "images::automation", "cli::"],
+        &[
+            "stories::freeze",
+            "releases::freezes",
+            "images::automation",
+            "restarts::",
+            "faults::",
+            "cli::",
+        ],
     ),
     (
         "operator/runtime/src/pull_request_approval",
         &["services::pull_request_approval", "stories::deletion_budget"],
+    ),
+    (
+        "operator/source/src/freeze_calendar",
+        &["stories::freeze", "restarts::", "faults::", "cli::"],
     ),
     ("operator/source/src/pull_request_approval", &["services::pull_request_approval"]),
     ("operator/kustomize/src/kustomization/reviewed_removal", &["services::pull_request_approval"]),
