@@ -15,7 +15,6 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 /// Gives a user or a group the right to approve the Plans of the story's PlanPolicy, which has the name of its namespace.

@@ -54,8 +54,8 @@ use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::run_permits::RunPermit;
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_expressions::RunExpressions;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::expressions::RunExpressions;
 use windlass_runtime::object_status::{LatestWrittenObject, recorded};
 use windlass_runtime::run_context::RunContext;
 

@@ -22,8 +22,8 @@ use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, Time, re
 
 use super::delivery::CONTROLLER;
 use windlass_cluster::ClusterError;
+use windlass_expressions::on_thread;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
-use windlass_runtime::expressions::on_thread;
 use windlass_runtime::object_selection_annotations::{RESOURCES, named};
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_store::StateCache;

@@ -36,7 +36,6 @@ use crate::dependency_lookup::{
     DependencyLookup, is_other, look_up, may_change_answers, node_of_entry,
 };
 use crate::depends_on_annotation::depends_on;
-use crate::expressions::{ExpressionCache, RunExpressions};
 use crate::freeze::{self, ObjectFreeze};
 use crate::object_status::LatestWrittenObject;
 use crate::object_store::StateCache;
@@ -50,6 +49,7 @@ use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_expressions::{ExpressionCache, RunExpressions};
 use windlass_serve::settings::OperatorSettings;
 
 /// What the run of an object needs from its kind, if the kind applies objects.

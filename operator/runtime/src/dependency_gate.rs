@@ -11,10 +11,10 @@ use reconcile::{DependencyState, DependsOnEntry, ObjectKey};
 use super::controller_kind::node_named;
 use super::dependency_lookup::{DependencyLookup, node_of_entry};
 use super::depends_on_annotation::not_ready;
-use super::expressions::{ReadinessResult, RunExpressions};
 use super::run_context::RunContext;
 use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_expressions::{ReadinessResult, RunExpressions};
 
 /// The states of what the `dependsOn` of any object names, in its order. `looked_up` has what was found of those of other kinds;
 /// `stale` asks what else a dependency of the same kind that is ready has to be.
@@ -134,8 +134,8 @@ mod tests {
     use crds::kustomize::Kustomization;
 
     use super::*;
-    use crate::expressions::ExpressionCache;
     use serde_json::{Value, json};
+    use windlass_expressions::ExpressionCache;
 
     fn kustomization(name: &str, status: &Value) -> Kustomization {
         serde_json::from_value(json!({

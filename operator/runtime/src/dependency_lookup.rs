@@ -22,7 +22,6 @@ use super::cluster_target::{ClusterTarget, TargetSpec};
 use super::controller_kind::node_named;
 use super::dependency_gate::{asked, has_expression, named};
 use super::depends_on_annotation::{depends_on, shortened};
-use super::expressions::RunExpressions;
 use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::crd_watch::kinds_of;
@@ -33,6 +32,7 @@ use windlass_cluster::resource_version::{LATEST_VERSION, of_metadata};
 use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::silent_kinds::SilentKinds;
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_expressions::RunExpressions;
 
 /// How long one answer about a dependency is awaited. An aggregated API server that is dead may keep requests for long.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);

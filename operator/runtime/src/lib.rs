@@ -35,7 +35,6 @@ mod dependency_lookup;
 pub mod depends_on_annotation;
 mod dropped_dependency_fields;
 pub mod egress_policy;
-pub mod expressions;
 pub mod freeze;
 pub mod git_remote;
 pub mod hold_conditions;

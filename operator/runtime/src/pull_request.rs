@@ -16,13 +16,13 @@ use notify::{
 };
 use windlass_cluster::ClusterError;
 
-use super::expressions::{ExpressionThreadError, on_thread};
 use super::http_request::exchange;
 use super::object_hold::is_suspended;
 use super::provider_secret_masking::{NOT_MASKED, masked_text};
 use super::run_context::RunContext;
 use super::spec_references::ReadReferences;
 use windlass_cluster::run_permits::RunPermits;
+use windlass_expressions::{ExpressionThreadError, on_thread};
 
 /// Longest time for one request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);

@@ -2,7 +2,7 @@
 //!
 //! Events wait in a queue for each namespace with Alerts, so that patterns of one that take long delay no other. Where too
 //! much waits, the namespace of which most waits loses its oldest event. Elsewhere: the decision (`alert_router`), the
-//! threads on which it is made (`windlass_runtime::expressions`).
+//! threads on which it is made (crate `windlass-expressions`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;

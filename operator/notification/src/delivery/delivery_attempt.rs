@@ -22,7 +22,7 @@ use super::notification_spool::QueuedNotification;
 use super::transport::{NotificationSender, TransportMessage};
 use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::expressions::{ExpressionThreadError, on_thread};
+use windlass_expressions::{ExpressionThreadError, on_thread};
 use windlass_runtime::http_request::retry_after;
 use windlass_runtime::object_hold::is_suspended;
 use windlass_runtime::provider_secret_masking::{NOT_MASKED, masked_text};

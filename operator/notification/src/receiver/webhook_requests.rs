@@ -26,7 +26,7 @@ use super::webhook_body_permits::{WebhookBody, WebhookBodyPermits};
 use crate::delivery::logged;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::run_permits::GrantedPermit;
-use windlass_runtime::expressions::{ExpressionThreadError, on_thread};
+use windlass_expressions::{ExpressionThreadError, on_thread};
 use windlass_runtime::http_request::exchange;
 use windlass_runtime::run_context::RunContext;
 

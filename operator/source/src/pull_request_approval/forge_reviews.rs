@@ -24,7 +24,7 @@ use url::Url;
 use self::forge_answers::ForgeAnswers;
 pub(super) use self::forge_answers::{ForgeAnswer, MAX_ANSWER_AGE};
 use super::ApprovalRefusal;
-use windlass_runtime::expressions::on_thread;
+use windlass_expressions::on_thread;
 use windlass_runtime::provider_secret_masking::{NOT_MASKED, masked_text};
 use windlass_runtime::pull_request::converse;
 use windlass_runtime::run_context::RunContext;

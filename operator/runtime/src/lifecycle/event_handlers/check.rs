@@ -32,12 +32,12 @@ use url::Url;
 use super::subject_suspension::suspension;
 use super::{DEFAULT_CHECK_INTERVAL, LifecycleEventHandler, job};
 use crate::cluster_target::TargetSpec;
-use crate::expressions::on_thread;
 use crate::http_request::{HttpMessage, send};
 use crate::lifecycle::watched_object_cache::WatchedObjectCache;
 use crate::run_context::RunContext;
 use crate::spec_references::ReadReferences;
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_expressions::on_thread;
 
 /// How long a web server may take to answer.
 const HTTP_CHECK_TIMEOUT: Duration = Duration::from_secs(20);

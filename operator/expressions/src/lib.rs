@@ -48,7 +48,7 @@ pub struct RunExpressions {
 }
 
 /// The result of a `readyExpr`; `None` without an expression, or without the object that it is about.
-pub(crate) type ReadinessResult = Option<Result<bool, String>>;
+pub type ReadinessResult = Option<Result<bool, String>>;
 
 impl RunExpressions {
     /// The expressions of a run of an object in a namespace. [`Self::read`] compiles them.
@@ -145,7 +145,7 @@ impl RunExpressions {
     }
 
     /// The result of every `readyExpr` for its dependency, in the order of `dependsOn`.
-    pub(crate) async fn readiness<K, D>(
+    pub async fn readiness<K, D>(
         &self,
         own: &Arc<K>,
         dependencies: &[Option<Arc<D>>],
@@ -176,7 +176,7 @@ impl RunExpressions {
     }
 
     /// The result of one `readyExpr`: that of the entry of `dependsOn` at a place.
-    pub(crate) async fn readiness_of<K, D>(
+    pub async fn readiness_of<K, D>(
         &self,
         own: &Arc<K>,
         at: usize,
