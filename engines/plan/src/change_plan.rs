@@ -72,6 +72,9 @@ pub struct PlanSummary {
     pub images: usize,
     /// Appliers that could not be compared.
     pub not_compared: usize,
+    /// Appliers that are removed, and whose objects are not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unknown_removals: usize,
 }
 
 /// What changes in an applier.
@@ -86,9 +89,13 @@ pub struct ApplierChange {
     /// Why it could not be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Whether it failed in the base, too.
+    /// Whether it failed in the base, too. One that was not fetched, or whose rendering was interrupted, did so only if the
+    /// base declares just the same of it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub fails_in_base: bool,
+    /// Whether it failed in the base, and the head has just the same of it: it does not change.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub fails_alike: bool,
     /// The file in the repository that declares it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
@@ -120,6 +127,9 @@ pub struct ApplierChange {
     /// Objects that neither this nor another applier has any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<RemovedObject>,
+    /// What becomes of the objects of a removed applier that are not known; none if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_removal: Option<UnknownRemoval>,
     /// Objects that this applier takes over from another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<MovedObject>,
@@ -145,6 +155,9 @@ pub struct ApplierChange {
     /// What is not known without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
+    /// Sources that are at another place since the head: what the new place has is not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved_sources: Vec<UnknownValue>,
     /// ConfigMaps and Secrets that it needs since the head, and that the cluster does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_references: Vec<MissingReference>,
@@ -158,6 +171,7 @@ impl ApplierChange {
             || self.is_resumed
             || self.deletion.is_some()
             || !self.missing_references.is_empty()
+            || !self.moved_sources.is_empty()
             || !(self.added.is_empty()
                 && self.changed.is_empty()
                 && self.removed.is_empty()
@@ -177,10 +191,16 @@ pub enum ApplierComparison {
     Removed,
     /// It is in the head, and could not be rendered there: its objects stay as they are.
     HeadFailed,
+    /// It is in the head, and it, or the applier that declares it, needs files or a chart that were not fetched: what it
+    /// applies is not known.
+    HeadNotFetched,
     /// It was not found in the head because something else could not be rendered there: nothing says that it is removed.
     HeadUnknown,
     /// It could not be rendered in the base: the head is shown alone.
     BaseFailed,
+    /// What it, or the applier that declares it, needs was not fetched in the base, or was interrupted there, or objects of
+    /// the applier that declares it are not followed: the head is shown alone, and what it deletes is not known.
+    BaseNotFetched,
     /// It was not found in the base because something else could not be rendered there: the head is shown alone.
     BaseUnknown,
     /// It has more objects than are compared.
@@ -212,6 +232,17 @@ pub struct RemovedObject {
     /// Which.
     pub object: PlanObjectReference,
     /// Why it stays in the cluster; none if it is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_in_cluster: Option<Cow<'static, str>>,
+}
+
+/// The objects of a removed applier, of which it is not known which they are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnknownRemoval {
+    /// Why they are not known.
+    pub reason: String,
+    /// Why they stay in the cluster; none if they are deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_in_cluster: Option<Cow<'static, str>>,
 }
@@ -254,6 +285,14 @@ impl PlanObjectReference {
     /// `Kind/namespace/name`.
     pub fn subject(&self) -> String {
         ObjectId::new(&self.namespace, &self.name, &self.group, &self.kind).subject()
+    }
+
+    /// What happens to an applier that is removed: a release of Helm is uninstalled.
+    pub(crate) fn removal_verb(&self) -> &'static str {
+        match self.kind.as_str() {
+            "HelmRelease" | "Helmfile" => "uninstalled",
+            _ => "deleted",
+        }
     }
 }
 

@@ -80,6 +80,7 @@ pub fn compare(
     for (id, state) in comparison.states.iter().filter(|(id, _)| is_listed(id)) {
         let mut change = comparison.applier_change(id, state);
         change.removed = removals.removed_objects(id);
+        change.unknown_removal = removals.unknown_removal(id);
         change.deletion = verdicts.remove(id);
         appliers.push(change);
     }
@@ -125,6 +126,7 @@ fn summary(appliers: &[ApplierChange]) -> PlanSummary {
         summary.unchanged += change.unchanged;
         summary.images += change.images.len();
         summary.not_compared += usize::from(!change.comparison.is_complete());
+        summary.unknown_removals += usize::from(change.unknown_removal.is_some());
     }
     summary
 }
@@ -257,23 +259,40 @@ impl<'i> RenderingComparison<'i> {
     fn state(&self, id: &ObjectId) -> ApplierState {
         let count = |side: &RenderingIndex<'_>| side.objects(id).map_or(0, BTreeMap::len);
         if let Some(failure) = self.head.failure(id) {
-            return ApplierState::because(ApplierComparison::HeadFailed, failure);
-        }
-        if let Some(failure) = self.base.failure(id) {
-            return ApplierState::because(ApplierComparison::BaseFailed, failure);
+            let is_not_fetched = self.head.applier(id).is_some_and(|it| it.is_not_fetched);
+            let comparison = match is_not_fetched {
+                true => ApplierComparison::HeadNotFetched,
+                false => ApplierComparison::HeadFailed,
+            };
+            return ApplierState::because(comparison, failure);
         }
         let is_in_base = self.base.applier(id).is_some();
         let is_in_head = self.head.applier(id).is_some();
+        // One that a repository declared and does not any more is removed, whether its objects are known or not.
+        if let Some(failure) = self.base.failure(id)
+            && (is_in_head || self.base.rendering.is_cluster)
+        {
+            let comparison = match self.base.applier(id).is_some_and(RenderedApplier::is_unread) {
+                true => ApplierComparison::BaseNotFetched,
+                false => ApplierComparison::BaseFailed,
+            };
+            return ApplierState::because(comparison, failure);
+        }
         let absence = match (is_in_base, is_in_head) {
             (true, false) => unknown_absence(id, self.base, self.head, &self.head_owners),
             (false, true) => unknown_absence(id, self.head, self.base, &self.base_owners),
             _ => None,
         };
         match absence {
-            Some(reason) if is_in_base => {
-                ApplierState::because(ApplierComparison::HeadUnknown, reason)
+            Some(UnknownAbsence { reason, cause }) => {
+                let comparison = match (is_in_base, cause) {
+                    (true, AbsenceCause::UnfetchedInput) => ApplierComparison::HeadNotFetched,
+                    (true, _) => ApplierComparison::HeadUnknown,
+                    (false, AbsenceCause::UnreadSide) => ApplierComparison::BaseUnknown,
+                    (false, _) => ApplierComparison::BaseNotFetched,
+                };
+                ApplierState::because(comparison, reason)
             }
-            Some(reason) => ApplierState::because(ApplierComparison::BaseUnknown, reason),
             None if count(self.base).max(count(self.head)) > MAX_COMPARED_OBJECTS => {
                 let message = format!(
                     "it has more than {MAX_COMPARED_OBJECTS} objects, which is the most that are compared"
@@ -284,6 +303,13 @@ impl<'i> RenderingComparison<'i> {
             None if !is_in_head => ApplierState::of(ApplierComparison::Removed),
             None => ApplierState::of(ApplierComparison::Compared),
         }
+    }
+
+    /// Why the objects of a removed applier are not known; none if they are known, or if it is not removed.
+    pub(crate) fn unknown_objects(&self, id: &ObjectId) -> Option<String> {
+        let state = self.states.get(id)?.comparison;
+        let reason = self.base.failure(id).filter(|_| state == ApplierComparison::Removed)?;
+        Some(shown_text(reason, &self.options.secrets))
     }
 
     /// Whether an applier of the head has an object; one that is suspended applies only what it had before.
@@ -352,7 +378,8 @@ impl<'i> RenderingComparison<'i> {
             applier: id.into(),
             comparison: state.comparison,
             message: state.message.as_ref().map(|it| shown_text(it, &self.options.secrets)),
-            fails_in_base: base.is_some_and(|it| it.failure.is_some()),
+            fails_in_base: base.zip(head).is_some_and(|(base, head)| head.fails_as_in(base)),
+            fails_alike: base.zip(head).is_some_and(|(base, head)| head.fails_alike(base)),
             file: head.or(base).and_then(|it| it.file.clone()),
             target_cluster: head.or(base).map(|it| it.target_cluster.clone()).unwrap_or_default(),
             base_source_revision: base.map(revision).filter(|it| !it.is_empty()),
@@ -366,6 +393,7 @@ impl<'i> RenderingComparison<'i> {
             added: Vec::new(),
             changed: Vec::new(),
             removed: Vec::new(),
+            unknown_removal: None,
             moved: Vec::new(),
             moved_away: self
                 .gone(id)
@@ -378,6 +406,7 @@ impl<'i> RenderingComparison<'i> {
             definitions: Vec::new(),
             deletion: None,
             unknown_values: self.unknown_values(base, head),
+            moved_sources: self.moved_sources(head),
             missing_references: new_missing_references(base, head),
         };
         if let (Some(head), Some(objects)) = (head, self.head.objects(id)) {
@@ -387,7 +416,9 @@ impl<'i> RenderingComparison<'i> {
                         self.add_object(&mut change, id, head, object_id, object);
                     }
                 }
-                ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown => {
+                ApplierComparison::BaseFailed
+                | ApplierComparison::BaseNotFetched
+                | ApplierComparison::BaseUnknown => {
                     let ids = objects.keys().take(MAX_COMPARED_OBJECTS);
                     change.not_compared = ids.map(PlanObjectReference::from).collect();
                 }
@@ -407,17 +438,23 @@ impl<'i> RenderingComparison<'i> {
         let mut all: Vec<&UnknownValue> = of_head.chain(of_base).collect();
         all.sort();
         all.dedup();
-        let shown = |text: &str| shown_text(text, &self.options.secrets);
-        let mut values: Vec<UnknownValue> = all
-            .iter()
-            .take(MAX_UNKNOWN_VALUES)
-            .map(|it| UnknownValue { what: shown(&it.what), reason: shown(&it.reason) })
-            .collect();
+        let listed = all.iter().take(MAX_UNKNOWN_VALUES);
+        let mut values: Vec<UnknownValue> = listed.map(|it| self.shown_value(it)).collect();
         if all.len() > MAX_UNKNOWN_VALUES {
             let what = format!("… {} more", all.len() - MAX_UNKNOWN_VALUES);
             values.push(UnknownValue { what, reason: "they are not listed".to_owned() });
         }
         values
+    }
+
+    fn moved_sources(&self, head: Option<&RenderedApplier>) -> Vec<UnknownValue> {
+        let moved = head.into_iter().flat_map(|it| &it.moved_sources);
+        moved.take(MAX_UNKNOWN_VALUES).map(|it| self.shown_value(it)).collect()
+    }
+
+    fn shown_value(&self, value: &UnknownValue) -> UnknownValue {
+        let shown = |text: &str| shown_text(text, &self.options.secrets);
+        UnknownValue { what: shown(&value.what), reason: shown(&value.reason) }
     }
 
     /// Adds an object of the head to what changes in its applier.
@@ -502,32 +539,49 @@ impl<'i> RenderingComparison<'i> {
     }
 }
 
+/// Why it is not known that an applier is absent from a side.
+struct UnknownAbsence {
+    reason: String,
+    cause: AbsenceCause,
+}
+
+/// What is between a side and an applier that may be on it.
+#[derive(Clone, Copy)]
+enum AbsenceCause {
+    /// The side, or an applier above it, was not read.
+    UnreadSide,
+    /// What an applier above it needs was not fetched.
+    UnfetchedInput,
+    /// It is declared there by an applier whose objects are not followed.
+    UnfollowedOwner,
+}
+
 /// Why it is not known that an applier of one side is absent from the other one; none if it is absent.
 fn unknown_absence(
     id: &ObjectId,
     present: &RenderingIndex<'_>,
     absent: &RenderingIndex<'_>,
     owners: &BTreeMap<ClusterObject<'_>, &ObjectId>,
-) -> Option<String> {
+) -> Option<UnknownAbsence> {
     if let Some(reason) = &absent.rendering.incomplete {
-        return Some(reason.clone());
+        return Some(UnknownAbsence { reason: reason.clone(), cause: AbsenceCause::UnreadSide });
     }
     let mut at = id;
     for _ in 0..=present.rendering.appliers.len() {
         if let Some(owner) = owners.get(&ClusterObject { cluster: "", id: at }) {
             let declared = at.subject();
-            return Some(format!(
-                "{} declares {declared}, which was not rendered",
-                owner.subject()
-            ));
+            let reason = format!("{} declares {declared}, which was not rendered", owner.subject());
+            return Some(UnknownAbsence { reason, cause: AbsenceCause::UnfollowedOwner });
         }
         let parent = present.applier(at)?.parent.as_ref()?;
         match absent.applier(parent) {
-            Some(RenderedApplier { failure: Some(_), .. }) => {
-                return Some(format!(
-                    "{}, which declares it, could not be rendered",
-                    parent.subject()
-                ));
+            Some(RenderedApplier { failure: Some(_), is_not_fetched, .. }) => {
+                let (why, cause) = match is_not_fetched {
+                    true => ("needs what was not fetched", AbsenceCause::UnfetchedInput),
+                    false => ("could not be rendered", AbsenceCause::UnreadSide),
+                };
+                let reason = format!("{}, which declares it, {why}", parent.subject());
+                return Some(UnknownAbsence { reason, cause });
             }
             Some(_) => return None,
             None => at = parent,

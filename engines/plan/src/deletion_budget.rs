@@ -55,6 +55,13 @@ pub enum DeletionRule {
         /// How many there are.
         count: usize,
     },
+    /// An applier goes with its objects, which are not known.
+    UnknownObjects {
+        /// The first such applier.
+        applier: PlanObjectReference,
+        /// How many there are.
+        count: usize,
+    },
 }
 
 impl DeletionRule {
@@ -86,6 +93,16 @@ impl DeletionRule {
                 let PlanObjectReference { group, kind, namespace, name } = object;
                 let object = ObjectId::new(namespace, name, group, kind);
                 ApplyRule::HeldKind { object, count: *count }
+            }
+            Self::UnknownObjects { applier, count: 1 } => {
+                let subject = applier.subject();
+                let verb = applier.removal_verb();
+                return format!("{subject} is {verb}, and its objects are not known");
+            }
+            Self::UnknownObjects { applier, count } => {
+                let subject = applier.subject();
+                let more = count.saturating_sub(1);
+                return format!("{subject} and {more} more go, and their objects are not known");
             }
         };
         rule.text()

@@ -39,7 +39,7 @@ mod tests;
 pub use blind_digest::blind_digest;
 pub use change_plan::{
     ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedObject, PlanObjectReference,
-    PlanSummary, RemovedObject,
+    PlanSummary, RemovedObject, UnknownRemoval,
 };
 pub use comparison::{CompareOptions, compare};
 pub use definition_change::{DefinitionChange, DefinitionFinding};

@@ -13,7 +13,8 @@ const MAX_DESCRIPTION_CHARACTERS: usize = 140;
 /// By what a check of a plan fails. Errors are part of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanFailureRule {
-    /// A finding is an error: deletions beyond the budget, what the API server rejects, what cannot be rendered.
+    /// A finding is an error: deletions beyond the budget, what the API server rejects, what cannot be rendered, and what
+    /// changes and was not fetched.
     Errors,
     /// Something that changes is not known without a cluster, or could not be compared.
     UnknownValues,
@@ -53,13 +54,18 @@ pub fn check_status(plan: &ChangePlan, rules: &[PlanFailureRule]) -> PlanCheckSt
 /// Whether not all is known of an applier that changes.
 fn is_unknown(change: &ApplierChange) -> bool {
     let has_unknown_values = change.has_changes() && !change.unknown_values.is_empty();
-    has_unknown_values || !change.comparison.is_complete()
+    has_unknown_values
+        || change.unknown_removal.is_some()
+        || !change.moved_sources.is_empty()
+        || !change.comparison.is_complete()
 }
 
 /// Whether an applier deletes something, or what goes with it.
 pub(crate) fn destroys(change: &ApplierChange) -> bool {
     let recreates = ImmutableFieldConsequence::Recreated;
+    let removes_unknown = change.unknown_removal.as_ref();
     change.removed.iter().any(|it| it.left_in_cluster.is_none())
+        || removes_unknown.is_some_and(|it| it.left_in_cluster.is_none())
         || change.immutable_fields.iter().any(|it| it.consequence == recreates)
         || !change.definitions.is_empty()
 }

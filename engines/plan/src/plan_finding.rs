@@ -88,7 +88,7 @@ impl PlanRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FindingLevel {
-    /// It destroys something, or the API server rejects it.
+    /// It destroys something, or the API server rejects it, or nothing says what a change does.
     Error,
     /// It may do so, or was so before.
     Warning,
@@ -142,8 +142,11 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
     }
     if let Some(verdict) = change.deletion.as_ref().filter(|it| !it.is_within()) {
         let rules: Vec<String> = verdict.exceeded.iter().map(DeletionRule::text).collect();
-        let message =
-            format!("deletes {} of {} objects: {}", verdict.deleted, verdict.of, rules.join("; "));
+        let rules = rules.join("; ");
+        let message = match verdict.deleted {
+            0 => rules,
+            deleted => format!("deletes {deleted} of {} objects: {rules}", verdict.of),
+        };
         findings.push(finding(PlanRule::DeletionBudget, FindingLevel::Error, None, message));
     }
     for field in &change.immutable_fields {
@@ -154,6 +157,10 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
             Some(&field.object),
             message,
         ));
+    }
+    for moved in &change.moved_sources {
+        let message = format!("{} are not known: {}", moved.what, moved.reason);
+        findings.push(finding(PlanRule::NotCompared, FindingLevel::Error, None, message));
     }
     for missing in &change.missing_references {
         let object = Some(&missing.object);
@@ -180,16 +187,36 @@ fn not_compared(change: &ApplierChange) -> Option<(FindingLevel, String)> {
         ApplierComparison::Compared | ApplierComparison::New | ApplierComparison::Removed => {
             return None;
         }
-        ApplierComparison::HeadFailed if change.fails_in_base => {
+        ApplierComparison::HeadFailed if change.fails_alike => {
             (FindingLevel::Warning, format!("cannot be rendered, as before: {reason}"))
         }
+        ApplierComparison::HeadFailed if change.fails_in_base => (
+            FindingLevel::Error,
+            format!("cannot be rendered, so what its change deletes is not known: {reason}"),
+        ),
         ApplierComparison::HeadFailed => {
             (FindingLevel::Error, format!("cannot be rendered: {reason}"))
         }
-        ApplierComparison::HeadUnknown => (
-            FindingLevel::Warning,
-            format!("was not found, and is not taken for removed: {reason}"),
+        ApplierComparison::HeadNotFetched if change.fails_alike => {
+            (FindingLevel::Warning, format!("is not known, as before: {reason}"))
+        }
+        // What becomes of the objects that it has is not known, so they may be deleted.
+        ApplierComparison::HeadNotFetched => (
+            FindingLevel::Error,
+            format!("is not known in the head, so neither is what it deletes: {reason}"),
         ),
+        ApplierComparison::BaseNotFetched => (
+            FindingLevel::Error,
+            format!("is not known in the base, so neither is what it deletes: {reason}"),
+        ),
+        ApplierComparison::HeadUnknown => {
+            (FindingLevel::Error, format!("was not found, and is not taken for removed: {reason}"))
+        }
+        ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown
+            if change.not_compared.is_empty() =>
+        {
+            (FindingLevel::Warning, format!("is not known in the base: {reason}"))
+        }
         ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown => (
             FindingLevel::Warning,
             format!("the base cannot be rendered, so the head is shown alone: {reason}"),

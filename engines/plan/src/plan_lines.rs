@@ -4,7 +4,9 @@
 
 use serde_json::Value;
 
-use crate::change_plan::{ApplierChange, ApplierComparison, ChangePlan, PlanObjectReference};
+use crate::change_plan::{
+    ApplierChange, ApplierComparison, ChangePlan, PlanObjectReference, UnknownRemoval,
+};
 use crate::field_change::FieldChangeList;
 use crate::plan_finding::PlanFinding;
 use crate::untrusted_text::clean_line;
@@ -28,6 +30,8 @@ pub(crate) fn summary_text(plan: &ChangePlan) -> String {
     let images = if summary.images == 1 { "image" } else { "images" };
     let appliers = if summary.not_compared == 1 { "applier" } else { "appliers" };
     let not_compared = format!("{appliers} not compared");
+    let appliers = if summary.unknown_removals == 1 { "applier" } else { "appliers" };
+    let unknown_removals = format!("{appliers} removed with objects that are not known");
     counted(&[
         (summary.added, "added"),
         (summary.changed, "changed"),
@@ -37,6 +41,7 @@ pub(crate) fn summary_text(plan: &ChangePlan) -> String {
         (summary.images, images),
         (summary.unchanged, "unchanged"),
         (summary.not_compared, not_compared.as_str()),
+        (summary.unknown_removals, unknown_removals.as_str()),
     ])
 }
 
@@ -46,10 +51,16 @@ pub(crate) fn applier_summary(change: &ApplierChange) -> String {
     let comparison = match change.comparison {
         ApplierComparison::Compared => "",
         ApplierComparison::New => "new: ",
+        ApplierComparison::Removed if change.unknown_removal.is_some() => {
+            return "removed: its objects are not known".to_owned();
+        }
         ApplierComparison::Removed => "removed: ",
         ApplierComparison::HeadFailed => return "cannot be rendered".to_owned(),
+        ApplierComparison::HeadNotFetched => return "not known in the head".to_owned(),
         ApplierComparison::HeadUnknown => return "not found, not taken for removed".to_owned(),
-        ApplierComparison::BaseFailed | ApplierComparison::BaseUnknown => {
+        ApplierComparison::BaseFailed
+        | ApplierComparison::BaseNotFetched
+        | ApplierComparison::BaseUnknown => {
             return format!("{} not compared", change.not_compared.len());
         }
         ApplierComparison::TooLarge => return "too large to be compared".to_owned(),
@@ -92,7 +103,20 @@ pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
     match (&change.base_source_revision, &change.head_source_revision) {
         (Some(old), Some(new)) if old != new => add(format!("  source: {old} -> {new}")),
         (_, Some(new)) if is_release => add(format!("  source: {new}")),
+        (Some(old), None) if is_release && change.unknown_removal.is_some() => {
+            add(format!("  source: {old}"));
+        }
         _ => {}
+    }
+    if let Some(UnknownRemoval { reason, left_in_cluster }) = &change.unknown_removal {
+        let what = match left_in_cluster {
+            Some(left) => format!("- removed, and its objects are left in the cluster: {left}"),
+            None => format!("- {} with its objects", change.applier.removal_verb()),
+        };
+        add(format!("{what}; which they are is not known: {reason}"));
+    }
+    for moved in &change.moved_sources {
+        add(format!("! not known: {}: {}", moved.what, moved.reason));
     }
     for missing in &change.missing_references {
         add(format!("! missing {}: {}", missing.object.subject(), missing.text()));

@@ -10,9 +10,9 @@ use apply::deletion_budget::{DeletedObject, PendingDeletion};
 use apply::generated_objects::GeneratedObjects;
 use objects::{Object, ObjectId};
 
-use crate::change_plan::{ApplierComparison, RemovedObject};
+use crate::change_plan::{ApplierComparison, RemovedObject, UnknownRemoval};
 use crate::comparison::{ClusterObject, RenderingComparison};
-use crate::deletion_budget::{ApplierBudgets, BudgetVerdict};
+use crate::deletion_budget::{ApplierBudgets, BudgetVerdict, DeletionRule};
 
 const SUSPENDED_APPLIER: &str = "the applier is suspended";
 const NO_PRUNE: &str = "the applier does not prune";
@@ -90,6 +90,16 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
         removals.objects.iter().map(removed).collect()
     }
 
+    /// What becomes of the objects of a removed applier that are not known; none if they are known.
+    pub(crate) fn unknown_removal(&self, id: &ObjectId) -> Option<UnknownRemoval> {
+        let reason = self.comparison.unknown_objects(id)?;
+        let left_in_cluster = match self.by_applier.get(id)?.effect {
+            RemovalEffect::LeftInCluster(reason) => Some(Cow::Borrowed(reason)),
+            RemovalEffect::DeletedBy(_) => None,
+        };
+        Some(UnknownRemoval { reason, left_in_cluster })
+    }
+
     /// The verdicts on what appliers delete, by these appliers.
     pub(crate) fn verdicts(
         &self,
@@ -100,6 +110,9 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
             let RemovalEffect::DeletedBy(by) = removals.effect else { continue };
             let budget = budgets.judging(by);
             let deletion = deletions.entry(by).or_default();
+            if self.comparison.unknown_objects(id).is_some() {
+                deletion.unknown.push(*id);
+            }
             let recorded = self.comparison.base.applier(id).and_then(|it| it.recorded_objects);
             deletion.of += recorded
                 .unwrap_or_else(|| self.comparison.base.objects(id).map_or(0, BTreeMap::len));
@@ -118,7 +131,9 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
                 deletion.objects.insert(removal.key, deleted);
             }
         }
-        let deletions = deletions.into_iter().filter(|(_, it)| !it.objects.is_empty());
+        let deletions = deletions
+            .into_iter()
+            .filter(|(_, it)| !(it.objects.is_empty() && it.unknown.is_empty()));
         let verdict = |by: &ObjectId, deletion: ApplierDeletion<'i>| {
             let pending = PendingDeletion {
                 objects: deletion.objects.into_values().collect(),
@@ -128,6 +143,8 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
                 ..PendingDeletion::default()
             };
             let mut verdict = BudgetVerdict::from(&budgets.judging(by).verdict(&pending));
+            // However many objects the budget allows: nothing says how many these are.
+            verdict.exceeded.extend(unknown_objects_rule(&deletion.unknown));
             if budgets.limits_nothing(by) {
                 verdict.exceeded.clear();
             }
@@ -203,8 +220,16 @@ pub(crate) fn deletes(
 struct ApplierDeletion<'i> {
     /// Each object once.
     objects: BTreeMap<ClusterObject<'i>, DeletedObject>,
+    /// The appliers that go with objects that are not known, in the order of their names.
+    unknown: Vec<&'i ObjectId>,
     /// How many objects there were.
     of: usize,
+}
+
+/// The rule that a deletion of objects that are not known is beyond; none if all are known.
+fn unknown_objects_rule(appliers: &[&ObjectId]) -> Option<DeletionRule> {
+    let applier = (*appliers.first()?).into();
+    Some(DeletionRule::UnknownObjects { applier, count: appliers.len() })
 }
 
 /// Whether an object says of itself that it stays when its applier does not have it any more.

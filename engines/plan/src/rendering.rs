@@ -19,6 +19,8 @@ pub struct RepositoryRendering {
     /// Why there may be appliers that were not found, such as a limit that the search reached. No applier counts as absent
     /// from such a side.
     pub incomplete: Option<String>,
+    /// Whether it is what a cluster has. An applier that failed there was not read, so it is not known whether it exists.
+    pub is_cluster: bool,
 }
 
 /// A Kustomization, a HelmRelease, a Helmfile or one of its releases, and the objects that it applies.
@@ -45,6 +47,8 @@ pub struct RenderedApplier {
     pub blind_digest: Option<String>,
     /// What could not be known when it was rendered.
     pub unknown_values: Vec<UnknownValue>,
+    /// Sources whose files are taken from the repository, although the cluster takes them from another place than before.
+    pub moved_sources: Vec<UnknownValue>,
     /// Of a base that is a cluster: what is not known of objects there, such as those that the user may not read. They are not
     /// among the objects of either side.
     pub unread_objects: Vec<UnknownValue>,
@@ -55,6 +59,15 @@ pub struct RenderedApplier {
     pub missing_references: Vec<MissingReference>,
     /// Why it could not be rendered; the objects mean nothing then.
     pub failure: Option<String>,
+    /// Of a failure: whether it is only that files or a chart are needed which were not fetched, because their host is not
+    /// allowed or their source is another one. Nothing is wrong with the applier then; its objects are not known.
+    pub is_not_fetched: bool,
+    /// Of a failure: whether it says nothing about the applier, because a server did not deliver, or a limit of the command
+    /// was reached.
+    pub is_interrupted: bool,
+    /// Of a failure: identifies all that the revision has of the applier, such as its spec and the files of its source. Empty
+    /// if that is not known; it counts as changed then.
+    pub declaration_digest: String,
     /// Whether it is suspended: nothing is applied or deleted.
     pub is_suspended: bool,
     /// Whether it deletes objects that it no longer has: `spec.prune` of a Kustomization; true for releases of Helm.
@@ -65,6 +78,31 @@ pub struct RenderedApplier {
     /// Whether it recreates an object whose immutable field changes: `spec.force` of a Kustomization, `upgrade.force` of a
     /// HelmRelease.
     pub forces: bool,
+}
+
+impl RenderedApplier {
+    /// Whether it cannot be rendered in a cluster either, so that its objects stay there as they are.
+    fn is_broken(&self) -> bool {
+        self.failure.is_some() && !self.is_not_fetched && !self.is_interrupted
+    }
+
+    /// Whether it cannot be rendered on an earlier side either, and both sides have just the same of it.
+    pub(crate) fn fails_alike(&self, earlier: &Self) -> bool {
+        let is_same = self.declaration_digest == earlier.declaration_digest;
+        let fails = self.failure.is_some() && earlier.failure.is_some();
+        fails && is_same && !self.declaration_digest.is_empty()
+    }
+
+    /// Whether it failed on an earlier side, too: both are broken, or both sides have the same of it. What is only not known
+    /// on both sides may have changed.
+    pub(crate) fn fails_as_in(&self, earlier: &Self) -> bool {
+        self.fails_alike(earlier) || (self.is_broken() && earlier.is_broken())
+    }
+
+    /// Whether it has a failure that says nothing about what it applies in a cluster.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.failure.is_some() && !self.is_broken()
+    }
 }
 
 /// A release of Helm, by what decides whether it is upgraded, or uninstalled and installed anew.

@@ -1,7 +1,7 @@
 //! Comparisons of small repositories.
 //!
 //! Below: each format of one plan (`formats`), laws over random repositories and text that attacks (`laws`), plans that are
-//! read again and posted (`checks`).
+//! read again and posted (`checks`), appliers whose objects are not known (`unknown_objects`).
 
 use apply::deletion_budget::DeletionBudget;
 use objects::{Object, ObjectId};
@@ -16,6 +16,7 @@ use crate::{
 mod checks;
 mod formats;
 mod laws;
+mod unknown_objects;
 
 fn object(api: &str, kind: &str, name: &str, fields: &Value) -> Object {
     let mut value = json!({"apiVersion": api, "kind": kind,
@@ -66,12 +67,15 @@ fn child(objects: Vec<Object>, parent: &str) -> RenderedApplier {
 }
 
 fn failed(failure: &str) -> RenderedApplier {
-    RenderedApplier { failure: Some(failure.to_owned()), ..applier(Vec::new()) }
+    let failure = Some(failure.to_owned());
+    let declaration_digest = "the same declaration".to_owned();
+    RenderedApplier { failure, declaration_digest, ..applier(Vec::new()) }
 }
 
 fn rendering(revision: &str, appliers: Vec<(&str, RenderedApplier)>) -> RepositoryRendering {
     let appliers = appliers.into_iter().map(|(name, it)| (kustomization(name), it)).collect();
-    RepositoryRendering { revision: revision.to_owned(), appliers, incomplete: None }
+    let revision = revision.to_owned();
+    RepositoryRendering { revision, appliers, ..RepositoryRendering::default() }
 }
 
 fn plan(base: Vec<(&str, RenderedApplier)>, head: Vec<(&str, RenderedApplier)>) -> ChangePlan {

@@ -36,7 +36,7 @@ fn random_rendering() -> impl Strategy<Value = RepositoryRendering> {
             .into_iter()
             .map(|(name, it)| (kustomization(&format!("k{name}")), it))
             .collect(),
-        incomplete: None,
+        ..RepositoryRendering::default()
     })
 }
 

@@ -97,8 +97,13 @@ impl ApplierStep<'_> {
             }
             None => {}
         }
+        if let Some(removal) = self.predicted.and_then(|it| it.unknown_removal.as_ref()) {
+            let text = format!("the plan does not know what is removed: {}", removal.reason);
+            return ApplierVerdict::Unknown(text);
+        }
         let differences = differences(self.predicted, self.observed);
-        let unknown = self.predicted.and_then(|it| it.unknown_values.first());
+        let unknown =
+            self.predicted.and_then(|it| it.moved_sources.first().or(it.unknown_values.first()));
         match (differences.is_empty(), unknown) {
             (true, _) if is_quiet => ApplierVerdict::Unchanged,
             (true, _) => ApplierVerdict::Equal,
@@ -310,6 +315,17 @@ mod tests {
 
     fn adding(name: &str) -> Value {
         json!({"added": [{"kind": "ConfigMap", "namespace": "apps", "name": name}]})
+    }
+
+    #[test]
+    fn a_removal_of_objects_that_the_plan_does_not_know_is_unknown() {
+        let removal = json!({"reason": "it was not fetched"});
+        let plan = change(json!({"comparison": "removed", "unknownRemoval": removal}));
+        let deleted = InventoryChanges { deleted: [id("a")].into(), ..InventoryChanges::default() };
+        let text = "the plan does not know what is removed: it was not fetched";
+        let ready = applier("True", "Succeeded", "two");
+        let expected = ApplierVerdict::Unknown(text.to_owned());
+        assert_eq!(verdict(Some(&plan), &deleted, &ready), expected);
     }
 
     #[test]
