@@ -18,13 +18,14 @@ use sources::oci::RegistryCache;
 use url::Url;
 
 use super::download_folder::DownloadFolder;
+use super::render_failure::RenderFailure;
 use windlass_cli_runtime::connection::{ProgressGlyph, block_on, say};
 
 /// How long fetching one chart may take, with the index of its repository.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The archive of a chart, or why it was not fetched.
-type FetchedArchive = Result<Arc<[u8]>, String>;
+type FetchedArchive = Result<Arc<[u8]>, RenderFailure>;
 
 /// Fetches charts without credentials.
 pub(crate) struct ChartFetcher {
@@ -79,13 +80,14 @@ impl ChartFetcher {
         let shown = without_userinfo(url);
         let parsed = Url::parse(url).map_err(|error| format!("invalid URL `{shown}`: {error}"))?;
         if !matches!(parsed.scheme(), "https" | "http" | "oci") {
-            return Err(format!("chart {name} of {shown} was not fetched: buckets are not read"));
+            let why = format!("chart {name} of {shown} was not fetched: buckets are not read");
+            return Err(RenderFailure::NotFetched(why));
         }
         let host = parsed.host_str().unwrap_or_default();
         if !self.hosts.has(host) {
-            return Err(format!(
+            return Err(RenderFailure::NotFetched(format!(
                 "chart {name} of {shown} was not fetched: allow its host with --allow-hosts={host}"
-            ));
+            )));
         }
         let progress = format!("fetching chart {name} {range} of {shown}");
         say(ProgressGlyph::Action, &plan::clean_line(&progress));
@@ -96,8 +98,10 @@ impl ChartFetcher {
             let within = tokio::time::timeout(FETCH_TIMEOUT, fetching).await;
             within.unwrap_or_else(|_elapsed| Err(anyhow!("timed out after {FETCH_TIMEOUT:?}")))
         });
-        let failed =
-            |error: anyhow::Error| format!("chart {name} of {shown} was not fetched: {error:#}");
+        let failed = |error: anyhow::Error| {
+            let why = format!("chart {name} of {shown} was not fetched: {error:#}");
+            RenderFailure::Interruption(why)
+        };
         Ok(fetched.map_err(failed)?.into())
     }
 }
@@ -114,7 +118,11 @@ mod tests {
     #[test]
     fn no_host_is_reached_that_is_not_allowed() {
         let fetcher = ChartFetcher::new(vec!["charts.example.com".to_owned()], None);
-        let error = |url: &str| fetcher.archive(url, "web", "1.x").unwrap_err();
+        let failure = |url: &str| fetcher.archive(url, "web", "1.x").unwrap_err();
+        assert!(failure("https://evil.example.com/charts").is_not_fetched());
+        assert!(failure("s3://bucket/charts").is_not_fetched());
+        assert!(!failure("charts").is_not_fetched());
+        let error = |url: &str| failure(url).into_text();
         assert_eq!(
             error("https://evil.example.com/charts"),
             "chart web of https://evil.example.com/charts was not fetched: allow its host with \

@@ -35,6 +35,7 @@ use zeroize::Zeroizing;
 
 use super::helmfile_servers::HelmfileServers;
 use super::release_rendering::{fixed_randomness, fixed_time};
+use super::render_failure::RenderFailure;
 use super::source_artifact::SourceArtifact;
 use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
@@ -108,13 +109,13 @@ impl DeclaredHelmfile {
     /// [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors
-    /// What is wrong with the helmfile, a chart or values.
+    /// What is wrong with the helmfile, a chart or values, or that an address in it is not fetched.
     pub(crate) fn plan(
         &self,
         files: &HelmfileLocation,
         surroundings: &HelmfileSurroundings,
         servers: HelmfileServers,
-    ) -> Result<HelmfilePlanResult, String> {
+    ) -> Result<HelmfilePlanResult, RenderFailure> {
         let HelmfileSurroundings { references, known, capabilities } = surroundings;
         let mut unknown_values = Vec::new();
         let spec = self.declared_spec(references, &mut unknown_values);
@@ -142,8 +143,10 @@ impl DeclaredHelmfile {
         let decryptor = Arc::new(CiphertextDecryptor::default());
         let stop = StopSignal::default();
         let limit = Arc::new(TimeLimit::start(TIME_LIMIT, &stop));
+        let unfetched = servers.unfetched();
         let reaching = FetchContext::of(Box::new(servers));
-        let plan = plan_with(inputs, reaching, decryptor.clone(), &stop, limit)?;
+        let plan = plan_with(inputs, reaching, decryptor.clone(), &stop, limit);
+        let plan = plan.map_err(|text| unfetched.failure(text))?;
         unknown_values.extend(decryptor.unknown_value());
         unknown_values.extend(unknown_of_plan(&plan));
         Ok(HelmfilePlanResult { plan, unknown_values })

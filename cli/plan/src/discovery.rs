@@ -18,13 +18,17 @@ use serde_json::{Value, json};
 use tree::RelPath;
 
 use super::declared_helmfile::HELMFILE_OPERATOR_GROUP;
+use super::entry_point::EntryPoint;
 use super::facts_file::{AppliersReference, ClusterFacts, references_of};
 use super::helmfile_releases::{HelmfileReleaseFiles, HelmfileReleaseInputs};
-use super::kustomization_build::{KustomizationBuilds, KustomizationFiles, target_cluster};
+use super::kustomization_build::{
+    KustomizationBuilds, KustomizationFiles, kustomization_applier, target_cluster,
+};
 use super::parallel_work::in_parallel;
 use super::release_chart::chart_sources;
 use super::release_inputs::ReleaseInputs;
 use super::release_rendering::ReleaseRenderer;
+use super::render_failure::RenderFailure;
 use super::repository_sources::{
     BOOTSTRAP_NAME, DeclaredSources, RepositorySources, SourceOrigin, is_source, referenced_source,
 };
@@ -39,9 +43,6 @@ pub(crate) const MAX_APPLIERS: usize = 5_000;
 
 /// The most objects of a revision: all of them are in memory.
 const MAX_OBJECTS: usize = 200_000;
-
-/// Why an applier was not begun.
-pub(crate) const TIME_IS_OVER: &str = "the time limit of this command was reached before its turn";
 
 /// A kind whose objects apply others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub(crate) enum DeferredWork {
     /// Not at all: they stay as they are in the base, for this reason.
     LeftAsItIs(String),
     /// Not at all, for this reason.
-    NotRendered(String),
+    NotRendered(RenderFailure),
 }
 
 /// Everything that a revision declares.
@@ -192,20 +193,32 @@ fn entry_applier(folder: &RelPath) -> anyhow::Result<PendingApplier> {
     Ok(PendingApplier { kind: ApplierKind::Kustomization, object, parent: None, is_entry: true })
 }
 
+/// That the folder of the entry point cannot be built, and what to do if it was only assumed.
+fn unbuilt_entry(entry: &EntryPoint, failure: &str) -> String {
+    let EntryPoint { folder, is_assumed } = entry;
+    match is_assumed {
+        true => format!(
+            "no file says which folder the cluster applies first, and the root of the repository cannot be built: choose \
+             the folder that the cluster applies first with --path ({failure})"
+        ),
+        false => format!("the folder `{folder}` cannot be built: {failure}"),
+    }
+}
+
 /// Finds everything that a revision declares from a folder down, and builds its Kustomizations.
 ///
 /// # Errors
 /// A thread could not do its work. That an applier cannot be built is said of the applier.
 pub(crate) fn declarations(
     revision: &Revision<'_>,
-    entry: &RelPath,
+    entry: &EntryPoint,
 ) -> anyhow::Result<RepositoryDeclarations> {
     let mut found = RepositoryDeclarations {
         references: Arc::new(revision.cluster_references.clone()),
         kinds: revision.facts.kind_scopes(),
         ..RepositoryDeclarations::default()
     };
-    let mut pending = vec![entry_applier(entry)?];
+    let mut pending = vec![entry_applier(&entry.folder)?];
     while !pending.is_empty() {
         let mut ready: Vec<PendingApplier> = Vec::new();
         let mut waiting = pending;
@@ -226,7 +239,7 @@ pub(crate) fn declarations(
         })?;
         for (applier, declared) in applied {
             if applier.is_entry
-                && let Some(own) = found.applies_itself(&declared.rendered, entry, revision)
+                && let Some(own) = found.applies_itself(&declared.rendered, &entry.folder, revision)
             {
                 pending.push(own);
                 continue;
@@ -340,7 +353,7 @@ impl RepositoryDeclarations {
     /// What an applier applies.
     fn apply(&self, applier: &PendingApplier, revision: &Revision<'_>) -> DeclaredApplier {
         if Instant::now() > revision.deadline {
-            return DeclaredApplier::failed(TIME_IS_OVER.to_owned());
+            return DeclaredApplier::unread(RenderFailure::out_of_time());
         }
         let applied = match applier.kind {
             ApplierKind::Kustomization => typed(&applier.object)
@@ -350,7 +363,12 @@ impl RepositoryDeclarations {
             }
             ApplierKind::Helmfile => DeclaredApplier::helmfile(&applier.object),
         };
-        applied.unwrap_or_else(DeclaredApplier::failed)
+        let mut applied = applied.unwrap_or_else(DeclaredApplier::failed);
+        if applied.rendered.failure.is_some() && applied.rendered.declaration_digest.is_empty() {
+            // Nothing was read but its spec.
+            applied.rendered.declaration_digest = self.unread_key(&applier.object, &[], "");
+        }
+        applied
     }
 
     fn kustomization(
@@ -362,7 +380,8 @@ impl RepositoryDeclarations {
         let source = source_of(&applier.object);
         let files = match &source {
             _ if applier.is_entry => {
-                revision.files.artifact(None).map_err(|error| format!("{error:#}"))
+                let files = revision.files.artifact(None);
+                files.map_err(|error| RenderFailure::Failed(format!("{error:#}")))
             }
             Some(id) => self.artifact(id, revision),
             None => return DeclaredApplier::failed("spec.sourceRef names no source".to_owned()),
@@ -370,10 +389,14 @@ impl RepositoryDeclarations {
         let sources = source.as_slice();
         let files = match files {
             Ok(files) => files,
-            Err(reason) if applier.is_entry => return DeclaredApplier::failed(reason),
-            Err(reason) => {
-                let key = json!([applier.object.get("spec"), self.source_specs(sources), reason]);
-                return DeclaredApplier::not_rendered(key.to_string(), reason);
+            Err(failure) if applier.is_entry => {
+                return DeclaredApplier::failed(failure.into_text());
+            }
+            Err(failure) => {
+                let key = self.unread_key(&applier.object, sources, failure.text());
+                // Its switches say what becomes of its objects when it is removed.
+                let begun = kustomization_applier(object, "");
+                return DeclaredApplier::not_rendered(key, failure, begun);
             }
         };
         let own_sources = self.own_sources_of(sources, revision);
@@ -388,6 +411,10 @@ impl RepositoryDeclarations {
         for object in &mut rendered.objects {
             self.kinds.place(object, None);
         }
+        if rendered.failure.is_some() {
+            let read = files.build_digest(built_folders(object));
+            rendered.declaration_digest = self.unread_key(&applier.object, sources, &read);
+        }
         DeclaredApplier { rendered, own_sources, deferred: None }
     }
 
@@ -401,7 +428,8 @@ impl RepositoryDeclarations {
             true => revision.renderer.render(&inputs, &self.kinds, true, begun),
             false => begun,
         };
-        DeclaredApplier { rendered, own_sources: Vec::new(), deferred: None }
+        let own_sources = self.own_sources_of(&inputs.sources, revision);
+        DeclaredApplier { rendered, own_sources, deferred: None }
     }
 
     /// The Kustomization by which the entry point applies itself, if it declares one: it takes the place of the one that was
@@ -435,12 +463,12 @@ impl RepositoryDeclarations {
         &mut self,
         applier: PendingApplier,
         mut declared: DeclaredApplier,
-        entry: &RelPath,
+        entry: &EntryPoint,
         pending: &mut Vec<PendingApplier>,
     ) {
         let id = applier.object.id();
         if let Some(failure) = declared.rendered.failure.as_ref().filter(|_| applier.is_entry) {
-            self.incomplete = Some(format!("the folder `{entry}` cannot be built: {failure}"));
+            self.incomplete = Some(unbuilt_entry(entry, failure));
         }
         self.seen.insert(id.clone());
         let spec = applier.object.get("spec").unwrap_or(&Value::Null);
@@ -551,7 +579,8 @@ impl RepositoryDeclarations {
                 let work = DeferredWork::Release(Box::new(inputs));
                 applier.deferred = Some(DeferredRendering { key, work });
             } else {
-                applier.rendered.failure = Some(TIME_IS_OVER.to_owned());
+                let begun = std::mem::take(&mut applier.rendered);
+                applier.rendered = RenderFailure::out_of_time().of_applier(begun);
             }
         }
         Ok(())
@@ -571,6 +600,16 @@ fn helm_release(release: &HelmRelease, settings: &OperatorSettings) -> HelmRelea
     }
 }
 
+/// The folder that a Kustomization builds, and its components; all files if a path leaves the source.
+fn built_folders(object: &Kustomization) -> Vec<RelPath> {
+    let spec = &object.spec;
+    let path = spec.path.as_deref().unwrap_or_default().trim_start_matches('/');
+    let folder = RelPath::parse(path).unwrap_or_else(|_| RelPath::root());
+    let components = spec.components.iter();
+    let components = components.map(|it| folder.join(it).unwrap_or_else(|_| RelPath::root()));
+    [folder.clone()].into_iter().chain(components).collect()
+}
+
 /// Whether an object is a Kustomization that builds a folder.
 pub(crate) fn builds(object: &Object, folder: &RelPath) -> bool {
     let is_kustomization = ApplierKind::of(object) == Some(ApplierKind::Kustomization);
@@ -580,14 +619,22 @@ pub(crate) fn builds(object: &Object, folder: &RelPath) -> bool {
 }
 
 impl DeclaredApplier {
-    fn failed(text: String) -> Self {
-        let rendered = RenderedApplier { failure: Some(text), ..RenderedApplier::default() };
-        Self { rendered, own_sources: Vec::new(), deferred: None }
+    /// One of which not even the spec is known. Nothing says that it leaves its objects when it is removed.
+    fn unread(failure: RenderFailure) -> Self {
+        let begun = RenderedApplier {
+            prunes: true,
+            deletes_with_itself: true,
+            ..RenderedApplier::default()
+        };
+        Self { rendered: failure.of_applier(begun), own_sources: Vec::new(), deferred: None }
     }
 
-    fn not_rendered(key: String, reason: String) -> Self {
-        let deferred = DeferredRendering { key, work: DeferredWork::NotRendered(reason) };
-        let rendered = RenderedApplier::default();
+    fn failed(text: String) -> Self {
+        Self::unread(RenderFailure::Failed(text))
+    }
+
+    fn not_rendered(key: String, failure: RenderFailure, rendered: RenderedApplier) -> Self {
+        let deferred = DeferredRendering { key, work: DeferredWork::NotRendered(failure) };
         Self { rendered, own_sources: Vec::new(), deferred: Some(deferred) }
     }
 
@@ -596,5 +643,20 @@ impl DeclaredApplier {
         self.rendered.objects.is_empty()
             && self.rendered.failure.is_none()
             && self.deferred.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_that_was_only_assumed_and_cannot_be_built_is_to_be_chosen() {
+        let root = EntryPoint { folder: RelPath::root(), is_assumed: true };
+        let text = unbuilt_entry(&root, "missing Resource metadata");
+        assert!(text.contains("choose the folder that the cluster applies first with --path"));
+        assert!(text.ends_with("(missing Resource metadata)"), "{text}");
+        let named = EntryPoint::named(RelPath::root());
+        assert!(!unbuilt_entry(&named, "boom").contains("--path"));
     }
 }

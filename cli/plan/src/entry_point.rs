@@ -1,4 +1,5 @@
-//! Where the search for appliers begins: the folder of the Kustomization that applies itself, as `flux bootstrap` makes it.
+//! Where the search for appliers begins: the folder of the Kustomization that applies itself, as `flux bootstrap` makes it, or
+//! the folder that a FluxInstance of the Flux Operator names, which makes the Kustomization in the cluster.
 //!
 //! Elsewhere: from there down (`discovery.rs`).
 
@@ -6,8 +7,8 @@ use std::collections::BTreeSet;
 
 use anyhow::bail;
 use memchr::memmem;
-use objects::ObjectId;
 use objects::manifest::{self, LocatedObject};
+use objects::{Object, ObjectId};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
 use super::discovery::ApplierKind;
@@ -19,19 +20,53 @@ const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 /// The most manifests of appliers that are kept: what is further on is not searched.
 const MAX_APPLIER_MANIFESTS: usize = 20_000;
 
-/// What a file has that declares an applier.
-const APPLIER_MARKS: [&[u8]; 3] =
-    [b"toolkit.fluxcd.io", b"helmfile.windlass.dev", b"apps.mumoshu.github.io"];
+/// The most folders that a message lists.
+const MAX_LISTED_FOLDERS: usize = 20;
+
+/// What a file has that declares an applier or a FluxInstance.
+const APPLIER_MARKS: [&[u8]; 4] = [
+    b"toolkit.fluxcd.io",
+    b"helmfile.windlass.dev",
+    b"apps.mumoshu.github.io",
+    b"fluxcd.controlplane.io",
+];
+
+/// The group of the Flux Operator.
+const FLUX_OPERATOR_GROUP: &str = "fluxcd.controlplane.io";
+
+/// The chart that makes a FluxInstance of its values; the OCIRepository that has it is named like it.
+const FLUX_INSTANCE_CHART: &str = "flux-instance";
+
+/// Where the search begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EntryPoint {
+    /// The folder that the cluster applies first.
+    pub(crate) folder: RelPath,
+    /// Whether it is the root because no file says which folder it is.
+    pub(crate) is_assumed: bool,
+}
+
+impl EntryPoint {
+    /// A folder that the user or a file names.
+    pub(crate) fn named(folder: RelPath) -> Self {
+        Self { folder, is_assumed: false }
+    }
+}
 
 /// The manifests of appliers in the files of a revision, as they are written there.
-pub(crate) struct ApplierManifests(Vec<LocatedObject>);
+pub(crate) struct ApplierManifests {
+    appliers: Vec<LocatedObject>,
+    /// The folders of the revision that FluxInstances name.
+    synced_folders: BTreeSet<RelPath>,
+}
 
 impl ApplierManifests {
     /// Reads all YAML files, up to a bound. Those that are no manifests, such as templates, are left out.
     pub(crate) fn of(files: &MemoryTree) -> Self {
-        let mut found = Vec::new();
+        let mut appliers = Vec::new();
+        let mut synced_folders = BTreeSet::new();
         for (path, entry) in files.walk() {
-            if found.len() >= MAX_APPLIER_MANIFESTS {
+            if appliers.len() >= MAX_APPLIER_MANIFESTS {
                 break;
             }
             let is_small =
@@ -44,19 +79,22 @@ impl ApplierManifests {
                 continue;
             }
             let read = manifest::read(path.as_str(), &text, &goyaml::YamlLimits::default());
+            let read = read.unwrap_or_default();
+            synced_folders.extend(read.iter().filter_map(|it| synced_folder(&it.object, files)));
             let is_applier = |it: &LocatedObject| ApplierKind::of(&it.object).is_some();
-            found.extend(read.unwrap_or_default().into_iter().filter(is_applier));
+            appliers.extend(read.into_iter().filter(is_applier));
         }
-        Self(found)
+        Self { appliers, synced_folders }
     }
 
-    /// The folder of the only Kustomization that applies the file that declares it; the root if there is none.
+    /// The folder of the only Kustomization that applies the file that declares it, or of the only FluxInstance; the root if
+    /// there is none.
     ///
     /// # Errors
     /// There are several: they are different clusters.
-    pub(crate) fn entry(&self) -> anyhow::Result<RelPath> {
-        let mut folders = BTreeSet::new();
-        for LocatedObject { file, object, .. } in &self.0 {
+    pub(crate) fn entry(&self) -> anyhow::Result<EntryPoint> {
+        let mut folders = self.synced_folders.clone();
+        for LocatedObject { file, object, .. } in &self.appliers {
             let is_kustomization = ApplierKind::of(object) == Some(ApplierKind::Kustomization);
             let spec = object.get("spec").filter(|_| is_kustomization);
             let path = spec.and_then(|spec| spec["path"].as_str()).unwrap_or_default();
@@ -70,15 +108,19 @@ impl ApplierManifests {
             }
         }
         let is_inner = |folder: &RelPath| {
-            folders.iter().any(|other| other != folder && folder.starts_with(other))
+            let mut above = std::iter::successors(folder.parent(), RelPath::parent);
+            above.any(|it| folders.contains(&it))
         };
         let outer: Vec<&RelPath> = folders.iter().filter(|it| !is_inner(it)).collect();
         match outer[..] {
-            [] => Ok(RelPath::root()),
-            [folder] => Ok(folder.clone()),
+            [] => Ok(EntryPoint { folder: RelPath::root(), is_assumed: true }),
+            [folder] => Ok(EntryPoint::named(folder.clone())),
             [..] => {
-                let named: Vec<String> = outer.iter().map(|it| format!("--path {it}")).collect();
-                bail!("the repository declares several clusters; choose one: {}", named.join(", "))
+                let listed = outer.iter().take(MAX_LISTED_FOLDERS);
+                let named: Vec<String> = listed.map(|it| format!("--path {it}")).collect();
+                let more = if outer.len() > named.len() { ", …" } else { "" };
+                let named = named.join(", ");
+                bail!("the repository declares several clusters; choose one: {named}{more}")
             }
         }
     }
@@ -91,10 +133,30 @@ impl ApplierManifests {
                 && (namespace.is_empty() || namespace == id.namespace)
                 && it.object.gvk().group == id.group
         };
-        let mut named = self.0.iter().filter(is_named);
+        let mut named = self.appliers.iter().filter(is_named);
         let first = named.next()?;
         named.next().is_none().then(|| first.file.clone())
     }
+}
+
+/// The folder of the revision that a FluxInstance has applied, or the values of the chart of one; none of other objects.
+///
+/// The root may be that of another repository, and is what is taken anyway if there is no other folder. The address is not
+/// compared: a repository that was renamed may be written with either name, and a mirror has another one.
+fn synced_folder(object: &Object, files: &MemoryTree) -> Option<RelPath> {
+    let spec = object.get("spec")?;
+    let gvk = object.gvk();
+    let is_instance = gvk.group == FLUX_OPERATOR_GROUP && gvk.kind == "FluxInstance";
+    let charts = [&spec["chart"]["spec"]["chart"], &spec["chartRef"]["name"]];
+    let is_chart = charts.iter().any(|it| it.as_str() == Some(FLUX_INSTANCE_CHART));
+    let sync = match ApplierKind::of(object) {
+        None if is_instance => &spec["sync"],
+        Some(ApplierKind::HelmRelease) if is_chart => &spec["values"]["instance"]["sync"],
+        _ => return None,
+    };
+    let folder = RelPath::parse(sync["path"].as_str()?.trim_start_matches('/')).ok()?;
+    let is_folder = matches!(files.entry(&folder), Some(FileMetadata::Dir));
+    (is_folder && !folder.is_root()).then_some(folder)
 }
 
 #[cfg(test)]
@@ -121,7 +183,8 @@ mod tests {
         let template = ("chart/templates/a.yaml", "{{ kustomize.toolkit.fluxcd.io".to_owned());
         let other = ("clusters/prod/podinfo.yaml", kustomization("podinfo", "./"));
         let one = manifests(&[prod.clone(), apps.clone(), template, other]);
-        assert_eq!(one.entry().unwrap().as_str(), "clusters/prod");
+        let folder = RelPath::parse("clusters/prod").unwrap();
+        assert_eq!(one.entry().unwrap(), EntryPoint::named(folder));
         let id = |name: &str| {
             ObjectId::new("flux-system", name, "kustomize.toolkit.fluxcd.io", "Kustomization")
         };
@@ -132,6 +195,63 @@ mod tests {
         let error = two.entry().unwrap_err().to_string();
         assert!(error.ends_with("--path clusters/prod, --path clusters/staging"), "{error}");
         assert_eq!(two.file_of(&id("flux-system")), None);
-        assert!(manifests(&[]).entry().unwrap().is_root());
+        let nothing = manifests(&[]).entry().unwrap();
+        assert!(nothing.folder.is_root() && nothing.is_assumed);
+    }
+
+    #[test]
+    fn the_search_begins_where_a_flux_instance_says() {
+        let release = |chart: &str, path: &str| {
+            format!(
+                "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: web}}\nspec:\n  {chart}\n  \
+                 values: {{instance: {{sync: {{kind: GitRepository, path: {path}}}}}}}\n"
+            )
+        };
+        let instance = |path: &str| {
+            format!(
+                "apiVersion: fluxcd.controlplane.io/v1\nkind: FluxInstance\n\
+                 metadata: {{name: flux, namespace: flux-system}}\n\
+                 spec: {{sync: {{kind: GitRepository, url: \"https://example.com/fleet\", path: {path}}}}}\n"
+            )
+        };
+        let of_registry = "chartRef: {kind: OCIRepository, name: flux-instance}";
+        let of_repository = "chart: {spec: {chart: flux-instance}}";
+        let apps = ("flux/cluster/apps.yaml", kustomization("apps", "./apps"));
+        let entry = |declared: String| {
+            manifests(&[apps.clone(), ("flux/instance.yaml", declared)]).entry().unwrap()
+        };
+        let named = EntryPoint::named(RelPath::parse("flux/cluster").unwrap());
+        assert_eq!(entry(instance("./flux/cluster")), named);
+        assert_eq!(entry(release(of_registry, "flux/cluster")), named);
+        assert_eq!(entry(release(of_repository, "/flux/cluster/")), named);
+        // Another chart, and folders of other repositories.
+        for other in [
+            release("chartRef: {kind: OCIRepository, name: web}", "flux/cluster"),
+            instance("clusters/other"),
+            instance("../flux/cluster"),
+            instance("./"),
+        ] {
+            assert!(entry(other.clone()).is_assumed, "{other}");
+        }
+        let sync = ("clusters/prod/sync.yaml", kustomization("flux-system", "./clusters/prod"));
+        let both = manifests(&[apps, ("flux/instance.yaml", instance("flux/cluster")), sync]);
+        let error = both.entry().unwrap_err().to_string();
+        assert!(error.ends_with("--path clusters/prod, --path flux/cluster"), "{error}");
+    }
+
+    #[test]
+    fn of_many_clusters_a_few_are_listed_and_inner_folders_are_none() {
+        let all: Vec<String> = (0..30).map(|at| format!("clusters/{at:02}")).collect();
+        let inner = all.iter().map(|it| format!("{it}/inner/deep"));
+        let folders: Vec<String> = all.iter().cloned().chain(inner).collect();
+        let files: Vec<(String, String)> = folders
+            .iter()
+            .map(|it| (format!("{it}/sync.yaml"), kustomization("sync", it)))
+            .collect();
+        let files: Vec<(&str, String)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
+        let error = manifests(&files).entry().unwrap_err().to_string();
+        assert_eq!(error.matches("--path ").count(), MAX_LISTED_FOLDERS, "{error}");
+        assert!(error.ends_with("--path clusters/19, …") && !error.contains("inner"), "{error}");
     }
 }

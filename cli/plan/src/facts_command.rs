@@ -14,7 +14,7 @@ use tree::RelPath;
 use super::entry_point::ApplierManifests;
 use super::facts_file::{ClusterFacts, FACTS_PATH, MAX_FACTS_BYTES};
 use super::facts_of_cluster::{self, ClusterReading, FactsQuery};
-use super::work_tree_of;
+use super::named_repository;
 use windlass_cli_runtime::connection::{ClusterAccessFlags, ProgressGlyph, block_on, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_serve::settings::parse_duration;
@@ -22,7 +22,7 @@ use windlass_serve::settings::parse_duration;
 /// The flags of `windlass plan facts`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct FactsArgs {
-    /// The folder that the cluster applies first [default: that of the Kustomization that applies itself, or the root]
+    /// The folder that the cluster applies first [default: that of a Kustomization that applies itself or of a FluxInstance, or the root]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// The file, or `-` for stdout [default: .windlass/facts.yaml in that folder]
@@ -110,14 +110,19 @@ impl FactsArgs {
             Some(path) => return Ok(FactsPlace::Named(path.clone())),
             None => {}
         }
-        let folder = self.path.as_deref().unwrap_or(Path::new("."));
-        let current = std::env::current_dir().context("cannot read the current directory")?;
-        let work_tree = work_tree_of(&current.join(folder))?;
+        let repository = named_repository(self.path.as_deref())?;
+        ensure!(
+            !repository.is_bare(),
+            "a bare repository has no folder for the file: run the command in a checked out repository, or use --output"
+        );
         let folder = match &self.path {
-            Some(path) => work_tree.path_of(path)?,
-            None => ApplierManifests::of(&work_tree.work_tree()?.artifact(None)?.files).entry()?,
+            Some(path) => repository.path_of(path)?,
+            None => {
+                let files = repository.work_tree()?.artifact(None)?;
+                ApplierManifests::of(&files.files).entry()?.folder
+            }
         };
-        let file = work_tree.place_of(&folder.join(FACTS_PATH)?);
+        let file = repository.place_of(&folder.join(FACTS_PATH)?);
         Ok(FactsPlace::InRepository { folder, file })
     }
 

@@ -23,11 +23,12 @@ use super::declared_helmfile::{
 };
 use super::discovery::{
     DeclaredApplier, DeferredRendering, DeferredWork, MAX_APPLIERS, RepositoryDeclarations,
-    Revision, TIME_IS_OVER, source_of,
+    Revision, source_of,
 };
 use super::helmfile_servers::HelmfileServers;
 use super::kustomization_build::target_cluster;
 use super::parallel_work::in_parallel;
+use super::render_failure::RenderFailure;
 use windlass_serve::settings::OperatorSettings;
 
 /// The releases of Helmfiles, each with its helmfile.
@@ -61,7 +62,11 @@ enum HelmfilePlanning {
     },
     /// Its files are elsewhere.
     NotRendered(DeferredRendering),
-    Failed(String),
+    Failed {
+        failure: RenderFailure,
+        /// What the revision has of it; empty if that is not known.
+        digest: String,
+    },
 }
 
 /// A release as an applier: `HELMFILE#[CONTEXT/]NAMESPACE/NAME`, as dependencies name it.
@@ -127,7 +132,10 @@ impl RepositoryDeclarations {
         let capabilities = revision.renderer.capabilities_with(&self.kinds);
         let planned = in_parallel(helmfiles, |(id, object)| {
             let planning = match Instant::now() > revision.deadline {
-                true => HelmfilePlanning::Failed(TIME_IS_OVER.to_owned()),
+                true => {
+                    let failure = RenderFailure::out_of_time();
+                    HelmfilePlanning::Failed { failure, digest: String::new() }
+                }
                 false => declarations.planned_helmfile(&object, revision, &capabilities),
             };
             (id, planning)
@@ -141,7 +149,10 @@ impl RepositoryDeclarations {
     fn add_helmfile(&mut self, id: ObjectId, planning: HelmfilePlanning) {
         let Some(own) = self.appliers.get_mut(&id) else { return };
         match planning {
-            HelmfilePlanning::Failed(text) => own.rendered.failure = Some(text),
+            HelmfilePlanning::Failed { failure, digest } => {
+                own.rendered = failure.of_applier(std::mem::take(&mut own.rendered));
+                own.rendered.declaration_digest = digest;
+            }
             HelmfilePlanning::NotRendered(deferred) => own.deferred = Some(deferred),
             HelmfilePlanning::Planned { unknown_values, own_sources, files, releases } => {
                 own.rendered.unknown_values = unknown_values;
@@ -164,15 +175,17 @@ impl RepositoryDeclarations {
     ) -> HelmfilePlanning {
         let helmfile = match DeclaredHelmfile::read(object) {
             Ok(helmfile) => helmfile,
-            Err(reason) => return HelmfilePlanning::Failed(reason),
+            Err(reason) => {
+                let digest = self.unread_key(object, &[], "");
+                return HelmfilePlanning::Failed { failure: RenderFailure::Failed(reason), digest };
+            }
         };
         let source = source_of(object);
         let location = match self.helmfile_location(&helmfile, source.as_ref(), revision) {
             Ok(location) => location,
-            Err(reason) => {
-                let specs = self.source_specs(source.as_slice());
-                let key = json!([object.get("spec"), specs, reason]).to_string();
-                let work = DeferredWork::NotRendered(reason);
+            Err(failure) => {
+                let key = self.unread_key(object, source.as_slice(), failure.text());
+                let work = DeferredWork::NotRendered(failure);
                 return HelmfilePlanning::NotRendered(DeferredRendering { key, work });
             }
         };
@@ -195,7 +208,12 @@ impl RepositoryDeclarations {
                     releases: self.release_appliers(&plannable, plan, revision.settings),
                 }
             }
-            Err(reason) => HelmfilePlanning::Failed(reason),
+            Err(failure) => {
+                // It may read any file of its source.
+                let read = location.artifact.content(&RelPath::root());
+                let digest = self.unread_key(object, source.as_slice(), &read.digest);
+                HelmfilePlanning::Failed { failure, digest }
+            }
         }
     }
 
@@ -205,12 +223,13 @@ impl RepositoryDeclarations {
         helmfile: &DeclaredHelmfile,
         source: Option<&ObjectId>,
         revision: &Revision<'_>,
-    ) -> Result<HelmfileLocation, String> {
+    ) -> Result<HelmfileLocation, RenderFailure> {
         let spec = &helmfile.spec;
         if let Some(address) = &spec.source {
             return address_location(address, revision);
         }
-        let source = source.ok_or("spec.sourceRef names no source")?;
+        let no_source = || RenderFailure::Failed("spec.sourceRef names no source".to_owned());
+        let source = source.ok_or_else(no_source)?;
         let artifact = self.artifact(source, revision)?;
         Ok(HelmfileLocation { artifact, path: spec.path.clone().unwrap_or_default() })
     }
@@ -315,10 +334,14 @@ fn kept_reason(
 }
 
 /// The files that an address names, if they are those of the repository.
-fn address_location(text: &str, revision: &Revision<'_>) -> Result<HelmfileLocation, String> {
-    let elsewhere = |why: &str| Err(format!("spec.source is not fetched: {why}"));
+fn address_location(
+    text: &str,
+    revision: &Revision<'_>,
+) -> Result<HelmfileLocation, RenderFailure> {
+    let said = |why: &str| format!("spec.source is not fetched: {why}");
+    let elsewhere = |why: &str| Err(RenderFailure::NotFetched(said(why)));
     let Some(address) = RemoteAddress::parse(text) else {
-        return elsewhere("it is not an address");
+        return Err(RenderFailure::Failed(said("it is not an address")));
     };
     let RemoteSource::Git { host, path, folder, reference } = address.source()? else {
         return elsewhere("it is not a repository");

@@ -11,11 +11,12 @@ use helmfile_controller::helmfile::plan::{PlannedRelease, ReleaseKey};
 use objects::ObjectId;
 use plan::{RenderedApplier, UnknownValue};
 
-use super::discovery::{ApplierKind, TIME_IS_OVER};
+use super::discovery::ApplierKind;
 use super::helmfile_releases::{HelmfileReleaseInputs, PlannableHelmfile};
-use super::helmfile_servers::HelmfileServers;
+use super::helmfile_servers::{HelmfileFetchRefusals, HelmfileServers};
 use super::parallel_work::in_parallel;
 use super::release_rendering::{ReleaseRenderer, RenderedObjects};
+use super::render_failure::RenderFailure;
 use super::resource_scope::DeclaredKindScopes;
 
 /// A release of a Helmfile that is to be rendered.
@@ -27,8 +28,16 @@ pub(crate) struct PendingHelmfileRelease {
     pub(crate) begun: RenderedApplier,
 }
 
-/// The releases of a Helmfile with their charts, or why it could not be planned.
-type PlannedReleases = Result<BTreeMap<ReleaseKey, PlannedRelease>, String>;
+/// The releases of a Helmfile with their charts.
+#[derive(Default)]
+struct PlannedReleases {
+    releases: BTreeMap<ReleaseKey, PlannedRelease>,
+    /// Charts among them that were not fetched.
+    unfetched: Arc<HelmfileFetchRefusals>,
+}
+
+/// The plan of a Helmfile with the charts of its releases, or why it could not be made.
+type PlanWithCharts = Result<PlannedReleases, RenderFailure>;
 
 /// Renders releases.
 ///
@@ -62,45 +71,50 @@ fn planned_releases(
     pending: &[PendingHelmfileRelease],
     renderer: &ReleaseRenderer,
     deadline: Instant,
-) -> anyhow::Result<PlannedReleases> {
+) -> anyhow::Result<PlanWithCharts> {
     let refusals: Vec<String> = pending.iter().filter_map(|it| it.inputs.refusal.clone()).collect();
     let plannable: Vec<Arc<PlannableHelmfile>> =
         pending.iter().take(1).map(|it| it.inputs.plannable.clone()).collect();
     // On a thread with the stack that it needs.
-    let planned = in_parallel(plannable, |plannable| -> PlannedReleases {
+    let planned = in_parallel(plannable, |plannable| -> PlanWithCharts {
         if Instant::now() > deadline {
-            return Err(TIME_IS_OVER.to_owned());
+            return Err(RenderFailure::out_of_time());
         }
         let servers = HelmfileServers::without_charts(&renderer.charts, &renderer.remote);
         let servers = servers.with_charts(refusals.clone());
+        let unfetched = servers.unfetched();
         let PlannableHelmfile { helmfile, location, surroundings } = &*plannable;
         let plan = helmfile.plan(location, surroundings, servers)?.plan;
-        Ok(plan.releases.into_iter().map(|release| (release.key.clone(), release)).collect())
+        let releases = plan.releases.into_iter().map(|release| (release.key.clone(), release));
+        Ok(PlannedReleases { releases: releases.collect(), unfetched })
     })?;
-    Ok(planned.into_iter().next().unwrap_or_else(|| Ok(BTreeMap::new())))
+    Ok(planned.into_iter().next().unwrap_or_else(|| Ok(PlannedReleases::default())))
 }
 
 fn objects_of(
     pending: &PendingHelmfileRelease,
-    planned: &PlannedReleases,
+    planned: &PlanWithCharts,
     kinds: &DeclaredKindScopes,
     renderer: &ReleaseRenderer,
     deadline: Instant,
-) -> Result<RenderedObjects, String> {
+) -> Result<RenderedObjects, RenderFailure> {
     if Instant::now() > deadline {
-        return Err(TIME_IS_OVER.to_owned());
+        return Err(RenderFailure::out_of_time());
     }
-    let HelmfileReleaseInputs { plannable, key, .. } = &*pending.inputs;
-    let planned = planned.as_ref().map_err(Clone::clone)?;
-    let release = planned.get(key).ok_or("its helmfile has it no more when it is planned again")?;
+    let HelmfileReleaseInputs { plannable, key, refusal, .. } = &*pending.inputs;
+    let PlannedReleases { releases, unfetched } = planned.as_ref().map_err(Clone::clone)?;
+    let gone = || "its helmfile has it no more when it is planned again".to_owned();
+    let release = releases.get(key).ok_or_else(gone)?;
     let settings = &renderer.settings;
-    let rendering = plannable.helmfile.release_to_render(release, pending.is_upgrade, settings)?;
-    renderer.objects_of(rendering, kinds)
+    let rendering = plannable.helmfile.release_to_render(release, pending.is_upgrade, settings);
+    let refusal = refusal.as_deref().filter(|_| release.chart.is_err());
+    let rendering = rendering.map_err(|text| unfetched.failure_of_release(refusal, text))?;
+    renderer.objects_of(rendering, kinds).map_err(RenderFailure::Failed)
 }
 
 /// What is known of an applier, with its objects or why there are none.
 fn applier_with(
-    rendered: Result<RenderedObjects, String>,
+    rendered: Result<RenderedObjects, RenderFailure>,
     begun: RenderedApplier,
 ) -> RenderedApplier {
     match rendered {
@@ -111,7 +125,7 @@ fn applier_with(
             applier.unknown_values.extend(declared);
             applier
         }
-        Err(text) => RenderedApplier { failure: Some(text), ..begun },
+        Err(failure) => failure.of_applier(begun),
     }
 }
 

@@ -2,16 +2,19 @@
 //!
 //! Elsewhere: charts (`chart_fetch.rs`), addresses (`remote_servers.rs`), which releases change (`helmfile_rendering.rs`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use helmfile::{ChartFetchError, ChartVersionRequest};
 use helmfile_controller::helmfile::remote_fetch::HelmfileServerAccess;
+use parking_lot::Mutex;
 use sources::go_getter::GetterRequest;
 use sources::remote_bases::without_credentials;
 use tree::MemoryTree;
 
 use super::chart_fetch::ChartFetcher;
 use super::remote_servers::RemoteServers;
+use super::render_failure::RenderFailure;
 
 /// Sends the requests of one plan of a helmfile.
 pub(crate) struct HelmfileServers {
@@ -19,12 +22,56 @@ pub(crate) struct HelmfileServers {
     remote: Arc<RemoteServers>,
     /// Why charts were not fetched before that are wanted now.
     wanted: Vec<String>,
+    /// What was not fetched although it is wanted.
+    unfetched: Arc<HelmfileFetchRefusals>,
+}
+
+/// What one plan of a helmfile named and did not get.
+#[derive(Default)]
+pub(crate) struct HelmfileFetchRefusals {
+    /// Why charts were not fetched, by what identifies them, as refusals of charts have it.
+    charts: Mutex<BTreeMap<String, RenderFailure>>,
+    /// Why an address was not fetched.
+    address: Mutex<Option<RenderFailure>>,
+}
+
+impl HelmfileFetchRefusals {
+    /// Why a plan failed that has this text: an address that is not fetched ends it.
+    pub(crate) fn failure(&self, text: String) -> RenderFailure {
+        like(self.address.lock().clone(), text)
+    }
+
+    /// Why a release is not rendered that has this text, and whose chart a refusal names.
+    pub(crate) fn failure_of_release(&self, refusal: Option<&str>, text: String) -> RenderFailure {
+        let charts = self.charts.lock();
+        let is_named = |chart: &str| refusal.is_some_and(|refusal| refusal.contains(chart));
+        let chart = charts.iter().find(|(chart, _)| is_named(chart.as_str()));
+        like(chart.map(|(_, failure)| failure.clone()), text)
+    }
+}
+
+/// A failure with a text, of the sort of what caused it; without a cause, something is wrong.
+fn like(cause: Option<RenderFailure>, text: String) -> RenderFailure {
+    match cause {
+        Some(cause) => cause.with_text(|_| text),
+        None => RenderFailure::Failed(text),
+    }
 }
 
 impl HelmfileServers {
     /// Fetches no chart: each is named by what identifies it.
     pub(crate) fn without_charts(charts: &Arc<ChartFetcher>, remote: &Arc<RemoteServers>) -> Self {
-        Self { charts: charts.clone(), remote: remote.clone(), wanted: Vec::new() }
+        Self {
+            charts: charts.clone(),
+            remote: remote.clone(),
+            wanted: Vec::new(),
+            unfetched: Arc::default(),
+        }
+    }
+
+    /// What the plan does not get, as far as it is made.
+    pub(crate) fn unfetched(&self) -> Arc<HelmfileFetchRefusals> {
+        self.unfetched.clone()
     }
 
     /// Fetches the charts whose names these refusals have, and no others.
@@ -48,12 +95,18 @@ impl HelmfileServerAccess for HelmfileServers {
             return Err(ChartFetchError::Refused(format!("{text} was not fetched")));
         }
         let ChartVersionRequest { name, range, url, .. } = chart;
-        let archive = self.charts.archive(url, name, range).map_err(ChartFetchError::Refused)?;
+        let archive = self.charts.archive(url, name, range).map_err(|failure| {
+            self.unfetched.charts.lock().insert(text, failure.clone());
+            ChartFetchError::Refused(failure.into_text())
+        })?;
         Ok(archive.to_vec())
     }
 
     fn address(&mut self, request: &GetterRequest) -> Result<MemoryTree, String> {
-        self.remote.address(request)
+        self.remote.address(request).map_err(|failure| {
+            self.unfetched.address.lock().get_or_insert_with(|| failure.clone());
+            failure.into_text()
+        })
     }
 }
 
@@ -73,6 +126,14 @@ mod tests {
         let mut servers = servers.with_charts(vec![format!("cannot fetch the chart: {refusal}")]);
         let error = servers.chart(&chart).unwrap_err().to_string();
         assert!(error.contains("--allow-hosts=charts.example.com"), "{error}");
+        let unfetched = servers.unfetched();
+        let failure =
+            |refusal: Option<&str>| unfetched.failure_of_release(refusal, "it fails".into());
+        let not_fetched = RenderFailure::NotFetched("it fails".to_owned());
+        assert_eq!(failure(Some(&format!("cannot fetch the chart: {refusal}"))), not_fetched);
+        let failed = RenderFailure::Failed("it fails".to_owned());
+        assert_eq!(failure(Some("`db 1.x of https://charts.example.com`")), failed);
+        assert_eq!(failure(None), failed);
         let other = ChartVersionRequest::anonymous("https://charts.example.com", "db", "1.x");
         let other = servers.chart(&other).unwrap_err().to_string();
         assert!(!other.contains("--allow-hosts"), "{other}");

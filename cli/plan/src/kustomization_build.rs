@@ -21,6 +21,7 @@ use tree::{MemoryTree, TreeTrace};
 
 use super::facts_file::ClusterFacts;
 use super::remote_servers::{BuildBaseRules, RemoteServers};
+use super::render_failure::RenderFailure;
 use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_serve::settings::OperatorSettings;
@@ -76,7 +77,7 @@ impl KustomizationBuilds {
                 unknown_values: build.unknown_values.clone(),
                 ..begun
             },
-            Err(outcome) => RenderedApplier { failure: Some(outcome.text().to_owned()), ..begun },
+            Err(failure) => failure.of_applier(begun),
         }
     }
 
@@ -84,13 +85,14 @@ impl KustomizationBuilds {
         &self,
         source: &KustomizationFiles<'_>,
         settings: &OperatorSettings,
-    ) -> Result<Arc<KustomizationBuild>, RunOutcome> {
+    ) -> Result<Arc<KustomizationBuild>, RenderFailure> {
+        let failed = |outcome: RunOutcome| RenderFailure::Failed(outcome.text().to_owned());
         let KustomizationFiles { object, files, revision, references, facts } = source;
-        let timeouts = validated_spec::check(&object.spec)?;
+        let timeouts = validated_spec::check(&object.spec).map_err(failed)?;
         let mut references = ReadReferences::of_manifests(references.clone());
         // Manifests are at hand, so nothing is waited for.
-        let inputs =
-            block_on(KustomizationInputs::of_manifests(settings, object, &mut references))?;
+        let inputs = block_on(KustomizationInputs::of_manifests(settings, object, &mut references));
+        let inputs = inputs.map_err(failed)?;
         let undeclared: Vec<ObjectId> = references.undeclared().iter().cloned().collect();
         let key = key(object, &inputs.digest(), &undeclared);
         let known = self.builds.lock().get(&key).cloned();
@@ -103,7 +105,8 @@ impl KustomizationBuilds {
             bases: RemoteServers::base_access(&bases, settings),
             keys: KeyServiceAccess::Refused(NO_SERVICES),
         };
-        let desired = validated_spec::desired(&request, servers, settings)?;
+        let desired = validated_spec::desired(&request, servers, settings);
+        let desired = desired.map_err(|outcome| bases.failure(outcome.text().to_owned()))?;
         let mut unknown_values = undeclared_values(&undeclared, facts);
         unknown_values.extend(unknown_variables(object, &inputs));
         unknown_values.extend(bases.notes());

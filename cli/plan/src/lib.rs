@@ -5,7 +5,8 @@
 //! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`,
 //! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `download_folder.rs`,
 //! `release_rendering.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
-//! `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`); `windlass plan facts`
+//! `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`), why something is not rendered
+//! (`render_failure.rs`); `windlass plan facts`
 //! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`);
 //! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan; `windlass plan show` (`plan_show.rs`), which prints
 //! a Plan of a cluster; `windlass plan --live` (`live_plan.rs`,
@@ -39,6 +40,7 @@ mod release_chart;
 mod release_inputs;
 mod release_rendering;
 mod remote_servers;
+mod render_failure;
 mod rendering;
 mod repository_sources;
 mod resource_scope;
@@ -62,7 +64,7 @@ use tree::RelPath;
 use chart_fetch::ChartFetcher;
 use discovery::Revision;
 use download_folder::DownloadFolder;
-use entry_point::ApplierManifests;
+use entry_point::{ApplierManifests, EntryPoint};
 use facts_file::{ClusterFacts, FACTS_PATH};
 use helmfile_releases::HelmfileReleaseFiles;
 use kustomization_build::KustomizationBuilds;
@@ -70,7 +72,7 @@ use release_rendering::ReleaseRenderer;
 use remote_servers::RemoteServers;
 use rendering::{ComparedSide, DeclaredSide};
 use repository_sources::RepositorySources;
-use revision_files::{GitWorkTree, RevisionFiles};
+use revision_files::{LocalGitRepository, RevisionFiles};
 use windlass_cli_runtime::connection::{
     ApiServerUnreachable, ClusterAccessFlags, ProgressGlyph, print, say,
 };
@@ -96,7 +98,7 @@ const MAX_MASKING_STEPS: u64 = 100_000_000_000;
 pub struct PlanArgs {
     #[command(subcommand)]
     command: Option<PlanCommand>,
-    /// The folder that the cluster applies first [default: that of the Kustomization that applies itself, or the root]
+    /// The folder that the cluster applies first [default: that of a Kustomization that applies itself or of a FluxInstance, or the root]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// The revision that is compared with [default: HEAD]
@@ -192,11 +194,11 @@ pub const EXAMPLES: &str = "Examples:
   windlass plan facts                                   write what only the cluster knows, for later plans
   windlass plan check plan.json                         what was found, as a comment and a status of a pull request
 
-Both revisions are read out of the Git repository around the folder; nothing is checked out, no program is run, and no
-request is sent to a cluster. Kustomizations are built as windlass builds them, from the entry point down, and releases are
-rendered where their spec, chart or values differ. ConfigMaps and Secrets that the repository declares count, and facts of
-the cluster that the base has; what else only the cluster has is named as unknown. No value of a Secret is printed, and what
-SOPS encrypted is compared as it is.
+Both revisions are read out of the Git repository around the folder, which may be bare if --head names a revision; nothing is
+checked out, no program is run, and no request is sent to a cluster. Kustomizations are built as windlass builds them, from the
+entry point down, and releases are rendered where their spec, chart or values differ. ConfigMaps and Secrets that the repository
+declares count, and facts of the cluster that the base has; what else only the cluster has is named as unknown. No value of a
+Secret is printed, and what SOPS encrypted is compared as it is.
 
 A GitRepository is this repository if its URL is that of a remote, and so are the source of the Kustomization that applies
 itself and what --source names. Charts of other hosts are fetched, without credentials, only from --allow-hosts, and only
@@ -208,8 +210,9 @@ and what appliers have recorded that they applied. Nothing is written. What this
 never counts as added or removed. All releases are rendered, so their charts are fetched from --allow-hosts, too.
 
 Exit status: 0 if the plan was made; 1 if something would change, with --detailed-exitcode; 2 if the plan could not be made,
-or an applier cannot be rendered with the change that could be before. With --live, it is also 2 if an applier could not be
-read in the cluster, and 3 if the cluster cannot be reached.";
+or an applier cannot be rendered with the change that could be before. What is not fetched, such as a chart of a host that
+--allow-hosts does not name, is not known and no failure, whether its applier is new, changes or goes. With --live, it is also
+2 if an applier could not be read in the cluster, and 3 if the cluster cannot be reached.";
 
 /// Prints what a change would change, or posts what was printed.
 ///
@@ -243,20 +246,20 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<ExitCode> {
 
 /// Reads, renders and compares both revisions.
 fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<ChangePlan> {
-    let work_tree = named_work_tree(args)?;
-    let sources = RepositorySources::new(&work_tree.remote_urls(), &args.source)?;
+    let repository = named_repository(args.path.as_deref())?;
+    let sources = RepositorySources::new(&repository.remote_urls(), &args.source)?;
     let base = args.base.as_deref().unwrap_or(DEFAULT_BASE);
-    let base_files = work_tree.revision(base).context("--base")?;
-    let head_files = head_files(args, &work_tree)?;
+    let base_files = repository.revision(base).context("--base")?;
+    let head_files = head_files(args, &repository)?;
     let base_tree = base_files.artifact(None)?;
     let head_tree = head_files.artifact(None)?;
     let base_manifests = ApplierManifests::of(&base_tree.files);
     let head_manifests = ApplierManifests::of(&head_tree.files);
     let entry = match &args.path {
-        Some(path) => work_tree.path_of(path)?,
+        Some(path) => EntryPoint::named(repository.path_of(path)?),
         None => common_entry(&base_manifests, &head_manifests)?,
     };
-    let facts = known_facts(args, [&base_files, &head_files], &entry)?;
+    let facts = known_facts(args, [&base_files, &head_files], &entry.folder)?;
     let downloads = DownloadFolder::new(args.cache_dir.clone());
     let remote = Arc::new(RemoteServers::new(args.allow_hosts.clone())?);
     let renderer = ReleaseRenderer {
@@ -273,7 +276,7 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
                 manifests: ApplierManifests,
                 known_releases: &HelmfileReleaseFiles| {
         let shown = &files.revision;
-        let progress = format!("building what `{entry}` declares: {shown}");
+        let progress = format!("building what `{}` declares: {shown}", entry.folder);
         say(ProgressGlyph::Action, &plan::clean_line(&progress));
         let revision = Revision {
             files,
@@ -301,41 +304,44 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
     Ok(plan::compare(&base, &head, &options))
 }
 
-/// The work tree that has the folder that the flags name.
-fn named_work_tree(args: &PlanArgs) -> anyhow::Result<GitWorkTree> {
-    let folder = args.path.as_deref().unwrap_or(Path::new("."));
-    let folder = std::env::current_dir().context("cannot read the current directory")?.join(folder);
-    work_tree_of(&folder)
+/// The repository that has the folder that the flags name.
+fn named_repository(path: Option<&Path>) -> anyhow::Result<LocalGitRepository> {
+    let current = std::env::current_dir().context("cannot read the current directory")?;
+    repository_of(&current, &current.join(path.unwrap_or(Path::new("."))))
 }
 
 /// The files with the change.
-fn head_files(args: &PlanArgs, work_tree: &GitWorkTree) -> anyhow::Result<RevisionFiles> {
-    match &args.head {
-        Some(revision) => work_tree.revision(revision).context("--head"),
-        None => work_tree.work_tree(),
+fn head_files(args: &PlanArgs, repository: &LocalGitRepository) -> anyhow::Result<RevisionFiles> {
+    if let Some(revision) = &args.head {
+        return repository.revision(revision).context("--head");
     }
+    ensure!(
+        !repository.is_bare(),
+        "a bare repository has no work tree: name the revision with the change with --head"
+    );
+    repository.work_tree()
 }
 
-/// The work tree that has a folder. A submodule or a link in that of the current directory does not stand for the whole,
+/// The repository that has a folder. A submodule or a link in that of the current directory does not stand for the whole,
 /// since a change may have added it; a clone of its own does.
-fn work_tree_of(folder: &Path) -> anyhow::Result<GitWorkTree> {
-    let current = std::env::current_dir().context("cannot read the current directory")?;
-    let named = GitWorkTree::around(folder)?;
-    match GitWorkTree::around(&current) {
+fn repository_of(current: &Path, folder: &Path) -> anyhow::Result<LocalGitRepository> {
+    let named = LocalGitRepository::around(folder)?;
+    match LocalGitRepository::around(current) {
         Ok(around) if around.path_of(folder).is_ok() && !named.is_clone_in(&around) => Ok(around),
         _ => Ok(named),
     }
 }
 
 /// Where the search begins on both sides: a change must not choose what is compared.
-fn common_entry(base: &ApplierManifests, head: &ApplierManifests) -> anyhow::Result<RelPath> {
-    let base = base.entry().context("--base")?;
+fn common_entry(base: &ApplierManifests, head: &ApplierManifests) -> anyhow::Result<EntryPoint> {
+    let EntryPoint { folder: base, is_assumed } = base.entry().context("--base")?;
     let head = head.entry().context("--head")?;
     ensure!(
-        base == head,
-        "the cluster applies `{base}` first in the base, and `{head}` in the head: choose one with --path"
+        base == head.folder,
+        "the cluster applies `{base}` first in the base, and `{}` in the head: choose one with --path",
+        head.folder
     );
-    Ok(head)
+    Ok(EntryPoint { folder: base, is_assumed: is_assumed || head.is_assumed })
 }
 
 /// Masks what Secrets hold; everything, if that is too much to be looked for.
@@ -350,7 +356,7 @@ fn secret_masking(values: Vec<Vec<u8>>) -> SecretMasking {
 fn declared_side(
     revision: &Revision<'_>,
     manifests: ApplierManifests,
-    entry: &RelPath,
+    entry: &EntryPoint,
 ) -> anyhow::Result<DeclaredSide> {
     let declarations = discovery::declarations(revision, entry)?;
     Ok(DeclaredSide { revision: revision.files.revision.clone(), declarations, manifests })

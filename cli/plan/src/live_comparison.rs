@@ -158,6 +158,7 @@ impl LiveComparison<'_> {
         let mut base = RepositoryRendering {
             revision: CLUSTER_REVISION.to_owned(),
             incomplete,
+            is_cluster: true,
             ..RepositoryRendering::default()
         };
         // The objects that are those of an applier of the base, whichever applies them in the head.

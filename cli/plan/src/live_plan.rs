@@ -16,13 +16,12 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, ensure};
 use objects::{Object, ObjectId};
 use plan::{ApplierBudgets, ApplierComparison, ChangePlan, CompareOptions, UnknownValue};
-use tree::RelPath;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 
 use super::chart_fetch::ChartFetcher;
 use super::discovery::{self, ApplierKind, RepositoryDeclarations, Revision};
 use super::download_folder::DownloadFolder;
-use super::entry_point::ApplierManifests;
+use super::entry_point::{ApplierManifests, EntryPoint};
 use super::kustomization_build::KustomizationBuilds;
 use super::live_appliers::{ApplierReader, ClusterAppliers};
 use super::live_budgets::LiveBudgets;
@@ -34,7 +33,9 @@ use super::remote_servers::RemoteServers;
 use super::rendering::{ComparedSide, DeclaredSide};
 use super::repository_sources::RepositorySources;
 use super::revision_files::RevisionFiles;
-use super::{MAX_RENDER_TIME, PlanArgs, capabilities, head_files, named_work_tree, secret_masking};
+use super::{
+    MAX_RENDER_TIME, PlanArgs, capabilities, head_files, named_repository, secret_masking,
+};
 use windlass_cli_runtime::connection::{CommandRuntime, ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cluster::ClusterConnection;
@@ -128,13 +129,13 @@ pub(crate) fn change_plan(
     args: &PlanArgs,
     settings: OperatorSettings,
 ) -> anyhow::Result<ChangePlan> {
-    let work_tree = named_work_tree(args)?;
-    let sources = RepositorySources::new(&work_tree.remote_urls(), &args.source)?;
-    let files = head_files(args, &work_tree)?;
+    let repository = named_repository(args.path.as_deref())?;
+    let sources = RepositorySources::new(&repository.remote_urls(), &args.source)?;
+    let files = head_files(args, &repository)?;
     let artifact = files.artifact(None)?;
     let manifests = ApplierManifests::of(&artifact.files);
     let entry = match &args.path {
-        Some(path) => work_tree.path_of(path)?,
+        Some(path) => EntryPoint::named(repository.path_of(path)?),
         None => manifests.entry()?,
     };
     let live = LiveCluster::open(args)?;
@@ -149,7 +150,7 @@ pub(crate) fn change_plan(
         includes_definitions: false,
     };
     let builds = KustomizationBuilds::new(remote);
-    let progress = format!("building what `{entry}` declares: {}", files.revision);
+    let progress = format!("building what `{}` declares: {}", entry.folder, files.revision);
     say(ProgressGlyph::Action, &plan::clean_line(&progress));
     let search = RepositorySearch {
         files: &files,
@@ -170,7 +171,7 @@ struct RepositorySearch<'s> {
     sources: &'s RepositorySources,
     builds: &'s KustomizationBuilds,
     renderer: &'s ReleaseRenderer,
-    entry: &'s RelPath,
+    entry: &'s EntryPoint,
     deadline: Instant,
 }
 
@@ -225,7 +226,7 @@ fn compared(
     let reader = ApplierReader {
         cluster: &live.cluster,
         settings,
-        made_entry: made_entry.clone().map(|id| (id, entry.clone())),
+        made_entry: made_entry.clone().map(|id| (id, entry.folder.clone())),
     };
     let versions = manifests.iter().map(|(id, object)| (id.clone(), object.gvk().version));
     let found = live.read(reader.read(versions.collect()))?;
@@ -245,7 +246,8 @@ fn compared(
         applier.unknown_values.push(UnknownValue {
             what: "appliers and objects that left the repository".to_owned(),
             reason: format!(
-                "no Kustomization is known that applies the folder `{entry}` in the cluster"
+                "no Kustomization is known that applies the folder `{}` in the cluster",
+                entry.folder
             ),
         });
     }

@@ -22,6 +22,7 @@ use tree::{FileKind, FileMetadata, FileTree as _, RelPath};
 
 use super::chart_fetch::ChartFetcher;
 use super::discovery::{RepositoryDeclarations, Revision};
+use super::render_failure::RenderFailure;
 use super::repository_sources::{DeclaredSources, SOURCE_GROUP, referenced_source, spec_of};
 use super::source_artifact::SourceArtifact;
 
@@ -87,14 +88,15 @@ impl ReleaseChart {
         release: &HelmRelease,
         declarations: &RepositoryDeclarations,
         revision: &Revision<'_>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RenderFailure> {
         let declared = &declarations.sources;
         if let Some((_, chart)) = chart_template::wanted(release) {
             let namespace = chart.metadata.namespace.clone().unwrap_or_default();
             return Self::of_spec(&namespace, &chart.spec, declarations, revision);
         }
         let Some(named) = &release.spec.chart_ref else {
-            return Err("neither spec.chart nor spec.chartRef is set; set one of them".to_owned());
+            let why = "neither spec.chart nor spec.chartRef is set; set one of them".to_owned();
+            return Err(RenderFailure::Failed(why));
         };
         let own = release.metadata.namespace.as_deref().unwrap_or_default();
         let namespace = named.namespace.as_deref().unwrap_or(own);
@@ -123,7 +125,7 @@ impl ReleaseChart {
         spec: &HelmChartSpec,
         declarations: &RepositoryDeclarations,
         revision: &Revision<'_>,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RenderFailure> {
         let kind = spec.source_ref.kind;
         let id = ObjectId::new(namespace, &spec.source_ref.name, SOURCE_GROUP, kind.as_str());
         let location = match kind {
@@ -223,7 +225,7 @@ impl ReleaseChart {
     ///
     /// # Errors
     /// Why there is no chart.
-    pub(crate) fn load(&self, fetcher: &ChartFetcher) -> Result<Chart, String> {
+    pub(crate) fn load(&self, fetcher: &ChartFetcher) -> Result<Chart, RenderFailure> {
         let files = match &self.location {
             ChartLocation::Remote { url, name, range } => {
                 let archive = fetcher.archive(url, name, range)?;
@@ -242,7 +244,7 @@ impl ReleaseChart {
         let mut archive = Vec::new();
         files.write(&mut archive).map_err(|error| error.to_string())?;
         let chart = of_archive(&archive, "HelmChart", "", false);
-        chart.map(|(chart, _)| chart).map_err(|error| error.to_string())
+        chart.map(|(chart, _)| chart).map_err(|error| RenderFailure::Failed(error.to_string()))
     }
 
     /// Puts the values files of the spec in the place of the values of the chart.
@@ -266,14 +268,20 @@ impl ReleaseChart {
 }
 
 /// The chart of an OCIRepository, which is a chart by itself.
-fn of_registry(id: &ObjectId, source: &OCIRepository) -> Result<ReleaseChart, String> {
+fn of_registry(id: &ObjectId, source: &OCIRepository) -> Result<ReleaseChart, RenderFailure> {
     let subject = id.subject();
     let bare = source.spec.url.trim_end_matches('/');
     let (url, name) =
         bare.rsplit_once('/').ok_or_else(|| format!("spec.url of {subject} names no chart"))?;
     let reference = source.spec.reference.clone().unwrap_or_default();
     if reference.digest.is_some() {
-        return Err(format!("{subject} names its chart by digest, which is not fetched"));
+        let why = format!("{subject} names its chart by digest, which is not fetched");
+        return Err(RenderFailure::NotFetched(why));
+    }
+    if reference.semver.is_some() && reference.semver_filter.is_some() {
+        let why =
+            format!("{subject} has spec.ref.semverFilter, by which no version is chosen here");
+        return Err(RenderFailure::NotFetched(why));
     }
     let range = reference.semver.or(reference.tag).unwrap_or_default();
     Ok(ReleaseChart {
@@ -295,13 +303,17 @@ fn only_folder(artifact: &SourceArtifact, id: &ObjectId) -> Result<RelPath, Stri
     }
 }
 
-/// A source that is declared.
-fn typed<K: DeserializeOwned>(id: &ObjectId, declared: &DeclaredSources) -> Result<K, String> {
+/// A source that is declared. Of one that is not, the cluster may know where it is.
+fn typed<K: DeserializeOwned>(
+    id: &ObjectId,
+    declared: &DeclaredSources,
+) -> Result<K, RenderFailure> {
     let subject = id.subject();
-    let object = declared.get(id);
-    let object = object.ok_or_else(|| format!("the repository does not declare {subject}"))?;
+    let undeclared =
+        || RenderFailure::NotFetched(format!("the repository does not declare {subject}"));
+    let object = declared.get(id).ok_or_else(undeclared)?;
     serde_json::from_value(object.clone().into_value())
-        .map_err(|error| format!("{subject} cannot be read: {error}"))
+        .map_err(|error| RenderFailure::Failed(format!("{subject} cannot be read: {error}")))
 }
 
 /// Adds the dependencies that a chart lists and does not have.
@@ -310,7 +322,7 @@ fn add_dependencies(
     tree: &SourceArtifact,
     path: &RelPath,
     fetcher: &ChartFetcher,
-) -> Result<(), String> {
+) -> Result<(), RenderFailure> {
     for missing in files.missing() {
         let failed = |why: String| format!("dependency {}: {why}", missing.name);
         let place = dependency::place(&missing, path);
@@ -318,10 +330,12 @@ fn add_dependencies(
             ChartDependencyLocation::Folder(path) => LoadedChartFiles::in_tree(&tree.files, &path),
             ChartDependencyLocation::Repository(url) | ChartDependencyLocation::Registry(url) => {
                 let archive = fetcher.archive(&url, &missing.name, &missing.version);
-                LoadedChartFiles::in_archive(&archive.map_err(failed)?)
+                let archive = archive.map_err(|failure| failure.with_text(failed))?;
+                LoadedChartFiles::in_archive(&archive)
             }
             ChartDependencyLocation::Git(_) => {
-                return Err(failed("repositories of Git are not fetched".to_owned()));
+                let why = failed("repositories of Git are not fetched".to_owned());
+                return Err(RenderFailure::NotFetched(why));
             }
         };
         let added = added.map_err(|error| failed(error.to_string()))?;

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::discovery::{RepositoryDeclarations, Revision};
 use super::release_chart::{ReleaseChart, chart_sources};
+use super::render_failure::RenderFailure;
 use super::source_artifact::APPLIER_GROUPS;
 
 /// What a release is rendered from.
@@ -19,7 +20,7 @@ pub(crate) struct ReleaseInputs {
     /// Its spec with all references: one of a value that is not known may change, too.
     spec: String,
     /// Its chart, or why it is not known.
-    pub(crate) chart: Result<ReleaseChart, String>,
+    pub(crate) chart: Result<ReleaseChart, RenderFailure>,
     /// The sources that its chart depends on.
     pub(crate) sources: Vec<ObjectId>,
     /// What identifies the sources of a chart that is not known; else nothing.
@@ -99,7 +100,7 @@ impl ReleaseInputs {
         add(metadata.namespace.as_deref().unwrap_or_default().as_bytes());
         match &self.chart {
             Ok(chart) => add(chart.digest().as_bytes()),
-            Err(reason) => add(reason.as_bytes()),
+            Err(failure) => add(failure.text().as_bytes()),
         }
         add(self.source_specs.as_bytes());
         for ((kind, name), data) in &self.references {

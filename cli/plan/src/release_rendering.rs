@@ -30,6 +30,7 @@ use sha2::{Digest as _, Sha256};
 use super::chart_fetch::ChartFetcher;
 use super::release_inputs::ReleaseInputs;
 use super::remote_servers::RemoteServers;
+use super::render_failure::RenderFailure;
 use super::resource_scope::DeclaredKindScopes;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
@@ -83,7 +84,9 @@ impl ReleaseRenderer {
                     ..begun
                 }
             }
-            Err(text) => RenderedApplier { failure: Some(text), ..begun },
+            Err(failure) => {
+                RenderedApplier { declaration_digest: inputs.digest(), ..failure.of_applier(begun) }
+            }
         }
     }
 
@@ -92,7 +95,7 @@ impl ReleaseRenderer {
         inputs: &ReleaseInputs,
         kinds: &DeclaredKindScopes,
         is_upgrade: bool,
-    ) -> Result<RenderedObjects, String> {
+    ) -> Result<RenderedObjects, RenderFailure> {
         let release = &inputs.release;
         let chart = inputs.chart.as_ref().map_err(Clone::clone)?.load(&self.charts)?;
         let namespace = release.metadata.namespace.clone().unwrap_or_default();

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tree::MemoryTree;
 use url::Url;
 
+use super::render_failure::RenderFailure;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_runtime::build::remote_base_access::{CommandBaseRules, RemoteBaseAccess};
 use windlass_serve::settings::OperatorSettings;
@@ -38,7 +40,7 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 const COMMIT_CHARACTERS: usize = 40;
 
 /// The files that an address of a helmfile named, or why they were not fetched.
-type FetchedAddress = Result<MemoryTree, String>;
+type FetchedAddress = Result<MemoryTree, RenderFailure>;
 
 /// What was asked for in this run of the command.
 #[derive(Default)]
@@ -107,28 +109,29 @@ impl RemoteServers {
     }
 
     /// Whether an address may be fetched.
-    fn admit(&self, address: &str) -> Result<(), String> {
+    fn admit(&self, address: &str) -> Result<(), RenderFailure> {
         let url = Url::parse(address).ok();
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
         let Some(url) = url else {
-            return Err("it was not fetched: this command fetches from http:// and https:// only"
-                .to_owned());
+            let why = "it was not fetched: this command fetches from http:// and https:// only";
+            return Err(RenderFailure::NotFetched(why.to_owned()));
         };
         let host = url.host_str().unwrap_or_default();
         if !self.hosts.has(host) {
-            return Err(format!("it was not fetched: allow its host with --allow-hosts={host}"));
+            let why = format!("it was not fetched: allow its host with --allow-hosts={host}");
+            return Err(RenderFailure::NotFetched(why));
         }
         let mut usage = self.usage.lock();
         let is_new = !usage.addresses.contains(address);
         if is_new && usage.addresses.len() >= MAX_ADDRESSES {
-            return Err(format!(
-                "it was not fetched: the limit of {MAX_ADDRESSES} addresses was reached"
-            ));
+            let why =
+                format!("it was not fetched: the limit of {MAX_ADDRESSES} addresses was reached");
+            return Err(RenderFailure::Interruption(why));
         }
         if usage.received >= MAX_RECEIVED_BYTES {
-            return Err(format!(
+            return Err(RenderFailure::Interruption(format!(
                 "it was not fetched: the limit of {MAX_RECEIVED_BYTES} received bytes was reached"
-            ));
+            )));
         }
         if is_new {
             usage.addresses.insert(address.to_owned());
@@ -149,7 +152,9 @@ impl RemoteServers {
             }
             GetterRequest::File { url, name } => (url, [name.as_str(), "file"]),
             GetterRequest::Archive { url, folder } => (url, [folder.as_str(), "archive"]),
-            GetterRequest::Object { .. } => return Err("buckets are not read".to_owned()),
+            GetterRequest::Object { .. } => {
+                return Err(RenderFailure::NotFetched("buckets are not read".to_owned()));
+            }
         };
         let key = [&[url.as_str()][..], &parts].concat().join("\n");
         // Held while an address is fetched, so that each is fetched once.
@@ -159,7 +164,8 @@ impl RemoteServers {
         }
         let fetched = self.admit(url).and_then(|()| self.fetch(request));
         let shown = without_credentials(url);
-        let fetched = fetched.map_err(|why| format!("{shown}: {why}"));
+        let named = |why: String| format!("{shown}: {why}");
+        let fetched = fetched.map_err(|failure| failure.with_text(named));
         addresses.insert(key, fetched.clone());
         fetched
     }
@@ -169,8 +175,11 @@ impl RemoteServers {
         let limits =
             GetterLimits { time: FETCH_TIMEOUT, bytes: limits.bytes.min(self.bytes_left()) };
         let buckets = Arc::new(BucketClientCache::default());
-        let fetched = HelmfileGetter { git: self.git(), buckets, limits }.get(request, None)?;
-        let files = fetched.ok_or("the server returned no content")?.files;
+        let fetched = HelmfileGetter { git: self.git(), buckets, limits }.get(request, None);
+        let fetched = fetched.map_err(RenderFailure::Interruption)?;
+        let no_content =
+            || RenderFailure::Interruption("the server returned no content".to_owned());
+        let files = fetched.ok_or_else(no_content)?.files;
         self.count_received(files.bytes());
         Ok(files)
     }
@@ -195,12 +204,34 @@ impl RemoteServers {
 pub(crate) struct BuildBaseRules {
     servers: Arc<RemoteServers>,
     notes: Mutex<Vec<UnknownValue>>,
+    /// Whether a base was not fetched because its host is not allowed.
+    lacks_base: AtomicBool,
+    /// Whether a server was asked for a base, or would have been within the limits of the command.
+    asks_servers: AtomicBool,
 }
 
 impl BuildBaseRules {
     /// Nothing was fetched yet for a build.
     pub(crate) fn new(servers: &Arc<RemoteServers>) -> Arc<Self> {
-        Arc::new(Self { servers: servers.clone(), notes: Mutex::default() })
+        let servers = servers.clone();
+        Arc::new(Self {
+            servers,
+            notes: Mutex::default(),
+            lacks_base: AtomicBool::default(),
+            asks_servers: AtomicBool::default(),
+        })
+    }
+
+    /// Why a build failed that has this text: a base that is not fetched ends it. If servers were asked, it may be because of
+    /// what they said.
+    pub(crate) fn failure(&self, text: String) -> RenderFailure {
+        let [lacks_base, asks_servers] =
+            [&self.lacks_base, &self.asks_servers].map(|it| it.load(Ordering::Relaxed));
+        match (lacks_base, asks_servers) {
+            (true, _) => RenderFailure::NotFetched(text),
+            (false, true) => RenderFailure::Interruption(text),
+            (false, false) => RenderFailure::Failed(text),
+        }
     }
 
     /// What the bases were that the cluster fetches anew.
@@ -211,7 +242,11 @@ impl BuildBaseRules {
 
 impl CommandBaseRules for BuildBaseRules {
     fn admit(&self, address: &str) -> Result<(), String> {
-        self.servers.admit(address)
+        let admitted = self.servers.admit(address);
+        let lacks_base = admitted.as_ref().is_err_and(RenderFailure::is_not_fetched);
+        let flag = if lacks_base { &self.lacks_base } else { &self.asks_servers };
+        flag.store(true, Ordering::Relaxed);
+        admitted.map_err(RenderFailure::into_text)
     }
 
     fn note(&self, bases: Vec<ResolvedRemoteBase>, received: u64) {
@@ -262,7 +297,9 @@ mod tests {
     fn no_host_is_reached_that_is_not_allowed() {
         let servers = RemoteServers::new(vec!["git.example.com".to_owned()]).unwrap();
         let file = |url: &str| GetterRequest::File { url: url.to_owned(), name: "a".to_owned() };
-        let error = |url: &str| servers.address(&file(url)).unwrap_err();
+        let failure = |url: &str| servers.address(&file(url)).unwrap_err();
+        assert!(failure("https://evil.example.com/a").is_not_fetched());
+        let error = |url: &str| failure(url).into_text();
         assert_eq!(
             error("https://evil.example.com/a"),
             "https://evil.example.com/a: it was not fetched: allow its host with \
@@ -272,7 +309,7 @@ mod tests {
         assert!(!error("https://user:hunter2@evil.example.com/a").contains("hunter2"));
         let [region, bucket, key] = ["", "b", "k"].map(str::to_owned);
         let object = GetterRequest::Object { region, bucket, key };
-        assert_eq!(servers.address(&object).unwrap_err(), "buckets are not read");
+        assert_eq!(servers.address(&object).unwrap_err().text(), "buckets are not read");
     }
 
     #[test]
@@ -283,9 +320,28 @@ mod tests {
             assert_eq!(servers.admit(&nth(at)), Ok(()));
         }
         assert_eq!(servers.admit(&nth(0)), Ok(()));
-        assert!(servers.admit(&nth(MAX_ADDRESSES)).unwrap_err().contains("limit"));
+        let refusal = |at: usize| servers.admit(&nth(at)).unwrap_err();
+        assert!(refusal(MAX_ADDRESSES).text().contains("limit"));
+        // A limit of the command must not pass for something that the user did not allow.
+        assert!(!refusal(MAX_ADDRESSES).is_not_fetched());
         servers.count_received(MAX_RECEIVED_BYTES);
-        assert!(servers.admit(&nth(0)).unwrap_err().contains("received bytes"));
+        assert!(refusal(0).text().contains("received bytes"));
+    }
+
+    #[test]
+    fn a_build_that_fails_after_it_asked_a_server_may_have_failed_because_of_it() {
+        let servers = Arc::new(RemoteServers::new(vec!["git.example.com".to_owned()]).unwrap());
+        let failure = |addresses: &[&str]| {
+            let rules = BuildBaseRules::new(&servers);
+            let admitted = addresses.iter().filter(|it| rules.admit(it).is_ok()).count();
+            (admitted, rules.failure("it fails".to_owned()))
+        };
+        let text = || "it fails".to_owned();
+        assert_eq!(failure(&[]), (0, RenderFailure::Failed(text())));
+        let allowed = "https://git.example.com/a";
+        assert_eq!(failure(&[allowed]), (1, RenderFailure::Interruption(text())));
+        let both = [allowed, "https://evil.example.com/a"];
+        assert_eq!(failure(&both), (1, RenderFailure::NotFetched(text())));
     }
 
     #[test]

@@ -6,17 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use objects::ObjectId;
+use objects::{Object, ObjectId};
 use plan::{RenderedApplier, RepositoryRendering, UnknownValue, blind_digest};
 
-use super::discovery::{DeferredRendering, DeferredWork, RepositoryDeclarations, TIME_IS_OVER};
+use super::discovery::{ApplierKind, DeferredRendering, DeferredWork, RepositoryDeclarations};
 use super::entry_point::ApplierManifests;
 use super::helmfile_rendering::{PendingHelmfileRelease, render_helmfile_releases};
 use super::parallel_work::in_parallel;
 use super::release_chart::{ReleaseChart, VersionedChart};
 use super::release_inputs::ReleaseInputs;
 use super::release_rendering::ReleaseRenderer;
-use super::repository_sources::{DeclaredSources, spec_of};
+use super::render_failure::RenderFailure;
+use super::repository_sources::{DeclaredSources, SourcePlace};
 use super::resource_scope::DeclaredKindScopes;
 
 /// One side of a comparison before its releases are rendered.
@@ -83,7 +84,9 @@ impl DeclaredSide {
         deadline: Instant,
     ) -> anyhow::Result<RepositoryRendering> {
         let Self { revision, declarations, manifests } = self;
-        let RepositoryDeclarations { appliers, kinds, sources, incomplete, .. } = declarations;
+        let RepositoryDeclarations {
+            appliers, kinds, sources, incomplete, manifests: objects, ..
+        } = declarations;
         let mut rendering =
             RepositoryRendering { revision, incomplete, ..RepositoryRendering::default() };
         let mut jobs = Vec::new();
@@ -96,9 +99,10 @@ impl DeclaredSide {
             }
             let declared = rendered.parent.as_ref().filter(|_| rendered.is_part_of_parent);
             rendered.file = manifests.file_of(declared.unwrap_or(&id));
-            let moved =
-                applier.own_sources.iter().filter_map(|it| other.moved_source(it, &sources));
-            rendered.unknown_values.extend(moved);
+            let moved = applier.own_sources.iter();
+            let moved = moved.filter_map(|it| other.moved_source(it, &sources));
+            rendered.moved_sources.extend(moved);
+            rendered.moved_sources.extend(other.moved_address(&id, objects.get(&id)));
             match applier.deferred {
                 None => {}
                 Some(DeferredRendering { key, work: DeferredWork::Release(mut inputs) }) => {
@@ -126,12 +130,13 @@ impl DeclaredSide {
                     let what = "objects of the release in the cluster".to_owned();
                     rendered.unknown_values.push(UnknownValue { what, reason });
                 }
-                Some(DeferredRendering { key, work: DeferredWork::NotRendered(reason) }) => {
+                Some(DeferredRendering { key, work: DeferredWork::NotRendered(failure) }) => {
                     if other.is_cluster || other.keys.get(&id) == Some(&key) {
                         let what = "all objects".to_owned();
+                        let reason = failure.into_text();
                         rendered.unknown_values.push(UnknownValue { what, reason });
                     } else {
-                        rendered.failure = Some(reason);
+                        rendered = failure.of_applier(rendered);
                     }
                 }
             }
@@ -169,8 +174,19 @@ pub(crate) struct ComparedSide {
     /// Appliers whose objects stay as they are on the other side.
     left: BTreeSet<ObjectId>,
     sources: DeclaredSources,
+    /// The sources of all appliers that are the repository, as far as they are declared.
+    places: BTreeSet<SourcePlace>,
+    /// What `spec.source` of Helmfiles is.
+    addresses: BTreeMap<ObjectId, String>,
     /// Whether it is a cluster: what is not rendered is left as it is there.
     is_cluster: bool,
+}
+
+/// The address of a Helmfile that has one.
+fn address_of(object: &Object) -> Option<String> {
+    let is_helmfile = ApplierKind::of(object) == Some(ApplierKind::Helmfile);
+    let spec = object.get("spec").filter(|_| is_helmfile)?;
+    spec["source"].as_str().map(str::to_owned)
 }
 
 /// The chart of a release that counts only with another version.
@@ -181,7 +197,12 @@ fn versioned_chart(inputs: &ReleaseInputs) -> Option<VersionedChart> {
 impl ComparedSide {
     /// That of a side.
     pub(crate) fn of(side: &DeclaredSide) -> Self {
+        let RepositoryDeclarations { appliers, sources, manifests, .. } = &side.declarations;
+        let own: BTreeSet<&ObjectId> = appliers.values().flat_map(|it| &it.own_sources).collect();
+        let address = |(id, object): (&ObjectId, &Object)| Some((id.clone(), address_of(object)?));
         Self {
+            places: own.into_iter().filter_map(|id| SourcePlace::of(id, sources)).collect(),
+            addresses: manifests.iter().filter_map(address).collect(),
             appliers: side.declarations.appliers.keys().cloned().collect(),
             keys: side.deferred_keys(),
             charts: side.versioned_charts(),
@@ -199,21 +220,36 @@ impl ComparedSide {
             charts: BTreeMap::new(),
             left: BTreeSet::new(),
             sources: DeclaredSources::default(),
+            places: BTreeSet::new(),
+            addresses: BTreeMap::new(),
             is_cluster: true,
         }
     }
 
-    /// That the files of a source come from elsewhere on this side: another place or another branch.
-    fn moved_source(&self, id: &ObjectId, sources: &DeclaredSources) -> Option<UnknownValue> {
-        if !self.sources.contains_key(id) || !sources.contains_key(id) {
-            return None;
-        }
-        let [here, other] = [sources, &self.sources].map(|side| spec_of(id, side));
-        let is_same = here["url"] == other["url"] && here["ref"] == other["ref"];
-        (!is_same).then(|| UnknownValue {
+    /// That the files of a source come from elsewhere than on this side: from another place or another branch. A source that
+    /// this side does not declare has to be where one of its sources is.
+    fn moved_source(&self, source: &ObjectId, sources: &DeclaredSources) -> Option<UnknownValue> {
+        let place = SourcePlace::of(source, sources)?;
+        let is_same = match SourcePlace::of(source, &self.sources) {
+            Some(former) => former == place,
+            None => self.places.contains(&place),
+        };
+        (!is_same && !self.is_cluster).then(|| UnknownValue {
+            what: format!("files of {}", source.subject()),
+            reason: "its spec.url or spec.ref is another one; the files of this repository are compared, and the cluster \
+                     applies those of the new place"
+                .to_owned(),
+        })
+    }
+
+    /// The same of the address of a Helmfile.
+    fn moved_address(&self, id: &ObjectId, object: Option<&Object>) -> Option<UnknownValue> {
+        let address = address_of(object?)?;
+        let is_moved = self.addresses.get(id).is_none_or(|former| *former != address);
+        (is_moved && self.appliers.contains(id) && !self.is_cluster).then(|| UnknownValue {
             what: format!("files of {}", id.subject()),
-            reason: "its spec.url or spec.ref changes; the files of this repository are compared, and the cluster applies \
-                     those of the new place"
+            reason: "its spec.source is another one; the files of this repository are compared, and the cluster reads those \
+                     of the new place"
                 .to_owned(),
         })
     }
@@ -247,10 +283,9 @@ fn render_releases(
         .into_iter()
         .filter_map(|job| rendering.appliers.remove(&job.id).map(|begun| (job, begun)))
         .collect();
-    let rendered = in_parallel(jobs, |(job, mut begun)| {
+    let rendered = in_parallel(jobs, |(job, begun)| {
         if Instant::now() > deadline {
-            begun.failure = Some(TIME_IS_OVER.to_owned());
-            return (job.id, begun);
+            return (job.id, RenderFailure::out_of_time().of_applier(begun));
         }
         (job.id, renderer.render(&job.inputs, kinds, job.is_upgrade, begun))
     })?;

@@ -61,6 +61,27 @@ pub(crate) enum SourceOrigin {
 /// The sources that one revision declares.
 pub(crate) type DeclaredSources = BTreeMap<ObjectId, Object>;
 
+/// Where the files of a source come from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SourcePlace {
+    repository: Option<GitRepositoryIdentity>,
+    /// Of what is no repository of Git.
+    url: String,
+    /// `spec.ref`.
+    reference: String,
+}
+
+impl SourcePlace {
+    /// That of a source; none if it is not declared.
+    pub(crate) fn of(id: &ObjectId, declared: &DeclaredSources) -> Option<Self> {
+        let spec = declared.get(id)?.get("spec")?;
+        let url = spec["url"].as_str().unwrap_or_default();
+        let repository = GitRepositoryIdentity::parse(url);
+        let url = if repository.is_some() { String::new() } else { url.to_owned() };
+        Some(Self { repository, url, reference: spec["ref"].to_string() })
+    }
+}
+
 /// By what a source is recognized as the repository.
 #[derive(Debug, Default)]
 pub(crate) struct RepositorySources {

@@ -149,29 +149,44 @@ impl RevisionFiles {
     }
 }
 
-/// A checked out repository.
-pub(crate) struct GitWorkTree {
+/// A Git repository on this disk: one that is checked out, or a bare one, of which only revisions can be read.
+pub(crate) struct LocalGitRepository {
+    /// The top of the work tree, or the folder of a bare repository.
     root: PathBuf,
+    is_bare: bool,
     repository: ReadOnlyLocalRepository,
 }
 
-impl GitWorkTree {
-    /// The work tree that a folder is in, which is given by its absolute path. The folder itself may be missing, since another
-    /// revision may have it.
+impl LocalGitRepository {
+    /// The repository that a folder is in, which is given by its absolute path. The folder itself may be missing, since another
+    /// revision may have it. Below a bare repository, folders are those of its revisions.
+    ///
+    /// A folder that looks like a bare repository counts only outside of work trees: a commit may have the files of one, and
+    /// must not choose which repository is read.
     ///
     /// # Errors
     /// It is in none, or the repository cannot be read.
     pub(crate) fn around(folder: &Path) -> anyhow::Result<Self> {
         let existing = folder.ancestors().find_map(|it| fs::canonicalize(it).ok());
-        let root = existing.as_deref().and_then(|it| it.ancestors().find(|it| is_top(it)));
-        let root = root.with_context(|| {
+        let outer = |is_root: fn(&Path) -> bool| {
+            existing.as_deref().and_then(|it| it.ancestors().find(|it| is_root(it)))
+        };
+        let work_tree = outer(is_top);
+        let is_bare = work_tree.is_none();
+        let root = work_tree.or_else(|| outer(is_bare_repository)).with_context(|| {
             format!(
-                "{} is not in a work tree of Git: run the command in a checked out repository, or name a folder of one \
+                "{} is not in a Git repository: run the command in one that is checked out or bare, or name a folder of one \
                  with --path",
                 folder.display()
             )
         })?;
-        Ok(Self { root: root.to_owned(), repository: ReadOnlyLocalRepository::open(root)? })
+        let repository = ReadOnlyLocalRepository::open(root)?;
+        Ok(Self { root: root.to_owned(), is_bare, repository })
+    }
+
+    /// Whether it has no work tree.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.is_bare
     }
 
     /// Whether it is a clone of its own below the top of another one, and no submodule.
@@ -181,7 +196,7 @@ impl GitWorkTree {
         is_below && place.is_ok_and(|it| it.is_dir())
     }
 
-    /// The path of a folder from the top of the work tree.
+    /// The path of a folder from the top of the repository.
     ///
     /// # Errors
     /// It is outside.
@@ -259,8 +274,13 @@ impl GitWorkTree {
     /// commit has them.
     ///
     /// # Errors
-    /// A file cannot be read, or there are too many.
+    /// There is none, a file cannot be read, or there are too many.
     pub(crate) fn work_tree(&self) -> anyhow::Result<RevisionFiles> {
+        ensure!(
+            !self.is_bare,
+            "{} is a bare repository, which has no work tree",
+            self.root.display()
+        );
         let mut walk =
             WorkTreeWalk { root: &self.root, committed: self.committed()?, ignored: None };
         let mut ignore_files = Vec::new();
@@ -365,6 +385,12 @@ impl WorkTreeWalk<'_> {
     }
 }
 
+/// Whether a folder is the top of a work tree.
 fn is_top(folder: &Path) -> bool {
     fs::symlink_metadata(folder.join(GIT_FOLDER)).is_ok()
+}
+
+/// Whether a folder has what Git requires of a repository.
+fn is_bare_repository(folder: &Path) -> bool {
+    folder.join("HEAD").is_file() && ["objects", "refs"].iter().all(|it| folder.join(it).is_dir())
 }

@@ -3,11 +3,12 @@
 //! Elsewhere: the files of a revision (`revision_files.rs`), charts (`release_chart.rs`), generated artifacts
 //! (`source_files.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use memchr::memmem;
 use parking_lot::Mutex;
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
@@ -16,6 +17,12 @@ pub(crate) const APPLIER_GROUPS: &str = "toolkit.fluxcd.io";
 
 /// How a chart names a dependency in another folder.
 const FOLDER_DEPENDENCY: &str = "file://";
+
+/// The most folders and files elsewhere that are followed for one build; with more, all files count.
+const MAX_FOLDERS: usize = 64;
+
+/// The fields of a kustomization that name configurations.
+const CONFIGURATION_FIELDS: [&str; 3] = ["generators", "transformers", "validators"];
 
 /// The files of a source.
 pub(crate) struct SourceArtifact {
@@ -39,6 +46,26 @@ impl SourceArtifact {
         self.folders.lock().insert(path.clone(), content.clone());
         content
     }
+
+    /// Identifies the files that a build of some folders may read: those in them, and in what their kustomizations name
+    /// elsewhere. All files count where that is not known.
+    pub(crate) fn build_digest(&self, mut folders: Vec<RelPath>) -> String {
+        let mut found: BTreeMap<RelPath, Arc<FolderContent>> = BTreeMap::new();
+        while let Some(folder) = folders.pop() {
+            if found.keys().any(|known| folder.starts_with(known)) {
+                continue;
+            }
+            let content = self.content(&folder);
+            let Some(named) = content.named_paths.as_ref().filter(|_| found.len() < MAX_FOLDERS)
+            else {
+                return self.content(&RelPath::root()).digest.clone();
+            };
+            folders.extend(named.iter().cloned());
+            found.insert(folder, content);
+        }
+        let digests: Vec<&str> = found.values().map(|it| it.digest.as_str()).collect();
+        digests.join(" ")
+    }
 }
 
 /// What a folder of an artifact has.
@@ -49,6 +76,8 @@ pub(crate) struct FolderContent {
     pub(crate) names_folders: bool,
     /// Whether a chart in it may make Kustomizations or HelmReleases.
     pub(crate) may_declare_appliers: bool,
+    /// The files and folders elsewhere that kustomizations in it name; none if they may name any.
+    named_paths: Option<BTreeSet<RelPath>>,
 }
 
 impl FolderContent {
@@ -56,6 +85,7 @@ impl FolderContent {
         let mut hash = Sha256::new();
         let mut names_folders = false;
         let mut may_declare_appliers = false;
+        let mut named_paths: Option<BTreeSet<RelPath>> = Some(BTreeSet::new());
         for (path, entry) in files.walk() {
             if !matches!(entry, FileMetadata::File { .. }) || !path.starts_with(folder) {
                 continue;
@@ -69,7 +99,83 @@ impl FolderContent {
             let has = |text: &str| memmem::find(&body, text.as_bytes()).is_some();
             names_folders |= has(FOLDER_DEPENDENCY);
             may_declare_appliers |= has(APPLIER_GROUPS);
+            if path.name().is_some_and(|name| kustomize::FILE_NAMES.contains(&name)) {
+                let is_elsewhere =
+                    |it: &RelPath| !it.starts_with(folder) && files.entry(it).is_some();
+                let named = paths_of(path, &body);
+                named_paths = named_paths.zip(named).map(|(mut known, named)| {
+                    known.extend(named.into_iter().filter(is_elsewhere));
+                    known
+                });
+            }
         }
-        Self { digest: hex::encode(hash.finalize()), names_folders, may_declare_appliers }
+        let digest = hex::encode(hash.finalize());
+        Self { digest, names_folders, may_declare_appliers, named_paths }
+    }
+}
+
+/// The paths that a kustomization may name: all that its strings are from its folder. None if it cannot be read, or if it names
+/// configurations, which name paths themselves.
+fn paths_of(kustomization: &RelPath, text: &[u8]) -> Option<BTreeSet<RelPath>> {
+    let fields = goyaml::to_json(text).ok()?;
+    if CONFIGURATION_FIELDS.iter().any(|field| !fields[*field].is_null()) {
+        return None;
+    }
+    let folder = kustomization.parent().unwrap_or_else(RelPath::root);
+    let mut paths = BTreeSet::new();
+    let mut values = vec![&fields];
+    while let Some(value) = values.pop() {
+        match value {
+            Value::Array(items) => values.extend(items),
+            Value::Object(fields) => values.extend(fields.values()),
+            Value::String(text) => {
+                // A file of a generator may have another name: `NAME=PATH`.
+                let renamed = text.split_once('=').map(|(_, path)| path);
+                let named = [Some(text.as_str()), renamed].into_iter().flatten();
+                paths.extend(named.filter_map(|it| folder.join(it).ok()));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    Some(paths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_depends_on_what_its_kustomizations_name_and_on_nothing_else() {
+        let digest = |kustomization: &str, changed: &str| {
+            let text = |path: &str| if path == changed { "b: 1" } else { "a: 1" };
+            let paths = ["app/a.yaml", "shared/b.yaml", "shared/deep/c.yaml", "other/d.yaml"];
+            let bodies = paths.map(|path| (path, text(path)));
+            let bodies = bodies.into_iter().chain([
+                ("app/kustomization.yaml", kustomization),
+                ("shared/kustomization.yaml", "resources: [b.yaml]"),
+            ]);
+            let files = bodies.map(|(path, text)| (path, text.as_bytes()));
+            let artifact = SourceArtifact::new(MemoryTree::from_files(files).unwrap());
+            artifact.build_digest(vec![RelPath::parse("app").unwrap()])
+        };
+        let changes = |kustomization: &str, path: &str| {
+            digest(kustomization, "") != digest(kustomization, path)
+        };
+        let base = "resources: [\"https://git.example.com/x\", ../shared]";
+        let generator = "configMapGenerator: [{name: m, files: [x=../shared/b.yaml]}]";
+        for (kustomization, path, is_read) in [
+            ("resources: [a.yaml]", "app/a.yaml", true),
+            ("resources: [a.yaml]", "shared/b.yaml", false),
+            (base, "shared/b.yaml", true),
+            (base, "shared/deep/c.yaml", true),
+            (base, "other/d.yaml", false),
+            (generator, "shared/b.yaml", true),
+            (generator, "shared/deep/c.yaml", false),
+            // What is not known may be read.
+            ("transformers: [t.yaml]", "other/d.yaml", true),
+            ("resources: [", "other/d.yaml", true),
+        ] {
+            assert_eq!(changes(kustomization, path), is_read, "{kustomization}: {path}");
+        }
     }
 }

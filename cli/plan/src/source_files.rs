@@ -14,9 +14,12 @@ use artifactgen::{
 use golang::work_meter::{StopSignal, WorkMeter};
 use objects::{Object, ObjectId};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tree::{FileTree, MemoryTree, TreeLimits};
 
 use super::discovery::{RepositoryDeclarations, Revision};
+use super::facts_file::{AppliersReference, references_of};
+use super::render_failure::RenderFailure;
 use super::repository_sources::{SOURCE_GROUP, SourceOrigin, spec_of};
 use super::source_artifact::SourceArtifact;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
@@ -89,20 +92,20 @@ fn generated_artifact(
     artifact: &ObjectId,
     declarations: &RepositoryDeclarations,
     revision: &Revision<'_>,
-) -> Option<Result<Arc<SourceArtifact>, String>> {
+) -> Option<Result<Arc<SourceArtifact>, RenderFailure>> {
     let (generator, spec) = generator_of(artifact, &declarations.generators)?;
-    Some(spec.and_then(|spec| {
+    Some(spec.map_err(RenderFailure::Failed).and_then(|spec| {
         let mut sources = BTreeMap::new();
         let mut ignored = Vec::new();
         for reference in &spec.sources {
             let id = source_id(reference, generator);
             let SourceOrigin::ThisRepository { ignore } = revision.origin(&id, declarations) else {
-                return Err(format!(
+                return Err(RenderFailure::NotFetched(format!(
                     "{} makes {} of {}, which is not this repository",
                     generator.subject(),
                     artifact.subject(),
                     id.subject()
-                ));
+                )));
             };
             let files = revision.files.artifact(ignore.as_deref());
             let files = files.map_err(|error| format!("{error:#}"))?;
@@ -111,11 +114,12 @@ fn generated_artifact(
         }
         let spec_text = declarations.generators.get(generator).and_then(|it| it.get("spec"));
         let key = json!([generator.subject(), spec_text, ignored, artifact.name]).to_string();
-        revision.files.generated(key, || {
+        let generated = revision.files.generated(key, || {
             files_of(&spec, &artifact.name, &generator.namespace, &sources).map_err(|why| {
                 format!("{} makes no {}: {why}", generator.subject(), artifact.subject())
             })
-        })
+        });
+        generated.map_err(RenderFailure::Failed)
     }))
 }
 
@@ -128,15 +132,14 @@ impl RepositoryDeclarations {
         &self,
         source: &ObjectId,
         revision: &Revision<'_>,
-    ) -> Result<Arc<SourceArtifact>, String> {
+    ) -> Result<Arc<SourceArtifact>, RenderFailure> {
         match revision.origin(source, self) {
             SourceOrigin::ThisRepository { ignore } => {
                 let files = revision.files.artifact(ignore.as_deref());
-                files.map_err(|error| format!("{error:#}"))
+                files.map_err(|error| RenderFailure::Failed(format!("{error:#}")))
             }
-            SourceOrigin::Elsewhere(reason) => {
-                generated_artifact(source, self, revision).unwrap_or(Err(reason))
-            }
+            SourceOrigin::Elsewhere(reason) => generated_artifact(source, self, revision)
+                .unwrap_or(Err(RenderFailure::NotFetched(reason))),
         }
     }
 
@@ -145,6 +148,25 @@ impl RepositoryDeclarations {
         let made_by = |id: &ObjectId| generator_spec(id, &self.generators);
         let specs = self.with_generated(sources).into_iter();
         specs.flat_map(|id| [spec_of(&id, &self.sources), made_by(&id)]).collect()
+    }
+
+    /// Identifies an applier that is not rendered: its spec, what its sources are, the ConfigMaps and Secrets that it names, and
+    /// what was read of it.
+    pub(crate) fn unread_key(&self, applier: &Object, sources: &[ObjectId], read: &str) -> String {
+        let spec = applier.get("spec").unwrap_or(&Value::Null);
+        let mut hash = Sha256::new();
+        for AppliersReference { id, .. } in references_of(spec, applier.namespace()) {
+            let subject = id.subject();
+            let data = self.references.data(&id.kind, &id.namespace, &id.name);
+            let data = data.into_iter().flatten();
+            let fields = data.flat_map(|(key, value)| [key.as_bytes(), value.as_slice()]);
+            for part in [subject.as_bytes()].into_iter().chain(fields) {
+                hash.update(part.len().to_le_bytes());
+                hash.update(part);
+            }
+        }
+        let named = hex::encode(hash.finalize());
+        json!([spec, self.source_specs(sources), named, read]).to_string()
     }
 
     /// The sources among some, and among what they are made of, that have the files of the repository.

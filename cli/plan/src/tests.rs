@@ -1,9 +1,12 @@
 //! Small repositories, planned from commit to commit.
 //!
-//! Below: facts of the cluster (`facts`), releases of Helmfiles (`helmfiles`).
+//! Below: facts of the cluster (`facts`), releases of Helmfiles (`helmfiles`), what is not fetched (`unfetched`), bare
+//! repositories and entry points (`repositories`).
 
 mod facts;
 mod helmfiles;
+mod repositories;
+mod unfetched;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -310,7 +313,7 @@ fn a_revision_that_is_not_there_is_an_error_of_the_command() {
     let error = repository.try_plan("cluster", &["--base", "gone"]).unwrap_err();
     assert!(format!("{error:#}").starts_with("--base: revision `gone`"), "{error:#}");
     let folder = tempfile::tempdir().unwrap();
-    assert!(GitWorkTree::around(folder.path()).is_err());
+    assert!(LocalGitRepository::around(folder.path()).is_err());
 }
 
 const CHART: [(&str, &str); 3] = [
@@ -388,7 +391,7 @@ fn a_chart_of_another_host_is_fetched_only_where_that_is_allowed() {
 }
 
 #[test]
-fn what_is_not_rendered_is_named_and_fails_only_where_it_changes() {
+fn what_is_not_rendered_is_named_and_is_not_known_where_it_changes() {
     let helmfile = |path: &str| {
         format!(
             "apiVersion: helmfile.windlass.dev/v1alpha1\nkind: Helmfile\n\
@@ -401,7 +404,7 @@ fn what_is_not_rendered_is_named_and_fails_only_where_it_changes() {
     let plan = repository.plan();
     assert_eq!(change(&plan, "shop").unknown_values[0].what, "all objects");
     repository.commit(&[("cluster/shop.yaml", &helmfile("b"))]);
-    assert_eq!(change(&repository.plan(), "shop").comparison, ApplierComparison::HeadFailed);
+    assert_eq!(change(&repository.plan(), "shop").comparison, ApplierComparison::HeadNotFetched);
 }
 
 #[test]
@@ -532,6 +535,15 @@ fn git_repository(name: &str, spec: &str) -> String {
     )
 }
 
+fn moved(change: &ApplierChange) -> Vec<&str> {
+    change.moved_sources.iter().map(|it| it.what.as_str()).collect()
+}
+
+/// Whether `windlass plan check` is a success by default.
+fn passes(plan: &ChangePlan) -> bool {
+    plan::check_status(plan, &[plan::PlanFailureRule::Errors]).is_success
+}
+
 fn unknown(change: &ApplierChange) -> Vec<&str> {
     change.unknown_values.iter().map(|it| it.what.as_str()).collect()
 }
@@ -550,29 +562,78 @@ fn a_source_that_gets_another_branch_makes_the_files_of_its_kustomizations_unkno
     ]);
     repository.commit(&[("cluster/source.yaml", &fleet("production"))]);
     let plan = repository.plan();
-    assert_eq!(unknown(change(&plan, "a")), ["files of GitRepository/flux-system/flux-system"]);
+    assert_eq!(moved(change(&plan, "a")), ["files of GitRepository/flux-system/flux-system"]);
+    assert!(!passes(&plan));
+    // The same place, written in another way.
+    let ssh = fleet("production").replace("https://example.com/", "git@example.com:");
+    repository.commit(&[("cluster/source.yaml", &ssh)]);
+    let plan = repository.plan();
+    assert!(
+        passes(&plan) && plan.appliers.iter().all(|it| it.moved_sources.is_empty()),
+        "{plan:#?}"
+    );
+}
+
+#[test]
+fn a_kustomization_that_gets_another_source_of_the_repository_does_not_hide_its_branch() {
+    let url = "url: \"https://example.com/org/fleet\"";
+    let source = |name: &str, branch: &str| {
+        git_repository(name, &format!("{url}, ref: {{branch: {branch}}}"))
+    };
+    let kustomization = |source: &str| {
+        kustomization("a", "./a", "")
+            .replace("name: flux-system}\n", &format!("name: {source}}}\n"))
+    };
+    let repository = FleetRepository::new(&[
+        ("cluster/source.yaml", &source("fleet", "main")),
+        ("cluster/a.yaml", &kustomization("fleet")),
+        ("a/one.yaml", &config_map("one", "1")),
+    ]);
+    repository.git(&["remote", "add", "origin", "https://example.com/org/fleet"]);
+    repository.commit(&[
+        ("cluster/same.yaml", &source("same", "main")),
+        ("cluster/a.yaml", &kustomization("same")),
+    ]);
+    let same = repository.plan();
+    assert!(
+        passes(&same) && same.appliers.iter().all(|it| it.moved_sources.is_empty()),
+        "{same:#?}"
+    );
+    repository.commit(&[
+        ("cluster/other.yaml", &source("other", "feature")),
+        ("cluster/a.yaml", &kustomization("other")),
+    ]);
+    let other = repository.plan();
+    assert_eq!(moved(change(&other, "a")), ["files of GitRepository/flux-system/other"]);
+    assert!(!passes(&other));
 }
 
 #[test]
 fn a_release_whose_chart_is_not_read_changes_with_the_spec_of_its_source() {
-    let source = |digest: &str| {
+    let source = |reference: &str| {
         format!(
             "apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\n\
              metadata: {{name: web, namespace: flux-system}}\n\
-             spec: {{interval: 1m, url: oci://example.com/web, ref: {{digest: \"sha256:{digest}\"}}}}\n"
+             spec: {{interval: 1m, url: oci://example.com/web, ref: {{{reference}}}}}\n"
         )
     };
     let release = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\n\
                    metadata: {name: web, namespace: flux-system}\n\
                    spec: {interval: 10m, chartRef: {kind: OCIRepository, name: web}}\n";
-    let repository = FleetRepository::new(&[
-        ("cluster/source.yaml", &source("aaa")),
-        ("cluster/web.yaml", release),
-    ]);
-    repository.commit(&[("cluster/source.yaml", &source("bbb"))]);
-    let plan = repository.plan();
-    let of_release = plan.appliers.iter().find(|it| it.applier.kind == "HelmRelease").unwrap();
-    assert_eq!(of_release.comparison, ApplierComparison::HeadFailed);
+    for [before, after] in [
+        ["digest: \"sha256:aaa\"", "digest: \"sha256:bbb\""],
+        ["semver: 1.x, semverFilter: a", "semver: 1.x, semverFilter: b"],
+    ] {
+        let repository = FleetRepository::new(&[
+            ("cluster/source.yaml", &source(before)),
+            ("cluster/web.yaml", release),
+        ]);
+        repository.commit(&[("cluster/source.yaml", &source(after))]);
+        let plan = repository.plan();
+        let of_release = plan.appliers.iter().find(|it| it.applier.kind == "HelmRelease").unwrap();
+        assert_eq!(of_release.comparison, ApplierComparison::HeadNotFetched);
+        assert!(!passes(&plan));
+    }
 }
 
 #[test]
@@ -658,7 +719,7 @@ fn a_change_does_not_choose_what_is_compared() {
     repository.remove("cluster/a.yaml");
     repository.commit(&[("decoy/a.yaml", &kustomization("flux-system", "./decoy", ""))]);
     let manifests = |revision: &str| {
-        let work_tree = GitWorkTree::around(repository.0.path()).unwrap();
+        let work_tree = LocalGitRepository::around(repository.0.path()).unwrap();
         let files = work_tree.revision(revision).unwrap();
         ApplierManifests::of(&files.artifact(None).unwrap().files)
     };
@@ -667,7 +728,7 @@ fn a_change_does_not_choose_what_is_compared() {
     // A link to another folder is the folder that was named, which no artifact has.
     fs::remove_dir_all(repository.0.path().join("cluster")).unwrap();
     symlink("decoy", repository.0.path().join("cluster")).unwrap();
-    let work_tree = GitWorkTree::around(repository.0.path()).unwrap();
+    let work_tree = LocalGitRepository::around(repository.0.path()).unwrap();
     let path = work_tree.path_of(&repository.0.path().join("cluster")).unwrap();
     assert_eq!(path.as_str(), "cluster");
 }
@@ -676,14 +737,14 @@ fn a_change_does_not_choose_what_is_compared() {
 fn a_submodule_does_not_stand_for_the_work_tree_that_has_it_and_a_clone_does() {
     let repository = FleetRepository::new(&[("cluster/map.yaml", &config_map("map", "1"))]);
     let folder = repository.0.path().join("cluster");
-    let outer = GitWorkTree::around(repository.0.path()).unwrap();
+    let outer = LocalGitRepository::around(repository.0.path()).unwrap();
     repository.git(&["init", "-q", "cluster"]);
-    assert!(GitWorkTree::around(&folder).unwrap().is_clone_in(&outer));
+    assert!(LocalGitRepository::around(&folder).unwrap().is_clone_in(&outer));
     let modules = repository.0.path().join(".git/modules");
     fs::create_dir_all(&modules).unwrap();
     fs::rename(folder.join(".git"), modules.join("cluster")).unwrap();
     fs::write(folder.join(".git"), "gitdir: ../.git/modules/cluster\n").unwrap();
-    assert!(!GitWorkTree::around(&folder).unwrap().is_clone_in(&outer));
+    assert!(!LocalGitRepository::around(&folder).unwrap().is_clone_in(&outer));
 }
 
 #[test]

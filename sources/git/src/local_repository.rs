@@ -45,12 +45,12 @@ pub struct ReadOnlyLocalRepository {
 }
 
 impl ReadOnlyLocalRepository {
-    /// Opens the repository of a work tree: the folder that has `.git`.
+    /// Opens the repository of a work tree, which is the folder that has `.git`, or a bare repository.
     ///
     /// # Errors
     /// [`LocalRepositoryError::Open`].
-    pub fn open(work_tree: &Path) -> Result<Self, LocalRepositoryError> {
-        let path = work_tree.to_owned();
+    pub fn open(folder: &Path) -> Result<Self, LocalRepositoryError> {
+        let path = folder.to_owned();
         // A checkout of CI often belongs to another user. No program that the configuration names is run.
         let options = gix::open::Options::isolated().with(gix::sec::Trust::Full);
         match gix::open_opts(path.clone(), options) {
@@ -147,6 +147,22 @@ mod tests {
         assert_eq!(repository.remote_urls(), ["git@example.com:org/fleet.git"]);
         let error = repository.commit("gone").unwrap_err().to_string();
         assert!(error.starts_with("revision `gone` is not a commit of the repository"), "{error}");
+    }
+
+    #[test]
+    fn a_bare_repository_is_read_like_one_that_is_checked_out() {
+        let folder = tempfile::tempdir().unwrap();
+        git(folder.path(), &["init", "-q", "-b", "main"]);
+        std::fs::write(folder.path().join("a.yaml"), "text").unwrap();
+        git(folder.path(), &["add", "-A"]);
+        git(folder.path(), &["commit", "-qm", "first"]);
+        let bare = tempfile::tempdir().unwrap();
+        git(folder.path(), &["clone", "-q", "--bare", ".", bare.path().to_str().unwrap()]);
+        let repository = ReadOnlyLocalRepository::open(bare.path()).unwrap();
+        let snapshot = repository.snapshot("main", GitLimits::default()).unwrap();
+        let entries = snapshot.entries().unwrap().entries;
+        assert_eq!(snapshot.read(&entries[0]).unwrap(), b"text");
+        assert_eq!(repository.remote_urls().len(), 1);
     }
 
     #[test]

@@ -263,9 +263,16 @@ fn a_helmfile_at_an_address_of_this_repository_is_planned() {
     repository.commit(&[("shop/web.yaml", "size: 2\n")]);
     let plan = repository.plan();
     assert_eq!(change(&plan, "shop#shop/web").changed.len(), 1, "{plan:#?}");
+    assert!(passes(&plan));
+    repository.commit(&[("cluster/shop.yaml", &object("feature"))]);
+    let elsewhere = repository.plan();
+    assert_eq!(moved(change(&elsewhere, "shop")), ["files of Helmfile/flux-system/shop"]);
+    assert!(!passes(&elsewhere));
     repository.commit(&[("cluster/shop.yaml", &object("v1.4"))]);
     let pinned = repository.plan();
-    assert_eq!(change(&pinned, "shop").comparison, ApplierComparison::HeadFailed);
+    assert_eq!(change(&pinned, "shop").comparison, ApplierComparison::HeadNotFetched);
+    assert_eq!(change(&pinned, "shop#shop/web").comparison, ApplierComparison::HeadNotFetched);
+    assert_eq!(exit_code(&pinned, false), ExitCode::Success);
     assert_eq!(pinned.summary.removed, 0);
 }
 
@@ -299,5 +306,32 @@ fn a_remote_base_is_fetched_only_where_that_is_allowed_and_the_message_names_the
         let plan = repository.plan();
         let message = change(&plan, "a").message.clone().unwrap_or_default();
         assert!(message.contains("--allow-hosts=example.com"), "{message}");
+        assert_eq!(change(&plan, "a").comparison, ApplierComparison::HeadNotFetched);
+        assert_eq!(exit_code(&plan, false), ExitCode::Success);
+    }
+}
+
+#[test]
+fn a_release_whose_chart_is_not_fetched_is_not_known_when_it_comes_and_uninstalled_when_it_goes() {
+    let far = "repositories: [{name: charts, url: \"https://charts.example.com\"}]\n";
+    let far = format!(
+        "{far}{RELEASES}- name: far\n  namespace: shop\n  chart: charts/far\n  version: 1.x\n"
+    );
+    let repository = shop("prune: true");
+    repository.commit(&[("shop/helmfile.yaml", &far)]);
+    let added = repository.plan();
+    assert_eq!(change(&added, "shop#shop/far").comparison, ApplierComparison::HeadNotFetched);
+    repository.commit(&[("shop/helmfile.yaml", RELEASES)]);
+    let removed = repository.plan();
+    let of_far = change(&removed, "shop#shop/far");
+    assert_eq!(of_far.comparison, ApplierComparison::Removed, "{removed:#?}");
+    assert_eq!(of_far.unknown_removal.as_ref().unwrap().left_in_cluster, None);
+    let found = &removed.findings[0];
+    assert_eq!(found.applier.as_ref().unwrap().name, "shop");
+    let text = "Helmfile/flux-system/shop#shop/far is uninstalled, and its objects are not known";
+    assert_eq!(found.message, text);
+    for plan in [&added, &removed] {
+        assert_eq!(exit_code(plan, false), ExitCode::Success);
+        assert_eq!(exit_code(plan, true), ExitCode::ProblemsFound);
     }
 }
