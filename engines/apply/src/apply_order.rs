@@ -1,6 +1,7 @@
-//! The order in which objects are applied, and the reverse one in which they are deleted.
+//! The order in which objects are applied.
 //!
-//! Here: comparing ids. Elsewhere: which objects have to exist before others are applied ([`mod@crate::stages`]).
+//! Here: comparing ids. Elsewhere: which objects have to exist before others are applied ([`mod@crate::stages`]), the order in which
+//! objects are deleted ([`crate::deletion_order`]).
 
 use std::cmp::Ordering;
 
@@ -48,31 +49,25 @@ pub fn compare(a: &ObjectId, b: &ObjectId) -> Ordering {
     })
 }
 
-/// Sorts ids for deletion: the reverse of the order in which they would be applied.
-pub(crate) fn prune_order(ids: impl IntoIterator<Item = ObjectId>) -> Vec<ObjectId> {
-    let mut ids: Vec<_> = ids.into_iter().collect();
-    ids.sort_by(|a, b| compare(b, a));
-    ids
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn webhooks_go_first_and_namespaces_last_when_everything_is_deleted() {
+    fn what_others_refer_to_is_applied_first_and_webhooks_last() {
         let id = |kind: &str, name: &str| ObjectId::new("", name, "", kind);
-        let ids = [
-            id("Namespace", "n"),
-            id("ValidatingWebhookConfiguration", "w"),
+        let mut ids = [
             id("Widget", "x"),
+            id("ValidatingWebhookConfiguration", "w"),
+            id("Namespace", "n"),
             id("Secret", "s"),
             id("CustomResourceDefinition", "c"),
         ];
-        let subjects: Vec<_> = prune_order(ids).iter().map(ObjectId::subject).collect();
+        ids.sort_by(compare);
+        let subjects: Vec<_> = ids.iter().map(ObjectId::subject).collect();
         assert_eq!(
             subjects.join(" "),
-            "ValidatingWebhookConfiguration/w Widget/x Secret/s Namespace/n CustomResourceDefinition/c"
+            "CustomResourceDefinition/c Namespace/n Secret/s Widget/x ValidatingWebhookConfiguration/w"
         );
     }
 }

@@ -20,14 +20,21 @@ use reconcile::{
 };
 use sha2::{Digest, Sha256};
 
+use crate::deletion_order::{DeletionPredecessors, PendingDeletions};
 use crate::health::HealthReport;
-use crate::{ApplyStage, ObjectInventory, dry_run_refusal, prune_order};
+use crate::{ApplyStage, ObjectInventory, dry_run_refusal};
 
 mod health_wait;
 
 pub(crate) use health_wait::stage_text;
 pub use health_wait::{AWAITING_TERMINATION, health_text, stage_reason};
 use health_wait::{HealthWaitState, node_of};
+
+/// How many of the objects that are awaited a message names.
+const MAX_NAMED_DEPENDENTS: usize = 10;
+
+/// How often it is checked that objects which are awaited are still there, besides watching them.
+const DEPENDENTS_RECHECK: Duration = Duration::from_secs(10);
 
 /// The objects for whose health a run waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,8 +91,10 @@ pub struct ApplyObservedState {
     /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
     /// or protected from pruning.
     pub gone: BTreeSet<ObjectId>,
-    /// Recorded ids whose deletion was accepted and whose removal is waited for; empty if the plan does not wait.
+    /// Recorded ids whose deletion was accepted and whose removal is waited for.
     pub leaving: BTreeSet<ObjectId>,
+    /// What comes before the deletion of recorded ids, of those that have predecessors.
+    pub predecessors: BTreeMap<ObjectId, DeletionPredecessors>,
     /// Recorded ids whose deletion waits for the approval of a user: they stay in the cluster and in the inventory.
     pub held: BTreeSet<ObjectId>,
     /// Since when this revision has waited for health, or for the end of `leaving`; `None` before that.
@@ -341,8 +350,14 @@ fn clear_away(
         ObjectInventory::default()
     };
     let mut steps = Vec::new();
-    let is_due = |id: &&ObjectId| !leaving(id) && !observed.held.contains(*id);
-    let due = prune_order(kept.ids().filter(is_due).cloned());
+    let pending = PendingDeletions {
+        predecessors: &observed.predecessors,
+        leaving: &observed.leaving,
+        held: &observed.held,
+    };
+    let stale: Vec<&ObjectId> = kept.ids().collect();
+    let due = pending.due(stale.iter().copied());
+    let dependents = pending.awaited(stale.iter().copied());
     let is_waiting = kept.ids().any(leaving);
     let to = kept.union(&wanted);
     if !due.is_empty() || to != observed.recorded {
@@ -357,12 +372,28 @@ fn clear_away(
         return Some(PlanVerdict::Act(steps));
     }
     if !is_waiting {
-        return None;
+        return (!dependents.is_empty()).then(|| awaiting_dependents(dependents, observed.now));
     }
     let nodes = observed.leaving.iter().filter(|id| leaving(id)).map(node_of);
     let text = "Waiting for the termination of deleted objects".to_owned();
     let wake = NextRunTrigger::on(nodes).and_at(deadline);
     Some(PlanVerdict::Outcome(RunOutcome::Running(AWAITING_TERMINATION, text, wake)))
+}
+
+/// The outcome of a run that waits until other objects are gone. They are in the cluster of the program, which has to wake the run
+/// for them.
+fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlanVerdict<ApplyStep> {
+    let mut names: Vec<String> =
+        dependents.iter().take(MAX_NAMED_DEPENDENTS).map(ObjectKey::to_string).collect();
+    if dependents.len() > MAX_NAMED_DEPENDENTS {
+        names.push(format!("{} more", dependents.len() - MAX_NAMED_DEPENDENTS));
+    }
+    let text = format!(
+        "Waiting for the deletion of {}, which need objects that are deleted after them",
+        names.join(", ")
+    );
+    let wake = NextRunTrigger::at(later(now, DEPENDENTS_RECHECK));
+    PlanVerdict::Outcome(RunOutcome::Running(reason::AWAITING_DEPENDENTS, text, wake))
 }
 
 /// Drift that cannot be corrected: the objects that the API server refuses while everything else is as it should be.

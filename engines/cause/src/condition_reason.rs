@@ -237,7 +237,8 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "HealthCheckCanceled"
         | "AwaitingCRDs"
         | "AwaitingClasses"
-        | "AwaitingTermination" => CauseKind::Health,
+        | "AwaitingTermination"
+        | "AwaitingDependents" => CauseKind::Health,
         "WindowClosed" => CauseKind::ClosedWindow,
         "Frozen" | "FreezesUnknown" => CauseKind::Freeze,
         "Suspended" => CauseKind::Suspension,

@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::{Object, ObjectId};
 use reconcile::Time;
+use reconcile::deletion_order::DELETION_OVERDUE;
+use serde_json::Value;
 
 pub use self::cycles::{first_of_cycles, join_cycles};
 pub use self::incident_end::{IncidentRecord, is_over, keep_affected};
@@ -138,6 +140,12 @@ fn judged(
     };
     let ready = condition(object, "Ready");
     let since = ready.and_then(|said| since(object, said));
+    if let Some(failure) = overdue_deletion(object) {
+        let own = ReportedObjectState::Failing;
+        let since = failure.since;
+        let refers_to = Some(BTreeSet::new());
+        return Ok(ObjectVerdict { own, since, failure: Some(failure), is_own: true, refers_to });
+    }
     if let Some(found) = walk.paused(object, ready)
         && is_hold(found.cause.problem)
     {
@@ -179,6 +187,24 @@ fn judged(
         }
         Some(_) => unclear(),
     }
+}
+
+/// The failure of an object whose deletion held that of another one for too long: it is the only object that is being deleted and of
+/// which an incident tells.
+fn overdue_deletion(object: &Object) -> Option<RootFailure> {
+    let held = shortened(object.annotation(DELETION_OVERDUE)?);
+    let since = object.meta("deletionTimestamp").and_then(Value::as_str)?;
+    let id = object.id();
+    Some(RootFailure {
+        subject: id.clone(),
+        problem: CauseKind::Deletion,
+        cause: id,
+        reason: "DependentNotDeleted".to_owned(),
+        text: format!("is still being deleted, so that {held} was deleted before it"),
+        since: since.parse().ok(),
+        is_waiting: false,
+        cycle: Vec::new(),
+    })
 }
 
 /// The objects whose failure or absence an object may follow from directly: those that its spec names, and what it applied.

@@ -6,12 +6,12 @@
 //! ([`StateExplanation`]).
 //!
 //! Here: the walk (`cause_walk.rs`), what was applied (`applied_objects.rs`), what of it another owner has
-//! (`taken_over_objects.rs`, [`object_owners`]), workloads (`workload.rs`), Pods ([`pod`]), notifications that fail
-//! (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`), what happens next (`next_run.rs`), second causes
-//! (`second_cause.rs`), what an object refers to ([`object_references`]), what reasons are about
-//! ([`condition_reason`]), which failures are one incident ([`incident`]), suspensions (`object_suspension.rs`), events
-//! ([`object_event`]), what Secrets have to hold ([`required_keys`]), what would help (`advice.rs`). Elsewhere:
-//! fetching facts, and how a result is shown (the program).
+//! (`taken_over_objects.rs`, [`object_owners`]), who has a definition ([`crd_owners`]), workloads (`workload.rs`),
+//! Pods ([`pod`]), notifications that fail (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`),
+//! what happens next (`next_run.rs`), second causes (`second_cause.rs`), what an object refers to
+//! ([`object_references`]), what reasons are about ([`condition_reason`]), which failures are one incident
+//! ([`incident`]), suspensions (`object_suspension.rs`), events ([`object_event`]), what Secrets have to hold
+//! ([`required_keys`]), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
 
 mod advice;
 mod applied_objects;
@@ -19,6 +19,7 @@ mod cause_result;
 mod cause_walk;
 mod condition;
 pub mod condition_reason;
+pub mod crd_owners;
 mod fact_query;
 pub mod incident;
 mod next_run;

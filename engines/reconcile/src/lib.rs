@@ -8,7 +8,8 @@
 //!
 //! Here: where a run ends ([`RunOutcome`]) and what wakes the next one ([`NextRunTrigger`]), the loop ([`drive`]),
 //! [`StatusConditions`], how often drift is corrected ([`CorrectionBudget`]), when refused requests are repeated
-//! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), the gate, durations and intervals,
+//! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), in which order they
+//! leave ([`deletion_order`]), the gate, durations and intervals,
 //! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ReconcileSchedule`], [`ObjectHold`],
 //! [`FreezeCalendar`] with the events of an [`ICalendar`];
 //! whether something may be removed ([`RemovalGate`]). Elsewhere: the decision of each kind (its engine's plan),
@@ -18,6 +19,7 @@ mod change_window;
 mod conditions;
 mod correction_budget;
 mod cron;
+pub mod deletion_order;
 mod dependency_graph;
 pub mod depends_on;
 mod duration;

@@ -110,6 +110,8 @@ reasons! {
     UNSUPPORTED_FIELD = "UnsupportedField";
     /// The object depends on itself, through the path that the message gives.
     DEPENDENCY_CYCLE = "DependencyCycle";
+    /// Objects that depend on this one, or on what it deletes, are deleted first.
+    AWAITING_DEPENDENTS = "AwaitingDependents";
     /// A run stopped because its steps changed nothing.
     NO_PROGRESS = "NoProgress";
     /// Something waits for the next window.

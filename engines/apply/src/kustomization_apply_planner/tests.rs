@@ -84,6 +84,7 @@ impl ClusterSimulation {
             objects: BTreeMap::new(),
             gone: stale.cloned().collect(),
             leaving: BTreeSet::new(),
+            predecessors: BTreeMap::new(),
             held: self.held.clone(),
             waiting_since: self.waiting_since,
             stage_waiting_since: self.stage_waiting_since,
@@ -629,6 +630,42 @@ fn deleted_objects_that_take_their_time_are_waited_for_until_the_timeout() {
     );
     (observed.waiting_since, observed.now) = (Some(time(0)), time(300));
     check(&KustomizationApplyPlanner::plan(&desired, &observed), &expect!["Shrink "]);
+}
+
+#[test]
+fn what_custom_resources_and_dependents_need_is_deleted_after_them() {
+    let wheel = object("acme.io/v1", "Widget", "shop", "wheel");
+    let sim = ClusterSimulation::settle(vec![config("a"), config("b"), wheel.clone()]);
+    let desired = ApplyDesiredState { empty_is_intended: true, ..desired(Vec::new()) };
+    let mut observed = sim.observe(&desired);
+    check(
+        &KustomizationApplyPlanner::plan(&desired, &observed),
+        &expect!["Prune Widget/shop/wheel"],
+    );
+    observed.leaving.insert(wheel.id());
+    check(
+        &KustomizationApplyPlanner::plan(&desired, &observed),
+        &expect![[r#"
+            AwaitingTermination: Waiting for the termination of deleted objects
+            wake at Some(300) on ["Widget/shop/wheel"]"#]],
+    );
+    observed.leaving.clear();
+    observed.recorded =
+        [config("a"), config("b")].iter().map(|it| (it.id(), "v1".into())).collect();
+    let app = ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "shop", "app");
+    let before = DeletionPredecessors { gone: BTreeSet::from([app]), ..Default::default() };
+    observed.predecessors = BTreeMap::from([(config("a").id(), before)]);
+    check(
+        &KustomizationApplyPlanner::plan(&desired, &observed),
+        &expect!["Prune ConfigMap/shop/b"],
+    );
+    observed.recorded = [config("a")].iter().map(|it| (it.id(), "v1".into())).collect();
+    check(
+        &KustomizationApplyPlanner::plan(&desired, &observed),
+        &expect![[r#"
+            AwaitingDependents: Waiting for the deletion of Kustomization/shop/app, which need objects that are deleted after them
+            wake at Some(10) on []"#]],
+    );
 }
 
 #[test]

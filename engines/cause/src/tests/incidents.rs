@@ -115,6 +115,20 @@ fn a_source_that_fails_is_one_incident_of_all_that_read_from_it() {
 }
 
 #[test]
+fn a_deletion_that_held_another_one_for_too_long_is_an_incident_until_it_ends() {
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-11-24T11:00:00Z"}});
+    let marked = json!({"metadata": {"annotations": {"windlass.dev/deletion-overdue": "Kustomization/flux-system/base"}}});
+    assert_eq!(of(&[kustomization("app", &[&ready(), &deleted]), source()]), Vec::<String>::new());
+    assert_eq!(of(&[kustomization("app", &[&ready(), &marked]), source()]), Vec::<String>::new());
+    let app = kustomization("app", &[&ready(), &deleted, &marked]);
+    assert_eq!(of(&[app.clone(), source()]), ["Kustomization/app Deletion DependentNotDeleted []"]);
+    let verdicts = FakeClusterObjects::of(&[app, source()]).verdicts();
+    assert!(!ended("Kustomization/app", "Deletion", &[], &verdicts));
+    let verdicts = FakeClusterObjects::of(&[source()]).verdicts();
+    assert!(ended("Kustomization/app", "Deletion", &[], &verdicts));
+}
+
+#[test]
 fn what_waits_for_a_dependency_is_affected_by_the_deepest_that_fails() {
     let broken = kustomization("a", &[&status("False", "BuildFailed", "missing file")]);
     let next = kustomization("b", &[&depends("a"), &waits()]);
