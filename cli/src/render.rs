@@ -31,8 +31,8 @@ use windlass_cluster::error::chain;
 use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::service_ranges::ServicePort;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_cluster::work_queue::WorkQueue;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// Largest artifact that is read: it is in memory.
 const MOST_BYTES: u64 = 256 << 20;

@@ -37,7 +37,7 @@ use super::helmfile_servers::HelmfileServers;
 use super::release_rendering::{fixed_randomness, fixed_time};
 use super::render_failure::RenderFailure;
 use super::source_artifact::SourceArtifact;
-use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
+use windlass_cluster::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 

@@ -35,7 +35,7 @@ use super::repository_sources::{
 use super::resource_scope::DeclaredKindScopes;
 use super::revision_files::RevisionFiles;
 use super::source_files::{DeclaredGenerators, generator_sources, is_generator};
-use windlass_runtime::spec_references::DeclaredReferences;
+use windlass_cluster::spec_references::DeclaredReferences;
 use windlass_serve::settings::OperatorSettings;
 
 /// The most appliers of a revision.

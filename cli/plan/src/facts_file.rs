@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tree::RelPath;
 
 use super::resource_scope::DeclaredKindScopes;
-use windlass_runtime::spec_references::DeclaredReferences;
+use windlass_cluster::spec_references::DeclaredReferences;
 
 /// Where the file is below the folder that the cluster applies first.
 pub(crate) const FACTS_PATH: &str = ".windlass/facts.yaml";

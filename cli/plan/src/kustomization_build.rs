@@ -22,8 +22,8 @@ use tree::{MemoryTree, TreeTrace};
 use super::facts_file::ClusterFacts;
 use super::remote_servers::{BuildBaseRules, RemoteServers};
 use super::render_failure::RenderFailure;
+use windlass_cluster::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_runtime::build::key_services::KeyServiceAccess;
-use windlass_runtime::spec_references::{DeclaredReferences, ReadReferences};
 use windlass_serve::settings::OperatorSettings;
 
 /// Why nothing is decrypted.

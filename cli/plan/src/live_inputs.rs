@@ -20,8 +20,8 @@ use super::facts_of_cluster::{
 };
 use super::helmfile_releases::HelmfileReleaseFiles;
 use super::live_appliers::helmfile_rows;
+use windlass_cluster::spec_references::DeclaredReferences;
 use windlass_cluster::{ClusterConnection, ClusterError};
-use windlass_runtime::spec_references::DeclaredReferences;
 
 /// What was read of a cluster.
 pub(crate) struct ClusterInputs {

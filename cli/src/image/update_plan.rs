@@ -18,7 +18,7 @@ use serde::Serialize;
 use similar::TextDiff;
 
 use super::work_tree::WorkTree;
-use windlass_runtime::label_selectors::compiled;
+use windlass_cluster::label_selectors::compiled;
 
 /// An automation, and the policies of its namespace.
 #[derive(Debug, Clone)]

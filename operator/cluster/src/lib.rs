@@ -12,7 +12,8 @@
 //! ([`dependency_schema`]), what an answer may cost
 //! ([`response_limit`]), when a server wants to be asked again (`request_retry`), which kinds do not respond
 //! ([`silent_kinds`]), kubeconfigs from Secrets
-//! ([`kubeconfig`]), which of several processes acts ([`election`], [`lease`], [`leadership`]), metrics ([`metrics`]),
+//! ([`kubeconfig`]), what specs name ([`spec_references`]), selectors of labels ([`label_selectors`]), which of several
+//! processes acts ([`election`], [`lease`], [`leadership`]), metrics ([`metrics`]),
 //! what of kube's runtime the program uses ([`kube_runtime`]). Elsewhere: what to write and when (`controllers`,
 //! engines `apply` and `reconcile`).
 
@@ -31,6 +32,7 @@ pub mod events;
 mod fake_cluster;
 pub mod kubeconfig;
 pub mod kubernetes_events;
+pub mod label_selectors;
 pub mod leadership;
 pub mod lease;
 pub mod list_pager;
@@ -49,6 +51,7 @@ mod response_limit;
 pub mod run_permits;
 pub mod service_ranges;
 pub mod silent_kinds;
+pub mod spec_references;
 pub mod status_writes;
 mod wake_interval;
 pub mod watch;

@@ -1,8 +1,10 @@
 //! The one place through which anything wakes a node: the dependency graph, and the queue of each kind's runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use reconcile::deletion_order::DeletionOrder;
 use reconcile::{DependencyEdge, DependencyGraph, ObjectKey};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -11,6 +13,8 @@ use super::metrics::{MetricsRegistry, WakeReason};
 /// Wakes nodes, and knows which of them depend on which.
 pub struct WorkQueue {
     graph: Mutex<DependencyGraph>,
+    /// Which objects leave before others, of all that are seen.
+    deletion_order: Mutex<DeletionOrder>,
     /// The queues by group and kind, because two groups may have kinds of the same name.
     queues: Mutex<BTreeMap<[String; 2], UnboundedSender<ObjectKey>>>,
     /// The nodes that were woken and do not run yet.
@@ -19,17 +23,19 @@ pub struct WorkQueue {
     running: Mutex<BTreeSet<ObjectKey>>,
     /// The parts of nodes that were woken since the last [`Self::woken_parts`].
     parts: Mutex<BTreeSet<ObjectKey>>,
-    metrics: std::sync::Arc<MetricsRegistry>,
+    metrics: Arc<MetricsRegistry>,
 }
 
 impl WorkQueue {
     /// A work queue without queues of kinds.
-    pub fn new(metrics: std::sync::Arc<MetricsRegistry>) -> Self {
+    pub fn new(metrics: Arc<MetricsRegistry>) -> Self {
         let graph = Mutex::default();
+        let deletion_order = Mutex::default();
         let queues = Mutex::default();
         let queued = Mutex::default();
         let running = Mutex::default();
-        Self { graph, queues, queued, running, parts: Mutex::default(), metrics }
+        let parts = Mutex::default();
+        Self { graph, deletion_order, queues, queued, running, parts, metrics }
     }
 
     /// Opens the queue of a group and kind, which returns the woken nodes. A kind has one queue.
@@ -126,7 +132,17 @@ impl WorkQueue {
         self.graph().set_edges_of(from, edge, to);
     }
 
-    /// A node is gone.
+    /// Replaces what has to stay until a node is gone. A node that is gone needs nothing.
+    pub fn set_needs(&self, node: &ObjectKey, needs: &BTreeSet<ObjectKey>) {
+        self.deletion_order.lock().set(node, needs);
+    }
+
+    /// The objects that leave before a node, wherever they are run.
+    pub fn dependents(&self, node: &ObjectKey) -> Vec<Arc<ObjectKey>> {
+        self.deletion_order.lock().dependents(node)
+    }
+
+    /// A node is gone, or is run by another process now.
     pub fn forget(&self, node: &ObjectKey) {
         self.leaves_queue(node);
         self.parts().retain(|part| part.whole() != *node);

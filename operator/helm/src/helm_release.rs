@@ -33,6 +33,7 @@ use super::release_runner::{self, DesiredRelease, MANAGER, release_run};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
@@ -44,7 +45,6 @@ use windlass_runtime::deletion_plan::result_plan::PLAN_MODE;
 use windlass_runtime::depends_on_annotation::DependableKind;
 use windlass_runtime::object_status::status_of;
 use windlass_runtime::run_error::RunError;
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::{hold_conditions, lifecycle};
 use windlass_serve::settings::OperatorSettings;
 
@@ -95,6 +95,10 @@ impl HelmReleaseSpecIdentity {
 
 impl DependableKind for HelmReleaseController {
     type Object = HelmRelease;
+
+    fn leaves_objects(object: &HelmRelease) -> bool {
+        status::read(object).storage_namespace.is_empty()
+    }
 }
 
 /// The details of a run that the status and events report in addition to its outcome.
@@ -150,6 +154,15 @@ impl ApplierKind for HelmReleaseController {
 
     fn source(object: &HelmRelease) -> Option<ObjectKey> {
         chart_source::source_node(object)
+    }
+
+    fn named_source(object: &HelmRelease) -> Option<ObjectKey> {
+        chart_source::named_source(object)
+    }
+
+    fn inputs(object: &HelmRelease) -> Vec<(&'static str, String)> {
+        let named = object.spec.values_from.iter();
+        named.map(|it| (it.kind.as_str(), it.name.clone())).collect()
     }
 
     fn has_tried(object: &HelmRelease, revision: &str) -> bool {

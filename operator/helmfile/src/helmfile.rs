@@ -65,6 +65,7 @@ use helm_controller::release_runner::MANAGER;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
@@ -75,7 +76,6 @@ use windlass_runtime::build::remote_base_access::{BuildPermits, SharedBuildPermi
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::hold_conditions;
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
 
@@ -259,6 +259,10 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         object: &Arc<K>,
     ) -> Result<FinalizeOutcome<Self>, ClusterError> {
         HelmfileSession(session).finalize(object).await
+    }
+
+    fn inputs(object: &K) -> Vec<(&'static str, String)> {
+        validated_spec::inputs(&object.asked())
     }
 
     fn left_behind(_: &K, subject: &str) -> ObjectEvent {

@@ -36,12 +36,12 @@ use sources::oci::OciPlatform;
 use sources::source_reasons::{INVALID_DURATION, VERIFICATION_ERROR};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
-use windlass_runtime::spec_references::ReadReferences;
 
 use self::candidate_image_check::{CandidateImageCheck, ImageCheckResultCache};
 use self::candidates::{CandidateTags, CandidateWalk};

@@ -49,6 +49,7 @@ use reconcile::{
 use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::freeze::{self, ObjectFreeze};
@@ -59,7 +60,6 @@ use windlass_runtime::object_store::StateCache;
 use windlass_runtime::pull_request::propose_pull_request;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
-use windlass_runtime::spec_references::ReadReferences;
 
 use self::automation_git_repository::{AutomationGitRepository, node_of_reference};
 use self::branch_lock::{BranchKey, BranchLocks, RoundTarget};

@@ -16,8 +16,8 @@ use sources::oci::{
     RegistrySession, RemoteOciRepository,
 };
 use sources::source_reasons::INVALID_DURATION;
+use windlass_cluster::spec_references::{ReadReferences, distinct_pull_secrets};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::{ReadReferences, distinct_pull_secrets};
 use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 use windlass_runtime::unsupported_fields::unsupported_text;
 

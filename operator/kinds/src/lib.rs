@@ -80,7 +80,7 @@ struct KindRegistration {
     /// Makes its artifacts known to the objects that name one as a source.
     provide: Option<fn(&mut SourceCatalog)>,
     /// Makes its objects known to the objects that depend on one.
-    depend: Option<fn(&mut DependencyTargets)>,
+    depend: Option<fn(&mut DependencyTargets, OwnershipMarks)>,
     /// The marks on the objects that it applies.
     ownership: Option<OwnershipMarks>,
     /// What its objects report, for incidents.
@@ -261,8 +261,8 @@ pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: C
         provide(&mut sources);
     }
     let mut dependencies = DependencyTargets::new(kept.clone());
-    for depend in KINDS.iter().filter_map(|kind| kind.depend) {
-        depend(&mut dependencies);
+    for (depend, ownership) in KINDS.iter().filter_map(|kind| kind.depend.zip(kind.ownership)) {
+        depend(&mut dependencies, ownership);
     }
     let owners = KINDS.iter().filter_map(|kind| Some(((kind.name)(), kind.ownership?)));
     let watcher = ObjectWatcher::new(cluster.clone(), work_queue.clone(), owners.collect());

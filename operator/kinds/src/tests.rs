@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use cause::{object_references, required_keys};
 use crds::notification::{Alert, AlertSpec};
 use crds::{Artifact, KindNames};
+use notification_controller::object_selection_annotations::{self, EVENT_SOURCES};
 use objects::Object;
 use reconcile::ObjectKey;
 use serde_json::json;
-use windlass_runtime::object_selection_annotations::{self, EVENT_SOURCES};
 use windlass_runtime::source_catalog::artifact_owner;
 
 use super::*;
@@ -215,6 +215,6 @@ fn an_alert_can_name_every_kind_that_is_run_by_its_spec_or_by_an_annotation() {
             unknown.push(*name);
         }
     }
-    let list = "operator/runtime/src/object_selection_annotations.rs does not have";
+    let list = "operator/notification/src/object_selection_annotations.rs does not have";
     assert!(unknown.is_empty(), "{list} {unknown:?}");
 }

@@ -30,6 +30,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apply::contested_object_corrections::ContestedObjectCorrections;
+use apply::unanswered_writes::UnansweredWrites;
 use apply::{ApplyDesiredState, FailedHealthWait, KustomizationApplyPlanner};
 use crds::kustomize::Kustomization;
 use crds::{Artifact, ReconciledObject as _};
@@ -55,18 +57,16 @@ use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::run_permits::PermitPriority;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
 };
 use windlass_runtime::build::decryption::MAC;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::deletion_plan::DELETION_BUDGET;
 use windlass_runtime::deletion_plan::result_plan::{PLAN_MODE, PLAN_PENDING, PLAN_REJECTED};
 use windlass_runtime::depends_on_annotation::DependableKind;
-use windlass_runtime::spec_references::ReadReferences;
-use windlass_runtime::unanswered_writes::UnansweredWrites;
 use windlass_runtime::{
     artifact_files, change_window, hold_conditions, object_hold, progress_status, source_reference,
 };
@@ -103,6 +103,8 @@ pub struct KustomizationState {
     contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Writes that the API server did not answer.
     unanswered: Arc<Mutex<UnansweredWrites>>,
+    /// Since when runs have waited for the end of dependents, before they delete what those need.
+    dependents_awaited: Arc<Mutex<Option<Time>>>,
     /// The desired state that was applied and that runs wait for.
     waiting: Option<WaitUnderWay>,
     /// The changes of attempts without an audit yet.
@@ -134,6 +136,12 @@ struct SettledBuild {
 
 impl DependableKind for KustomizationController {
     type Object = Kustomization;
+
+    fn leaves_objects(object: &Kustomization) -> bool {
+        let inventory = object.status.as_ref().and_then(|status| status.inventory.as_ref());
+        let has_nothing = inventory.is_none_or(|inventory| inventory.entries.is_empty());
+        has_nothing || !validated_spec::deletion(&object.spec).0
+    }
 }
 
 /// The details of a run that the status and events report in addition to its outcome.
@@ -331,6 +339,10 @@ impl ApplierKind for KustomizationController {
         KustomizationSession(session).finalize(object).await
     }
 
+    fn inputs(object: &Kustomization) -> Vec<(&'static str, String)> {
+        validated_spec::inputs(&object.spec)
+    }
+
     fn left_behind(object: &Kustomization, subject: &str) -> ObjectEvent {
         report::left_behind(object, subject)
     }
@@ -493,7 +505,7 @@ impl KustomizationSession<'_> {
             Ok(passed) => passed,
             Err(stopped) => return self.not_begun(object, &judged, stopped).await,
         };
-        let (healthy, contests, unanswered) = {
+        let (healthy, contests, unanswered, dependents_awaited) = {
             let mut memory = self.memory();
             memory.settled = None;
             if !is_correction {
@@ -503,7 +515,8 @@ impl KustomizationSession<'_> {
             let healthy = healthy.filter(|(of, _)| of.is_same_build(&judged));
             let healthy =
                 healthy.filter(|_| verify == DriftCheckScope::Drifted).map(|(_, ids)| ids);
-            (healthy, memory.contests.clone(), memory.unanswered.clone())
+            let dependents_awaited = memory.dependents_awaited.clone();
+            (healthy, memory.contests.clone(), memory.unanswered.clone(), dependents_awaited)
         };
         let apply_settings = ApplySettings {
             verify,
@@ -518,6 +531,7 @@ impl KustomizationSession<'_> {
             freeze,
             contests,
             unanswered,
+            dependents_awaited,
             secrets: desired_kustomization.secrets.clone(),
             ignore: desired_kustomization.ignore.clone(),
             retry_at: self.in_future(timeouts.retry),
@@ -690,6 +704,7 @@ impl KustomizationSession<'_> {
         };
         let (_, outcome) = reconcile::drive::<KustomizationApplyPlanner>(&desired, &executor).await;
         let outcome = executor.sooner(outcome);
+        executor.note_wait(&outcome);
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, executor.missing());
         let awaited = match outcome.wake() {
             Some(wake) => executor.awaited(wake).await,

@@ -2,12 +2,13 @@
 //!
 //! Here: the way of an event to a service ([`delivery`]), by Alerts ([`alert`]) and Providers ([`provider`]); webhooks
 //! that ask for reconciliations ([`receiver`]); failures that are kept as objects and notified when they begin and end
-//! ([`incident`]).
+//! ([`incident`]); objects that annotations name ([`object_selection_annotations`]).
 //! Elsewhere: the decisions (engines `notify` and `cause`), how any kind is run (crate `windlass-runtime`), the events
 //! (crate `windlass-cluster`), the list of kinds (crate `windlass-kinds`).
 
 pub mod alert;
 pub mod delivery;
 pub mod incident;
+pub mod object_selection_annotations;
 pub mod provider;
 pub mod receiver;

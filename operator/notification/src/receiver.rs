@@ -21,16 +21,16 @@ use parking_lot::Mutex;
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
 
 use super::delivery::CONTROLLER;
+use crate::object_selection_annotations::{RESOURCES, named};
 use windlass_cluster::ClusterError;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_expressions::on_thread;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
-use windlass_runtime::object_selection_annotations::{RESOURCES, named};
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
 use windlass_runtime::run_report::{self, RunReport};
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::{hold_conditions, object_hold};
 
 /// The Secret with the token, or the token in it, is missing. Parity(flux).

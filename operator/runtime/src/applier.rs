@@ -2,10 +2,12 @@
 //!
 //! Here: what a kind has to say about itself ([`ApplierKind`]), and the run that is the same for all of them: gate, edges,
 //! target, memory, report. In the folder: an object that may not go on now (`paused_run`), how often a
-//! wait is observed (`wait_observation`), an object that is deleted (`finalize`).
+//! wait is observed (`wait_observation`), what has to stay until an object is gone (`needs`), an object that is deleted
+//! (`finalize`).
 //! Elsewhere: the kinds (crates of their own), decisions (engines `apply`, `release`).
 
 pub mod finalize;
+mod needs;
 mod paused_run;
 mod suspensions;
 mod wait_observation;
@@ -14,7 +16,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crds::{Applier, DependencyReference, ReconciledObject};
+use crds::{Applier, ReconciledObject};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
@@ -25,6 +27,7 @@ use reconcile::{
     RunOutcome, SHORTEST_INTERVAL, Time, after_resolve, before_resolve,
 };
 
+use needs::{dependency_nodes, needs};
 use suspensions::SuspensionAuditRateLimit;
 pub use wait_observation::WaitObservation;
 
@@ -32,15 +35,11 @@ use crate::cluster_target::{ClusterTarget, TargetSpec};
 use crate::controller_kind::{ControllerKind, log_failed_request, node_of};
 use crate::deletion_plan::BUDGET_EXCEEDED;
 use crate::deletion_plan::result_plan::PLAN_PENDING;
-use crate::dependency_lookup::{
-    DependencyLookup, is_other, look_up, may_change_answers, node_of_entry,
-};
-use crate::depends_on_annotation::depends_on;
+use crate::dependency_lookup::{DependencyLookup, look_up, may_change_answers};
 use crate::freeze::{self, ObjectFreeze};
 use crate::object_status::LatestWrittenObject;
 use crate::object_store::StateCache;
 use crate::run_context::RunContext;
-use crate::spec_references::ReadReferences;
 use crate::{
     change_window, deletion_plan, dependency_gate, hold_conditions, lifecycle, object_hold,
 };
@@ -48,6 +47,7 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::resource_version::LATEST_VERSION;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::{ExpressionCache, RunExpressions};
 use windlass_serve::settings::OperatorSettings;
@@ -88,6 +88,11 @@ pub trait ApplierKind: Sized + 'static {
 
     /// The source that the spec names.
     fn source(object: &Self::Object) -> Option<ObjectKey>;
+
+    /// The same, or the source of that one if it is made for the object.
+    fn named_source(object: &Self::Object) -> Option<ObjectKey> {
+        Self::source(object)
+    }
 
     /// Whether a run applied, or tried to apply, the artifact of a revision, according to the status.
     fn has_tried(object: &Self::Object, revision: &str) -> bool;
@@ -170,6 +175,11 @@ pub trait ApplierKind: Sized + 'static {
         session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<FinalizeOutcome<Self>, ClusterError>> + Send;
+
+    /// The Secrets and ConfigMaps of its namespace that the spec names besides a kubeconfig, as kind and name.
+    fn inputs(_object: &Self::Object) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
 
     /// Whether what was applied stays when the Secret with the kubeconfig of its cluster is gone.
     const STAYS_WITHOUT_KUBECONFIG: bool;
@@ -271,6 +281,9 @@ pub struct ApplierState<K: ApplierKind> {
     target: Option<Arc<ClusterTarget>>,
     own: Arc<Mutex<K::Own>>,
     suspension_audits: SuspensionAuditRateLimit,
+    /// The uid of the deleted object, if the removal of what it applied has begun: it waits for no dependents any more. Another
+    /// object may have its name later.
+    removal_begun: Option<String>,
 }
 
 impl<K: ApplierKind> Default for ApplierState<K> {
@@ -281,6 +294,7 @@ impl<K: ApplierKind> Default for ApplierState<K> {
             target: None,
             own: Arc::default(),
             suspension_audits: SuspensionAuditRateLimit::default(),
+            removal_begun: None,
         }
     }
 }
@@ -302,6 +316,10 @@ impl<K: ApplierKind> ControllerKind for K {
 
     fn has_tried(object: &K::Object, revision: &str) -> bool {
         <K as ApplierKind>::has_tried(object, revision)
+    }
+
+    fn needs(object: &K::Object, context: &RunContext) -> BTreeSet<ObjectKey> {
+        needs::<K>(object, context)
     }
 
     fn announcement(object: &K::Object) -> String {
@@ -488,16 +506,7 @@ impl<K: ApplierKind> ApplierSession<K> {
     /// Tells the work queue on which objects this one depends, so that their changes wake it. Without `needed`, what it depends on
     /// among other kinds cannot be used.
     fn set_edges(&self, object: &K::Object, needed: Option<&[ObjectDependency]>) {
-        let is_usable = |entry: &&DependencyReference| {
-            needed.is_some() || is_other::<K::Object>(entry) == Ok(false)
-        };
-        let mut dependencies: BTreeSet<ObjectKey> = depends_on(object)
-            .iter()
-            .filter(is_usable)
-            .filter_map(|entry| node_of_entry::<K::Object>(entry, &self.node.namespace))
-            .collect();
-        let needed = needed.unwrap_or_default();
-        dependencies.extend(needed.iter().flat_map(|it| self.context.dependencies.nodes(it)));
+        let dependencies = dependency_nodes(&self.context, object, needed);
         self.context.work_queue.set_edges(&self.node, DependencyEdge::DependsOn, dependencies);
         let source = K::source(object).into_iter().collect();
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Source, source);

@@ -19,8 +19,8 @@ use sources::source_reasons::{AUTHENTICATION_FAILED, INVALID_DURATION, URL_INVAL
 use windlass_cluster::error::chain;
 
 use super::run_context::RunContext;
-use super::spec_references::ReadReferences;
 use super::time_limit::LONGEST_TIMEOUT;
+use windlass_cluster::spec_references::ReadReferences;
 
 pub use oci_registry::registry;
 

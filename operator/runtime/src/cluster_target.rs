@@ -14,7 +14,6 @@ use reconcile::{NextRunTrigger, RunOutcome, Time, reason};
 use sha2::{Digest as _, Sha256};
 use tokio::task::AbortHandle;
 
-use super::spec_references::ReadReferences;
 use super::unsupported_fields::unsupported_text;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::client::{ConnectionError, connect_to};
@@ -24,6 +23,7 @@ use windlass_cluster::metrics::MetricsRegistry;
 use windlass_cluster::object_watcher::ObjectWatcher;
 use windlass_cluster::rbac_watch::follow_rights;
 use windlass_cluster::run_permits::RunPermits;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 

@@ -4,6 +4,7 @@
 //! Elsewhere: running any kind (`object_run`), what those have in common that apply objects (`applier`), the kinds
 //! (crates of their own).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,11 @@ pub trait ControllerKind: 'static {
     /// Whether the status says that the artifact of a revision was applied, or that it was tried.
     fn has_tried(_object: &Self::Object, _revision: &str) -> bool {
         true
+    }
+
+    /// What has to stay in the cluster of windlass until the object is gone.
+    fn needs(_object: &Self::Object, _context: &RunContext) -> BTreeSet<ObjectKey> {
+        BTreeSet::new()
     }
 
     /// The part of an object that others depend on: they are woken when it changes.

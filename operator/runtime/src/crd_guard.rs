@@ -1,14 +1,13 @@
 //! The guard of CustomResourceDefinitions: every write and every removal of one is judged by the objects that exist.
 //!
 //! Here: what may be done with a definition ([`CrdGuardian`]). In the folder: what a manifest says about it
-//! (`guard_policy`), who else has a definition (`crd_owners`), reading the objects (`custom_resource_check`), moving them out of
-//! versions that go (`storage_version_migration`), exporting them (`custom_resource_export`) before their definition is deleted (`crd_prune`). Elsewhere: what breaks (engine `crdguard`), what
-//! follows (each applier).
+//! (`guard_policy`), reading the objects (`custom_resource_check`), moving them out of versions that go
+//! (`storage_version_migration`), exporting them (`custom_resource_export`) before their definition is deleted (`crd_prune`).
+//! Elsewhere: what breaks (engine `crdguard`), who has a definition ([`crd_owners`]), what follows (each applier).
 //!
 //! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
 //! named only if the applying identity may list them.
 
-pub mod crd_owners;
 mod crd_prune;
 pub mod custom_resource_check;
 pub mod custom_resource_export;
@@ -19,6 +18,8 @@ mod storage_version_migration;
 use std::borrow::Cow;
 
 use apply::drift_ignore_rules::IgnoreRules;
+pub use cause::crd_owners;
+pub use cause::crd_owners::is_definition;
 use crdguard::ChangeVerdict;
 use objects::{Gvk, Object};
 use reconcile::RemovalPermit;
@@ -38,11 +39,6 @@ use windlass_serve::settings::CrdGuardMode;
 
 /// The most attempts to write a definition that other clients write at the same time.
 const UNMARK_ATTEMPTS: u32 = 4;
-
-/// Whether an object is a definition.
-pub fn is_definition(object: &Object) -> bool {
-    object.kind() == "CustomResourceDefinition" && object.gvk().group == "apiextensions.k8s.io"
-}
 
 /// What may be done with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]

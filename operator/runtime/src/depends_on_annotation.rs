@@ -4,20 +4,27 @@
 //! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies that `spec.dependsOn` names (`dependency_gate.rs`),
 //! waiting for both (the appliers of the program).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use apply::managed_metadata::{PRUNE, RECONCILE, SSA};
+use apply::release_ownership::{POLICY, POLICY_KEEP};
 use crds::{Applier, DependencyReference, ReconciledObject};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::{Gvk, Object};
 use reconcile::depends_on::{self, ObjectDependency};
-use reconcile::{DependencyState, DependsOnEntry, ObjectKey, RunOutcome, reason};
+use reconcile::{DependencyState, DependsOnEntry, ObjectKey, RunOutcome, Time, reason};
 use serde_json::Value;
 
 use super::dependency_lookup::check_entries;
 use super::dropped_dependency_fields::check_dropped_fields;
+use super::object_hold;
 use super::object_store::TypeMap;
+use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_cluster::{ClusterConnection, ClusterError};
 
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
 
@@ -30,13 +37,66 @@ pub trait DependableKind {
     fn release_not_ready(_object: &Self::Object, _release: &str) -> Option<String> {
         Some(format!("a {} has no releases to depend on", Self::Object::kind(&())))
     }
+
+    /// Whether the deletion of an object deletes nothing: it has applied nothing, or what it applied is to stay.
+    fn leaves_objects(_object: &Self::Object) -> bool {
+        false
+    }
 }
+
+/// What the deletion of an object would do, and whether it has begun.
+pub(crate) struct ObjectRemoval {
+    /// Whether the deletion deletes what the object applied, and that has not come to its end.
+    pub(crate) removes_objects: bool,
+    /// When it was deleted.
+    pub(crate) deleted_at: Option<Time>,
+    /// Its labels, which name the object that applies it.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Whether it stays in the cluster when that object is deleted.
+    pub(crate) is_left_by_owner: bool,
+}
+
+/// Whether an object stays when the one that applies it is deleted: its author switched pruning off, or has Helm keep it.
+fn is_left_by_owner<K: WindlassKind>(object: &K) -> bool {
+    let mut marks = object.labels().iter().chain(object.annotations());
+    marks.any(|(key, value)| {
+        let kept = match key.as_str() {
+            PRUNE | RECONCILE => "disabled",
+            SSA => "ignore",
+            POLICY => POLICY_KEEP,
+            _ => return false,
+        };
+        value.eq_ignore_ascii_case(kept)
+    })
+}
+
+impl ObjectRemoval {
+    fn of<K: DependableKind>(object: &K::Object) -> Self {
+        let is_kept = object.finalizers().iter().any(|it| it == K::Object::FINALIZER);
+        let is_suspended = object_hold::is_suspended(object, jiff::Timestamp::now());
+        Self {
+            removes_objects: is_kept && !is_suspended && !K::leaves_objects(object),
+            deleted_at: object.meta().deletion_timestamp.as_ref().map(|it| it.0),
+            labels: object.labels().clone(),
+            is_left_by_owner: is_left_by_owner(object),
+        }
+    }
+}
+
+/// A read of an object, which may be absent.
+type ObjectRead<'a> = BoxFuture<'a, Result<Option<ObjectRemoval>, ClusterError>>;
 
 struct DependencyTargetsOfKind {
     group: String,
     kind: String,
     find: fn(&TypeMap, &ObjectKey, Option<&str>) -> Option<DependencyState>,
     judge: fn(&Object) -> Result<(), String>,
+    /// Its API version.
+    version: fn() -> String,
+    ownership: OwnershipMarks,
+    is_listed: fn(&TypeMap) -> bool,
+    seen: fn(&TypeMap, &ObjectKey) -> Option<ObjectRemoval>,
+    read: for<'a> fn(&'a ClusterConnection, &'a ObjectKey) -> ObjectRead<'a>,
 }
 
 /// The kinds on whose objects others may depend.
@@ -51,8 +111,8 @@ impl DependencyTargets {
         Self { kept, kinds: Vec::new() }
     }
 
-    /// Adds a kind.
-    pub fn add<K: DependableKind>(&mut self) {
+    /// Adds a kind, with the marks on the objects that it applies.
+    pub fn add<K: DependableKind>(&mut self, ownership: OwnershipMarks) {
         let group = K::Object::group(&()).into_owned();
         let kind = K::Object::kind(&()).into_owned();
         self.kinds.push(DependencyTargetsOfKind {
@@ -60,11 +120,81 @@ impl DependencyTargets {
             kind,
             find: found::<K>,
             judge: judged::<K>,
+            version: || K::Object::api_version(&()).into_owned(),
+            ownership,
+            is_listed: |kept| kept.listed::<K::Object>().now_or_never() == Some(true),
+            seen: |kept, node| {
+                let object = kept.seen::<K::Object>(&node.namespace, &node.name)?;
+                Some(ObjectRemoval::of::<K>(&object))
+            },
+            read: |cluster, node| {
+                async move {
+                    let read = cluster.read::<K::Object>(&node.namespace, &node.name).await;
+                    Ok(read?.map(|object| ObjectRemoval::of::<K>(&object)))
+                }
+                .boxed()
+            },
         });
     }
 
+    fn of_node(&self, node: &ObjectKey) -> Option<&DependencyTargetsOfKind> {
+        self.kinds.iter().find(|it| it.group == node.group && it.kind == node.kind)
+    }
+
+    /// The API version of the kind of a node.
+    pub(crate) fn version(&self, node: &ObjectKey) -> Option<String> {
+        let api_version = (self.of_node(node)?.version)();
+        Some(api_version.rsplit('/').next().unwrap_or_default().to_owned())
+    }
+
+    /// What the deletion of an object of one of the kinds would do, as the object was last seen.
+    pub(crate) fn removal(&self, node: &ObjectKey) -> Option<ObjectRemoval> {
+        (self.of_node(node)?.seen)(&self.kept, node)
+    }
+
+    /// The same, as the object is now.
+    ///
+    /// # Errors
+    /// The API server does not respond, or refuses the request.
+    pub(crate) async fn read_removal(
+        &self,
+        cluster: &ClusterConnection,
+        node: &ObjectKey,
+    ) -> Result<Option<ObjectRemoval>, ClusterError> {
+        let Some(of) = self.of_node(node) else { return Ok(None) };
+        (of.read)(cluster, node).await
+    }
+
+    /// Whether the objects of all kinds are known; those of a kind that is not served are.
+    ///
+    /// # Errors
+    /// The API server does not say whether a kind is served.
+    pub(crate) async fn are_listed(
+        &self,
+        cluster: &ClusterConnection,
+    ) -> Result<bool, ClusterError> {
+        for of in self.kinds.iter().filter(|it| !(it.is_listed)(&self.kept)) {
+            match cluster.resource(&Gvk::new(&(of.version)(), &of.kind)).await {
+                Err(ClusterError::NoSuchKind { .. }) => {}
+                Ok(_) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The objects that apply an object with these labels.
+    pub(crate) fn owners(&self, labels: &BTreeMap<String, String>) -> BTreeSet<ObjectKey> {
+        let owner = |of: &DependencyTargetsOfKind| {
+            let name = labels.get(of.ownership.name)?;
+            let namespace = labels.get(of.ownership.namespace)?;
+            Some(ObjectKey::new(&of.group, &of.kind, namespace, name))
+        };
+        self.kinds.iter().filter_map(owner).collect()
+    }
+
     /// Whether a kind is one of them.
-    pub(crate) fn has(&self, group: &str, kind: &str) -> bool {
+    pub fn has(&self, group: &str, kind: &str) -> bool {
         self.kinds.iter().any(|it| it.group == group && it.kind == kind)
     }
 
@@ -238,7 +368,8 @@ mod tests {
     impl DependencyTargets {
         fn of_releases() -> Self {
             let mut all = Self::new(Arc::default());
-            all.add::<HelmReleaseTarget>();
+            let marks = OwnershipMarks { name: "name", namespace: "namespace", manager: "m" };
+            all.add::<HelmReleaseTarget>(marks);
             all
         }
     }

@@ -26,6 +26,7 @@ use reconcile::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::bypass::REFUSED_BY_POLICY;
 pub use self::freeze_times::{ChangedFreezes, calendar, calendar_name, times};
 use super::lifecycle::selector;
 use super::lifecycle::watched_object_cache::{

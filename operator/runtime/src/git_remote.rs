@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use windlass_cluster::error::chain;
 
 use super::run_context::RunContext;
-use super::spec_references::ReadReferences;
 use super::time_limit::LONGEST_TIMEOUT;
 use super::unsupported_fields::unsupported_text;
+use windlass_cluster::spec_references::ReadReferences;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 

@@ -16,6 +16,7 @@ use futures::{FutureExt as _, TryStreamExt as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
+use reconcile::deletion_order::SKIP_ORDER;
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -38,7 +39,7 @@ fn trigger<K: ControllerKind>(object: &K::Object) -> String {
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
     let deleting = meta.deletion_timestamp.is_some();
     let keys = super::hold_conditions::ANNOTATIONS.iter().chain(K::ANNOTATIONS);
-    let keys = keys.chain(K::Object::APPLIES.then_some(&DEPENDS_ON));
+    let keys = keys.chain(K::Object::APPLIES.then_some(&DEPENDS_ON)).chain([&SKIP_ORDER]);
     let asked: Vec<_> = keys.map(|key| object.annotations().get(*key)).collect();
     format!("{:?} {deleting} {requested} {asked:?}", meta.generation)
 }
@@ -138,6 +139,7 @@ impl WatchEventHandler {
             let mut last = self.last.lock();
             last.insert(node.clone(), now.clone())
         };
+        self.context.work_queue.set_needs(&node, &K::needs(object, &self.context));
         let is_awake = self.awake.load(Ordering::Acquire);
         let is_new = before.as_ref().is_none_or(|b| b.trigger != now.trigger || !b.ours);
         if is_awake && now.ours && is_new {
@@ -172,6 +174,7 @@ impl WatchEventHandler {
     /// Forgets everything about a node, and reconciles the objects that depend on it.
     fn gone<K: ControllerKind>(&self, node: &ObjectKey) {
         let_go::<K>(node, &self.context);
+        self.context.work_queue.set_needs(node, &BTreeSet::new());
         self.context.work_queue.changed(node);
     }
 

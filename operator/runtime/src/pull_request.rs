@@ -20,8 +20,8 @@ use super::http_request::exchange;
 use super::object_hold::is_suspended;
 use super::provider_secret_masking::{NOT_MASKED, masked_text};
 use super::run_context::RunContext;
-use super::spec_references::ReadReferences;
 use windlass_cluster::run_permits::RunPermits;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_expressions::{ExpressionThreadError, on_thread};
 
 /// Longest time for one request.

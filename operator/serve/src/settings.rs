@@ -167,6 +167,10 @@ pub struct OperatorSettings {
     #[arg(long, default_value = "30s", value_parser = parse_duration)]
     pub requeue_dependency: Duration,
 
+    /// How long an object that is deleted waits for dependents in other namespaces, which have to be deleted first
+    #[arg(long, default_value = "10m", value_parser = parse_duration)]
+    pub reverse_delete_timeout: Duration,
+
     /// Delay after the first failed fetch; it doubles with each failure
     #[arg(long, default_value = "750ms", value_parser = parse_duration)]
     pub min_retry_delay: Duration,

@@ -14,7 +14,7 @@ use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSec
 use signatures::sigstore::CertificateIdentity;
 use sources::oci::{Error, OciDigest, RegistrySession};
 
-use windlass_runtime::spec_references::ReadReferences;
+use windlass_cluster::spec_references::ReadReferences;
 
 /// The signatures that a spec requires.
 pub(crate) struct SignaturePolicy {

@@ -37,7 +37,7 @@ use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::CatalogSourceKind;
-use windlass_runtime::{hold_conditions, object_hold};
+use windlass_runtime::{deletion_order, hold_conditions, object_hold, progress_status};
 
 pub(crate) use windlass_runtime::time_limit::LONGEST_TIMEOUT;
 
@@ -263,12 +263,19 @@ pub(crate) fn retry_after<K>(context: &RunContext, memory: &Mutex<SourceState<K>
     reconcile::backoff(memory.failures - 1, settings.min_retry_delay, settings.max_retry_delay)
 }
 
-/// Removes the artifacts of a deleted object, then our finalizer.
+/// Removes the artifacts of a deleted object, then our finalizer. Objects that are applied from it, and are deleted, end before.
 async fn delete<K: SourceKind>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
     object: &Arc<K>,
 ) -> Result<Option<Duration>, ClusterError> {
+    let is_kept = object.finalizers().iter().any(|it| it == K::FINALIZER);
+    if is_kept && let Some(held) = deletion_order::hold(context, &**object).await? {
+        progress_status::tell(context, latest, object, held.text()).await;
+        let now = jiff::Timestamp::now();
+        let at = held.wake().and_then(NextRunTrigger::earliest).unwrap_or(now);
+        return Ok(Some(Duration::try_from(at.duration_since(now)).unwrap_or_default()));
+    }
     remove_artifacts(context, object).await;
     K::withdraw(context, object).await?;
     latest.set_finalizer(context, object, false).await?;

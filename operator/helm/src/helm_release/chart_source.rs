@@ -24,6 +24,18 @@ pub(super) fn source_node(object: &HelmRelease) -> Option<ObjectKey> {
     Some(ObjectKey::new(SOURCES, "HelmChart", namespace, &name))
 }
 
+/// The source that the spec names: that of the HelmChart which is made for the HelmRelease, if one is.
+pub(super) fn named_source(object: &HelmRelease) -> Option<ObjectKey> {
+    let Some(template) = object.spec.chart.as_ref().filter(|_| object.spec.chart_ref.is_none())
+    else {
+        return source_node(object);
+    };
+    let own = object.namespace().unwrap_or_default();
+    let source = &template.spec.source_ref;
+    let namespace = source.namespace.as_deref().unwrap_or(&own);
+    Some(ObjectKey::new(SOURCES, source.kind.as_str(), namespace, &source.name))
+}
+
 /// The artifact of the chart, as the watch last saw it.
 pub(super) fn source(
     context: &RunContext,

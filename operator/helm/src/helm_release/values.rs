@@ -16,8 +16,8 @@ use objects::SecretMasking;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 
 use windlass_cluster::ClusterError;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::blocking_task::blocking;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// The values could not be put together.
 pub const VALUES_ERROR: ConditionReason = ConditionReason::new("ValuesError");

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use apply::contested_object_corrections::ContestedObjectCorrections;
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
+use apply::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 use crds::ResourceInventory;
 use objects::{Object, ObjectId};
 use parking_lot::{Mutex, MutexGuard};
@@ -44,11 +46,9 @@ use windlass_cluster::object_watcher::{AwaitedObject, WatchMoment};
 use windlass_cluster::rbac_watch::rights;
 use windlass_cluster::run_permits::RunPermit;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::lifecycle::lifecycle_attempt::is_beside_release;
 use windlass_runtime::lifecycle::{self, LifecycleSubject};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// When something is tried again that failed through no fault of the spec.
 const TRANSIENT_RETRY_DELAY: Duration = Duration::from_secs(2);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
 use apply::three_way_merge;
+use apply::unanswered_writes::UnansweredWrite;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use reconcile::{RemovalPermit, RunOutcome, Time};
@@ -24,7 +25,6 @@ use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::objects::DryRunMode;
 use windlass_runtime::crd_guard;
 use windlass_runtime::crd_guard::crd_owners::UNOWNED;
-use windlass_runtime::unanswered_writes::UnansweredWrite;
 
 /// The result of applying the objects of a revision.
 #[derive(Default)]

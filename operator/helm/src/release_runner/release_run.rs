@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use apply::contested_object_corrections::ContestedObjectCorrections;
+use apply::unanswered_writes::UnansweredWrites;
 use objects::ObjectId;
 use parking_lot::{Mutex, MutexGuard};
 use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RefusedAttempts, RunOutcome, Time};
@@ -16,11 +18,9 @@ use super::{DesiredRelease, ReleaseStatusOwner};
 use windlass_cluster::run_permits::PermitPriority;
 use windlass_runtime::applier::WaitObservation;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::PLAN_PENDING;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::unanswered_writes::UnansweredWrites;
 
 /// The state of a release that this process keeps between runs. What must not be lost is in its records and its journal.
 #[derive(Default)]

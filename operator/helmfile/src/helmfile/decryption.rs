@@ -16,9 +16,9 @@ use sops::{Error, MacPolicy, SopsFormat};
 use zeroize::Zeroizing;
 
 use super::HELMFILE_ERROR;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::build::decryption::{BuildDecryptionKeys, mac_policy, revealed_in_file};
 use windlass_runtime::build::key_services::KeyServiceAccess;
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::time_limit::TimeLimit;
 use windlass_serve::settings::OperatorSettings;
 

@@ -22,6 +22,11 @@ impl<K: HelmfileCustomResource> DependableKind for HelmfileController<K> {
     fn release_not_ready(object: &K, release: &str) -> Option<String> {
         report::release_not_ready(object, release)
     }
+
+    fn leaves_objects(object: &K) -> bool {
+        let has_releases = object.status().is_some_and(|status| !status.releases.is_empty());
+        !has_releases || !validated_spec::uninstalls(&object.asked())
+    }
 }
 
 /// A kind whose objects keep the releases of a helmfile.

@@ -13,10 +13,10 @@ use super::helmfile_custom_resource::HelmfileCustomResource;
 use super::plan::{HelmfilePlan, ReleaseKey};
 use super::{HELMFILE_ERROR, HelmfileSession};
 use windlass_cluster::ClusterError;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::applier::finalize::FinalizationTargetCluster;
 use windlass_runtime::cluster_target::{ClusterTarget, TargetSpec};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
 /// How many Secrets of contexts are read at a time.

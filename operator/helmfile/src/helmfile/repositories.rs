@@ -15,10 +15,10 @@ use kube_core::ResourceExt as _;
 use reconcile::RunOutcome;
 
 use super::charts::{ChartRepositoryCache, HelmfileChartRemote};
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, is_registry, with_address};
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// What a file may name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,11 +17,11 @@ use super::plan::HelmfilePlan;
 use super::release_clusters::ContextTargets;
 use super::{decryption, helmfile_source, release_clusters};
 use helm_controller::helm_release::values::{self, ReleaseValues};
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::build::decryption::BuildDecryptionKeys;
 use windlass_runtime::cluster_target::TargetSpec;
 use windlass_runtime::ignore_rules::ignored;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_runtime::unsupported_fields::unsupported_text;
 
 /// What `envFrom` names cannot be read.
@@ -97,6 +97,15 @@ pub fn uninstalls(spec: &HelmfileSpec) -> bool {
         DeletionPolicy::Delete | DeletionPolicy::WaitForTermination => true,
         DeletionPolicy::Orphan => false,
     }
+}
+
+/// The objects with values, variables and keys that a spec names, as kind and name.
+pub(super) fn inputs(spec: &HelmfileSpec) -> Vec<(&'static str, String)> {
+    let values = spec.values_from.iter().map(|it| (it.kind.as_str(), it.name.clone()));
+    let env = spec.env_from.iter().map(|it| (it.kind.as_str(), it.name.clone()));
+    let keys = spec.decryption.as_ref().and_then(|it| it.secret_ref.as_ref());
+    let keys = keys.map(|it| ("Secret", it.name.clone()));
+    values.chain(env).chain(keys).collect()
 }
 
 /// The inputs of a helmfile that its spec names, as they were read.

@@ -14,9 +14,9 @@ use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, reason};
 use sources::oci::{Error, ManifestReference, RemoteOciRepository};
 use windlass_cluster::error::chain;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 use super::candidates::CandidateTags;
 use super::min_age::{MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS, TagAge};

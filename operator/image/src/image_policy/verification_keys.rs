@@ -9,7 +9,7 @@ use reconcile::{NextRunTrigger, RunOutcome, reason};
 use signatures::image_verification::{ImageTrust, ImageVerification, SignatureSecretData};
 use signatures::referrers::SignatureSearch;
 use sources::source_reasons::VERIFICATION_ERROR;
-use windlass_runtime::spec_references::ReadReferences;
+use windlass_cluster::spec_references::ReadReferences;
 
 use crate::image_verification::ImageVerificationKeySecretReference;
 use crate::verified_versions;

@@ -12,12 +12,12 @@ use reconcile::{NextRunTrigger, ObjectKey, READY, RunOutcome, SHORTEST_INTERVAL,
 use sources::oci::{Error, RemoteOciRepository};
 use sources::source_reasons::{AUTHENTICATION_FAILED, READ_OPERATION_FAILED};
 use windlass_cluster::error::chain;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::progress_status;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 use crate::image_kind_run::IMAGE_URL_INVALID;
 use crate::registry_access::{RegistrySecrets, ScannedImage, session};

@@ -15,11 +15,11 @@ use git::{GitReference, GitRemote};
 use kube_core::{Resource as _, ResourceExt as _};
 use reconcile::{ConditionReason, NextRunTrigger, ObjectKey, RunOutcome, reason};
 use sources::source_reasons::GIT_OPERATION_FAILED;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::git_remote::{self, GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::run_error::RunError;
-use windlass_runtime::spec_references::ReadReferences;
 
 use super::push_target::PushTarget;
 

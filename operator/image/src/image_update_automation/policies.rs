@@ -9,8 +9,8 @@ use crds::image::{ImagePolicy, ImageRef, ImageUpdateAutomationSpec};
 use image::PolicyResult;
 use kube_core::ResourceExt as _;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome};
+use windlass_cluster::label_selectors::compiled;
 use windlass_runtime::controller_kind::node_named;
-use windlass_runtime::label_selectors::compiled;
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::OperatorSettings;
 

@@ -7,8 +7,8 @@ use objects::SecretMasking;
 use reconcile::RunOutcome;
 
 use super::substitution::PostBuildSubstitution;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::build::decryption::BuildDecryptionKeys;
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_serve::settings::OperatorSettings;
 
 /// The inputs of a Kustomization's build besides the files of the artifact: substitution variables and

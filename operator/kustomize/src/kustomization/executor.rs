@@ -2,10 +2,11 @@
 //!
 //! Here: what a run knows, looking stage by stage, performing steps. Elsewhere: one object's comparison (`observe`),
 //! one object's write (`write`), approvals of what the run changes (`change_judgement`), the budget of deletions
-//! (`deletion_judgement`), what to do (`apply::plan`).
+//! (`deletion_judgement`), what has to be gone before something is deleted (`deletion_order`), what to do (`apply::plan`).
 
 mod change_judgement;
 mod deletion_judgement;
+mod deletion_order;
 mod observe;
 mod workload_pods;
 mod write;
@@ -14,10 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use apply::contested_object_corrections::ContestedObjectCorrections;
+use apply::deletion_order::DeletionPredecessors;
 use apply::kustomization_apply_planner::{
     AWAITING_TERMINATION, health_text, is_passed, stage_reason,
 };
 use apply::object_changes::{ObjectChange, ObjectChangeKind};
+use apply::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 use apply::{
     Action, ApplyDesiredState, ApplyObservedState, ApplyStep, FailedHealthWait, HealthReport,
     HealthWaitScope, KustomizationApplyPlanner, LiveObjectState, ManifestToApply, ObjectInventory,
@@ -44,11 +48,9 @@ use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_cluster::run_permits::RunPermit;
 use windlass_expressions::RunExpressions;
 use windlass_runtime::cluster_target::ClusterTarget;
-use windlass_runtime::contested_object_corrections::ContestedObjectCorrections;
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::progress_status;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::unanswered_writes::{UnansweredWrite, UnansweredWrites};
 
 /// Up to so many objects are applied without a progress report, because that takes little time.
 const MAX_UNREPORTED_APPLY_OBJECTS: usize = 16;
@@ -80,6 +82,14 @@ struct ObservedKustomizationState {
     examined: BTreeMap<ObjectId, u64>,
     gone: BTreeSet<ObjectId>,
     leaving: BTreeSet<ObjectId>,
+    /// What comes before the deletion of objects that left the manifests.
+    predecessors: BTreeMap<ObjectId, DeletionPredecessors>,
+    /// Objects that left the manifests, and whose end is awaited before others are deleted.
+    awaited_ends: BTreeSet<ObjectId>,
+    /// Whether a user has objects deleted in any order; `None` if that was not asked yet.
+    skips_order: Option<bool>,
+    /// Objects of other namespaces that are still being deleted, and which the run did not wait for any longer.
+    overdue: BTreeSet<ObjectKey>,
     /// Objects that left the manifests, whose deletion waits for approval.
     held: BTreeSet<ObjectId>,
     /// Objects that left the manifests and are exempt from the deletion budget.
@@ -97,7 +107,7 @@ struct ObservedKustomizationState {
     unanswered_since: Option<Time>,
     /// The changed fields of configured objects.
     fields: BTreeMap<ObjectId, Vec<String>>,
-    /// The nodes of kinds that are not served yet, and of missing rights.
+    /// The nodes of kinds that are not served yet, of missing rights, and of objects that have to be gone before others are deleted.
     missing: BTreeSet<ObjectKey>,
 }
 
@@ -143,6 +153,8 @@ pub(super) struct ApplySettings {
     pub(super) contests: Arc<Mutex<ContestedObjectCorrections>>,
     /// Writes of earlier runs, and of this one, that the API server did not answer.
     pub(super) unanswered: Arc<Mutex<UnansweredWrites>>,
+    /// Since when runs have waited for the end of dependents, before they delete what those need.
+    pub(super) dependents_awaited: Arc<Mutex<Option<Time>>>,
     /// The secret values that must not be repeated from messages of API servers and objects.
     pub(super) secrets: SecretMasking,
     /// Which fields others may change.
@@ -220,7 +232,7 @@ impl KustomizationExecutor {
         })
     }
 
-    /// Nodes that stand for kinds which were needed and are not served.
+    /// Nodes that stand for kinds which were needed and are not served, and objects that have to be gone first.
     pub(super) fn missing(&self) -> BTreeSet<ObjectKey> {
         self.known().missing.clone()
     }
@@ -442,6 +454,7 @@ impl KustomizationExecutor {
             objects,
             gone: known.gone.clone(),
             leaving: known.leaving.clone(),
+            predecessors: known.predecessors.clone(),
             held: known.held.clone(),
             waiting_since: since(reason::PROGRESSING).or_else(|| since(AWAITING_TERMINATION)),
             stage_waiting_since: stages.find_map(|stage| since(stage_reason(stage.kind))),

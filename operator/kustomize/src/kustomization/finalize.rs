@@ -71,7 +71,10 @@ impl KustomizationSession<'_> {
                 return Ok(FinalizeOutcome::Later(Box::new(ended), Some(timeouts)));
             }
         };
-        let unanswered = self.memory().unanswered.clone();
+        let (unanswered, dependents_awaited) = {
+            let memory = self.memory();
+            (memory.unanswered.clone(), memory.dependents_awaited.clone())
+        };
         let apply_settings = ApplySettings {
             verify: DriftCheckScope::Drifted,
             force: false,
@@ -85,6 +88,7 @@ impl KustomizationSession<'_> {
             freeze: None,
             contests: Arc::default(),
             unanswered,
+            dependents_awaited,
             secrets: SecretMasking::default(),
             ignore: Arc::default(),
             retry_at: self.in_future(timeouts.retry),

@@ -19,13 +19,13 @@ use super::build_inputs::KustomizationInputs;
 use super::validated_spec::{
     self, BuildRequest, DesiredKustomization, KustomizationTimeouts, RemoteServerAccess,
 };
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_runtime::build::remote_base_access::{
     BuildPermits, RemoteBaseAccess, SharedBuildPermits,
 };
 use windlass_runtime::pull_request_approval::{RemovalRefusal, ReviewedRemoval};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// Why bases on other servers are not fetched.
 const REMOTE_BASES: &str = "reviews of a pull request do not show what other servers have";

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use reconcile::{NextRunTrigger, RunOutcome, reason};
 use sha2::{Digest as _, Sha256};
 
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::build::decryption::described;
-use windlass_runtime::spec_references::ReadReferences;
 use windlass_serve::settings::OperatorSettings;
 
 /// The label or annotation that leaves an object as it is, when it says `disabled`.

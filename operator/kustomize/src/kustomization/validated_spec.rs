@@ -160,6 +160,18 @@ pub(super) fn deletion(spec: &KustomizationSpec) -> (bool, bool) {
     }
 }
 
+/// The objects that decryption and substitution read, as kind and name.
+pub(super) fn inputs(spec: &KustomizationSpec) -> Vec<(&'static str, String)> {
+    let decryption = spec.decryption.as_ref();
+    let keys = decryption.and_then(|it| it.secret_ref.as_ref()).map(|it| it.name.clone());
+    let account = decryption.and_then(|it| it.service_account_name.clone());
+    let substituted = spec.post_build.iter().flat_map(|it| &it.substitute_from);
+    let substituted = substituted.map(|it| (it.kind.as_str(), it.name.clone()));
+    let keys = keys.map(|name| ("Secret", name));
+    let account = account.map(|name| ("ServiceAccount", name));
+    keys.into_iter().chain(account).chain(substituted).collect()
+}
+
 /// The id of a Kustomization itself.
 pub(super) fn own_id(object: &Kustomization) -> ObjectId {
     let namespace = object.namespace().unwrap_or_default();

@@ -16,10 +16,10 @@ use objects::Gvk;
 
 use super::alert_warnings::{AlertWarnings, dispatch_failed};
 use super::notification_spool::{MAX_NOTIFICATION_BYTES, QueuedNotification};
+use crate::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 use windlass_expressions::on_thread;
 use windlass_runtime::object_hold::is_suspended;
-use windlass_runtime::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_runtime::run_context::RunContext;
 
 /// How many Alerts are compared with an event before others on this thread have their turn.

@@ -23,9 +23,9 @@ use super::alert_router::{AlertRouter, ObjectLabels};
 use super::alert_warnings::dispatch_failed;
 use super::notification_queue::NotificationQueue;
 use super::notification_spool::QueuedNotification;
+use crate::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::object_hold::is_suspended;
-use windlass_runtime::object_selection_annotations::{EVENT_SOURCES, named};
 use windlass_runtime::run_context::RunContext;
 use windlass_serve::settings::{OperatorSettings, parse_duration};
 

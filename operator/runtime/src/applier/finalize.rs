@@ -11,9 +11,10 @@ use objects::ObjectId;
 use reconcile::{NextRunTrigger, RunOutcome, reason};
 
 use super::{
-    AFTER_REFUSAL, ApplierKind, ApplierSession, ClusterTarget, FinalizeOutcome, ReadReferences,
-    TargetSpec,
+    AFTER_REFUSAL, ApplierKind, ApplierRunReport, ApplierSession, ClusterTarget, FinalizeOutcome,
+    ReadReferences, TargetSpec,
 };
+use crate::deletion_order;
 use crate::run_error::RunError;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
@@ -59,6 +60,9 @@ impl<K: ApplierKind> ApplierSession<K> {
             self.latest.set_finalizer(&self.context, &object, false).await?;
             return Ok(None);
         }
+        if let Some(outcome) = self.await_dependents(&object).await? {
+            return self.finish(ApplierRunReport::early(&object, outcome), None).await;
+        }
         match K::finalize(self, &object).await? {
             FinalizeOutcome::Done(object) => {
                 self.latest.set_finalizer(&self.context, &object, false).await?;
@@ -67,6 +71,22 @@ impl<K: ApplierKind> ApplierSession<K> {
             FinalizeOutcome::Later(ended, spec) => self.finish(*ended, spec).await,
             FinalizeOutcome::Anew => Ok(Some(Duration::ZERO)),
         }
+    }
+
+    /// The outcome of a run that waits until the dependents of the object are gone; `None` if it does not wait. An object that
+    /// deletes nothing takes nothing from its dependents, and one whose removal has begun cannot give back what it took.
+    async fn await_dependents(
+        &self,
+        object: &Arc<K::Object>,
+    ) -> Result<Option<RunOutcome>, ClusterError> {
+        let uid = object.meta().uid.clone();
+        let is_begun = uid.is_some() && self.memory.lock().removal_begun == uid;
+        if is_begun || !deletion_order::removes_objects(&self.context, &self.node) {
+            return Ok(None);
+        }
+        let held = deletion_order::hold(&self.context, &**object).await?;
+        self.memory.lock().removal_begun = uid.filter(|_| held.is_none());
+        Ok(held)
     }
 
     /// The target at which applied objects are removed. `None` if the account that could remove them does not exist any

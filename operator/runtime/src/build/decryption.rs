@@ -19,8 +19,8 @@ use sops::{
 use tree::{FileTree, RelPath, TreeQuery, TreeTrace};
 
 use super::key_services::{KeyServiceAccess, KeyServiceSession};
-use crate::spec_references::ReadReferences;
 use crate::time_limit::TimeLimit;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_serve::settings::OperatorSettings;
 
 /// Annotation of a Kustomization or Helmfile: with `Require`, every decrypted file must have a correct MAC.

@@ -35,7 +35,7 @@ const LONGEST_BYPASS: Duration = Duration::from_secs(4 * 3600);
 
 /// The code with which the admission policy refuses ServiceAccounts. The API server itself gives it for bodies of megabytes
 /// only, and a missing right, an invalid object and other policies give other ones.
-const REFUSED_BY_POLICY: u16 = 413;
+pub(crate) const REFUSED_BY_POLICY: u16 = 413;
 
 /// What a bypass has to be for.
 struct BypassedOperation<'o> {
@@ -212,7 +212,7 @@ const MAX_AUDITED_BYPASSES: usize = 16;
 
 /// Those of some bypasses with which the operation of an audit began: used before, in force and not over then, and for the
 /// revision of a Kustomization. What needs no bypass is no such operation. A release has revisions of its own, so that another
-/// operation that begins after the end of the Freeze and before that of the bypass cannot be told from it.
+/// operation that begins after the end of the Freeze and before that of the bypass cannot be distinguished from it.
 pub(super) fn of_audit(
     bypasses: &[Arc<FreezeBypass>],
     audit: &ReleaseAuditSpec,

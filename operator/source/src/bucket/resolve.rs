@@ -8,8 +8,8 @@ use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use sources::source_reasons::AUTHENTICATION_FAILED;
 
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// The data of a Secret.
 pub(super) type SourceSecretData = BTreeMap<String, Vec<u8>>;

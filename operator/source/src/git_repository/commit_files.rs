@@ -14,10 +14,10 @@ use sources::source_reasons::{ARCHIVE_OPERATION_FAILED, GIT_OPERATION_FAILED};
 use tree::{MemoryTree, TreeLimits};
 
 use super::artifact_file_selection::{FileBodyLocation, contents, load};
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::git_remote::{GitRemoteSecrets, classify, operation_context};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// A commit of a source.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@ use signatures::git::GitVerificationError;
 use sources::source_reasons::VERIFICATION_ERROR;
 
 use super::include::{self, RepositoryInclude};
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::git_remote::{GitRemoteSecrets, GitSecretData};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// What was read for a run.
 pub(super) struct GitRepositoryInputs {

@@ -28,11 +28,11 @@ use super::{chart_package, oci_registry};
 use crate::helm_repository::executor;
 use crate::source::executor::SourceRun;
 use windlass_cluster::error::chain;
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::chart_repository::{self, HelmRepositorySecrets, with_address};
 use windlass_runtime::controller_kind::node_named;
 use windlass_runtime::source_catalog::artifact_owner;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// Most dependencies of one chart that are fetched.
 const MAX_FETCHED_DEPENDENCIES: usize = 128;

@@ -16,7 +16,7 @@ use sources::source_reasons::{CHART_PULL_ERROR, CHART_VERIFICATION_ERROR, VERIFI
 use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::busy;
 use windlass_cluster::error::chain;
-use windlass_runtime::spec_references::ReadReferences;
+use windlass_cluster::spec_references::ReadReferences;
 
 /// Annotation of a HelmChart: the Secret with the public keys of those who have to have signed the chart.
 pub(super) const ANNOTATION: &str = "windlass.dev/verify-provenance";

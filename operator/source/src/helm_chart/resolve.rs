@@ -14,12 +14,12 @@ use sources::source_reasons::{
 
 use super::provenance::ProvenanceKeyring;
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::chart_repository::{
     HelmRepositorySecrets, access, is_registry, registry, repository,
 };
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCES;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// What a source has for others.
 pub(super) struct SourceArtifact {

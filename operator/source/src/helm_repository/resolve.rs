@@ -5,9 +5,9 @@
 use crds::source::HelmRepository;
 use reconcile::{ObjectKey, RunOutcome};
 
+use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::chart_repository::HelmRepositorySecrets;
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::ReadReferences;
 
 /// Reads what the spec names, and has the object woken when that changes.
 pub(super) async fn resolve(

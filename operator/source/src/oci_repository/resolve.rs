@@ -10,8 +10,8 @@ use reconcile::{NextRunTrigger, ObjectKey, RunOutcome};
 use sources::source_reasons::{AUTHENTICATION_FAILED, VERIFICATION_ERROR};
 
 use crate::image_trust::{ImageVerificationPolicy, SignaturePolicy};
+use windlass_cluster::spec_references::{ReadReferences, distinct_pull_secrets};
 use windlass_runtime::run_context::RunContext;
-use windlass_runtime::spec_references::{ReadReferences, distinct_pull_secrets};
 
 /// The data of a Secret.
 pub(super) type OciSecretData = BTreeMap<String, Vec<u8>>;

@@ -492,11 +492,13 @@ impl KustomizationExecutor {
             stale.into_iter().map(|(id, version)| self.live_of(id, version)).collect();
         let found: Vec<Result<(ObjectId, Option<Object>), ClusterError>> =
             stream::iter(observations).buffer_unordered(width).collect().await;
-        for result in found {
-            let (id, live) = result.map_err(|error| {
-                let wake = NextRunTrigger::at(self.again_at(error.is_transient()));
-                RunOutcome::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
-            })?;
+        let failed = |error: ClusterError| {
+            let wake = NextRunTrigger::at(self.again_at(error.is_transient()));
+            RunOutcome::Failed(reason::PRUNE_FAILED, error.to_string(), wake)
+        };
+        let found = found.into_iter().collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        self.order_deletions(&found).await.map_err(failed)?;
+        for (id, live) in found {
             self.judge_prune_candidate(id, live);
         }
         Ok(())
@@ -509,6 +511,13 @@ impl KustomizationExecutor {
     ) -> Result<(ObjectId, Option<Object>), ClusterError> {
         let live = self.target.cluster.get_by_id(&id, &version).await?;
         Ok((id, live))
+    }
+
+    /// Whether a recorded object that left the manifests is ours, and may be deleted.
+    pub(super) fn is_to_be_pruned(&self, live: &Object) -> bool {
+        let is_ours = apply::is_owned(live, &self.node.name, &self.node.namespace);
+        let is_wanted = self.desired.wants_cluster_scoped(&live.id());
+        is_ours && !is_wanted && !apply::switches(live).skips_prune()
     }
 
     fn judge_prune_candidate(&self, id: ObjectId, live: Option<Object>) {
@@ -529,9 +538,7 @@ impl KustomizationExecutor {
             known.gone.insert(id);
             return;
         };
-        let ours = apply::is_owned(&live, &self.node.name, &self.node.namespace);
-        let is_wanted = self.desired.wants_cluster_scoped(&live.id());
-        if !ours || is_wanted || apply::switches(&live).skips_prune() {
+        if !self.is_to_be_pruned(&live) {
             known.gone.insert(id);
             return;
         }
@@ -539,7 +546,9 @@ impl KustomizationExecutor {
             // Its deletion was accepted before; finalizers of others may keep it for long.
             known.terminating.insert(id.clone(), super::finalizers(&live));
             known.uncounted.insert(id.clone());
-            if self.settings.await_end {
+            // A Kustomization that applies itself is not gone before this run has ended.
+            let is_own = id == self.desired.own;
+            if !is_own && (self.settings.await_end || known.awaited_ends.contains(&id)) {
                 known.leaving.insert(id);
             } else {
                 known.gone.insert(id);

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use apply::unanswered_writes::UnansweredWrite;
 use apply::{Action, LiveObjectState, ManifestToApply};
 use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
@@ -24,7 +25,6 @@ use windlass_cluster::object_watcher::WatchMoment;
 use windlass_cluster::objects::DryRunMode;
 use windlass_runtime::crd_guard::crd_owners::OwnerMark;
 use windlass_runtime::crd_guard::{self, CrdGuardian, CrdPruneOutcome};
-use windlass_runtime::unanswered_writes::UnansweredWrite;
 
 /// The version in which an object is stored.
 pub(super) fn version(object: &Object) -> String {
@@ -317,7 +317,13 @@ impl KustomizationExecutor {
     /// Deletes what left the manifests; an object that cannot be deleted does not stop the others.
     pub(super) async fn prune(&self, ids: &[(ObjectId, String)]) -> Result<(), RunOutcome> {
         let mut failed = Vec::new();
+        // What was not deleted, and what comes after it.
+        let mut kept = BTreeSet::new();
         for (id, _) in ids {
+            if self.known().predecessors.get(id).is_some_and(|it| !it.deleted.is_disjoint(&kept)) {
+                kept.insert(id.clone());
+                continue;
+            }
             let Some(live) = self.known().live.get(id).cloned() else { continue };
             // For each of them: many take long, and meanwhile the Kustomization may be suspended or its window may close.
             let now = jiff::Timestamp::now();
@@ -328,6 +334,7 @@ impl KustomizationExecutor {
             };
             if let Err(error) = self.remove(permit, id, &live).await {
                 self.note(&error);
+                kept.insert(id.clone());
                 let subject = live.uid().to_owned();
                 let write = UnansweredWrite { action: Action::Deleted, subject, sent: now };
                 self.note_unanswered(id, write, &error);
@@ -363,7 +370,8 @@ impl KustomizationExecutor {
         if self.settings.await_end || !finalizers.is_empty() {
             known.terminating.insert(id.clone(), finalizers);
         }
-        if self.settings.await_end {
+        let is_own = *id == self.desired.own;
+        if !is_own && (self.settings.await_end || known.awaited_ends.contains(id)) {
             known.leaving.insert(id.clone());
         } else {
             known.gone.insert(id.clone());

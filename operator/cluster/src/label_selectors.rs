@@ -1,6 +1,6 @@
 //! Label selectors of specs, as what labels are compared with.
 //!
-//! Elsewhere: selectors as text (`objects::LabelSelector`), those that Lifecycles have (`lifecycle`).
+//! Elsewhere: selectors as text (`objects::LabelSelector`), those that Lifecycles have (crate `windlass-runtime`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use objects::{Gvk, Object, ObjectId};
 use reconcile::ObjectKey;
 
-use windlass_cluster::ClusterError;
-use windlass_cluster::object_watcher::{ObjectWatcher, RunReferenceRead, WatchMoment};
+use super::ClusterError;
+use super::object_watcher::{ObjectWatcher, RunReferenceRead, WatchMoment};
 
 /// The most image pull secrets of a ServiceAccount that are read for a run. Differs(flux): there is no limit.
 const MAX_PULL_SECRETS: usize = 64;

@@ -14,7 +14,7 @@ use notify::EventSourceSelector;
 pub const EVENT_SOURCES: &str = "windlass.dev/event-sources";
 
 /// Annotation of a Receiver: more objects that are reconciled.
-pub const RESOURCES: &str = "windlass.dev/resources";
+pub(crate) const RESOURCES: &str = "windlass.dev/resources";
 
 /// Most entries of an annotation: they are read anew for each event.
 const MAX_ANNOTATION_ENTRIES: usize = 64;

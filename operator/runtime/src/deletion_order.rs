@@ -1,0 +1,439 @@
+//! An object that is deleted waits until those are gone that need it: dependents are finalized first, whichever kinds they are of.
+//!
+//! Here: which dependents are awaited, with reads where what was seen last is not enough; going on without them. Elsewhere: who needs
+//! whom (`applier/needs.rs`, `reconcile::deletion_order`), what one Kustomization deletes (crate `kustomize-controller`).
+//!
+//! Differs(flux): Flux finalizes objects in any order, so that a ServiceAccount or an operator is gone before what needs it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crds::ReconciledObject;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use kube_core::ResourceExt as _;
+use objects::{Gvk, ObjectId};
+use reconcile::deletion_order::{
+    DELETION_OVERDUE, DependentFacts, DependentWait, SKIP_ORDER, waiting_text,
+};
+use reconcile::{DependencyEdge, NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use serde_json::json;
+
+use super::controller_kind::node_of;
+use super::depends_on_annotation::{DependencyTargets, ObjectRemoval};
+use super::freeze::REFUSED_BY_POLICY;
+use super::run_context::RunContext;
+use windlass_cluster::ClusterError;
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::windlass_kind::WindlassKind;
+
+/// The field manager of the annotation on a dependent that is overdue, and of the request that asks for the admission policy.
+const MANAGER: &str = "windlass";
+
+/// How many of the dependents that are awaited, or are overdue, are named, watched and marked. Others are looked for when these are
+/// gone.
+pub const MAX_NAMED_DEPENDENTS: usize = 10;
+
+/// How many dependents are read at once.
+const READS_AT_ONCE: usize = 8;
+
+/// How far the objects that apply an object are followed.
+const MAX_ANCESTOR_DEPTH: usize = 8;
+
+/// When it is checked again whether all objects were listed.
+const LISTING_PAUSE: Duration = Duration::from_secs(1);
+
+/// The dependents of an object that are still there.
+#[derive(Default)]
+struct RemainingDependents {
+    /// Those that are awaited; not all of them if there are many.
+    awaited: BTreeSet<ObjectKey>,
+    /// Those that were awaited for as long as they may hold another object; not all of them either.
+    overdue: BTreeSet<ObjectKey>,
+}
+
+impl RemainingDependents {
+    fn add(&mut self, node: &ObjectKey, wait: DependentWait) {
+        let known = match wait {
+            DependentWait::NotAwaited => return,
+            DependentWait::Awaited => &mut self.awaited,
+            DependentWait::Overdue => &mut self.overdue,
+        };
+        if known.len() < MAX_NAMED_DEPENDENTS {
+            known.insert(node.clone());
+        }
+    }
+}
+
+/// The objects that apply an object.
+pub struct RemovalOwners {
+    /// Those that are deleted and delete it with everything else that they applied.
+    removers: BTreeSet<ObjectKey>,
+    /// Those that apply it directly or through others: they are gone after it.
+    ancestors: BTreeSet<ObjectKey>,
+}
+
+impl RemovalOwners {
+    /// The owners of the object `node`, which has these labels.
+    pub fn new(
+        targets: &DependencyTargets,
+        node: &ObjectKey,
+        labels: &BTreeMap<String, String>,
+    ) -> Self {
+        // An object that applies itself deletes others only when it waits no more.
+        let removes = |owner: &ObjectKey| {
+            let removal = targets.removal(owner).filter(|_| owner != node);
+            removal.is_some_and(|it| it.removes_objects && it.deleted_at.is_some())
+        };
+        let mut next = targets.owners(labels);
+        let removers = next.iter().filter(|owner| removes(owner)).cloned().collect();
+        let mut ancestors = BTreeSet::new();
+        for _ in 0..MAX_ANCESTOR_DEPTH {
+            let mut further = BTreeSet::new();
+            for owner in next {
+                let removal = targets.removal(&owner).filter(|_| !ancestors.contains(&owner));
+                further.extend(removal.map(|it| targets.owners(&it.labels)).unwrap_or_default());
+                ancestors.insert(owner);
+            }
+            next = further;
+        }
+        Self { removers, ancestors }
+    }
+
+    /// Whether a dependent is deleted, or will be by the object that deletes this one.
+    fn is_leaving(&self, targets: &DependencyTargets, removal: &ObjectRemoval) -> bool {
+        let owners = || targets.owners(&removal.labels);
+        let is_removed = !self.removers.is_empty() && !removal.is_left_by_owner;
+        removal.deleted_at.is_some() || (is_removed && !owners().is_disjoint(&self.removers))
+    }
+}
+
+/// Looks for the dependents of one object that is deleted.
+struct DependentSearch<'a> {
+    context: &'a RunContext,
+    /// The object.
+    node: &'a ObjectKey,
+    /// For how long it has been deleted.
+    since: Duration,
+    owners: RemovalOwners,
+}
+
+impl DependentSearch<'_> {
+    fn wait(
+        &self,
+        dependent: &ObjectKey,
+        removes_objects: bool,
+        is_leaving: bool,
+    ) -> DependentWait {
+        let is_of_same_namespace = dependent.namespace == self.node.namespace;
+        let facts = DependentFacts { removes_objects, is_leaving, is_of_same_namespace };
+        facts.wait(self.since, self.context.settings.reverse_delete_timeout)
+    }
+
+    async fn find(
+        &self,
+        dependents: Vec<Arc<ObjectKey>>,
+    ) -> Result<RemainingDependents, ClusterError> {
+        let mut remaining = RemainingDependents::default();
+        let mut staying = Vec::new();
+        for dependent in dependents {
+            if self.owners.ancestors.contains(&*dependent) {
+                continue;
+            }
+            let Some(removal) = self.context.dependencies.removal(&dependent) else { continue };
+            if self.owners.is_leaving(&self.context.dependencies, &removal) {
+                remaining.add(&dependent, self.wait(&dependent, removal.removes_objects, true));
+            } else if removal.removes_objects
+                && self.wait(&dependent, true, true) == DependentWait::Awaited
+            {
+                staying.push(dependent);
+            }
+            if remaining.awaited.len() >= MAX_NAMED_DEPENDENTS {
+                return Ok(remaining);
+            }
+        }
+        // Watches of several kinds do not keep step: what was deleted before this object may not be seen as deleted yet. While
+        // another dependent is awaited, that does not matter.
+        if remaining.awaited.is_empty() {
+            self.read(&staying, &mut remaining).await?;
+        }
+        Ok(remaining)
+    }
+
+    /// Reads dependents that were not deleted when they were last seen.
+    async fn read(
+        &self,
+        staying: &[Arc<ObjectKey>],
+        remaining: &mut RemainingDependents,
+    ) -> Result<(), ClusterError> {
+        let cluster = &self.context.cluster;
+        let namespaces: BTreeSet<&str> = staying.iter().map(|it| it.namespace.as_str()).collect();
+        let mut ending = BTreeSet::new();
+        for namespace in namespaces {
+            let id = ObjectId::new("", namespace, "", "Namespace");
+            let object = cluster.get_by_id(&id, "v1").await?;
+            let is_ending = object
+                .is_some_and(|it| it.meta("deletionTimestamp").is_some_and(|at| !at.is_null()));
+            if is_ending {
+                ending.insert(namespace);
+            }
+        }
+        let targets = &self.context.dependencies;
+        let read = |dependent: &Arc<ObjectKey>| {
+            let dependent = dependent.clone();
+            async move {
+                let removal = targets.read_removal(cluster, &dependent).await?;
+                Ok::<_, ClusterError>((dependent, removal))
+            }
+        };
+        let reads: Vec<_> = staying.iter().map(read).collect();
+        let mut reads = stream::iter(reads).buffer_unordered(READS_AT_ONCE);
+        while let Some((dependent, removal)) = reads.try_next().await? {
+            let Some(removal) = removal else { continue };
+            let is_ending = ending.contains(dependent.namespace.as_str());
+            let is_leaving =
+                is_ending || self.owners.is_leaving(&self.context.dependencies, &removal);
+            let wait = self.wait(&dependent, removal.removes_objects, is_leaving);
+            remaining.add(&dependent, wait);
+            if remaining.awaited.len() >= MAX_NAMED_DEPENDENTS {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long ago something was; zero if it is still to come.
+pub fn age(at: Time) -> Duration {
+    Duration::try_from(jiff::Timestamp::now().duration_since(at)).unwrap_or_default()
+}
+
+fn running(text: String, pause: Duration) -> RunOutcome {
+    let at = jiff::Timestamp::now().saturating_add(pause).unwrap_or(Time::MAX);
+    RunOutcome::Running(reason::AWAITING_DEPENDENTS, text, NextRunTrigger::at(at))
+}
+
+/// What an object that is deleted waits for before it is finalized; `None` if it may go. The end of what it waits for wakes it.
+///
+/// # Errors
+/// A dependent or its namespace cannot be read. Nothing is concluded from that.
+pub async fn hold<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    object: &K,
+) -> Result<Option<RunOutcome>, ClusterError> {
+    let Some(deleted_at) = object.meta().deletion_timestamp.as_ref() else { return Ok(None) };
+    if !context.dependencies.are_listed(&context.cluster).await? {
+        let text = "Waiting until all objects that may depend on this one are listed".to_owned();
+        return Ok(Some(running(text, LISTING_PAUSE)));
+    }
+    let node = node_of(object);
+    let dependents = context.work_queue.dependents(&node);
+    if dependents.is_empty() {
+        return Ok(None);
+    }
+    let owners = RemovalOwners::new(&context.dependencies, &node, object.labels());
+    let search = DependentSearch { context, node: &node, since: age(deleted_at.0), owners };
+    let RemainingDependents { awaited, overdue } = search.find(dependents).await?;
+    context.work_queue.set_edges(&node, DependencyEdge::Waits, awaited.clone());
+    if awaited.is_empty() {
+        for dependent in &overdue {
+            go_past(context, object, dependent).await;
+        }
+        return Ok(None);
+    }
+    let is_asked = object.annotations().contains_key(SKIP_ORDER);
+    if is_asked && skips_order(context, object).await? {
+        return Ok(None);
+    }
+    let pause = context.settings.requeue_dependency;
+    let limit = context.settings.reverse_delete_timeout;
+    let left = limit.checked_sub(search.since).filter(|left| !left.is_zero());
+    // One that was gone before it was watched wakes nothing.
+    let is_gone = |it: &ObjectKey| context.dependencies.removal(it).is_none();
+    let pause = if awaited.iter().any(is_gone) { Duration::ZERO } else { pause };
+    let text = waiting_text(&awaited, awaited.len() >= MAX_NAMED_DEPENDENTS, is_asked);
+    Ok(Some(running(text, left.map_or(pause, |left| left.min(pause)))))
+}
+
+/// What deletes an object that has no finalizer of windlass.
+pub struct DependentWaiter<'a> {
+    /// The object that deletes it.
+    pub node: &'a ObjectKey,
+    /// The owners of that.
+    pub owners: &'a RemovalOwners,
+    /// For how long it has waited for dependents. One that comes later does not hold it anew.
+    pub waited: Duration,
+}
+
+impl DependentWaiter<'_> {
+    /// Whether a dependent of the deleted object has to be gone before.
+    pub fn wait_for(&self, context: &RunContext, dependent: &ObjectKey) -> DependentWait {
+        // Those that apply what waits are gone after it.
+        if dependent == self.node || self.owners.ancestors.contains(dependent) {
+            return DependentWait::NotAwaited;
+        }
+        let Some(removal) = context.dependencies.removal(dependent) else {
+            return DependentWait::NotAwaited;
+        };
+        let facts = DependentFacts {
+            removes_objects: removal.removes_objects,
+            is_leaving: self.owners.is_leaving(&context.dependencies, &removal),
+            is_of_same_namespace: dependent.namespace == self.node.namespace,
+        };
+        let since = removal.deleted_at.map(age).unwrap_or_default().max(self.waited);
+        facts.wait(since, context.settings.reverse_delete_timeout)
+    }
+}
+
+/// Whether the deletion of an object deletes what it applied, so that it is awaited.
+pub fn removes_objects(context: &RunContext, node: &ObjectKey) -> bool {
+    context.dependencies.removal(node).is_some_and(|it| it.removes_objects)
+}
+
+/// Announces that an object goes on although a dependent of another namespace is still being deleted, and marks the dependent, so
+/// that there is an incident until it is gone.
+pub async fn go_past<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    object: &K,
+    dependent: &ObjectKey,
+) {
+    let node = node_of(object);
+    let ObjectKey { kind, namespace, name, .. } = &node;
+    let limit = reconcile::format_duration(context.settings.reverse_delete_timeout);
+    let message = format!(
+        "{dependent} depends on this object and is still being deleted after {limit} (--reverse-delete-timeout); what this object \
+         applied is deleted now, which may keep {dependent} from ending"
+    );
+    tracing::warn!(controller_kind = kind, name, namespace, "{message}");
+    announce(context, object, EventSeverity::Error, "DependentNotDeleted", message);
+    // A tenant who keeps the dependent could also keep it from being marked, and does not hold the object by that.
+    if let Err(error) = mark_overdue(context, dependent, &node).await {
+        tracing::warn!("{dependent}: the annotation {DELETION_OVERDUE} cannot be set: {error}");
+    }
+}
+
+async fn mark_overdue(
+    context: &RunContext,
+    dependent: &ObjectKey,
+    held: &ObjectKey,
+) -> Result<(), ClusterError> {
+    let ObjectKey { group, kind, namespace, name } = dependent;
+    let id = ObjectId::new(namespace, name, group, kind);
+    let cluster = &context.cluster;
+    let version = context.dependencies.version(dependent).unwrap_or_default();
+    let Some(object) = cluster.get_by_id(&id, &version).await? else { return Ok(()) };
+    let resource = cluster.resource(&object.gvk()).await?;
+    cluster.annotate(&resource, &object, DELETION_OVERDUE, &held.to_string(), MANAGER).await
+}
+
+/// Whether a user with the right to do so has an object leave although others that depend on it are still there. The annotation
+/// itself proves nothing: the admission policy lets only such users set it, and that it is in force is proved by a dry-run, in which
+/// windlass sets the annotation and has to be refused, because it is a ServiceAccount.
+///
+/// # Errors
+/// The API server does not respond.
+pub async fn skips_order<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    object: &K,
+) -> Result<bool, ClusterError> {
+    let Some(why) = object.annotations().get(SKIP_ORDER) else { return Ok(false) };
+    let node = node_of(object);
+    let gvk = Gvk::new(&K::api_version(&()), &K::kind(&()));
+    let resource = context.cluster.resource(&gvk).await?;
+    let value = "whether the admission policy is in force";
+    let patch = json!({"metadata": {"annotations": {SKIP_ORDER: value}}});
+    let ObjectKey { namespace, name, .. } = &node;
+    let tried = context.cluster.try_merge_patch(&resource, namespace, name, &patch, MANAGER).await;
+    match tried {
+        Err(error) if error.code() == Some(REFUSED_BY_POLICY) => {}
+        Err(error) if error.is_transient() => return Err(error),
+        // What else refuses it proves nothing.
+        Ok(_) | Err(_) => return Ok(false),
+    }
+    let why: String = why.chars().take(200).collect();
+    let message = format!("objects that depend on this one are not awaited ({SKIP_ORDER}): {why}");
+    tracing::info!(controller_kind = node.kind, name, namespace, "{message}");
+    announce(context, object, EventSeverity::Info, "OrderSkipped", message);
+    Ok(true)
+}
+
+fn announce<K: WindlassKind + ReconciledObject>(
+    context: &RunContext,
+    object: &K,
+    severity: EventSeverity,
+    reason: &str,
+    message: String,
+) {
+    let metadata = BTreeMap::new();
+    let event = ObjectEvent { severity, reason: reason.to_owned(), message, metadata };
+    context.events.announce(object, K::CONTROLLER, event);
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::helm::HelmRelease;
+    use serde_json::Value;
+    use windlass_cluster::object_watcher::OwnershipMarks;
+
+    use super::*;
+    use crate::depends_on_annotation::DependableKind;
+    use crate::object_store::TypeMap;
+
+    struct HelmReleaseTarget;
+
+    impl DependableKind for HelmReleaseTarget {
+        type Object = HelmRelease;
+    }
+
+    fn node(name: &str) -> ObjectKey {
+        ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "shop", name)
+    }
+
+    /// A HelmRelease that another one applies, in this way.
+    fn release(name: &str, owner: &str, is_deleted: bool, annotations: Value) -> HelmRelease {
+        let mut metadata = json!({"name": name, "namespace": "shop", "annotations": annotations,
+            "finalizers": [HelmRelease::FINALIZER], "labels": {"name": owner, "namespace": "shop"}});
+        if is_deleted {
+            metadata["deletionTimestamp"] = "2026-01-02T03:04:05Z".into();
+        }
+        let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": metadata, "spec": {"interval": "1m"}});
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// Whether `root` waits for each of some objects while it is deleted.
+    fn leaving(all: Vec<HelmRelease>, of: &str, names: &[&str]) -> Vec<bool> {
+        let kept = Arc::new(TypeMap::default());
+        let labels = all.iter().find(|it| it.name_any() == of).unwrap().labels().clone();
+        kept.list(all);
+        let mut targets = DependencyTargets::new(kept);
+        let marks = OwnershipMarks { name: "name", namespace: "namespace", manager: "m" };
+        targets.add::<HelmReleaseTarget>(marks);
+        let owners = RemovalOwners::new(&targets, &node(of), &labels);
+        let is_leaving =
+            |name: &&str| owners.is_leaving(&targets, &targets.removal(&node(name)).unwrap());
+        names.iter().map(is_leaving).collect()
+    }
+
+    #[test]
+    fn an_object_that_applies_itself_does_not_wait_for_what_it_is_yet_to_delete() {
+        let all = vec![
+            release("root", "root", true, json!({})),
+            release("child", "root", false, json!({})),
+            release("other", "nobody", true, json!({})),
+        ];
+        assert_eq!(leaving(all, "root", &["child", "other"]), [false, true]);
+    }
+
+    #[test]
+    fn what_a_deleted_owner_deletes_is_awaited_and_what_it_leaves_is_not() {
+        let kept = json!({"kustomize.toolkit.fluxcd.io/prune": "Disabled"});
+        let all = vec![
+            release("root", "nobody", true, json!({})),
+            release("base", "root", true, json!({})),
+            release("app", "root", false, json!({})),
+            release("kept", "root", false, kept),
+        ];
+        assert_eq!(leaving(all, "base", &["app", "kept"]), [true, false]);
+    }
+}
