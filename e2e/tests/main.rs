@@ -10,6 +10,7 @@ mod charts;
 mod cli;
 mod clouds;
 mod crd_exports;
+mod dependents_of_tenants;
 mod disasters;
 mod faults;
 mod images;

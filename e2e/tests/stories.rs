@@ -45,6 +45,7 @@ mod plans;
 mod reconcile_triggers;
 mod remote_bases;
 mod requested_at;
+mod reverse_deletion;
 mod signer;
 mod sources;
 mod substitution;

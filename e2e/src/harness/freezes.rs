@@ -1,4 +1,4 @@
-//! The functions with which stories freeze their namespace, and go past that.
+//! The functions with which stories freeze their namespace, and go past that; admission policies of windlass in a namespace.
 //!
 //! Elsewhere: what Kustomizations apply (`flux`).
 
@@ -117,6 +117,15 @@ impl Story {
         let forged = self.forged_bypass("forged", "another-user")?;
         let request = async || api.create(&dry_run, &forged).await;
         self.await_refusal("for themselves only", request).await?;
+        Ok(made)
+    }
+
+    /// The same for the policy of `windlass.dev/skip-order`, which may come into force later.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn enforce_skip_order(&self) -> Result<Vec<StoryObject>> {
+        let made = self.enforce(include_str!("../../../deploy/policies/skip-order.yaml")).await?;
         Ok(made)
     }
 }

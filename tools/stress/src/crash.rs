@@ -27,6 +27,7 @@ use scenario::helmfile::HelmfileScenario;
 use scenario::images::Images;
 use scenario::kustomization::KustomizationScenario;
 use scenario::lifecycle::LifecycleScenario;
+use scenario::reverse_delete::ReverseDeleteScenario;
 use testbed::machine;
 use testbed::progress::{dim, green, red, spell, step};
 
@@ -99,13 +100,14 @@ struct CrashTestReport {
 }
 
 /// Every scenario.
-fn entries() -> [ScenarioEntry; 6] {
+fn entries() -> [ScenarioEntry; 7] {
     [
         entry::<KustomizationScenario>(),
         entry::<HelmReleaseScenario>(),
         entry::<HelmfileScenario>(),
         entry::<LifecycleScenario>(),
         entry::<CrdScenario>(),
+        entry::<ReverseDeleteScenario>(),
         entry::<Images>(),
     ]
 }

@@ -134,6 +134,10 @@ const PLACES: [(&str, &[&str]); 66] = [
         ],
     ),
     (
+        "operator/runtime/src/deletion_order",
+        &["stories::reverse_deletion", "stories::deletion_policies", "dependents_of_tenants::"],
+    ),
+    (
         "operator/runtime/src/freeze",
         &[
             "stories::freeze",
@@ -396,7 +400,7 @@ fn concerned(graph: &WorkspaceGraph, paths: &[String]) -> TestSelection {
 }
 
 /// The modules of stories.
-pub(super) const MODULES: [&str; 28] = [
+pub(super) const MODULES: [&str; 29] = [
     "bootstrap::",
     "bootstrap_at_gitea::",
     "bucket::",
@@ -404,6 +408,7 @@ pub(super) const MODULES: [&str; 28] = [
     "cli::",
     "clouds::",
     "crd_exports::",
+    "dependents_of_tenants::",
     "disasters::",
     "faults::",
     "images::",
