@@ -1,0 +1,293 @@
+//! Which requests are answered: those of the browser that was opened, to this machine by name, that read.
+//!
+//! Another web page can send requests to 127.0.0.1, and a name of its own can lead there (DNS rebinding): the header `Host` and a
+//! cookie that no other site's request carries are checked before anything is read. Elsewhere: what every answer forbids a
+//! browser (`response.rs`).
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use axum::http::header::{COOKIE, HOST};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use windlass_runtime::random_bytes;
+
+/// Where a browser gets its cookie.
+const LOGIN_PATH: &str = "/_/login";
+
+/// Where files are that hold nothing about the cluster, so that no cookie is needed for them.
+const ASSET_PREFIX: &str = "/_/assets/";
+
+/// The port that an address has without naming one.
+const HTTP_PORT: u16 = 80;
+
+/// How long a secret is, in bytes.
+const SECRET_BYTES: usize = 32;
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum GuardVerdict {
+    /// It is answered.
+    Allowed,
+    /// The browser gets a cookie and is sent to the first page.
+    Login {
+        /// The header `Set-Cookie`.
+        cookie: String,
+    },
+    /// It is not.
+    Refused {
+        /// The status of the answer.
+        status: StatusCode,
+        /// Why, for a person.
+        text: &'static str,
+    },
+}
+
+/// What a browser has to show.
+pub(crate) struct RequestGuard {
+    port: u16,
+    /// What the address has that the command prints. It counts once.
+    login: String,
+    is_login_used: AtomicBool,
+    /// What the cookie has.
+    session: String,
+}
+
+impl RequestGuard {
+    /// The guard of a server on a port of 127.0.0.1, with secrets of its own.
+    pub(crate) fn new(port: u16) -> Self {
+        let is_login_used = AtomicBool::new(false);
+        Self { port, login: secret(), is_login_used, session: secret() }
+    }
+
+    /// The path and query by which a browser gets its cookie, once.
+    pub(crate) fn login_target(&self) -> String {
+        format!("{LOGIN_PATH}?token={}", self.login)
+    }
+
+    /// Judges a request by all but its body, which none needs.
+    pub(crate) fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> GuardVerdict {
+        if !self.is_for_this_server(uri, headers) {
+            let text = "this address is not the one that `windlass ui` printed";
+            return refused(StatusCode::MISDIRECTED_REQUEST, text);
+        }
+        if method != Method::GET && method != Method::HEAD {
+            return refused(StatusCode::METHOD_NOT_ALLOWED, "pages can only be read");
+        }
+        if is_embedded_elsewhere(headers) {
+            return refused(StatusCode::FORBIDDEN, "a page of another server asks for this one");
+        }
+        if uri.path().starts_with(ASSET_PREFIX) || self.has_session(headers) {
+            let is_login = uri.path() == LOGIN_PATH;
+            // A browser that has the cookie may follow the printed address again.
+            return if is_login { self.login_verdict() } else { GuardVerdict::Allowed };
+        }
+        if uri.path() == LOGIN_PATH && method == Method::GET && self.takes(uri.query()) {
+            return self.login_verdict();
+        }
+        let text = "this browser is not the one for which `windlass ui` printed its address, or the address was opened in \
+            another one before: it counts once. Start `windlass ui` again, and open what it prints";
+        refused(StatusCode::FORBIDDEN, text)
+    }
+
+    fn login_verdict(&self) -> GuardVerdict {
+        let Self { port, session, .. } = self;
+        let cookie = format!("{}={session}; Path=/; HttpOnly; SameSite=Strict", cookie_name(*port));
+        GuardVerdict::Login { cookie }
+    }
+
+    /// Whether a request names this machine and port, wherever it does.
+    fn is_for_this_server(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        // Browsers leave out the port that is that of HTTP.
+        let port = format!(":{}", self.port);
+        let is_host = |text: &str| {
+            ["127.0.0.1", "localhost"].iter().any(|name| name.eq_ignore_ascii_case(text))
+        };
+        let is_ours = |text: &str| match text.strip_suffix(port.as_str()) {
+            Some(host) => is_host(host),
+            None => self.port == HTTP_PORT && is_host(text),
+        };
+        let mut hosts = headers.get_all(HOST).iter();
+        let host = hosts.next().and_then(|it| it.to_str().ok());
+        let is_single = hosts.next().is_none();
+        let authority = uri.authority().map(|it| it.as_str());
+        is_single && host.is_some_and(is_ours) && authority.is_none_or(is_ours)
+    }
+
+    /// Whether the cookie of this server is among those of a request.
+    fn has_session(&self, headers: &HeaderMap) -> bool {
+        let name = cookie_name(self.port);
+        let lines = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
+        let mut cookies =
+            lines.flat_map(|line| line.split(';')).filter_map(|it| it.split_once('='));
+        cookies.any(|(key, value)| key.trim() == name && is_equal(value.trim(), &self.session))
+    }
+
+    /// Whether a query has the secret of the address, and is the first that has it.
+    fn takes(&self, query: Option<&str>) -> bool {
+        let token = query.and_then(|query| query.strip_prefix("token=")).unwrap_or_default();
+        is_equal(token, &self.login) && !self.is_login_used.swap(true, Ordering::AcqRel)
+    }
+}
+
+/// Whether a browser says that a page of another origin loads this one into itself. The cookie is no proof against the pages of
+/// other servers on this machine: for browsers, all ports of a host are one site.
+fn is_embedded_elsewhere(headers: &HeaderMap) -> bool {
+    let said = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let is_of_another_origin = matches!(said("sec-fetch-site"), "cross-site" | "same-site");
+    is_of_another_origin && said("sec-fetch-dest") != "document"
+}
+
+fn refused(status: StatusCode, text: &'static str) -> GuardVerdict {
+    GuardVerdict::Refused { status, text }
+}
+
+/// The name of the cookie: cookies belong to a host with all its ports, on which several servers may run.
+fn cookie_name(port: u16) -> String {
+    format!("windlass-ui-{port}")
+}
+
+/// Whether two texts are equal, in a time that does not depend on where they differ.
+fn is_equal(one: &str, other: &str) -> bool {
+    verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
+}
+
+fn secret() -> String {
+    let mut bytes = [0; SECRET_BYTES];
+    random_bytes::fill(&mut bytes);
+    hex::encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORT: u16 = 4711;
+
+    fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    fn status(verdict: &GuardVerdict) -> u16 {
+        match verdict {
+            GuardVerdict::Allowed => 200,
+            GuardVerdict::Login { .. } => 303,
+            GuardVerdict::Refused { status, .. } => status.as_u16(),
+        }
+    }
+
+    /// The status of a request for a page with the right cookie.
+    fn with_cookie(guard: &RequestGuard, target: &str, lines: &[(&'static str, &str)]) -> u16 {
+        let cookie = format!("a=b; windlass-ui-{PORT}={}", guard.session);
+        let mut headers = headers(lines);
+        headers.append(COOKIE, cookie.parse().unwrap());
+        status(&guard.judge(&Method::GET, &target.parse().unwrap(), &headers))
+    }
+
+    #[test]
+    fn only_a_request_that_names_this_server_is_answered() {
+        let guard = RequestGuard::new(PORT);
+        for host in ["127.0.0.1:4711", "localhost:4711", "LOCALHOST:4711"] {
+            assert_eq!(with_cookie(&guard, "/", &[("host", host)]), 200, "{host}");
+        }
+        for host in
+            ["evil.example:4711", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:4711.evil.example", ""]
+        {
+            assert_eq!(with_cookie(&guard, "/", &[("host", host)]), 421, "{host}");
+        }
+        let twice = [("host", "127.0.0.1:4711"), ("host", "evil.example")];
+        assert_eq!(with_cookie(&guard, "/", &twice), 421);
+        assert_eq!(with_cookie(&guard, "/", &[]), 421);
+        let ours = [("host", "127.0.0.1:4711")];
+        assert_eq!(with_cookie(&guard, "http://evil.example/", &ours), 421);
+    }
+
+    #[test]
+    fn port_80_may_be_left_out_and_no_other() {
+        let guard = RequestGuard::new(80);
+        let is_ours = |host: &str| {
+            guard.is_for_this_server(&Uri::from_static("/"), &headers(&[("host", host)]))
+        };
+        assert!(is_ours("127.0.0.1") && is_ours("127.0.0.1:80") && is_ours("localhost"));
+        for host in ["localhost.", "127.0.0.1:81", "127.0.0.1:", "[::1]", "evil.example", ":80"] {
+            assert!(!is_ours(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_another_port_may_link_to_pages_and_not_load_them_into_itself() {
+        let guard = RequestGuard::new(PORT);
+        let of = |site: &str, dest: &str| {
+            let lines =
+                [("host", "127.0.0.1:4711"), ("sec-fetch-site", site), ("sec-fetch-dest", dest)];
+            with_cookie(&guard, "/", &lines)
+        };
+        assert_eq!(of("none", "document"), 200);
+        assert_eq!(of("same-origin", "empty"), 200);
+        assert_eq!(of("same-site", "document"), 200);
+        for dest in ["empty", "image", "iframe", "script", ""] {
+            assert_eq!((of("same-site", dest), of("cross-site", dest)), (403, 403), "{dest}");
+        }
+    }
+
+    #[test]
+    fn what_writes_is_refused_with_and_without_a_cookie() {
+        let guard = RequestGuard::new(PORT);
+        let cookie = format!("windlass-ui-{PORT}={}", guard.session);
+        let headers = headers(&[("host", "127.0.0.1:4711"), ("cookie", cookie.as_str())]);
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
+            let verdict = guard.judge(&method, &Uri::from_static("/"), &headers);
+            assert_eq!(status(&verdict), 405, "{method}");
+        }
+        assert_eq!(status(&guard.judge(&Method::HEAD, &Uri::from_static("/"), &headers)), 200);
+    }
+
+    #[test]
+    fn pages_need_the_cookie_and_style_does_not() {
+        let guard = RequestGuard::new(PORT);
+        let judged = |target: &str, cookie: &str| {
+            let headers = headers(&[("host", "127.0.0.1:4711"), ("cookie", cookie)]);
+            status(&guard.judge(&Method::GET, &target.parse().unwrap(), &headers))
+        };
+        assert_eq!(judged("/_/assets/style.css", "a=b"), 200);
+        let of_another_port = format!("windlass-ui-80={}", guard.session);
+        let cut = format!("windlass-ui-{PORT}={}", &guard.session[1..]);
+        let empty = format!("windlass-ui-{PORT}=");
+        for cookie in ["", "a=b", of_another_port.as_str(), cut.as_str(), empty.as_str()] {
+            for target in ["/", "/objects", "/o/ks/apps/web", "/_/login", "/_/assets"] {
+                assert_eq!(judged(target, cookie), 403, "{target} {cookie}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_printed_address_counts_once() {
+        let guard = RequestGuard::new(PORT);
+        let headers = headers(&[("host", "127.0.0.1:4711")]);
+        let target: Uri = guard.login_target().parse().unwrap();
+        let wrong = Uri::from_static("/_/login?token=0");
+        assert_eq!(status(&guard.judge(&Method::GET, &wrong, &headers)), 403);
+        // What only looks ahead does not use it up.
+        assert_eq!(status(&guard.judge(&Method::HEAD, &target, &headers)), 403);
+        let GuardVerdict::Login { cookie } = guard.judge(&Method::GET, &target, &headers) else {
+            panic!("the first one counts")
+        };
+        let session = &guard.session;
+        let expected = format!("windlass-ui-4711={session}; Path=/; HttpOnly; SameSite=Strict");
+        assert_eq!(cookie, expected);
+        assert!(!cookie.contains(&guard.login), "the address is not the cookie");
+        assert_eq!(status(&guard.judge(&Method::GET, &target, &headers)), 403);
+        // The browser that has the cookie may open it again.
+        assert_eq!(with_cookie(&guard, &guard.login_target(), &[("host", "localhost:4711")]), 303);
+    }
+
+    #[test]
+    fn two_servers_have_secrets_of_their_own() {
+        let [one, other] = [RequestGuard::new(PORT), RequestGuard::new(PORT)];
+        assert_eq!(one.session.len(), 2 * SECRET_BYTES);
+        assert!(one.session != other.session && one.login != other.login);
+    }
+}

@@ -1,0 +1,91 @@
+//! Where a link leads: to a page of this server, or to what was parsed as an address of the web.
+//!
+//! An `href` takes nothing else, so that no text of an object becomes a `javascript:` or `data:` link.
+
+use maud::Render;
+use url::Url;
+
+use super::route::Route;
+
+/// A link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Href(String);
+
+impl Href {
+    /// A page.
+    pub(crate) fn inside(route: &Route) -> Self {
+        Self(route.path())
+    }
+
+    /// A page with a query; pairs without a value are left out.
+    pub(crate) fn with_query(route: &Route, pairs: &[(&str, &str)]) -> Self {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        pairs.iter().filter(|(_, value)| !value.is_empty()).for_each(|(key, value)| {
+            query.append_pair(key, value);
+        });
+        match query.finish() {
+            query if query.is_empty() => Self::inside(route),
+            query => Self(format!("{}?{query}", route.path())),
+        }
+    }
+
+    /// A file of this server, by its path.
+    pub(crate) fn asset(path: &'static str) -> Self {
+        Self(path.to_owned())
+    }
+
+    /// An address of the web; `None` for what is no `http` or `https` address, or has a user or a password.
+    pub(crate) fn outside(text: &str) -> Option<Self> {
+        let url = Url::parse(text).ok()?;
+        let is_of_web = matches!(url.scheme(), "http" | "https") && url.has_host();
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        (is_of_web && is_plain).then(|| Self(url.into()))
+    }
+}
+
+impl Render for Href {
+    fn render_to(&self, buffer: &mut String) {
+        self.0.as_str().render_to(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maud::html;
+
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_the_web_become_links() {
+        for text in [
+            "javascript:alert(1)",
+            " javascript:alert(1)",
+            "java\nscript:alert(1)",
+            "JaVaScRiPt://example.com/%0aalert(1)",
+            "data:text/html,<script>alert(1)</script>",
+            "vbscript:x",
+            "file:///etc/passwd",
+            "ssh://git@example.com/a",
+            "//example.com/a",
+            "/objects",
+            "https:",
+            "https://user:password@example.com/",
+            "https://token@example.com/",
+            "",
+        ] {
+            assert_eq!(Href::outside(text), None, "{text:?}");
+        }
+        let link = Href::outside("https://example.com/a?b=\"><script>&c").unwrap();
+        let markup = html! { a href=(link) { "x" } };
+        let expected = "<a href=\"https://example.com/a?b=%22%3E%3Cscript%3E&amp;c\">x</a>";
+        assert_eq!(markup.into_string(), expected);
+    }
+
+    #[test]
+    fn a_query_is_encoded_and_has_no_empty_values() {
+        let link =
+            Href::with_query(&Route::Objects, &[("q", "a&b=\"<"), ("ns", ""), ("page", "2")]);
+        assert_eq!(link, Href("/objects?q=a%26b%3D%22%3C&page=2".to_owned()));
+        assert_eq!(Href::with_query(&Route::Objects, &[("ns", "")]), Href("/objects".to_owned()));
+    }
+}

@@ -1,0 +1,269 @@
+//! The addresses of pages.
+
+use objects::ObjectId;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use super::shell_line::shell_line;
+
+/// What stands in a path for the namespace of an object that has none. No namespace is called so.
+const NO_NAMESPACE: &str = "-";
+
+/// What is escaped in a part of a path.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The longest part of a path, in bytes. A name of Kubernetes has at most 253.
+const MAX_PART_BYTES: usize = 512;
+
+/// A page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    Overview,
+    Objects,
+    Object { place: ObjectPlace, tab: ObjectTab },
+    Incidents,
+    Approvals,
+    Calendar,
+    Audits,
+}
+
+/// An object as a path names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ObjectPlace {
+    /// A word of the command line for its kind, such as `ks`.
+    pub(crate) kind: String,
+    /// Empty if it has none.
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+/// What is shown of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ObjectTab {
+    Why,
+    Tree,
+    Diff,
+    History,
+    Events,
+    Values,
+    Yaml,
+}
+
+impl ObjectTab {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Why, Self::Tree, Self::Diff, Self::History, Self::Events, Self::Values, Self::Yaml];
+
+    /// The last part of its path; empty for the first one.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Why => "",
+            Self::Tree => "tree",
+            Self::Diff => "diff",
+            Self::History => "history",
+            Self::Events => "events",
+            Self::Values => "values",
+            Self::Yaml => "yaml",
+        }
+    }
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Why => "Why",
+            Self::Tree => "Tree",
+            Self::Diff => "Diff",
+            Self::History => "History",
+            Self::Events => "Events",
+            Self::Values => "Values",
+            Self::Yaml => "YAML",
+        }
+    }
+
+    /// Whether objects of a kind have it.
+    pub(crate) fn is_of(self, kind: &str) -> bool {
+        match self {
+            Self::Why | Self::Tree | Self::Events | Self::Yaml => true,
+            Self::Diff => matches!(kind, "Kustomization" | "HelmRelease"),
+            Self::History => matches!(kind, "Kustomization" | "HelmRelease" | "Helmfile"),
+            Self::Values => kind == "HelmRelease",
+        }
+    }
+}
+
+impl ObjectPlace {
+    /// The place of an object of any kind.
+    pub(crate) fn of(id: &ObjectId) -> Self {
+        let names = crds::names().find(|it| it.group == id.group && it.kind == id.kind);
+        let kind = match names.and_then(|it| it.short.first()) {
+            Some(short) => (*short).to_owned(),
+            None if id.group.is_empty() => id.kind.to_lowercase(),
+            None => format!("{}.{}", id.kind.to_lowercase(), id.group),
+        };
+        Self { kind, namespace: id.namespace.clone(), name: id.name.clone() }
+    }
+
+    /// The place of what is written as `Kind/namespace/name` or `Kind/name`; `None` for another text.
+    pub(crate) fn of_subject(subject: &str) -> Option<Self> {
+        let parts: Vec<&str> = subject.split('/').collect();
+        let (kind, namespace, name) = match *parts.as_slice() {
+            [kind, namespace, name] => (kind, namespace, name),
+            [kind, name] => (kind, "", name),
+            _ => return None,
+        };
+        let is_word = |text: &str| !text.is_empty() && !text.contains([' ', ':']);
+        let is_kind = is_word(kind) && kind.starts_with(|it: char| it.is_ascii_uppercase());
+        (is_kind && is_word(name)).then(|| Self {
+            kind: kind.to_lowercase(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    /// The one word by which a command names it.
+    pub(crate) fn word(&self) -> String {
+        let Self { kind, namespace, name } = self;
+        match namespace.as_str() {
+            "" => format!("{kind}/{name}"),
+            namespace => format!("{kind}/{namespace}/{name}"),
+        }
+    }
+
+    /// The words by which a person names it on the command line, in quotes where a shell needs them.
+    pub(crate) fn command_words(&self) -> String {
+        let Self { kind, namespace, name } = self;
+        let named = format!("{kind}/{name}");
+        match namespace.as_str() {
+            "" => shell_line(&[&named]),
+            namespace => shell_line(&[&named, "-n", namespace]),
+        }
+    }
+}
+
+impl Route {
+    /// The page of a path.
+    pub(crate) fn parse(path: &str) -> Option<Self> {
+        let parts: Option<Vec<String>> = path.strip_prefix('/')?.split('/').map(decoded).collect();
+        let parts = parts?;
+        let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+        Some(match *words.as_slice() {
+            [""] => Self::Overview,
+            ["objects"] => Self::Objects,
+            ["incidents"] => Self::Incidents,
+            ["approvals"] => Self::Approvals,
+            ["calendar"] => Self::Calendar,
+            ["audits"] => Self::Audits,
+            ["o", kind, namespace, name] => Self::of_object(kind, namespace, name, "")?,
+            ["o", kind, namespace, name, tab] if !tab.is_empty() => {
+                Self::of_object(kind, namespace, name, tab)?
+            }
+            _ => return None,
+        })
+    }
+
+    fn of_object(kind: &str, namespace: &str, name: &str, tab: &str) -> Option<Self> {
+        let tab = ObjectTab::ALL.into_iter().find(|it| it.word() == tab)?;
+        let is_named = !kind.is_empty() && !namespace.is_empty() && !name.is_empty();
+        let namespace = if namespace == NO_NAMESPACE { "" } else { namespace };
+        let place = ObjectPlace {
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        is_named.then_some(Self::Object { place, tab })
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> String {
+        match self {
+            Self::Overview => "/".to_owned(),
+            Self::Objects => "/objects".to_owned(),
+            Self::Incidents => "/incidents".to_owned(),
+            Self::Approvals => "/approvals".to_owned(),
+            Self::Calendar => "/calendar".to_owned(),
+            Self::Audits => "/audits".to_owned(),
+            Self::Object { place: ObjectPlace { kind, namespace, name }, tab } => {
+                let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
+                let parts = [kind, namespace, name].map(|it| utf8_percent_encode(it, ESCAPED));
+                let [kind, namespace, name] = parts.map(|it| it.to_string());
+                match tab.word() {
+                    "" => format!("/o/{kind}/{namespace}/{name}"),
+                    tab => format!("/o/{kind}/{namespace}/{name}/{tab}"),
+                }
+            }
+        }
+    }
+}
+
+/// A part of a path; `None` if it is too long, or has what no name has.
+fn decoded(part: &str) -> Option<String> {
+    let text = percent_decode_str(part).decode_utf8().ok()?;
+    let is_harmless = |letter: char| letter != '/' && !letter.is_control();
+    (text.len() <= MAX_PART_BYTES && text.chars().all(is_harmless)).then(|| text.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(kind: &str, namespace: &str, name: &str, tab: ObjectTab) -> Route {
+        let [kind, namespace, name] = [kind, namespace, name].map(str::to_owned);
+        Route::Object { place: ObjectPlace { kind, namespace, name }, tab }
+    }
+
+    #[test]
+    fn every_page_has_a_path_that_leads_back_to_it() {
+        let mut all = vec![
+            Route::Overview,
+            Route::Objects,
+            Route::Incidents,
+            Route::Approvals,
+            Route::Calendar,
+            Route::Audits,
+            object("clusterrole", "", "system:node-\"<b>?#", ObjectTab::Yaml),
+        ];
+        all.extend(ObjectTab::ALL.map(|tab| object("ks", "apps", "web", tab)));
+        for route in all {
+            assert_eq!(Route::parse(&route.path()), Some(route.clone()), "{}", route.path());
+        }
+        let hostile = object("ks", "apps", "\"><script>", ObjectTab::Tree);
+        assert_eq!(hostile.path(), "/o/ks/apps/%22%3E%3Cscript%3E/tree");
+    }
+
+    #[test]
+    fn other_paths_have_no_page() {
+        let long = format!("/o/ks/apps/{}", "a".repeat(MAX_PART_BYTES + 1));
+        for path in [
+            "",
+            "objects",
+            "/objects/",
+            "/o/ks/apps",
+            "/o/ks//web",
+            "/o/ks/apps/web/",
+            "/o/ks/apps/web/logs",
+            "/o/ks/apps/..%2f..%2fsecrets",
+            "/o/ks/apps/a%00b",
+            "/o/ks/apps/%ff",
+            "//evil.example",
+            long.as_str(),
+        ] {
+            assert_eq!(Route::parse(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_named_as_commands_name_it() {
+        let id = ObjectId::new("apps", "web", "kustomize.toolkit.fluxcd.io", "Kustomization");
+        let place = ObjectPlace::of(&id);
+        assert_eq!(place.word(), "ks/apps/web");
+        assert_eq!(place.command_words(), "ks/web -n apps");
+        let deployment = ObjectPlace::of(&ObjectId::new("apps", "web", "apps", "Deployment"));
+        assert_eq!(deployment.word(), "deployment.apps/apps/web");
+        let node = ObjectPlace::of(&ObjectId::new("", "n1", "", "Node"));
+        assert_eq!((node.word(), node.command_words()), ("node/n1".into(), "node/n1".into()));
+        let hostile = ObjectPlace::of(&ObjectId::new("", "$(id);", "", "Node"));
+        assert_eq!(hostile.command_words(), "'node/$(id);'");
+        let subject = ObjectPlace::of_subject("Kustomization/apps/web").unwrap();
+        assert_eq!(subject.word(), "kustomization/apps/web");
+        for text in ["5 more objects", "deployments", "unknown", "a/b/c/d", "ks/web", "Kind/a: b"] {
+            assert_eq!(ObjectPlace::of_subject(text), None, "{text}");
+        }
+    }
+}

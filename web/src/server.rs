@@ -1,0 +1,207 @@
+//! The server of `windlass ui`: it listens on this machine only, and answers one browser.
+//!
+//! Pages are made on the thread of the command, a few at once; what more is asked for waits, and what waits beyond a bound is
+//! refused. Elsewhere: which requests are answered (`guard.rs`), connections (`windlass_http_server`).
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+use tokio_util::sync::CancellationToken;
+use windlass_answers::command_scope::CommandScope;
+use windlass_http_server::HttpListener;
+
+use super::guard::{GuardVerdict, RequestGuard};
+use super::page_query::PageQuery;
+use super::page_reader::PageReader;
+use super::pages::{self, PageRequest};
+use super::parts::refusal;
+use super::response::{self, HTML, JSON, PageAnswer};
+use super::route::Route;
+use super::style;
+
+/// How many pages are made at once: more than the six connections that a browser has, so that its slow pages leave room.
+const MAX_PAGES_AT_ONCE: usize = 8;
+
+/// How many more wait for that.
+const MAX_WAITING_PAGES: usize = 32;
+
+/// How long a page may take: the API server is read for it.
+const PAGE_TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// A page that is asked for, and where its answer goes.
+struct PageOrder {
+    page: PageRequest,
+    reply: oneshot::Sender<PageAnswer>,
+}
+
+/// What requests need.
+struct ServerState {
+    guard: RequestGuard,
+    pages: mpsc::Sender<PageOrder>,
+}
+
+/// Pages on 127.0.0.1 for the browser that opens [`Self::address`] first.
+pub struct LocalWebServer {
+    listener: HttpListener,
+    guard: RequestGuard,
+}
+
+impl LocalWebServer {
+    /// Listens on a port of 127.0.0.1; on a free one if it is 0.
+    ///
+    /// # Errors
+    /// The port is in use.
+    pub async fn bind(port: u16) -> anyhow::Result<Self> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listener = HttpListener::bind("pages", address).await?;
+        let guard = RequestGuard::new(listener.address.port());
+        Ok(Self { listener, guard })
+    }
+
+    /// The address to open. It has a secret, which counts once.
+    pub fn address(&self) -> String {
+        format!("http://{}{}", self.listener.address, self.guard.login_target())
+    }
+
+    /// Serves what the user of a connection may read, until `stop`. It only reads. `access` are the flags by which a command
+    /// means the same cluster and user.
+    pub async fn serve(self, site: CommandScope, access: &[String], stop: CancellationToken) {
+        let Self { listener, guard } = self;
+        let (pages, orders) = mpsc::channel(MAX_WAITING_PAGES);
+        let state = Arc::new(ServerState { guard, pages });
+        let router = Router::new().fallback(move |request: Request| {
+            let state = state.clone();
+            async move { respond(&state, request).await }
+        });
+        let local = LocalSet::new();
+        local
+            .run_until(async {
+                let reader = Rc::new(PageReader::new(site, access).await);
+                let making = make_pages(reader, orders);
+                tokio::select! {
+                    () = listener.serve(router, stop) => {}
+                    () = making => {}
+                }
+            })
+            .await;
+    }
+}
+
+/// Makes the pages that are asked for. What a browser does not wait for any more is given up.
+async fn make_pages(reader: Rc<PageReader>, mut orders: mpsc::Receiver<PageOrder>) {
+    let permits = Arc::new(Semaphore::new(MAX_PAGES_AT_ONCE));
+    while let Some(PageOrder { page, mut reply }) = orders.recv().await {
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        let reader = reader.clone();
+        drop(spawn_local(async move {
+            let made = tokio::select! {
+                made = tokio::time::timeout(PAGE_TIME_LIMIT, pages::answer(&reader, &page)) => Some(made),
+                () = reply.closed() => None,
+            };
+            if let Some(made) = made {
+                let answer = made.unwrap_or_else(|_elapsed| too_late(page.wants_json));
+                drop(reply.send(answer));
+            }
+            drop(permit);
+        }));
+    }
+}
+
+async fn respond(state: &ServerState, request: Request) -> Response {
+    let (head, _) = request.into_parts();
+    match state.guard.judge(&head.method, &head.uri, &head.headers) {
+        GuardVerdict::Login { cookie } => return response::of_login(&cookie),
+        GuardVerdict::Refused { status, text } => {
+            return response::of_page(refused(status, text, wants_json(&head.headers)));
+        }
+        GuardVerdict::Allowed => {}
+    }
+    if let Some(file) = style::find(head.uri.path()) {
+        return response::of_asset(&file);
+    }
+    let is_json = wants_json(&head.headers);
+    let Some(route) = Route::parse(head.uri.path()) else {
+        return response::of_page(refused(StatusCode::NOT_FOUND, "there is no such page", is_json));
+    };
+    let query = PageQuery::parse(head.uri.query().unwrap_or_default());
+    let page = PageRequest { route, query, wants_json: is_json };
+    let (reply, answer) = oneshot::channel();
+    if state.pages.try_send(PageOrder { page, reply }).is_err() {
+        let text = "too many pages are being made; reload this one in a moment";
+        return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, is_json));
+    }
+    let answer = answer.await.unwrap_or_else(|_ended| {
+        refused(StatusCode::SERVICE_UNAVAILABLE, "`windlass ui` ends", is_json)
+    });
+    response::of_page(answer)
+}
+
+/// Whether a request is for JSON and not for a page that a browser shows.
+fn wants_json(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
+    let kinds: Vec<&str> = accepts
+        .flat_map(|line| line.split(','))
+        .filter_map(|kind| kind.split(';').next())
+        .map(str::trim)
+        .collect();
+    kinds.contains(&JSON) && !kinds.contains(&"text/html")
+}
+
+/// An answer without a page.
+fn refused(status: StatusCode, text: &str, is_json: bool) -> PageAnswer {
+    match is_json {
+        true => PageAnswer {
+            status,
+            content_type: JSON,
+            text: format!("{}\n", serde_json::json!({"error": text})),
+        },
+        false => {
+            let title = status.canonical_reason().unwrap_or("Not possible");
+            PageAnswer { status, content_type: HTML, text: refusal(title, text) }
+        }
+    }
+}
+
+fn too_late(is_json: bool) -> PageAnswer {
+    let text = format!(
+        "the API server has not responded within {} s; what this page shows is not known",
+        PAGE_TIME_LIMIT.as_secs()
+    );
+    refused(StatusCode::GATEWAY_TIMEOUT, &text, is_json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_get_pages_and_programs_json() {
+        let wants = |accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            wants_json(&headers)
+        };
+        assert!(wants("application/json") && wants("application/json;q=0.9, */*;q=0.1"));
+        for accept in ["text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "*/*"] {
+            assert!(!wants(accept), "{accept}");
+        }
+        assert!(!wants("text/html, application/json") && !wants_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn what_is_refused_is_escaped_in_both_forms() {
+        let page = refused(StatusCode::FORBIDDEN, "<script>", false);
+        assert!(page.text.contains("<h1>Forbidden</h1><p>&lt;script&gt;</p>"), "{}", page.text);
+        let json = refused(StatusCode::FORBIDDEN, "a \"b\"", true);
+        assert_eq!(json.text, "{\"error\":\"a \\\"b\\\"\"}\n");
+    }
+}
