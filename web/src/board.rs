@@ -1,0 +1,338 @@
+//! All objects that are reconciled, a short row each: what lists and counts are made of.
+//!
+//! A row has no spec, no status and no value. Elsewhere: what a row says (`windlass_answers::object_row`), how long it is kept
+//! (`page_reader.rs`).
+
+#[cfg(test)]
+pub(crate) mod samples;
+
+use jiff::Timestamp;
+use objects::Object;
+use reconcile::{ChangeWindowState, Time, reason};
+use windlass_answers::command_scope::CommandScope;
+use windlass_answers::kind_argument;
+use windlass_answers::object_row::ObjectRow;
+use windlass_cli_runtime::table::cut;
+
+use super::page_query::PageQuery;
+use super::parts::ObjectState;
+use super::route::ObjectPlace;
+
+/// How many objects have rows; others are counted.
+const MAX_ROWS: usize = 100_000;
+
+/// How long each text of a row is, in characters. The page of the object has the whole of it.
+const MAX_TEXT_CHARACTERS: usize = 160;
+
+/// Reasons of what waits: it has not failed, and begins by itself or when a person lets it.
+const WAITING: [&str; 9] = [
+    reason::DEPENDENCY_NOT_READY.as_str(),
+    reason::WINDOW_CLOSED.as_str(),
+    reason::FROZEN.as_str(),
+    reason::FREEZES_UNKNOWN.as_str(),
+    "LifecyclePending",
+    "LifecyclesUnknown",
+    "PlanPending",
+    "PlanPoliciesUnknown",
+    "DeletionBudgetExceeded",
+];
+
+/// An object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BoardRow {
+    pub(crate) place: ObjectPlace,
+    pub(crate) kind: String,
+    pub(crate) state: ObjectState,
+    pub(crate) message: String,
+    pub(crate) revision: String,
+    pub(crate) since: Option<Time>,
+    /// Who suspended it and until when; empty if it is not suspended.
+    pub(crate) suspended: String,
+    /// When that ends, if it does by itself.
+    pub(crate) hold_ends: Option<Time>,
+    /// When it may change, if that is limited.
+    pub(crate) window: Option<RowWindow>,
+}
+
+/// When an object may change. What its annotation says besides is not kept: that may be as long as 256 KiB.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RowWindow {
+    /// It may, until a time if that is known.
+    Open(Option<Time>),
+    /// It may not, before a time if that is known.
+    Closed(Option<Time>),
+    /// It may not, since its windows cannot be read, for this reason.
+    Invalid(String),
+}
+
+impl RowWindow {
+    fn of(state: ChangeWindowState) -> Self {
+        match state {
+            ChangeWindowState::Open { until, .. } => Self::Open(until),
+            ChangeWindowState::Closed { next, .. } => Self::Closed(next),
+            ChangeWindowState::Invalid { text } => Self::Invalid(cut(&text, MAX_TEXT_CHARACTERS)),
+        }
+    }
+}
+
+/// Rows of all objects.
+#[derive(Debug, Default)]
+pub(crate) struct ObjectBoard {
+    pub(crate) rows: Vec<BoardRow>,
+    /// What this user may not list, and what is beyond the bound.
+    pub(crate) left_out: Vec<String>,
+    pub(crate) read_at: Timestamp,
+}
+
+/// How many objects of a kind are in each state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KindCounts {
+    pub(crate) kind: String,
+    /// By the order of [`ObjectState::ALL`].
+    pub(crate) counts: [usize; 6],
+}
+
+impl BoardRow {
+    /// The row of an object.
+    pub(crate) fn of(object: &Object, now: Time) -> Self {
+        let row = ObjectRow::of(object, now);
+        let hold = cause::suspension(object, now).flatten();
+        Self {
+            place: ObjectPlace::of(&object.id()),
+            kind: object.kind().to_owned(),
+            state: state_of(&row),
+            message: cut(&row.message, MAX_TEXT_CHARACTERS),
+            revision: cut(&row.revision, MAX_TEXT_CHARACTERS),
+            since: row.since,
+            suspended: cut(&row.suspended, MAX_TEXT_CHARACTERS),
+            hold_ends: hold.and_then(|hold| hold.expires_at()),
+            window: ChangeWindowState::of(now, |key| object.annotation(key)).map(RowWindow::of),
+        }
+    }
+}
+
+/// How an object is, by what its conditions say.
+pub(crate) fn state_of(row: &ObjectRow) -> ObjectState {
+    match row.ready.as_str() {
+        _ if row.is_suspended() => ObjectState::Suspended,
+        "True" => ObjectState::Ready,
+        "False" | "Unknown" if WAITING.contains(&row.reason.as_str()) => ObjectState::Waiting,
+        "False" => ObjectState::Failing,
+        "Unknown" => ObjectState::Progressing,
+        _ => ObjectState::Unknown,
+    }
+}
+
+impl ObjectBoard {
+    /// Lists all kinds, page by page.
+    ///
+    /// # Errors
+    /// The API server did not respond, or refuses for another reason than missing rights.
+    pub(crate) async fn read(site: &CommandScope) -> anyhow::Result<Self> {
+        let read_at = Timestamp::now();
+        let targets = kind_argument::targets(&site.cluster, &["all".to_owned()]).await?;
+        let mut rows: Vec<BoardRow> = Vec::new();
+        let mut left_out = Vec::new();
+        let mut beyond = 0;
+        for target in &targets {
+            let refused = site.list(target, "", |objects| {
+                for object in &objects {
+                    match rows.len() < MAX_ROWS {
+                        true => rows.push(BoardRow::of(object, read_at)),
+                        false => beyond += 1,
+                    }
+                }
+                Ok(())
+            });
+            left_out.extend(refused.await?);
+        }
+        if beyond > 0 {
+            left_out
+                .push(format!("{beyond} objects beyond the first {MAX_ROWS}: name a namespace"));
+        }
+        rows.sort_by(|one, other| key(one).cmp(&key(other)));
+        Ok(Self { rows, left_out, read_at })
+    }
+
+    /// How many objects are in each state, by the order of [`ObjectState::ALL`].
+    pub(crate) fn counts(&self) -> [usize; 6] {
+        counted(self.rows.iter())
+    }
+
+    /// The same for each kind, by its name.
+    pub(crate) fn by_kind(&self) -> Vec<KindCounts> {
+        let all = self.kinds().into_iter().map(|kind| KindCounts {
+            kind: kind.to_owned(),
+            counts: counted(self.rows.iter().filter(|row| row.kind == kind)),
+        });
+        all.collect()
+    }
+
+    /// The kinds that have objects.
+    pub(crate) fn kinds(&self) -> Vec<&str> {
+        distinct(self.rows.iter().map(|row| row.kind.as_str()))
+    }
+
+    /// The namespaces that have objects.
+    pub(crate) fn namespaces(&self) -> Vec<&str> {
+        distinct(self.rows.iter().map(|row| row.place.namespace.as_str()))
+    }
+
+    /// The rows that filters of a query let through, in its order.
+    pub(crate) fn selected(&self, query: &PageQuery) -> Vec<&BoardRow> {
+        let filters = ObjectFilters::of(query);
+        let mut rows: Vec<&BoardRow> = self.rows.iter().filter(|row| filters.admits(row)).collect();
+        match query.get("sort") {
+            "name" => rows.sort_by(|one, other| one.place.name.cmp(&other.place.name)),
+            // What is not known is not the newest.
+            "since" => rows.sort_by_key(|row| (row.since.is_none(), std::cmp::Reverse(row.since))),
+            _ => {}
+        }
+        rows
+    }
+}
+
+/// Which objects a query asks for.
+pub(crate) struct ObjectFilters<'q> {
+    kind: &'q str,
+    namespace: &'q str,
+    state: &'q str,
+    words: String,
+}
+
+impl<'q> ObjectFilters<'q> {
+    pub(crate) fn of(query: &'q PageQuery) -> Self {
+        Self {
+            kind: query.get("kind"),
+            namespace: query.get("ns"),
+            state: query.get("state"),
+            words: query.get("q").to_lowercase(),
+        }
+    }
+
+    pub(crate) fn admits(&self, row: &BoardRow) -> bool {
+        let is = |wanted: &str, have: &str| wanted.is_empty() || wanted == have;
+        is(self.kind, &row.kind)
+            && is(self.namespace, &row.place.namespace)
+            && is(self.state, row.state.word())
+            && (self.words.is_empty() || self.has_words(row))
+    }
+
+    /// Whether a name, a revision or a message has what is searched for, letter for letter.
+    fn has_words(&self, row: &BoardRow) -> bool {
+        let BoardRow { place, kind, message, revision, .. } = row;
+        let named = format!("{kind}/{}/{}", place.namespace, place.name);
+        [named.as_str(), message, revision]
+            .into_iter()
+            .any(|text| text.to_lowercase().contains(&self.words))
+    }
+}
+
+/// What needs a person first.
+fn key(row: &BoardRow) -> (ObjectState, &str, &str, &str) {
+    (row.state, &row.kind, &row.place.namespace, &row.place.name)
+}
+
+fn counted<'r>(rows: impl Iterator<Item = &'r BoardRow>) -> [usize; 6] {
+    let states: Vec<ObjectState> = rows.map(|row| row.state).collect();
+    ObjectState::ALL.map(|state| states.iter().filter(|it| **it == state).count())
+}
+
+fn distinct<'t>(names: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
+    let mut all: Vec<&str> = names.collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::samples::{board, object};
+    use super::*;
+
+    fn all() -> ObjectBoard {
+        board(&[
+            object("ready", "True", "ReconciliationSucceeded", false),
+            object("failing", "False", "BuildFailed", false),
+            object("waiting", "False", "DependencyNotReady", false),
+            object("closed", "Unknown", "WindowClosed", false),
+            object("running", "Unknown", "Progressing", false),
+            object("held", "False", "BuildFailed", true),
+        ])
+    }
+
+    fn names(rows: &[&BoardRow]) -> Vec<String> {
+        rows.iter().map(|row| row.place.name.clone()).collect()
+    }
+
+    #[test]
+    fn what_waits_has_not_failed_and_what_is_suspended_neither() {
+        let board = all();
+        assert_eq!(board.counts(), [1, 2, 1, 1, 0, 1]);
+        let expected = ["failing", "closed", "waiting", "running", "held", "ready"];
+        assert_eq!(names(&board.selected(&PageQuery::default())), expected);
+        let counts = KindCounts { kind: "Kustomization".to_owned(), counts: board.counts() };
+        assert_eq!(board.by_kind(), [counts]);
+    }
+
+    #[test]
+    fn filters_select_by_kind_namespace_state_and_words() {
+        let board = all();
+        let selected = |query: &str| names(&board.selected(&PageQuery::parse(query)));
+        assert_eq!(selected("state=waiting"), ["closed", "waiting"]);
+        assert_eq!(selected("q=MESSAGE+of+fail"), ["failing"]);
+        assert_eq!(selected("q=kustomization/apps/held"), ["held"]);
+        assert_eq!(selected("q=.*"), Vec::<String>::new(), "words are no expressions");
+        assert_eq!(selected("kind=HelmRelease"), Vec::<String>::new());
+        assert_eq!(selected("ns=apps&kind=Kustomization&sort=name").first().unwrap(), "closed");
+    }
+
+    #[test]
+    fn a_row_has_no_long_message_and_no_spec() {
+        let mut long = object("long", "False", "BuildFailed", false);
+        long.fields_mut()["status"]["conditions"][0]["message"] = json!("x".repeat(5000));
+        long.fields_mut()["spec"]["secret"] = json!("hunter2");
+        let row = BoardRow::of(&long, "2026-11-24T12:00:00Z".parse().unwrap());
+        assert_eq!(row.message.chars().count(), MAX_TEXT_CHARACTERS);
+        assert!(!format!("{row:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_row_is_short_whatever_a_tenant_writes() {
+        let mut long = object("long", "False", "BuildFailed", true);
+        long.set_annotation("windlass.dev/window", &"x".repeat(200_000));
+        long.set_annotation("windlass.dev/suspended-by", &"y".repeat(50_000));
+        long.fields_mut()["status"]["lastAppliedRevision"] = json!("z".repeat(50_000));
+        let row = BoardRow::of(&long, "2026-11-24T12:00:00Z".parse().unwrap());
+        assert!(matches!(&row.window, Some(RowWindow::Invalid(_))), "{:?}", row.window.is_some());
+        assert!(format!("{row:?}").len() < 2_000, "{}", format!("{row:?}").len());
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_listed_is_named_and_not_counted_as_nothing() {
+        let cluster = fake_cluster::answering(|(request, _)| {
+            let resources = json!([{"name": "kustomizations", "singularName": "", "kind": "Kustomization",
+                "namespaced": true, "verbs": ["list"]}]);
+            let (code, answer) = match request.contains("/kustomizations")
+                || request.contains("/namespaces")
+            {
+                true => (
+                    403,
+                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+                        "reason": "Forbidden", "message": "no list <script>"}),
+                ),
+                false => (
+                    200,
+                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources}),
+                ),
+            };
+            (code, axum::body::Body::from(answer.to_string()))
+        });
+        let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
+        let board = ObjectBoard::read(&site).await.unwrap();
+        assert!(board.rows.is_empty());
+        assert!(board.left_out.iter().any(|it| it.contains("no list <script>")), "{board:?}");
+    }
+}

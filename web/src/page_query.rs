@@ -1,0 +1,50 @@
+//! What the query of an address says: filters, order, page.
+
+use std::collections::BTreeMap;
+
+/// How many pairs of a query are read.
+const MAX_PAIRS: usize = 32;
+
+/// The longest value, in bytes.
+const MAX_VALUE_BYTES: usize = 512;
+
+/// A query.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct PageQuery(BTreeMap<String, String>);
+
+impl PageQuery {
+    /// Reads a query. The last of several values of one name counts, and what is too long does not.
+    pub(crate) fn parse(query: &str) -> Self {
+        let pairs = url::form_urlencoded::parse(query.as_bytes()).take(MAX_PAIRS);
+        let pairs = pairs.filter(|(_, value)| value.len() <= MAX_VALUE_BYTES);
+        Self(pairs.map(|(key, value)| (key.into_owned(), value.trim().to_owned())).collect())
+    }
+
+    /// A value; empty if there is none.
+    pub(crate) fn get(&self, name: &str) -> &str {
+        self.0.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// The number of the page, from 1 on.
+    pub(crate) fn page(&self) -> usize {
+        self.get("page").parse().unwrap_or(1).clamp(1, 100_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_decoded_and_bounded() {
+        let query = PageQuery::parse("q=a%26b+c&ns=one&ns=two&page=3");
+        assert_eq!((query.get("q"), query.get("ns"), query.page()), ("a&b c", "two", 3));
+        assert_eq!(query.get("state"), "");
+        let long = format!("q={}", "a".repeat(MAX_VALUE_BYTES + 1));
+        assert_eq!(PageQuery::parse(&long).get("q"), "");
+        for page in ["page=0", "page=-1", "page=x", "page=99999999999999999999", ""] {
+            assert_eq!(PageQuery::parse(page).page(), 1, "{page}");
+        }
+        assert_eq!(PageQuery::parse("page=4000000000").page(), 100_000);
+    }
+}

@@ -1,0 +1,183 @@
+//! The pages, one file each: what a page reads, and how it shows that.
+//!
+//! Elsewhere: finding out (`windlass-answers`), what all pages are made of (`parts.rs`).
+
+mod approvals;
+mod audits;
+mod calendar;
+mod incidents;
+mod object;
+mod objects;
+mod overview;
+
+use axum::http::StatusCode;
+use serde_json::Value;
+use windlass_cluster::ClusterError;
+
+use super::page_query::PageQuery;
+use super::page_reader::PageReader;
+use super::parts::{self, PageParts, SiteFacts};
+use super::response::{HTML, JSON, PageAnswer};
+use super::route::Route;
+
+/// A page that is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct PageRequest {
+    pub(crate) route: Route,
+    pub(crate) query: PageQuery,
+    pub(crate) wants_json: bool,
+}
+
+/// What a page came to.
+pub(crate) enum PageContent {
+    Html(PageParts),
+    /// What `-o json` prints.
+    Json(Value),
+    /// There is no such object or page of it, in words.
+    Absent(String),
+}
+
+/// How many rows a page has.
+pub(crate) const ROWS_PER_PAGE: usize = 100;
+
+/// Makes a page. An error is a page, too, and says what the API server said.
+pub(crate) async fn answer(reader: &PageReader, request: &PageRequest) -> PageAnswer {
+    let made = match &request.route {
+        Route::Overview => overview::page(reader, request).await,
+        Route::Objects => objects::page(reader, request).await,
+        Route::Object { place, tab } => object::page(reader, request, place, *tab).await,
+        Route::Incidents => incidents::page(reader, request).await,
+        Route::Approvals => approvals::page(reader, request).await,
+        Route::Calendar => calendar::page(reader, request).await,
+        Route::Audits => audits::page(reader, request).await,
+    };
+    of_content(made, &reader.facts, request)
+}
+
+fn of_content(
+    made: anyhow::Result<PageContent>,
+    site: &SiteFacts,
+    request: &PageRequest,
+) -> PageAnswer {
+    match made {
+        Ok(PageContent::Html(page)) => PageAnswer {
+            status: StatusCode::OK,
+            content_type: HTML,
+            text: parts::framed(&page, site),
+        },
+        Ok(PageContent::Json(value)) => json(StatusCode::OK, &value),
+        Ok(PageContent::Absent(text)) => failed(StatusCode::NOT_FOUND, &text, site, request),
+        Err(error) => failed(status_of(&error), &format!("{error:#}"), site, request),
+    }
+}
+
+/// The status of a page that could not be made: the API server, or the way to it, is at fault unless it refused.
+fn status_of(error: &anyhow::Error) -> StatusCode {
+    match error.downcast_ref::<ClusterError>() {
+        Some(error) if matches!(error.code(), Some(401 | 403)) => StatusCode::FORBIDDEN,
+        // A path that is not served says nothing about objects.
+        Some(error) if error.is_not_found() => StatusCode::NOT_FOUND,
+        _ => StatusCode::BAD_GATEWAY,
+    }
+}
+
+fn failed(status: StatusCode, text: &str, site: &SiteFacts, request: &PageRequest) -> PageAnswer {
+    if request.wants_json {
+        return json(status, &serde_json::json!({"error": text}));
+    }
+    let what = match status {
+        StatusCode::NOT_FOUND => "Not found",
+        StatusCode::FORBIDDEN => "You may not read what this page shows",
+        _ => "This page could not be read; nothing is known of what it shows",
+    };
+    let page = PageParts {
+        route: request.route.clone(),
+        title: "Not shown".to_owned(),
+        command: "windlass check".to_owned(),
+        read_at: jiff::Timestamp::now(),
+        content: parts::failure(what, text),
+    };
+    PageAnswer { status, content_type: HTML, text: parts::framed(&page, site) }
+}
+
+fn json(status: StatusCode, value: &Value) -> PageAnswer {
+    // Every value can be written.
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    PageAnswer { status, content_type: JSON, text: format!("{text}\n") }
+}
+
+/// Refuses what lacks something: a program takes a list for the whole, and no change for none.
+pub(crate) fn complete(left_out: &[String]) -> anyhow::Result<()> {
+    anyhow::ensure!(left_out.is_empty(), "left out: {}", left_out.join("; "));
+    Ok(())
+}
+
+/// Objects as a list of the Kubernetes API, as `windlass get -o json` prints it.
+pub(crate) fn list_of(items: Vec<Value>) -> Value {
+    serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(wants_json: bool) -> PageRequest {
+        PageRequest { route: Route::Objects, query: PageQuery::default(), wants_json }
+    }
+
+    fn site() -> SiteFacts {
+        SiteFacts {
+            place: "in all namespaces".to_owned(),
+            server: "https://cluster.example".to_owned(),
+            user: "alice".to_owned(),
+            flags: String::new(),
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_api_server_is_shown_and_is_not_taken_for_nothing() {
+        let error = || anyhow::anyhow!("connection refused <script>alert(1)</script>\u{202e}");
+        let page = of_content(Err(error()), &site(), &request(false));
+        assert_eq!(page.status, StatusCode::BAD_GATEWAY);
+        assert!(page.text.contains("nothing is known of what it shows"), "{}", page.text);
+        let escaped = "connection refused &lt;script&gt;alert(1)&lt;/script&gt;\\u{202e}";
+        assert!(page.text.contains(escaped), "{}", page.text);
+        assert!(!page.text.contains("<script"), "{}", page.text);
+        let json = of_content(Err(error()), &site(), &request(true));
+        assert_eq!((json.status, json.content_type), (StatusCode::BAD_GATEWAY, JSON));
+        assert!(json.text.contains("\"error\": \"connection refused"), "{}", json.text);
+    }
+
+    #[test]
+    fn a_program_gets_no_list_that_lacks_something() {
+        assert!(complete(&[]).is_ok());
+        let lacks = complete(&["events: forbidden".to_owned(), "plans: 429".to_owned()]);
+        let answer = of_content(
+            lacks.map(|()| PageContent::Json(serde_json::json!([]))),
+            &site(),
+            &request(true),
+        );
+        assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
+        assert!(answer.text.contains("left out: events: forbidden; plans: 429"), "{}", answer.text);
+    }
+
+    #[test]
+    fn a_path_that_is_not_served_is_no_object_that_does_not_exist() {
+        let status = |code: u16| {
+            let status = serde_json::json!({"status": "Failure", "code": code, "reason": "NotFound", "message": "x"});
+            let refused = ClusterError::Refused(serde_json::from_value(status).unwrap());
+            status_of(&anyhow::Error::new(refused).context("cannot list plans"))
+        };
+        assert_eq!(status(404), StatusCode::BAD_GATEWAY);
+        assert_eq!(status(403), StatusCode::FORBIDDEN);
+        assert_eq!(status(429), StatusCode::BAD_GATEWAY);
+    }
+
+    #[test]
+    fn an_object_that_does_not_exist_is_said_to_be_absent() {
+        let absent = PageContent::Absent("Kustomization/apps/web does not exist".to_owned());
+        let page = of_content(Ok(absent), &site(), &request(false));
+        assert_eq!(page.status, StatusCode::NOT_FOUND);
+        assert!(page.text.contains("Kustomization/apps/web does not exist"), "{}", page.text);
+    }
+}

@@ -1,0 +1,270 @@
+//! When what may change: Freezes, windows, and suspensions that end by themselves.
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+use objects::Object;
+use reconcile::Time;
+use serde_json::Value;
+use windlass_answers::command_scope::shown;
+use windlass_answers::object_row::ObjectRow;
+
+use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete, list_of};
+use crate::board::{BoardRow, ObjectBoard, RowWindow};
+use crate::href::Href;
+use crate::page_reader::PageReader;
+use crate::parts::{ObjectState, PageParts, message, remarks, shape, text};
+use crate::route::{ObjectPlace, ObjectTab, Route};
+
+/// How many Freezes are read.
+const MAX_FREEZES: usize = 500;
+
+/// The page.
+///
+/// # Errors
+/// The API server did not respond.
+pub(super) async fn page(
+    reader: &PageReader,
+    request: &PageRequest,
+) -> anyhow::Result<PageContent> {
+    let freezes = freezes(reader).await;
+    if request.wants_json {
+        let ListedFreezes { freezes, left_out } = freezes?;
+        complete(&left_out)?;
+        let items: Vec<Value> = freezes.into_iter().map(|it| shown(it).into_value()).collect();
+        return Ok(PageContent::Json(list_of(items)));
+    }
+    let board = reader.board().await?;
+    Ok(PageContent::Html(PageParts {
+        route: Route::Calendar,
+        title: "Calendar".to_owned(),
+        command: "windlass get freezes".to_owned(),
+        read_at: board.read_at,
+        content: content(&board, &freezes, Timestamp::now()),
+    }))
+}
+
+/// Freezes, and what could not be listed.
+#[derive(Debug, Default)]
+struct ListedFreezes {
+    freezes: Vec<Object>,
+    left_out: Vec<String>,
+}
+
+async fn freezes(reader: &PageReader) -> anyhow::Result<ListedFreezes> {
+    let mut found = ListedFreezes::default();
+    for target in reader.targets(&["freezes"]).await? {
+        let all = &mut found.freezes;
+        let mut beyond = 0;
+        let refused = reader.site.list(&target, "", |objects| {
+            let room = MAX_FREEZES.saturating_sub(all.len());
+            beyond += objects.len().saturating_sub(room);
+            all.extend(objects.into_iter().take(room));
+            Ok(())
+        });
+        let refused = refused.await?;
+        found.left_out.extend(refused);
+        if beyond > 0 {
+            found.left_out.push(format!("{beyond} more Freezes"));
+        }
+    }
+    Ok(found)
+}
+
+/// Something that changes at a time.
+struct CalendarEntry<'b> {
+    at: Time,
+    what: &'static str,
+    row: &'b BoardRow,
+}
+
+/// What changes next: when windows open and close, and when suspensions end.
+fn entries(board: &ObjectBoard, now: Time) -> Vec<CalendarEntry<'_>> {
+    let mut all = Vec::new();
+    for row in &board.rows {
+        if let Some(at) = row.hold_ends {
+            all.push(CalendarEntry { at, what: "the suspension ends", row });
+        }
+        let (at, what) = match &row.window {
+            Some(RowWindow::Open(until)) => (*until, "the window closes"),
+            Some(RowWindow::Closed(next)) => (*next, "the window opens"),
+            Some(RowWindow::Invalid(_)) | None => (None, ""),
+        };
+        all.extend(at.map(|at| CalendarEntry { at, what, row }));
+    }
+    all.retain(|entry| entry.at >= now);
+    all.sort_by_key(|entry| entry.at);
+    all
+}
+
+fn content(board: &ObjectBoard, freezes: &anyhow::Result<ListedFreezes>, now: Timestamp) -> Markup {
+    let entries = entries(board, now);
+    let more = entries.len().saturating_sub(ROWS_PER_PAGE);
+    let unlimited: Vec<&BoardRow> = board
+        .rows
+        .iter()
+        .filter(|row| !row.suspended.is_empty() && row.hold_ends.is_none())
+        .collect();
+    let among = match board.left_out.is_empty() {
+        true => "",
+        false => " among the objects that you may list",
+    };
+    html! {
+        (remarks(&board.left_out))
+        div class="cols" {
+            div class="stack" {
+                section class="panel" {
+                    header { h2 { "What changes next" } span class="more" { "times are UTC" } }
+                    @if entries.is_empty() { p { "No window opens or closes, and no suspension ends by itself" (among) "." } }
+                    @for entry in entries.iter().take(ROWS_PER_PAGE) { (entry_item(entry)) }
+                    @if more > 0 { p { (more) " more" } }
+                }
+                (invalid_windows(board))
+            }
+            div class="stack" {
+                (frozen(freezes, now))
+                section class="panel" {
+                    header { h2 { "Suspended without an end" } span class="more" { (unlimited.len()) } }
+                    @if unlimited.is_empty() { p { "None" (among) "." } }
+                    @for row in unlimited.iter().take(ROWS_PER_PAGE) {
+                        div class="item" {
+                            (shape(ObjectState::Suspended))
+                            strong { (object_link(row)) }
+                            p { "by " (text(&row.suspended)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn entry_item(entry: &CalendarEntry<'_>) -> Markup {
+    let CalendarEntry { at, what, row } = entry;
+    html! {
+        div class="item" {
+            (shape(row.state))
+            strong { (object_link(row)) }
+            time datetime=(format!("{at:.0}")) { (at.strftime("%a %-d %b %H:%M").to_string()) }
+            p { (what) @if !row.suspended.is_empty() { " · suspended: " (text(&row.suspended)) } }
+        }
+    }
+}
+
+/// Windows that cannot be read, so that nothing is applied.
+fn invalid_windows(board: &ObjectBoard) -> Markup {
+    let invalid = board.rows.iter().filter_map(|row| match &row.window {
+        Some(RowWindow::Invalid(text)) => Some((row, text)),
+        _ => None,
+    });
+    let invalid: Vec<_> = invalid.take(ROWS_PER_PAGE).collect();
+    html! {
+        @if !invalid.is_empty() {
+            section class="panel" {
+                header { h2 { "Windows that cannot be read" } }
+                @for (row, why) in &invalid {
+                    div class="item" {
+                        (shape(ObjectState::Failing))
+                        strong { (object_link(row)) }
+                        div class="note" { (message(why)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn frozen(freezes: &anyhow::Result<ListedFreezes>, now: Timestamp) -> Markup {
+    html! {
+        section class="panel" {
+            header { h2 { "Freezes" } }
+            @match freezes {
+                Err(error) => div class="empty" { (message(&format!("They are not known: {error:#}"))) },
+                Ok(found) => {
+                    @if found.freezes.is_empty() && found.left_out.is_empty() { p { "There are none." } }
+                    @for freeze in &found.freezes { (freeze_item(freeze, now)) }
+                    @for text in &found.left_out { div class="empty" { "Not known: " (message(text)) } }
+                }
+            }
+        }
+    }
+}
+
+fn freeze_item(freeze: &Object, now: Timestamp) -> Markup {
+    let row = ObjectRow::of(freeze, now);
+    let route = Route::Object { place: ObjectPlace::of(&freeze.id()), tab: ObjectTab::Yaml };
+    html! {
+        div class="item" {
+            (shape(ObjectState::Waiting))
+            strong { a href=(Href::inside(&route)) { (text(freeze.name())) } }
+            div class="note" { (message(&row.message)) }
+        }
+    }
+}
+
+fn object_link(row: &BoardRow) -> Markup {
+    let route = Route::Object { place: row.place.clone(), tab: ObjectTab::Why };
+    html! { a href=(Href::inside(&route)) { (text(&row.kind)) " " (text(&row.place.namespace)) "/" (text(&row.place.name)) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::board::samples::{board, object};
+
+    fn annotated(name: &str, key: &str, value: &str) -> Object {
+        let mut it = object(name, "True", "X", false);
+        it.set_annotation(key, value);
+        it
+    }
+
+    #[test]
+    fn what_changes_next_comes_first_and_a_window_that_cannot_be_read_is_named() {
+        let mut held = object("held", "True", "X", true);
+        held.set_annotation("windlass.dev/suspended-by", "<alice>");
+        let board = board(&[
+            annotated("late", "windlass.dev/window", "0 23 * * * 1h"),
+            annotated("soon", "windlass.dev/window", "0 13 * * * 1h"),
+            annotated("broken", "windlass.dev/window", "<often>"),
+            held,
+        ]);
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let names: Vec<&str> =
+            entries(&board, now).iter().map(|it| it.row.place.name.as_str()).collect();
+        assert_eq!(names, ["soon", "late"]);
+        let html = content(&board, &Ok(ListedFreezes::default()), now).into_string();
+        assert!(html.contains("Tue 24 Nov 13:00") && html.contains("the window opens"), "{html}");
+        assert!(
+            html.contains("Windows that cannot be read") && !html.contains("<often>"),
+            "{html}"
+        );
+        assert!(html.contains("by <bdi>&lt;alice&gt;</bdi>"), "{html}");
+    }
+
+    #[test]
+    fn what_may_not_be_listed_is_not_taken_for_having_no_windows() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let mut empty = board(&[]);
+        let html =
+            |board: &ObjectBoard| content(board, &Ok(ListedFreezes::default()), now).into_string();
+        assert!(html(&empty).contains("no suspension ends by itself.</p>"));
+        empty.left_out.push("kustomizations: forbidden".to_owned());
+        assert!(html(&empty).contains("ends by itself among the objects that you may list.</p>"));
+        assert!(html(&empty).contains("<p>None among the objects that you may list.</p>"));
+    }
+
+    #[test]
+    fn freezes_that_cannot_be_read_are_not_taken_for_none() {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let unknown = frozen(&Err(anyhow::anyhow!("forbidden <b>")), now).into_string();
+        assert!(unknown.contains("They are not known: forbidden &lt;b&gt;"), "{unknown}");
+        assert!(!unknown.contains("There are none"), "{unknown}");
+        let freeze = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Freeze",
+            "metadata": {"name": "winter"}, "spec": {"reason": "<i>", "namespaceSelector": {}}});
+        let found =
+            ListedFreezes { freezes: vec![Object::new(freeze).unwrap()], left_out: Vec::new() };
+        let html = frozen(&Ok(found), now).into_string();
+        assert!(html.contains("denies without a known end: &lt;i&gt;"), "{html}");
+    }
+}

@@ -1,0 +1,291 @@
+//! What is broken, why, since when, and what waits for a person.
+//!
+//! Each part is read by itself: one that cannot be read says so, and the others are shown.
+
+use std::rc::Rc;
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+use windlass_answers::incidents::{self, ListedIncidents, first_line, groups, since};
+use windlass_answers::why::all::{CauseGroup, in_words};
+
+use super::approvals::{self, WaitingOperations};
+use super::{PageContent, PageRequest};
+use crate::board::{KindCounts, ObjectBoard};
+use crate::href::Href;
+use crate::page_reader::{PageReader, UnreadyRead};
+use crate::parts::{
+    ObjectState, PageParts, ago, failure, lines, message, remarks, shape, subject, text,
+};
+use crate::route::Route;
+
+/// How many causes are listed.
+const MAX_CAUSES: usize = 12;
+
+/// How many objects of a cause are named.
+const MAX_NAMED_OBJECTS: usize = 4;
+
+/// How many incidents and operations are listed; their pages have all.
+const MAX_ENTRIES: usize = 5;
+
+/// The width of the bar of states, in its own units.
+const BAR_WIDTH: usize = 1000;
+
+/// The page.
+///
+/// # Errors
+/// The API server did not respond to the first request.
+pub(super) async fn page(
+    reader: &PageReader,
+    request: &PageRequest,
+) -> anyhow::Result<PageContent> {
+    let unready = reader.unready().await?;
+    if request.wants_json {
+        return Ok(PageContent::Json(serde_json::to_value(&unready.overview)?));
+    }
+    // Each is read by itself, and a slow one does not make the others later.
+    let (board, incidents, waiting) = tokio::join!(
+        reader.board(),
+        incidents::find(&reader.site, "", false),
+        approvals::waiting(reader),
+    );
+    let parts = OverviewParts { unready, board, incidents, waiting };
+    Ok(PageContent::Html(PageParts {
+        route: Route::Overview,
+        title: "Overview".to_owned(),
+        command: format!("windlass why {}", reader.scope_flag()),
+        read_at: parts.unready.read_at,
+        content: content(&parts, &reader.site.namespace, Timestamp::now()),
+    }))
+}
+
+/// What the page is made of.
+struct OverviewParts {
+    unready: Rc<UnreadyRead>,
+    board: anyhow::Result<Rc<ObjectBoard>>,
+    incidents: anyhow::Result<ListedIncidents>,
+    waiting: WaitingOperations,
+}
+
+fn content(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Markup {
+    let overview = &parts.unready.overview;
+    // The shape stands for the glyph that the line begins with on a terminal.
+    let sum = overview.sum(&in_words(namespace));
+    let sum = sum.trim_start_matches(|letter: char| !letter.is_alphanumeric());
+    // Whether an operator acts at all is the last remark, and what matters most.
+    let said: Vec<String> =
+        overview.remarks.iter().rev().chain(&overview.left_out).cloned().collect();
+    html! {
+        div class="lede" { h1 { (text(sum)) } }
+        @match &parts.board {
+            Ok(board) => (states(board)),
+            Err(error) => (failure("The objects cannot be counted", &format!("{error:#}"))),
+        }
+        (remarks(&said))
+        div class="cols" {
+            div class="stack" {
+                (causes(&overview.causes, overview.unexplained, now))
+                @if let Ok(board) = &parts.board { (by_kind(&board.by_kind())) }
+            }
+            div class="stack" {
+                (open_incidents(&parts.incidents, now))
+                (approvals::panel("Needs a person", &parts.waiting, MAX_ENTRIES, now))
+            }
+        }
+    }
+}
+
+/// How many objects are in each state, as a bar and in words.
+fn states(board: &ObjectBoard) -> Markup {
+    let counts = board.counts();
+    let all = board.rows.len();
+    let mut bars = Vec::new();
+    let mut begin = 0;
+    for (state, count) in ObjectState::ALL.into_iter().zip(counts) {
+        // What there is is seen, however little it is.
+        let width = count.saturating_mul(BAR_WIDTH) / all.max(1);
+        let width = if count > 0 { width.max(4) } else { 0 };
+        bars.push((state, begin, width));
+        begin += width;
+    }
+    html! {
+        svg class="share" viewBox={ "0 0 " (begin.max(1)) " 8" } preserveAspectRatio="none" aria-hidden="true" {
+            @for (state, x, width) in &bars {
+                @if *width > 0 { rect class=(state.class()) x=(x) y="0" width=(width) height="8" {} }
+            }
+        }
+        div class="states" {
+            @for (state, count) in ObjectState::ALL.into_iter().zip(counts) {
+                @if count > 0 {
+                    a href=(Href::with_query(&Route::Objects, &[("state", state.word())])) {
+                        (shape(state)) b class="num" { (count) } (state.word())
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn causes(causes: &[CauseGroup], unexplained: usize, now: Timestamp) -> Markup {
+    html! {
+        section class="panel" {
+            header { h2 { "What is not ready, by its cause" } span class="more" { "most objects first" } }
+            @if causes.is_empty() { p { "No object that was read reports that it is not ready." } }
+            @for cause in causes.iter().take(MAX_CAUSES) { (cause_item(cause, now)) }
+            @if causes.len() > MAX_CAUSES { p { (causes.len() - MAX_CAUSES) " more causes" } }
+            @if unexplained > 0 { p { (unexplained) " more objects are not ready and were not examined." } }
+        }
+    }
+}
+
+fn cause_item(group: &CauseGroup, now: Timestamp) -> Markup {
+    let CauseGroup { cause, since, objects, advice } = group;
+    let more = objects.len().saturating_sub(MAX_NAMED_OBJECTS);
+    html! {
+        div class="item" {
+            (shape(ObjectState::Failing))
+            strong {
+                @match cause.split_once(": ") {
+                    Some((about, said)) => { (subject(about)) ": " (message(said)) }
+                    None => (message(cause)),
+                }
+            }
+            (ago(*since, now))
+            p {
+                (objects.len()) @if objects.len() == 1 { " object: " } @else { " objects: " }
+                @for (at, object) in objects.iter().take(MAX_NAMED_OBJECTS).enumerate() {
+                    @if at > 0 { ", " } (subject(object))
+                }
+                @if more > 0 { " and " (more) " more" }
+            }
+            @if let Some(advice) = advice {
+                div class="note advice" {
+                    (message(&advice.text))
+                    @if let Some(command) = &advice.command { code { (lines(command)) } }
+                }
+            }
+        }
+    }
+}
+
+fn by_kind(kinds: &[KindCounts]) -> Markup {
+    html! {
+        section class="panel" {
+            header { h2 { "By kind" } a class="more" href=(Href::inside(&Route::Objects)) { "All objects" } }
+            div class="wide" { table {
+                thead { tr { th { "Kind" } @for state in ObjectState::ALL { th class="r" { (state.word()) } } } }
+                tbody {
+                    @for KindCounts { kind, counts } in kinds {
+                        tr {
+                            td { a href=(Href::with_query(&Route::Objects, &[("kind", kind)])) { (text(kind)) } }
+                            @for (state, count) in ObjectState::ALL.into_iter().zip(counts) {
+                                td class="r" {
+                                    @if *count > 0 { span class=(state.class()) { (count) } } @else { span class="dim" { "–" } }
+                                }
+                            }
+                        }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+fn open_incidents(found: &anyhow::Result<ListedIncidents>, now: Timestamp) -> Markup {
+    html! {
+        section class="panel" {
+            header { h2 { "Open incidents" } a class="more" href=(Href::inside(&Route::Incidents)) { "All incidents" } }
+            @match found {
+                Err(error) => div class="empty" { (message(&format!("They are not known: {error:#}"))) },
+                Ok(found) => {
+                    @if found.incidents.is_empty() {
+                        @if found.summary.left_out.is_empty() { p { "None is open." } }
+                        @else { p { "Whether one is open is not known: you may not list them." } }
+                    }
+                    @for text in &found.summary.left_out { div class="empty" { "Not known: " (message(text)) } }
+                    @for group in groups(&found.incidents).iter().take(MAX_ENTRIES) {
+                        div class="item" {
+                            (shape(ObjectState::Failing))
+                            strong { (message(&first_line(group.first))) }
+                            (ago(since(group.first), now))
+                            p { (text(&group.first.spec.subject.kind)) " " (text(&group.first.spec.subject.name)) " · affects " (group.affected) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cause::CauseAdvice;
+    use windlass_answers::why::all::UnreadyObjectsOverview;
+
+    use super::*;
+    use crate::board::samples::{board, object};
+
+    fn parts(board: anyhow::Result<Rc<ObjectBoard>>) -> OverviewParts {
+        let cause = CauseGroup {
+            cause: "GitRepository/apps/shop: <script>alert(1)</script>".to_owned(),
+            since: Some("2026-11-24T11:55:00Z".parse().unwrap()),
+            objects: (0..6).map(|at| format!("Kustomization/apps/k{at}")).collect(),
+            advice: Some(CauseAdvice {
+                text: "check spec.url".to_owned(),
+                command: Some("kubectl <get>".to_owned()),
+            }),
+        };
+        let overview = UnreadyObjectsOverview {
+            objects: 10,
+            not_ready: 6,
+            causes: vec![cause],
+            left_out: vec!["alerts: forbidden <b>".to_owned()],
+            ..UnreadyObjectsOverview::default()
+        };
+        let read_at = "2026-11-24T12:00:00Z".parse().unwrap();
+        OverviewParts {
+            unready: Rc::new(UnreadyRead { overview, read_at }),
+            board,
+            incidents: Err(anyhow::anyhow!("no such kind <i>")),
+            waiting: WaitingOperations::default(),
+        }
+    }
+
+    fn html(parts: &OverviewParts) -> String {
+        content(parts, "", "2026-11-24T12:00:00Z".parse().unwrap()).into_string()
+    }
+
+    #[test]
+    fn the_first_line_is_that_of_the_command_and_each_cause_has_its_objects_and_advice() {
+        let board = board(&[object("k0", "False", "X", false), object("a", "True", "X", false)]);
+        let html = html(&parts(Ok(Rc::new(board))));
+        let sum = "<h1><bdi>6 of 10 objects in all namespaces that may be listed are not ready (causes: 1)</bdi></h1>";
+        assert!(html.contains(sum), "{html}");
+        let cause = "<strong><a href=\"/o/gitrepository/apps/shop\"><bdi>GitRepository/apps/shop</bdi></a>: <bdi>&lt;script&gt;";
+        assert!(html.contains(cause), "{html}");
+        let named = "<a href=\"/o/kustomization/apps/k0\"><bdi>Kustomization/apps/k0</bdi></a>, ";
+        assert!(html.contains(named) && html.contains(" and 2 more"), "{html}");
+        assert!(html.contains("<code>kubectl &lt;get&gt;</code>"), "{html}");
+        assert!(html.contains("alerts: forbidden &lt;b&gt;"), "{html}");
+        assert!(!html.contains("<script"), "{html}");
+    }
+
+    #[test]
+    fn incidents_that_may_not_be_listed_are_named_beside_those_that_may() {
+        let mut found = ListedIncidents::default();
+        found.summary.left_out.push("incidents in namespace b: forbidden <b>".to_owned());
+        let html = open_incidents(&Ok(found), Timestamp::UNIX_EPOCH).into_string();
+        assert!(html.contains("Not known: <bdi>incidents in namespace b: forbidden &lt;b&gt;"));
+        assert!(!html.contains("None is open"), "{html}");
+    }
+
+    #[test]
+    fn a_part_that_cannot_be_read_says_so_and_the_others_are_shown() {
+        let html = html(&parts(Err(anyhow::anyhow!("timed out <u>"))));
+        assert!(html.contains("The objects cannot be counted"), "{html}");
+        assert!(html.contains("timed out &lt;u&gt;"), "{html}");
+        assert!(html.contains("They are not known: no such kind &lt;i&gt;"), "{html}");
+        assert!(!html.contains("None is open."), "{html}");
+        assert!(html.contains("What is not ready, by its cause"), "{html}");
+    }
+}
