@@ -1,0 +1,269 @@
+//! One object: why it is so, what it applied, what would change, what happened, its values, and itself.
+//!
+//! Each tab is read when it is opened, with the rights of the user. Below: the tabs (`object/…`).
+
+mod changes;
+mod explanation;
+mod past;
+mod tree_list;
+
+use jiff::Timestamp;
+use maud::{Markup, html};
+use objects::Object;
+use serde_json::Value;
+use windlass_answers::command_scope::shown;
+use windlass_answers::kind_argument::{self, ResourceArgument};
+use windlass_answers::object_row::ObjectRow;
+use windlass_answers::{events, helm_release_values, history, tree, why};
+use windlass_cluster::ClusterError;
+
+use super::{PageContent, PageRequest, complete};
+use crate::board::state_of;
+use crate::href::Href;
+use crate::page_reader::PageReader;
+use crate::parts::{PageParts, ago, lines, pill, text};
+use crate::route::{ObjectPlace, ObjectTab, Route};
+
+/// What a tab is made of.
+struct TabRead<'r> {
+    reader: &'r PageReader,
+    place: &'r ObjectPlace,
+    target: ResourceArgument,
+    object: Object,
+    /// Of a Helmfile, which of its releases is meant.
+    release: Option<&'r str>,
+    /// Whether only what programs get is of use.
+    wants_json: bool,
+    now: Timestamp,
+}
+
+/// A tab: what it shows, and the same for programs.
+struct TabContent {
+    content: Markup,
+    json: Value,
+}
+
+/// The page.
+///
+/// # Errors
+/// There is no such kind, the object has no such tab, or the API server refused or did not respond.
+pub(super) async fn page(
+    reader: &PageReader,
+    request: &PageRequest,
+    place: &ObjectPlace,
+    tab: ObjectTab,
+) -> anyhow::Result<PageContent> {
+    let target = kind_argument::one(&reader.site.cluster, &[place.word()]).await?;
+    of_target(reader, request, place, tab, target).await
+}
+
+/// The page of what its path names.
+async fn of_target(
+    reader: &PageReader,
+    request: &PageRequest,
+    place: &ObjectPlace,
+    tab: ObjectTab,
+    target: ResourceArgument,
+) -> anyhow::Result<PageContent> {
+    let now = Timestamp::now();
+    let Some(object) = read(reader, &target).await? else {
+        return Ok(PageContent::Absent(
+            kind_argument::absent(&reader.site, &target).await.to_string(),
+        ));
+    };
+    let kind = object.kind().to_owned();
+    if !tab.is_of(&kind) {
+        let text = format!("objects of kind {kind} have no page {}", tab.title());
+        return Ok(PageContent::Absent(text));
+    }
+    let head = head(&object, place, tab, now);
+    let release = Some(request.query.get("release")).filter(|name| !name.is_empty());
+    let wants_json = request.wants_json;
+    let read = TabRead { reader, place, target, object, release, wants_json, now };
+    let command = command(place, tab);
+    let TabContent { content, json } = match tab {
+        ObjectTab::Why => explained(read).await?,
+        ObjectTab::Tree => applied(read).await?,
+        ObjectTab::Diff => {
+            let _permit = read.reader.predictions.acquire().await?;
+            changes::predicted(&read.reader.site, read.object, wants_json).await?
+        }
+        ObjectTab::History => done(read).await?,
+        ObjectTab::Events => happened(read).await?,
+        ObjectTab::Values => valued(read).await?,
+        ObjectTab::Yaml => itself(read)?,
+    };
+    if request.wants_json {
+        return Ok(PageContent::Json(json));
+    }
+    Ok(PageContent::Html(PageParts {
+        route: Route::Object { place: place.clone(), tab },
+        title: format!("{kind} {}", place.name),
+        command,
+        read_at: now,
+        content: html! { (head) (content) },
+    }))
+}
+
+/// The object; `None` if it does not exist.
+async fn read(
+    reader: &PageReader,
+    target: &ResourceArgument,
+) -> Result<Option<Object>, ClusterError> {
+    let namespace = reader.site.namespace_of(target);
+    let name = target.name.as_deref().unwrap_or_default();
+    reader.site.cluster.get(&target.resource, namespace, name).await
+}
+
+/// The command that prints what a tab shows.
+fn command(place: &ObjectPlace, tab: ObjectTab) -> String {
+    let named = place.command_words();
+    match tab {
+        ObjectTab::Why => format!("windlass why {named}"),
+        ObjectTab::Tree => format!("windlass tree {named}"),
+        ObjectTab::Diff => format!("windlass diff {named}"),
+        ObjectTab::History => format!("windlass history {named}"),
+        ObjectTab::Events => format!("windlass events {named}"),
+        ObjectTab::Values => format!("windlass values {named}"),
+        ObjectTab::Yaml => format!("windlass get {named} -o yaml"),
+    }
+}
+
+/// What an object is called, how it is, and its tabs.
+fn head(object: &Object, place: &ObjectPlace, tab: ObjectTab, now: Timestamp) -> Markup {
+    let row = ObjectRow::of_any(object, now);
+    let kind = object.kind();
+    let tabs = ObjectTab::ALL.into_iter().filter(|it| it.is_of(kind));
+    let current = |it: ObjectTab| (it == tab).then_some("page");
+    html! {
+        div class="head" {
+            h1 { (text(object.name())) (pill(state_of(&row))) }
+            p {
+                (text(kind))
+                @if !object.namespace().is_empty() { " in " (text(object.namespace())) }
+                @if row.since.is_some() { " · so for " (ago(row.since, now)) }
+                @if !row.revision.is_empty() { " · " span class="mono" { (text(&row.revision)) } }
+                @if row.is_suspended() { " · suspended: " (text(&row.suspended)) }
+            }
+        }
+        nav class="tabs" aria-label="Of this object" {
+            @for it in tabs {
+                a href=(Href::inside(&Route::Object { place: place.clone(), tab: it })) aria-current=[current(it)] { (it.title()) }
+            }
+        }
+    }
+}
+
+async fn explained(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let TabRead { reader, target, object, now, .. } = read;
+    let found = why::explain(&reader.site, &target, None).await?;
+    let json = serde_json::to_value(why::WhyReport::of(&found))?;
+    Ok(TabContent { content: explanation::content(&found, &object, now), json })
+}
+
+async fn applied(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let found = tree::read(&read.reader.site, read.object, false).await?;
+    let json = serde_json::to_value(&found)?;
+    Ok(TabContent { content: tree_list::content(&found), json })
+}
+
+async fn done(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let TabRead { reader, object, release, now, .. } = read;
+    let found = history::read(&reader.site, &object, release).await?;
+    let content = past::history(&found, now);
+    Ok(TabContent { content, json: found.entries.into() })
+}
+
+async fn happened(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let TabRead { reader, place, wants_json, now, .. } = read;
+    let words = [place.word()];
+    let query = events::EventQuery { words: &words, labels: "", types: &[] };
+    let found = events::listed(&reader.site, &query).await?;
+    if wants_json {
+        complete(&found.left_out)?;
+    }
+    let content = past::events(&found, now);
+    let all = found.events.into_iter().map(|it| shown(it).into_value()).collect();
+    Ok(TabContent { content, json: Value::Array(all) })
+}
+
+async fn valued(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let found = helm_release_values::read(&read.reader.site, read.object, None).await?;
+    let json = serde_json::to_value(&found.origins)?;
+    Ok(TabContent { content: changes::values(&found), json })
+}
+
+fn itself(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let json = shown(read.object).into_value();
+    let yaml = goyaml::emit(&json)?;
+    let content = html! { div class="panel" { pre class="yaml" { bdi { (lines(&yaml)) } } } };
+    Ok(TabContent { content, json })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::page_query::PageQuery;
+    use windlass_answers::command_scope::CommandScope;
+    use windlass_cluster::discovery::ApiResourceLocation;
+
+    async fn answered(objects: Vec<Value>, tab: ObjectTab, wants_json: bool) -> PageContent {
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: String::new() };
+        let reader = PageReader::new(site, &[]).await;
+        let words = ["secret", "apps", "db"].map(str::to_owned);
+        let [kind, namespace, name] = words;
+        let place = ObjectPlace { kind, namespace, name };
+        let route = Route::Object { place: place.clone(), tab };
+        let request = PageRequest { route, query: PageQuery::default(), wants_json };
+        let gvk = objects::Gvk::new("v1", "Secret");
+        let plural = "secrets".to_owned();
+        let resource = ApiResourceLocation { gvk, plural, namespaced: true, watchable: true };
+        let name = Some(place.name.clone());
+        let target = ResourceArgument { resource, namespace: Some("apps".to_owned()), name };
+        of_target(&reader, &request, &place, tab, target).await.unwrap()
+    }
+
+    fn secret() -> Value {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "apps",
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "hunter2", "note": "<script>"}},
+            "data": {"password": "aHVudGVyMg=="}})
+    }
+
+    #[tokio::test]
+    async fn no_value_of_a_secret_is_on_its_page_or_in_its_json() {
+        for tab in [ObjectTab::Yaml, ObjectTab::Why, ObjectTab::Tree] {
+            let PageContent::Html(page) = answered(vec![secret()], tab, false).await else {
+                panic!("a page")
+            };
+            let html = page.content.into_string();
+            assert!(!html.contains("hunter2") && !html.contains("aHVudGVyMg"), "{html}");
+            let PageContent::Json(json) = answered(vec![secret()], tab, true).await else {
+                panic!("JSON")
+            };
+            let json = json.to_string();
+            assert!(!json.contains("hunter2") && !json.contains("aHVudGVyMg"), "{json}");
+        }
+        let PageContent::Html(page) = answered(vec![secret()], ObjectTab::Yaml, false).await else {
+            panic!("a page")
+        };
+        let html = page.content.into_string();
+        assert!(
+            html.contains("note: &lt;script&gt;") || html.contains("note: '&lt;script&gt;'"),
+            "{html}"
+        );
+        assert_eq!(page.command, "windlass get secret/db -n apps -o yaml");
+    }
+
+    #[tokio::test]
+    async fn an_object_that_is_not_there_is_absent_and_no_error() {
+        let other = json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "dc", "namespace": "apps"}});
+        let found = answered(vec![other], ObjectTab::Why, false).await;
+        assert!(
+            matches!(found, PageContent::Absent(text) if text.starts_with("Secret/apps/db does not exist"))
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! What the next reconciliation would change, and which source sets which value of a release. Values of Secrets are masked.
+
+use anyhow::Context as _;
+use maud::{Markup, html};
+use objects::Object;
+use plan::FieldChange;
+use serde_json::Value;
+use windlass_answers::command_scope::CommandScope;
+use windlass_answers::diff::{self, DiffAction, DiffChange, DiffReport};
+use windlass_answers::helm_release_values::{HelmReleaseValues, HelmValueOrigin};
+use windlass_cli_runtime::serve_flags;
+
+use super::TabContent;
+use crate::pages::complete;
+use crate::parts::{lines_within, message, remarks, subject, text};
+
+/// How many objects are shown, and how many fields of each; the command prints all.
+const MAX_SHOWN_OBJECTS: usize = 200;
+const MAX_SHOWN_FIELDS: usize = 50;
+
+/// How much of a changed value is shown, in characters: a field may be a file of a megabyte.
+const MAX_VALUE_CHARACTERS: usize = 4_000;
+
+/// How many values are shown.
+const MAX_SHOWN_VALUES: usize = 2_000;
+
+/// The tab of what would change. The API server is asked by dry-runs, which write nothing.
+///
+/// # Errors
+/// It cannot be built or compared; for programs also if a part of it cannot be compared.
+pub(super) async fn predicted(
+    site: &CommandScope,
+    object: Object,
+    wants_json: bool,
+) -> anyhow::Result<TabContent> {
+    let settings = serve_flags::settings(&[])?;
+    let mut warnings = circumstances(&object);
+    let mut warn = |text: &str| warnings.push(text.to_owned());
+    let found = diff::predict(site, object, None, settings, &mut warn)
+        .await
+        .context("what the next reconciliation would change is not known")?;
+    if wants_json {
+        complete(&found.problems)?;
+    }
+    let json = serde_json::to_value(&found.changes)?;
+    Ok(TabContent { content: difference(&found, &warnings), json })
+}
+
+/// Why what would change may not change, or only later, as the command says it, too.
+fn circumstances(object: &Object) -> Vec<String> {
+    let is_suspended = object.get("spec").is_some_and(|spec| spec["suspend"] == true);
+    let suspended = "it is suspended: nothing changes before it is resumed";
+    // Of a source that fails, it is the last artifact that is compared.
+    let said = cause::condition(object, "Ready").filter(|it| it.status == "False");
+    let failed = said.map(|said| format!("it is not ready: {}", said.message));
+    is_suspended.then(|| suspended.to_owned()).into_iter().chain(failed).collect()
+}
+
+fn difference(found: &DiffReport, warnings: &[String]) -> Markup {
+    let DiffReport { changes, unchanged, skipped, problems } = found;
+    let problems: Vec<String> = problems.iter().map(|it| format!("not compared: {it}")).collect();
+    let more = changes.len().saturating_sub(MAX_SHOWN_OBJECTS);
+    html! {
+        (remarks(warnings))
+        (remarks(&problems))
+        section class="panel" {
+            header {
+                h2 { "What the next reconciliation would change" }
+                span class="more" { (changes.len()) " changed · " (unchanged) " not · " (skipped) " excluded" }
+            }
+            @if changes.is_empty() && problems.is_empty() { p { "Nothing would change." } }
+            div class="diff" { @for change in changes.iter().take(MAX_SHOWN_OBJECTS) { (changed(change)) } }
+            @if more > 0 { p { (more) " more objects" } }
+        }
+    }
+}
+
+fn changed(change: &DiffChange) -> Markup {
+    let DiffChange { action, object, fields, note } = change;
+    let word = match action {
+        DiffAction::Created => "+ created ",
+        DiffAction::Changed => "~ changed ",
+        DiffAction::Recreated => "± deleted and created again ",
+        DiffAction::Removed => "- removed ",
+    };
+    let beyond = fields.fields.len().saturating_sub(MAX_SHOWN_FIELDS) + fields.omitted_fields;
+    html! {
+        h3 { (word) (subject(&object.subject())) }
+        @if let Some(note) = note { p { (note) } }
+        @for field in fields.fields.iter().take(MAX_SHOWN_FIELDS) { (changed_field(field)) }
+        @if beyond > 0 { p { (beyond) " more fields" } }
+    }
+}
+
+fn changed_field(field: &FieldChange) -> Markup {
+    let FieldChange { path, old, new } = field;
+    html! {
+        p class="mono" { (text(path)) }
+        @if let Some(old) = old { del { "- " bdi { (changed_value(old)) } } }
+        @if let Some(new) = new { ins { "+ " bdi { (changed_value(new)) } } }
+    }
+}
+
+/// A value as people write it: a text as itself, all else as JSON.
+fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn changed_value(of: &Value) -> String {
+    lines_within(&value(of), MAX_VALUE_CHARACTERS)
+}
+
+/// The tab of values.
+pub(super) fn values(found: &HelmReleaseValues) -> Markup {
+    let more = found.origins.len().saturating_sub(MAX_SHOWN_VALUES);
+    html! {
+        section class="panel" {
+            header { h2 { "Values" } span class="more" { (found.origins.len()) " set; those of Secrets are masked" } }
+            @if found.origins.is_empty() { p { "Neither spec.values nor spec.valuesFrom sets a value." } }
+            @else {
+                div class="wide" { table class="list" {
+                    thead { tr { th { "Value" } th { "Is" } th { "Set by" } th { "Overrides" } } }
+                    tbody { @for origin in found.origins.iter().take(MAX_SHOWN_VALUES) { (origin_row(origin)) } }
+                } }
+            }
+            @if more > 0 { p { (more) " more" } }
+        }
+    }
+}
+
+fn origin_row(origin: &HelmValueOrigin) -> Markup {
+    html! {
+        tr {
+            td class="mono" { (text(&origin.path)) }
+            td class="grow mono" { (message(&value(&origin.value))) }
+            td { (text(&origin.source)) }
+            td { (text(&origin.overrode.join(", "))) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use objects::SecretMasking;
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(name: &str, data: &Value) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": name, "namespace": "apps"}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn fields_are_shown_before_and_after_and_escaped() {
+        let secrets = SecretMasking::default();
+        let before = object("a", &json!({"k": "<old>"}));
+        let after = object("a", &json!({"k": "</ins><script>\u{202e}"}));
+        let changes = vec![
+            DiffChange::between(&before, &after, &secrets),
+            DiffChange::of(DiffAction::Removed, &object("gone", &json!({}))),
+        ];
+        let problems = vec!["Deployment/apps/web: forbidden <b>".to_owned()];
+        let found = DiffReport { changes, unchanged: 3, skipped: 0, problems };
+        let html = difference(&found, &["deprecated <i>".to_owned()]).into_string();
+        assert!(html.contains("<del>- <bdi>&lt;old&gt;</bdi></del>"), "{html}");
+        let new = "<ins>+ <bdi>&lt;/ins&gt;&lt;script&gt;\\u{202e}</bdi></ins>";
+        assert!(html.contains(new), "{html}");
+        assert!(html.contains("- removed <a href=\"/o/configmap/apps/gone\">"), "{html}");
+        assert!(html.contains("not compared: Deployment/apps/web: forbidden &lt;b&gt;"), "{html}");
+        assert!(html.contains("deprecated &lt;i&gt;") && !html.contains("Nothing would change"));
+    }
+
+    #[test]
+    fn a_file_of_a_megabyte_is_cut() {
+        let after = object("a", &json!({"k": "x".repeat(1 << 20)}));
+        let secrets = SecretMasking::default();
+        let changes = vec![DiffChange::between(&object("a", &json!({})), &after, &secrets)];
+        let found = DiffReport { changes, unchanged: 0, skipped: 0, problems: Vec::new() };
+        let html = difference(&found, &[]).into_string();
+        assert!(html.len() < 2 * MAX_VALUE_CHARACTERS, "{}", html.len());
+        assert!(html.contains(" more characters"), "{}", html.len());
+    }
+
+    #[test]
+    fn that_an_object_is_suspended_or_fails_is_said_beside_what_would_change() {
+        let of = |suspend: bool, ready: &str| {
+            circumstances(&crate::board::samples::object("a", ready, "X", suspend))
+        };
+        assert_eq!(of(false, "True"), Vec::<String>::new());
+        let both = of(true, "False");
+        assert!(both[0].starts_with("it is suspended: nothing changes"), "{both:?}");
+        assert_eq!(both[1], "it is not ready: message of a");
+    }
+
+    #[test]
+    fn a_value_is_shown_with_what_sets_it() {
+        let origin = HelmValueOrigin {
+            path: "image.tag".to_owned(),
+            value: json!("<1.0>"),
+            source: "spec.values".to_owned(),
+            overrode: vec!["ConfigMap/a:b".to_owned(), "chart".to_owned()],
+        };
+        let row = origin_row(&origin).into_string();
+        let expected = "<tr><td class=\"mono\"><bdi>image.tag</bdi></td><td class=\"grow mono\"><bdi>&lt;1.0&gt;</bdi></td>\
+            <td><bdi>spec.values</bdi></td><td><bdi>ConfigMap/a:b, chart</bdi></td></tr>";
+        assert_eq!(row, expected);
+    }
+}

@@ -1,0 +1,297 @@
+//! Why an object is so: the cause in a sentence, the way to it, what would help.
+
+use cause::{
+    CauseAdvice, CauseStep, ExaminedObjectState, RootCause, StateExplanation, object_references,
+};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use objects::{Object, ObjectId};
+use serde_json::Value;
+use windlass_answers::trace;
+use windlass_answers::why::{ImageTagReport, ObjectExplanation};
+
+use crate::href::Href;
+use crate::parts::{ObjectState, ago, lines, message, remarks, shape, subject, text};
+use crate::route::{ObjectPlace, ObjectTab, Route};
+
+/// How many tags of an image are listed.
+const MAX_LISTED_TAGS: usize = 50;
+
+/// How many objects that were not read are named.
+const MAX_UNREAD_OBJECTS: usize = 20;
+
+/// How many conditions are listed.
+const MAX_CONDITIONS: usize = 30;
+
+/// The tab.
+pub(super) fn content(found: &ObjectExplanation, object: &Object, now: Timestamp) -> Markup {
+    let ObjectExplanation { why, tags } = found;
+    html! {
+        div class="cols" {
+            div class="stack" {
+                section class="panel" { (cause(why, now)) }
+                (remarks(&why.remarks))
+                @if let Some(tags) = tags { (image_tags(tags)) }
+                (conditions(object, now))
+            }
+            section class="panel" { header { h2 { "Facts" } } (facts(object)) }
+        }
+    }
+}
+
+/// The shape of the state that the walk found.
+fn state(why: &StateExplanation) -> ObjectState {
+    match why.state {
+        ExaminedObjectState::Ready if why.cause.is_none() => ObjectState::Ready,
+        ExaminedObjectState::Suspended => ObjectState::Suspended,
+        ExaminedObjectState::Ready | ExaminedObjectState::Progressing => ObjectState::Progressing,
+        ExaminedObjectState::Stale | ExaminedObjectState::Hidden => ObjectState::Unknown,
+        ExaminedObjectState::Degraded
+        | ExaminedObjectState::NotReady
+        | ExaminedObjectState::Missing => ObjectState::Failing,
+    }
+}
+
+fn cause(why: &StateExplanation, now: Timestamp) -> Markup {
+    html! {
+        div class="cause" {
+            h2 { (shape(state(why))) " " (message(&why.line())) }
+            // A way of one step is the first line again.
+            @if why.path.len() > 1 {
+                ol class="chain" { @for step in &why.path { (chain_step(step, now)) } }
+            }
+            @if let Some(cause) = &why.cause { (details(cause, now)) }
+            @if let Some(next) = &why.next { p { span class="dim" { "Next: " } (text(next)) } }
+            @if let Some(advice) = why.advice.as_ref().filter(|_| why.is_finding()) { (advised(advice)) }
+            @if let Some(second) = &why.second {
+                h2 { "Besides: " (message(&second.cause.line(&why.object))) }
+                (details(&second.cause, now))
+                @if let Some(advice) = &second.advice { (advised(advice)) }
+            }
+            @if !why.unread.is_empty() {
+                p { "Not read, so that it may be otherwise: "
+                    @for (at, named) in why.unread.iter().take(MAX_UNREAD_OBJECTS).enumerate() {
+                        @if at > 0 { ", " } (subject(named))
+                    }
+                    @if why.unread.len() > MAX_UNREAD_OBJECTS { " and " (why.unread.len() - MAX_UNREAD_OBJECTS) " more" }
+                }
+            }
+        }
+    }
+}
+
+fn chain_step(step: &CauseStep, now: Timestamp) -> Markup {
+    html! {
+        li {
+            (shape(ObjectState::Failing))
+            div { b { (object_link(&step.object)) } " " (message(&step.text)) }
+            (ago(step.since, now))
+        }
+    }
+}
+
+/// Since when, what a container printed, and the newest event.
+fn details(cause: &RootCause, now: Timestamp) -> Markup {
+    let event = cause.event.as_ref().filter(|event| !event.contains(&cause.text));
+    html! {
+        @if cause.since.is_some() { p { span class="dim" { "Since " } (ago(cause.since, now)) } }
+        @if !cause.lines.is_empty() { pre class="log" { bdi { (lines(&cause.lines.join("\n"))) } } }
+        @if let Some(event) = event { div { span class="dim" { "Event: " } (message(event)) } }
+    }
+}
+
+fn advised(advice: &CauseAdvice) -> Markup {
+    html! {
+        div class="advice" {
+            (message(&advice.text))
+            @if let Some(command) = &advice.command { code { bdi { (lines(command)) } } }
+        }
+    }
+}
+
+fn object_link(id: &ObjectId) -> Markup {
+    let route = Route::Object { place: ObjectPlace::of(id), tab: ObjectTab::Why };
+    html! { a href=(Href::inside(&route)) { (text(&id.subject())) } }
+}
+
+fn image_tags(tags: &ImageTagReport) -> Markup {
+    let more = tags.tags.len().saturating_sub(MAX_LISTED_TAGS);
+    html! {
+        section class="panel" {
+            header {
+                h2 { "Tags that are not chosen" }
+                @if let Some(chosen) = &tags.chosen { span class="more" { "chosen: " (text(chosen)) } }
+            }
+            table { tbody { @for tag in tags.tags.iter().take(MAX_LISTED_TAGS) {
+                tr { td class="mono" { (text(&tag.tag)) } td class="grow" { (message(&tag.message)) } }
+            } } }
+            @if more > 0 { p { (more) " more" } }
+            @if tags.unlisted > 0 { p { (tags.unlisted) " more are not in the status of " (subject(&tags.image_repository)) } }
+            @for remark in &tags.remarks { div class="empty" { (message(remark)) } }
+        }
+    }
+}
+
+fn conditions(object: &Object, now: Timestamp) -> Markup {
+    let all = object.get("status").and_then(|it| it["conditions"].as_array());
+    let of = |condition: &Value, key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+    html! {
+        @if let Some(all) = all.filter(|all| !all.is_empty()) {
+            section class="panel" {
+                header { h2 { "Conditions" } }
+                div class="wide" { table class="list" { tbody {
+                    @for condition in all.iter().take(MAX_CONDITIONS) {
+                        tr {
+                            td { (text(&of(condition, "type"))) "=" (text(&of(condition, "status"))) }
+                            td { (text(&of(condition, "reason"))) }
+                            td class="grow" { (message(&of(condition, "message"))) }
+                            td class="r" { (ago(of(condition, "lastTransitionTime").parse().ok(), now)) }
+                        }
+                    }
+                } } }
+            }
+        }
+    }
+}
+
+/// What an object is connected with.
+fn facts(object: &Object) -> Markup {
+    let dependencies = object_references::dependencies(object).into_iter().map(|it| it.object);
+    let dependencies: Vec<ObjectId> = dependencies.collect();
+    let sources = object_references::sources(object);
+    let applier: Vec<ObjectId> = object_references::applier(object).into_iter().collect();
+    let applied = object_references::applied(object).len();
+    let spec = |key: &str| {
+        let value = object.get("spec").and_then(|spec| spec[key].as_str());
+        value.unwrap_or_default().to_owned()
+    };
+    let hold = cause::hold(object).map(|hold| hold.to_string()).unwrap_or_default();
+    html! {
+        dl class="facts" {
+            (linked("Source", &sources))
+            (linked("Applied by", &applier))
+            (linked("Depends on", &dependencies))
+            (fact("Interval", &spec("interval")))
+            (fact("Path", &spec("path")))
+            (address(&spec("url")))
+            (fact("Hold", &hold))
+            @if applied > 0 { div { dt { "Applied" } dd { (applied) " objects" } } }
+        }
+    }
+}
+
+fn fact(title: &str, value: &str) -> Markup {
+    html! { @if !value.is_empty() { div { dt { (title) } dd { (message(value)) } } } }
+}
+
+/// The address of a source, without what may be secret; a link if it is one of the web.
+fn address(url: &str) -> Markup {
+    let link = Href::outside(url);
+    let shown = trace::address(url, "");
+    html! {
+        @if !url.is_empty() {
+            div { dt { "Address" } dd {
+                @match link {
+                    Some(link) => a href=(link) rel="noreferrer noopener" { (text(&shown)) },
+                    None => (text(&shown)),
+                }
+            } }
+        }
+    }
+}
+
+fn linked(title: &str, ids: &[ObjectId]) -> Markup {
+    html! {
+        @if !ids.is_empty() {
+            div { dt { (title) } dd { @for id in ids { div { (object_link(id)) } } } }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cause::CauseKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn html(spec: &Value, printed: &str) -> String {
+        let id = |kind: &str, name: &str| ObjectId::new("apps", name, "", kind);
+        let since = Some("2026-11-24T11:55:00Z".parse().unwrap());
+        let step =
+            |object: ObjectId, text: &str| CauseStep { object, since, text: text.to_owned() };
+        let why = StateExplanation {
+            object: id("Kustomization", "shop"),
+            state: ExaminedObjectState::NotReady,
+            message: "timeout".to_owned(),
+            cause: Some(RootCause {
+                object: id("Pod", "web-1"),
+                problem: CauseKind::Container,
+                text: "container 'app' <b>ends</b>".to_owned(),
+                since,
+                lines: vec![printed.to_owned()],
+                event: None,
+            }),
+            path: vec![
+                step(id("Kustomization", "shop"), "HealthCheckFailed"),
+                step(id("Pod", "web-1"), "ends"),
+            ],
+            next: None,
+            advice: Some(CauseAdvice {
+                text: "read <it>".to_owned(),
+                command: Some("kubectl -n apps logs web-1 && <x>".to_owned()),
+            }),
+            second: None,
+            unread: Vec::new(),
+            remarks: vec!["Secret/apps/db cannot be read: <forbidden>".to_owned()],
+        };
+        let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "shop", "namespace": "apps"}, "spec": spec});
+        let object = Object::new(object).unwrap();
+        let found = ObjectExplanation { why, tags: None };
+        content(&found, &object, "2026-11-24T12:00:00Z".parse().unwrap()).into_string()
+    }
+
+    #[test]
+    fn the_first_heading_is_the_line_of_the_command() {
+        let html = html(&json!({}), "no such table: \u{1b}[31m<users>");
+        let line = "Kustomization/apps/shop is not ready: Pod/apps/web-1: container 'app' &lt;b&gt;ends&lt;/b&gt;";
+        let heading = html.split("<h2>").nth(1).unwrap_or_default();
+        let heading = heading.split("</h2>").next().unwrap_or_default();
+        assert!(heading.ends_with(&format!("<bdi>{line}</bdi>")), "{heading}");
+        assert!(
+            html.contains(
+                "<pre class=\"log\"><bdi>no such table: \\u{1b}[31m&lt;users&gt;</bdi></pre>"
+            ),
+            "{html}"
+        );
+        assert!(
+            html.contains(
+                "<code><bdi>kubectl -n apps logs web-1 &amp;&amp; &lt;x&gt;</bdi></code>"
+            ),
+            "{html}"
+        );
+        assert!(html.contains("cannot be read: &lt;forbidden&gt;"), "{html}");
+        assert!(
+            html.contains("<a href=\"/o/pod/apps/web-1\"><bdi>Pod/apps/web-1</bdi></a>"),
+            "{html}"
+        );
+    }
+
+    #[test]
+    fn an_address_is_a_link_only_if_it_is_one_of_the_web_and_has_no_password() {
+        let link = html(&json!({"url": "https://git.example.com/shop.git"}), "");
+        assert!(
+            link.contains(
+                "<a href=\"https://git.example.com/shop.git\" rel=\"noreferrer noopener\">"
+            ),
+            "{link}"
+        );
+        for url in
+            ["javascript:alert(1)", "https://bob:hunter2@git.example.com/a", "data:text/html,x"]
+        {
+            let html = html(&json!({"url": url}), "");
+            assert!(!html.contains("rel=\"noreferrer") && !html.contains("hunter2"), "{html}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What an object applied, down to Pods, as a list within lists.
+
+use maud::{Markup, html};
+use windlass_answers::tree::ObjectTreeBranch;
+
+use crate::parts::{ObjectState, message, shape, subject, text};
+
+/// How many objects are shown, and how deep; `windlass tree` prints all.
+const MAX_SHOWN_OBJECTS: usize = 1_000;
+const MAX_SHOWN_DEPTH: usize = 20;
+
+/// A branch that is shown, at its depth, in the order of the list.
+struct ShownBranch<'t> {
+    depth: usize,
+    branch: &'t ObjectTreeBranch,
+}
+
+/// The tab.
+pub(super) fn content(tree: &ObjectTreeBranch) -> Markup {
+    let mut all = Vec::new();
+    let mut pending = vec![ShownBranch { depth: 0, branch: tree }];
+    let mut beyond = 0_usize;
+    while let Some(next) = pending.pop() {
+        if all.len() >= MAX_SHOWN_OBJECTS || next.depth > MAX_SHOWN_DEPTH {
+            beyond += 1;
+            continue;
+        }
+        let depth = next.depth + 1;
+        pending.extend(next.branch.below.iter().rev().map(|branch| ShownBranch { depth, branch }));
+        all.push(next);
+    }
+    html! {
+        section class="panel" {
+            header { h2 { "What it applied" } span class="more" { (all.len()) " objects" } }
+            (list(&all))
+            @if beyond > 0 { p { "At least " (beyond) " more objects are not shown; the command prints them." } }
+        }
+    }
+}
+
+/// Lists within lists, by the depth of each branch.
+fn list(all: &[ShownBranch<'_>]) -> Markup {
+    let Some(first) = all.first() else { return html! {} };
+    let rest = all.get(1..).unwrap_or_default();
+    let children = groups(rest, first.depth + 1);
+    html! {
+        ul class="tree" { li {
+            (line(first.branch))
+            @if !children.is_empty() { ul { @for child in children { li { (inner(child)) } } } }
+        } }
+    }
+}
+
+/// One branch and those below it. It goes no deeper than [`MAX_SHOWN_DEPTH`].
+fn inner(group: &[ShownBranch<'_>]) -> Markup {
+    let Some(first) = group.first() else { return html! {} };
+    let children = groups(group.get(1..).unwrap_or_default(), first.depth + 1);
+    html! {
+        (line(first.branch))
+        @if !children.is_empty() { ul { @for child in children { li { (inner(child)) } } } }
+    }
+}
+
+/// The parts of a list that begin at a depth.
+fn groups<'l, 't>(all: &'l [ShownBranch<'t>], depth: usize) -> Vec<&'l [ShownBranch<'t>]> {
+    all.chunk_by(|_, next| next.depth > depth).collect()
+}
+
+fn line(branch: &ObjectTreeBranch) -> Markup {
+    html! {
+        div {
+            span { (shape(state(&branch.health))) " " (subject(&branch.object)) }
+            span class="dim" { (text(&branch.health)) }
+            @if !branch.revision.is_empty() { span class="mono" { (text(&branch.revision)) } }
+            @if !branch.message.is_empty() { span class="soft" { (message(&branch.message)) } }
+        }
+    }
+}
+
+/// The shape of a health, as the tree names it.
+fn state(health: &str) -> ObjectState {
+    match health {
+        "Ready" | "Current" => ObjectState::Ready,
+        "NotReady" | "Failed" | "NotFound" => ObjectState::Failing,
+        "InProgress" | "Terminating" => ObjectState::Progressing,
+        "Suspended" => ObjectState::Suspended,
+        _ => ObjectState::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn branch(object: &str, below: Vec<ObjectTreeBranch>) -> ObjectTreeBranch {
+        ObjectTreeBranch {
+            object: object.to_owned(),
+            health: "Ready".to_owned(),
+            revision: String::new(),
+            message: String::new(),
+            below,
+        }
+    }
+
+    /// The names of a list, in brackets where one list is within another.
+    fn outline(html: &str) -> String {
+        let marked = html.replace("<ul>", "[").replace("</ul>", "]").replace("<bdi>", "{");
+        let mut out = String::new();
+        let mut rest = marked.as_str();
+        while let Some(at) = rest.find(['[', ']', '{']) {
+            let from = &rest[at..];
+            rest = &from[1..];
+            match &from[..1] {
+                "{" => {
+                    let name = rest.split("</bdi>").next().unwrap_or_default();
+                    if name.contains('/') {
+                        out.push_str(name.rsplit('/').next().unwrap_or_default());
+                    }
+                }
+                bracket => out.push_str(bracket),
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn lists_are_within_lists_as_objects_are_below_each_other() {
+        let web = branch(
+            "Deployment/apps/b",
+            vec![branch("Pod/apps/c", vec![]), branch("Pod/apps/d", vec![])],
+        );
+        let tree = branch("Kustomization/apps/a", vec![web, branch("ConfigMap/apps/e", vec![])]);
+        assert_eq!(outline(&content(&tree).into_string()), "a[b[cd]e]]");
+    }
+
+    #[test]
+    fn what_is_beyond_the_bound_is_counted_and_names_are_escaped() {
+        let many = (0..MAX_SHOWN_OBJECTS + 10).map(|at| branch(&format!("Pod/apps/p{at}"), vec![]));
+        let mut tree = branch("Kustomization/apps/\"><script>", many.collect());
+        tree.message = "<img onerror=x>".to_owned();
+        let html = content(&tree).into_string();
+        assert!(html.contains("At least 11 more objects"), "{}", html.len());
+        assert!(!html.contains("<script") && !html.contains("<img"));
+        assert!(html.contains("&lt;img onerror=x&gt;"));
+    }
+}
