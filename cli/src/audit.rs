@@ -1,22 +1,18 @@
 //! `windlass audit`: what was done to releases and Kustomizations, as ReleaseAudits tell it.
 //!
-//! Elsewhere: what an audit says (`crds::release`), writing audits (`windlass_runtime::audit`).
+//! Elsewhere: what an audit says (`crds::release`), finding audits (`windlass_answers::audit`), writing them
+//! (`windlass_runtime::audit`).
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{Args as ClapArgs, ValueEnum};
 use crds::release::{AuditCause, AuditChanges, AuditOutcome, AuditRevision, ReleaseAudit};
-use kube_core::Resource as _;
-use reconcile::Time;
-use serde_json::{Value, json};
+use windlass_answers::audit::{self, AuditObjectName, ListedAudits, ended, parse_subject, to_list};
 
 use super::command_scope::{NamespaceScope, say_left_out};
-use super::kind_argument::ResourceArgument;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour};
-use windlass_runtime::audit::resource;
 use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass audit`.
@@ -63,52 +59,17 @@ enum AuditFormat {
     Jsonl,
 }
 
-/// An object, by kind and name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct AuditObjectName {
-    kind: &'static str,
-    name: String,
-}
-
-/// The kinds that have audits, and how else users call them.
-const KINDS: [(&str, [&str; 3]); 3] = [
-    ("HelmRelease", ["helmrelease", "helmreleases", "hr"]),
-    ("Helmfile", ["helmfile", "helmfiles", "hf"]),
-    ("Kustomization", ["kustomization", "kustomizations", "ks"]),
-];
-
-fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
-    let (kind, name) = text
-        .split_once('/')
-        .filter(|(_, name)| !name.is_empty())
-        .ok_or_else(|| format!("`{text}` is not KIND/NAME, such as HelmRelease/web"))?;
-    let word = kind.to_lowercase();
-    let known = KINDS.iter().find(|(_, words)| words.contains(&word.as_str()));
-    let (kind, _) = known.ok_or_else(|| {
-        format!("`{kind}` has no audits; use HelmRelease, Helmfile or Kustomization")
-    })?;
-    Ok(AuditObjectName { kind, name: name.to_owned() })
-}
-
 /// Prints audits.
 ///
 /// # Errors
 /// The cluster cannot be reached, or the kind is not installed.
 pub(super) fn run(args: &AuditArgs) -> anyhow::Result<ExitCode> {
-    let (found, left_out) = args.scope.place.run(async |site| {
+    let subject = args.subject.as_ref().or(args.other.as_ref());
+    let ListedAudits { audits, left_out } = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        let target = ResourceArgument { resource: resource(), namespace: None, name: None };
-        let mut found = Vec::new();
-        let left_out = site
-            .list(&target, &args.scope.labels, |objects| {
-                found.extend(objects.into_iter().map(objects::Object::into_value));
-                Ok(())
-            })
-            .await?;
-        anyhow::Ok((found, left_out))
+        let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
+        audit::find(&site, &args.scope.labels, subject, since).await
     })?;
-    let since = args.since.and_then(|by| jiff::Timestamp::now().saturating_sub(by).ok());
-    let audits = selected(found, args.subject.as_ref().or(args.other.as_ref()), since)?;
     if !audits.is_empty() || args.output != AuditFormat::Table {
         print(&shown(&audits, args.output, args.scope.all_namespaces)?)?;
     } else if left_out.is_empty() {
@@ -127,52 +88,15 @@ fn nothing(args: &AuditArgs) -> String {
     format!("no audits{of}{since}{place}")
 }
 
-/// The audits of a subject since a time, the oldest first.
-fn selected(
-    found: Vec<Value>,
-    subject: Option<&AuditObjectName>,
-    since: Option<Time>,
-) -> anyhow::Result<Vec<ReleaseAudit>> {
-    let mut audits = Vec::with_capacity(found.len());
-    for value in found {
-        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let audit: ReleaseAudit =
-            serde_json::from_value(value).with_context(|| format!("ReleaseAudit {name}"))?;
-        let of = &audit.spec.subject;
-        let is_it = subject.is_none_or(|it| of.kind == it.kind && of.name == it.name);
-        let is_recent = since.is_none_or(|since| ended(&audit).is_some_and(|at| at >= since));
-        if is_it && is_recent {
-            audits.push(audit);
-        }
-    }
-    // Within a second, later ones have higher versions (they are comparable, Kubernetes 1.35).
-    let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
-    audits.sort_by_key(|audit| (ended(audit), version(audit)));
-    Ok(audits)
-}
-
-fn ended(audit: &ReleaseAudit) -> Option<Time> {
-    let created = audit.metadata.creation_timestamp.as_ref();
-    audit.spec.ended.as_ref().or(created).map(|time| time.0)
-}
-
 fn shown(
     audits: &[ReleaseAudit],
     format: AuditFormat,
     with_namespace: bool,
 ) -> anyhow::Result<String> {
-    let list = || -> anyhow::Result<Value> {
-        let items: Result<Vec<Value>, _> = audits.iter().map(serde_json::to_value).collect();
-        Ok(json!({
-            "apiVersion": ReleaseAudit::api_version(&()),
-            "kind": "ReleaseAuditList",
-            "items": items?,
-        }))
-    };
     Ok(match format {
         AuditFormat::Table => table(audits, with_namespace, TerminalScreen::of_stdout()),
-        AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&list()?)?),
-        AuditFormat::Yaml => goyaml::emit(&list()?)?,
+        AuditFormat::Json => format!("{}\n", serde_json::to_string_pretty(&to_list(audits)?)?),
+        AuditFormat::Yaml => goyaml::emit(&to_list(audits)?)?,
         AuditFormat::Jsonl => {
             let mut text = String::new();
             for audit in audits {
@@ -264,20 +188,13 @@ fn cause(of: &AuditCause) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use serde_json::{Value, json};
 
-    fn audit(name: &str, kind: &str, ended: &str) -> Value {
-        json!({
-            "metadata": {"name": format!("{name}-1"), "namespace": "apps"},
-            "spec": {
-                "subject": {"kind": kind, "name": name, "release": {"name": "shop", "namespace": "apps"}},
-                "operation": "Upgrade", "outcome": "Succeeded", "ended": ended, "duration": "1.5s",
-                "from": {"revision": "1", "chart": "web", "chartVersion": "1.0.0"},
-                "to": {"revision": "2", "chart": "web", "chartVersion": "1.1.0"},
-                "causes": [{"type": "Values", "object": "Secret/apps/v"}, {"type": "Spec"}],
-                "changes": {"added": 1, "changed": 2, "removed": 0, "partial": true},
-            },
-        })
+    use super::*;
+    use fake_cluster::examples::audit;
+
+    fn audits(found: Vec<Value>) -> Vec<ReleaseAudit> {
+        found.into_iter().map(|it| serde_json::from_value(it).unwrap()).collect()
     }
 
     #[test]
@@ -286,7 +203,7 @@ mod tests {
             audit("shop", "HelmRelease", "2026-01-03T00:00:00Z"),
             audit("apps", "Kustomization", "2026-01-04T00:00:00Z"),
         ];
-        let audits = selected(found, None, None).unwrap();
+        let audits = audits(found);
         let text = crate::goldens::at_both_widths(|on| table(&audits, true, on));
         expect_test::expect_file!["goldens/audit.txt"].assert_eq(&text);
     }
@@ -304,42 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_is_named_by_kind_and_name() {
-        let kind = |text: &str| parse_subject(text).map(|it| it.kind);
-        assert_eq!(kind("hr/web"), Ok("HelmRelease"));
-        assert_eq!(kind("Kustomizations/web"), Ok("Kustomization"));
-        assert_eq!(kind("HELMFILE/web"), Ok("Helmfile"));
-        assert!(kind("web").unwrap_err().contains("is not KIND/NAME"));
-        assert!(kind("hr/").unwrap_err().contains("is not KIND/NAME"));
-        assert!(kind("pod/web").unwrap_err().contains("`pod` has no audits"));
-    }
-
-    #[test]
-    fn audits_are_selected_by_subject_and_time_and_sorted() {
-        let all = vec![
-            audit("b", "HelmRelease", "2026-01-03T00:00:00Z"),
-            audit("a", "HelmRelease", "2026-01-01T00:00:00Z"),
-            audit("a", "Kustomization", "2026-01-02T00:00:00Z"),
-        ];
-        let names = |subject: Option<&str>, since: Option<&str>| -> Vec<String> {
-            let subject = subject.map(|it| parse_subject(it).unwrap());
-            let since = since.map(|it| it.parse().unwrap());
-            let found = selected(all.clone(), subject.as_ref(), since).unwrap();
-            found
-                .iter()
-                .map(|it| format!("{}/{}", it.spec.subject.kind, it.spec.subject.name))
-                .collect()
-        };
-        assert_eq!(names(None, None), ["HelmRelease/a", "Kustomization/a", "HelmRelease/b"]);
-        assert_eq!(names(Some("hr/a"), None), ["HelmRelease/a"]);
-        assert_eq!(names(None, Some("2026-01-02T00:00:00Z")), ["Kustomization/a", "HelmRelease/b"]);
-    }
-
-    #[test]
     fn a_release_of_a_context_is_named_in_full() {
         let mut found = audit("web", "Helmfile", "2026-01-03T00:00:00Z");
         found["spec"]["subject"]["release"]["kubeContext"] = json!("east");
-        let audits = selected(vec![found], None, None).unwrap();
+        let audits = audits(vec![found]);
         let table = shown(&audits, AuditFormat::Table, true).unwrap();
         assert!(table.contains("Helmfile/web (east/apps/shop)"), "{table}");
     }
@@ -347,7 +232,7 @@ mod tests {
     #[test]
     fn each_format_has_the_same_audits() {
         let found = vec![audit("we\u{1b}b", "HelmRelease", "2026-01-03T00:00:00Z")];
-        let audits = selected(found, None, None).unwrap();
+        let audits = audits(found);
         let table = shown(&audits, AuditFormat::Table, true).unwrap();
         let line = table.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(

@@ -1,24 +1,21 @@
-//! Where a command about objects works: cluster, namespaces, time.
+//! The flags that say where a command about objects works: cluster, namespaces, time.
+//!
+//! Elsewhere: listing there (`windlass_answers::command_scope`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail, ensure};
+use anyhow::{anyhow, bail, ensure};
 use clap::Args;
-use objects::Object;
-use serde_json::Value;
 
 use super::complete;
 use super::kind_argument::ResourceArgument;
+pub(super) use windlass_answers::command_scope::{CommandScope, shown};
 use windlass_cli_runtime::connection::{
     ApiServerUnreachable, ClusterAccessFlags, ProgressGlyph, block_on, say,
 };
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::discovery::ApiResourceLocation;
-use windlass_cluster::object_pages::ObjectQuery;
-use windlass_cluster::objects::ObjectPage;
-use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::parse_duration;
 
 /// The cluster and the namespace.
@@ -92,13 +89,6 @@ impl NamespaceScope {
     }
 }
 
-/// A cluster, and the namespace that a command is about.
-pub(super) struct CommandScope {
-    pub(super) cluster: ClusterConnection,
-    /// Empty for all.
-    pub(super) namespace: String,
-}
-
 impl ClusterScope {
     /// Runs a command about a namespace, within its time.
     ///
@@ -147,6 +137,11 @@ impl ClusterScope {
         self.namespace.as_deref()
     }
 
+    /// The flags that name the cluster and the user, as the words of a command line.
+    pub(super) fn access_words(&self) -> Vec<String> {
+        self.reach.words()
+    }
+
     /// Whether -n was given.
     pub(super) fn has_namespace(&self) -> bool {
         self.namespace.is_some()
@@ -177,139 +172,6 @@ async fn opened_within<T>(
     }
 }
 
-impl CommandScope {
-    /// The same cluster with all namespaces.
-    pub(super) fn everywhere(self, all: bool) -> Self {
-        if all { Self { namespace: String::new(), ..self } } else { self }
-    }
-
-    /// The same cluster, with this namespace or all.
-    pub(super) fn within(&self, all: bool) -> Self {
-        Self { cluster: self.cluster.clone(), namespace: self.namespace.clone() }.everywhere(all)
-    }
-
-    /// Where a command looks, for messages that nothing is there.
-    pub(super) fn in_words(&self) -> String {
-        match self.namespace.as_str() {
-            "" => "in any namespace".to_owned(),
-            namespace => format!("in namespace {namespace}; -A shows all namespaces"),
-        }
-    }
-
-    /// The namespace of a target.
-    pub(super) fn namespace_of<'a>(&'a self, target: &'a ResourceArgument) -> &'a str {
-        match (target.resource.namespaced, &target.namespace) {
-            (false, _) => "",
-            (true, Some(namespace)) => namespace,
-            (true, None) => &self.namespace,
-        }
-    }
-
-    /// Hands every object of a kind to `each`, page by page.
-    ///
-    /// If a list of all namespaces is not allowed, each namespace is listed. Returns what was left out, in words.
-    ///
-    /// # Errors
-    /// That of `each`, and every failure to list but missing rights.
-    pub(super) async fn list(
-        &self,
-        target: &ResourceArgument,
-        labels: &str,
-        mut each: impl FnMut(Vec<Object>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Vec<String>> {
-        let namespace = self.namespace_of(target);
-        match self.pages(&target.resource, namespace, labels, &mut each).await? {
-            None => return Ok(Vec::new()),
-            Some(refused) if !namespace.is_empty() || !target.resource.namespaced => {
-                return Ok(vec![refused]);
-            }
-            Some(_) => {}
-        }
-        let namespaces = match self.namespaces().await {
-            Ok(namespaces) => namespaces,
-            Err(error) if error.code() == Some(403) => {
-                let plural = plural_of(&target.resource);
-                return Ok(vec![format!(
-                    "{plural} of all namespaces: this user may list neither them nor namespaces; use -n"
-                )]);
-            }
-            Err(error) => return Err(error).context("cannot list namespaces"),
-        };
-        let mut left_out = Vec::new();
-        for namespace in namespaces {
-            left_out.extend(self.pages(&target.resource, &namespace, labels, &mut each).await?);
-        }
-        Ok(left_out)
-    }
-
-    /// Hands every page to `each`; says what was refused.
-    async fn pages(
-        &self,
-        resource: &ApiResourceLocation,
-        namespace: &str,
-        labels: &str,
-        each: &mut impl FnMut(Vec<Object>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<Option<String>> {
-        let query = ObjectQuery { namespace, label_selector: labels, ..ObjectQuery::all(resource) };
-        let mut from = None;
-        let mut limit = FIRST_PAGE;
-        loop {
-            match self.cluster.list_at_most(query, from.as_deref(), limit).await {
-                Ok(ObjectPage { objects, next, bytes }) => {
-                    limit = next_limit(objects.len(), bytes);
-                    each(objects)?;
-                    from = next;
-                }
-                Err(error) if error.code() == Some(403) => {
-                    let place = match namespace {
-                        "" => String::new(),
-                        namespace => format!(" in namespace {namespace}"),
-                    };
-                    return Ok(Some(format!("{}{place}: {error}", plural_of(resource))));
-                }
-                Err(error) => {
-                    return Err(error).with_context(|| format!("cannot list {}", resource.plural));
-                }
-            }
-            if from.is_none() {
-                return Ok(None);
-            }
-        }
-    }
-
-    async fn namespaces(&self) -> Result<Vec<String>, ClusterError> {
-        let gvk = objects::Gvk::new("v1", "Namespace");
-        let resource = self.cluster.resource(&gvk).await?;
-        let listed = self.cluster.list(&resource, "", "").await?;
-        Ok(listed.iter().map(|it| it.name().to_owned()).collect())
-    }
-}
-
-/// The plural of a kind, with its group where another kind of windlass has the same.
-fn plural_of(resource: &ApiResourceLocation) -> String {
-    let plural = &resource.plural;
-    let alike = crds::names().filter(|names| names.plural == plural).count();
-    match alike {
-        0 | 1 => plural.clone(),
-        _ => format!("{plural}.{}", resource.gvk.group),
-    }
-}
-
-/// How many objects the first page has at most, so that something is printed soon.
-const FIRST_PAGE: usize = 50;
-
-/// Most objects of a page.
-const LARGEST_PAGE: usize = 500;
-
-/// How long a page should be: read into memory it takes several times as much.
-const PAGE_BYTES: usize = 2 << 20;
-
-/// How many objects to ask for after a page of so many objects, which took so many bytes.
-fn next_limit(objects: usize, bytes: usize) -> usize {
-    let fitting = objects.saturating_mul(PAGE_BYTES) / bytes.max(1);
-    fitting.clamp(8, LARGEST_PAGE)
-}
-
 /// Says what was left out because of missing rights, a line each; the exit status then says that something is missing.
 pub(super) fn say_left_out(left_out: &[String]) {
     // Several parts of a command may have asked for the same.
@@ -321,25 +183,6 @@ pub(super) fn say_left_out(left_out: &[String]) {
     if let Some(more) = left_out.len().checked_sub(20).filter(|more| *more > 0) {
         say(ProgressGlyph::Warning, &format!("left out: {more} more"));
     }
-}
-
-/// An object without what no person wants to read, and without the values of a Secret.
-pub(super) fn shown(mut object: Object) -> Object {
-    object.metadata_mut().remove("managedFields");
-    if object.kind() == "Secret" && object.api_version() == "v1" {
-        for field in ["data", "stringData"] {
-            let entries = object.fields_mut().get_mut(field).and_then(Value::as_object_mut);
-            for value in entries.into_iter().flat_map(serde_json::Map::values_mut) {
-                *value = "****".into();
-            }
-        }
-        if let Some(annotations) = object.metadata_mut().get_mut("annotations") {
-            let annotations = annotations.as_object_mut();
-            // It repeats the whole Secret.
-            annotations.map(|it| it.remove("kubectl.kubernetes.io/last-applied-configuration"));
-        }
-    }
-    object
 }
 
 #[cfg(test)]
@@ -357,22 +200,6 @@ mod tests {
         assert_eq!(place(&["--timeout", "3s"]).timeout, Some(Duration::from_secs(3)));
     }
 
-    #[test]
-    fn of_two_kinds_with_one_plural_the_group_is_named() {
-        let of = |group: &str, plural: &str| {
-            plural_of(&ApiResourceLocation {
-                gvk: objects::Gvk::new(&format!("{group}/v1"), "Kind"),
-                plural: plural.to_owned(),
-                namespaced: true,
-                watchable: true,
-            })
-        };
-        let plain = of("kustomize.toolkit.fluxcd.io", "kustomizations");
-        assert_eq!(plain, "kustomizations");
-        let named = of("apps.mumoshu.github.io", "helmfiles");
-        assert_eq!(named, "helmfiles.apps.mumoshu.github.io");
-    }
-
     #[tokio::test]
     async fn an_api_server_that_does_not_answer_in_time_cannot_be_reached() {
         let within = Duration::from_millis(10);
@@ -383,15 +210,5 @@ mod tests {
         assert!(text.ends_with("the API server did not respond within 10ms (--timeout)"), "{text}");
         let refused = opened_within(within, async { Err::<(), _>(anyhow!("no such context")) });
         assert_eq!(ExitCode::of_failure(&refused.await.unwrap_err()), ExitCode::Failed);
-    }
-
-    #[test]
-    fn pages_are_as_long_as_fits_into_memory() {
-        let kib = |each: usize, objects: usize| next_limit(objects, objects * (each << 10));
-        assert_eq!(kib(1, FIRST_PAGE), LARGEST_PAGE);
-        assert_eq!(kib(8, FIRST_PAGE), 256);
-        assert_eq!(kib(1500, 8), 8);
-        // A page may have no objects.
-        assert_eq!(next_limit(0, 100), 8);
     }
 }

@@ -9,7 +9,7 @@ use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
 use super::kind_argument;
 use super::object_row::{ObjectRow, time};
-use super::why;
+use windlass_answers::why;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::print;
 use windlass_cli_runtime::exit_code::ExitCode;

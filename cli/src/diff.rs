@@ -1,27 +1,23 @@
 //! `windlass diff`: what the next reconciliation of a Kustomization or HelmRelease would change, with the files that its
 //! source has, or with those of a local folder or chart.
 //!
-//! Here: the command and its end. Below: comparing what each kind builds (`diff/kustomization.rs`,
-//! `diff/helm_release.rs`), changes by field (`diff/change.rs`), the output (`diff/format.rs`). Elsewhere: building and
-//! rendering (`render.rs`).
+//! Here: the command and its end. Below: the output (`diff/format.rs`). Elsewhere: comparing (`windlass_answers::diff`), building
+//! and rendering (`windlass_answers::render`).
 
-mod change;
 mod format;
-mod helm_release;
-mod kustomization;
 
 use std::path::PathBuf;
 
 use anyhow::ensure;
 use clap::Args as ClapArgs;
 use objects::Object;
+use windlass_answers::diff::{self, DiffReport};
 
-use self::change::DiffReport;
 use super::command_scope::{ClusterScope, CommandScope};
 use super::complete;
 use super::kind_argument;
 use super::output::{ReportFormat, report};
-use super::render::{self, ArtifactOrigin, BuildableKind, say_suspended};
+use super::render::BuildableKind;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::serve_flags::settings;
@@ -100,7 +96,9 @@ pub(super) fn run(args: &DiffArgs) -> anyhow::Result<ExitCode> {
                 args.chart.as_ref()
             }
         };
-        say_suspended(object.get("spec").is_some_and(|spec| spec["suspend"] == true));
+        if object.get("spec").is_some_and(|spec| spec["suspend"] == true) {
+            say(ProgressGlyph::Warning, "it is suspended: nothing changes before it is resumed");
+        }
         // Of a source that fails, it is the last artifact that is compared.
         if let Some(said) = cause::condition(&object, "Ready").filter(|it| it.status == "False") {
             say(ProgressGlyph::Warning, &clean(&format!("it is not ready: {}", said.message)));
@@ -125,7 +123,7 @@ fn keeps_drift(object: &Object) -> bool {
 const KEPT: &str = "without spec.driftDetection.mode `enabled`, what differs only because it was changed by hand stays \
     until the next upgrade";
 
-/// What the next reconciliation of an object would change.
+/// What the next reconciliation of an object would change; prints what the build says besides.
 ///
 /// # Errors
 /// It cannot be built or compared.
@@ -135,22 +133,8 @@ pub(super) async fn predict(
     local: Option<&PathBuf>,
     settings: OperatorSettings,
 ) -> anyhow::Result<DiffReport> {
-    let given = ArtifactOrigin::of(local, &object)?;
-    let cluster = &site.cluster;
-    match BuildableKind::of(&object)? {
-        BuildableKind::Kustomization => {
-            let built = render::kustomization::build(cluster, object, &given, settings).await?;
-            for warning in &built.desired_kustomization.warnings {
-                say(ProgressGlyph::Warning, &clean(warning));
-            }
-            kustomization::diff(cluster, &built).await
-        }
-        BuildableKind::HelmRelease => {
-            let rendered =
-                render::helm_release::render_release(cluster, object, &given, settings).await?;
-            helm_release::diff(cluster, rendered).await
-        }
-    }
+    let mut warn = |text: &str| say(ProgressGlyph::Warning, &clean(text));
+    diff::predict(site, object, local, settings, &mut warn).await
 }
 
 /// Prints what would change, and returns the exit code that says so.

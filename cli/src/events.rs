@@ -1,15 +1,15 @@
 //! `windlass events`: what happened to objects of windlass and to their sources.
+//!
+//! Elsewhere: finding events (`windlass_answers::events`).
 
-use std::collections::BTreeSet;
-
-use cause::{last_seen, object_references};
+use cause::last_seen;
 use clap::Args as ClapArgs;
-use objects::{Gvk, Object, ObjectId};
+use objects::Object;
 use serde_json::Value;
+use windlass_answers::events::{EventQuery, ListedEvents, field, listed, object_of};
 
-use super::command_scope::{CommandScope, NamespaceScope, say_left_out, shown};
+use super::command_scope::{NamespaceScope, say_left_out, shown};
 use super::complete;
-use super::kind_argument::{self, ResourceArgument};
 use super::output::{ReportFormat, report};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
@@ -57,7 +57,13 @@ fn event_type(text: &str) -> Result<String, String> {
 pub(super) fn run(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     let ListedEvents { events, left_out, gone } = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
-        listed(&site, args).await
+        let about = args.about.as_ref().map(|word| vec![word.clone()]);
+        let query = EventQuery {
+            words: about.as_deref().unwrap_or(&args.what),
+            labels: &args.scope.labels,
+            types: &args.types,
+        };
+        listed(&site, &query).await
     })?;
     let values: Vec<Value> = events.iter().map(|it| shown(it.clone()).into_value()).collect();
     if report(&values, args.output)?.is_none() {
@@ -76,128 +82,6 @@ pub(super) fn run(args: &EventsArgs) -> anyhow::Result<ExitCode> {
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
-}
-
-/// Events, the oldest first.
-#[derive(Debug)]
-struct ListedEvents {
-    events: Vec<Object>,
-    /// What could not be listed, in words.
-    left_out: Vec<String>,
-    /// The object that they are wanted of, if it does not exist.
-    gone: Option<ObjectId>,
-}
-
-/// The events that are wanted. An object that was deleted may have some.
-///
-/// # Errors
-/// Something cannot be read, or an object has no events and does not exist.
-async fn listed(site: &CommandScope, args: &EventsArgs) -> anyhow::Result<ListedEvents> {
-    let (about, mut left_out) = about(site, args).await?;
-    let (events, more) = gather(site, args, about.as_ref()).await?;
-    left_out.extend(more);
-    let absent = about.and_then(|it| it.absent);
-    match absent {
-        Some(absent) if events.is_empty() => Err(kind_argument::absent(site, &absent).await),
-        absent => {
-            let gone = absent.map(|absent| id_of(site, &absent));
-            Ok(ListedEvents { events, left_out, gone })
-        }
-    }
-}
-
-/// The object that a command names.
-fn id_of(site: &CommandScope, target: &ResourceArgument) -> ObjectId {
-    let Gvk { group, kind, .. } = &target.resource.gvk;
-    let name = target.name.as_deref().unwrap_or_default();
-    ObjectId::new(site.namespace_of(target), name, group, kind)
-}
-
-/// What events are wanted of.
-struct EventFilter {
-    objects: BTreeSet<ObjectId>,
-    /// The object that the command names, if it does not exist.
-    absent: Option<ResourceArgument>,
-    /// Where their events are; that of the command if there is none.
-    namespaces: Vec<Option<String>>,
-}
-
-/// The object that events are wanted of and its sources, or the objects that labels select; and what could not be listed.
-async fn about(
-    site: &CommandScope,
-    args: &EventsArgs,
-) -> anyhow::Result<(Option<EventFilter>, Vec<String>)> {
-    let labels = args.scope.labels.as_str();
-    let mut objects = BTreeSet::new();
-    let words = args.about.as_ref().map_or_else(|| args.what.clone(), |word| vec![word.clone()]);
-    if !words.is_empty() {
-        let target = kind_argument::one(&site.cluster, &words).await?;
-        args.scope.check(std::slice::from_ref(&target))?;
-        let id = id_of(site, &target);
-        let found =
-            site.cluster.get(&target.resource, site.namespace_of(&target), &id.name).await?;
-        objects.extend(found.iter().flat_map(object_references::sources));
-        objects.insert(id);
-        let absent = found.is_none().then_some(target);
-        let namespaces: BTreeSet<String> = objects.iter().map(|id| id.namespace.clone()).collect();
-        let namespaces = namespaces.into_iter().map(Some).collect();
-        return Ok((Some(EventFilter { objects, absent, namespaces }), Vec::new()));
-    }
-    if labels.is_empty() {
-        return Ok((None, Vec::new()));
-    }
-    let mut left_out = Vec::new();
-    for target in kind_argument::targets(&site.cluster, &["all".to_owned()]).await? {
-        let refused = site.list(&target, labels, |found| {
-            objects.extend(found.iter().map(Object::id));
-            Ok(())
-        });
-        left_out.extend(refused.await?);
-    }
-    Ok((Some(EventFilter { objects, absent: None, namespaces: vec![None] }), left_out))
-}
-
-async fn gather(
-    site: &CommandScope,
-    args: &EventsArgs,
-    about: Option<&EventFilter>,
-) -> anyhow::Result<(Vec<Object>, Vec<String>)> {
-    let gvk = Gvk::new("v1", "Event");
-    let resource = site.cluster.resource(&gvk).await?;
-    let mut found: Vec<Object> = Vec::new();
-    let mut left_out = Vec::new();
-    let namespaces = about.map_or_else(|| vec![None], |it| it.namespaces.clone());
-    for namespace in namespaces {
-        let target = ResourceArgument { resource: resource.clone(), namespace, name: None };
-        let refused = site.list(&target, "", |events| {
-            let wanted = events.into_iter().filter(|it| {
-                let is_it = |kind: &String| field(it, "type").eq_ignore_ascii_case(kind);
-                let is_of_type = args.types.is_empty() || args.types.iter().any(is_it);
-                let of = object_of(it);
-                is_of_type
-                    && about.map_or_else(
-                        || object_references::is_reconciled(&of),
-                        |about| about.objects.contains(&of),
-                    )
-            });
-            found.extend(wanted);
-            Ok(())
-        });
-        left_out.extend(refused.await?);
-    }
-    found.sort_by_key(last_seen);
-    Ok((found, left_out))
-}
-
-fn field<'e>(event: &'e Object, key: &str) -> &'e str {
-    event.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn object_of(event: &Object) -> ObjectId {
-    let of = event.get("involvedObject").cloned().unwrap_or_default();
-    let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
-    let group = Gvk::new(&text("apiVersion"), "").group;
-    ObjectId::new(&text("namespace"), &text("name"), &group, &text("kind"))
 }
 
 fn table(events: &[Object], on: TerminalScreen, now: reconcile::Time) -> String {
@@ -250,33 +134,6 @@ mod tests {
         ];
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         expect_file!["goldens/events.txt"].assert_eq(&at_both_widths(|on| table(&events, on, now)));
-    }
-
-    #[tokio::test]
-    async fn an_object_that_was_deleted_has_events_and_one_that_never_was_there_has_none() {
-        use clap::{Command, FromArgMatches as _};
-        let api_version = "kustomize.toolkit.fluxcd.io/v1";
-        let event = json!({"apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": "shop.1", "namespace": "apps"}, "type": "Warning", "reason": "BuildFailed",
-            "message": "missing file", "lastTimestamp": "2026-11-24T11:58:00Z",
-            "involvedObject": {"apiVersion": api_version, "kind": "Kustomization", "namespace": "apps", "name": "shop"}});
-        let other = json!({"apiVersion": api_version, "kind": "Kustomization",
-            "metadata": {"name": "other", "namespace": "apps"}, "spec": {}});
-        let (cluster, _) = fake_cluster::with_objects(vec![event, other]).await;
-        let site = CommandScope { cluster, namespace: "apps".to_owned() };
-        let command = EventsArgs::augment_args(Command::new("events").no_binary_name(true));
-        let args = |word: &str| {
-            let matches = command.clone().get_matches_from([word]);
-            EventsArgs::from_arg_matches(&matches).unwrap()
-        };
-        let found = listed(&site, &args("kustomization/shop")).await.unwrap();
-        assert_eq!(found.events.len(), 1);
-        let subject = found.gone.map(|gone| gone.subject());
-        assert_eq!(subject.as_deref(), Some("Kustomization/apps/shop"));
-        let found = listed(&site, &args("kustomization/other")).await.unwrap();
-        assert_eq!((found.events.len(), found.gone), (0, None));
-        let error = listed(&site, &args("kustomization/never")).await.unwrap_err().to_string();
-        assert!(error.starts_with("Kustomization/apps/never does not exist"), "{error}");
     }
 
     #[test]

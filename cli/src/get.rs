@@ -2,14 +2,14 @@
 
 use anyhow::{Context as _, bail};
 use apply::dry_run_refusal;
-use cause::{ExaminedObjectState, StateExplanation, condition, object_references};
+use cause::condition;
 use clap::Args as ClapArgs;
 use futures::stream::{StreamExt as _, select_all};
 use objects::Object;
 use reconcile::Time;
-use serde_json::{Value, json};
+use serde_json::Value;
+use windlass_answers::explained_readiness;
 
-use super::cluster_facts::ClusterFactReader;
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
 use super::incident_row;
@@ -248,7 +248,7 @@ async fn list(
     let mut left_out = Vec::new();
     for target in targets {
         let now = jiff::Timestamp::now();
-        let is_judged = is_table && is_mute(target);
+        let is_judged = is_table && explained_readiness::is_mute(target);
         let mut mute = Vec::new();
         if target.name.is_some() {
             let object = kind_argument::read(site, target).await?;
@@ -269,7 +269,7 @@ async fn list(
             });
             left_out.extend(refused.await?);
         }
-        let judged = judged(site, target, mute).await?;
+        let judged = explained_readiness::judged(site, target, mute).await?;
         printer.print(judged.into_iter().filter(is_wanted).collect(), now)?;
     }
     printer.flush()?;
@@ -299,52 +299,6 @@ async fn list(
 /// Whether an object is suspended, so that it is not expected to report anything.
 fn is_suspended(object: &Object) -> bool {
     cause::suspension(object, jiff::Timestamp::now()).is_some()
-}
-
-/// How many objects of a kind are explained.
-const MOST_EXPLAINED: usize = 200;
-
-/// Whether a kind has no status, so that what is missing has to be found out.
-pub(super) fn is_mute(target: &ResourceArgument) -> bool {
-    let gvk = &target.resource.gvk;
-    gvk.group == "notification.toolkit.fluxcd.io"
-        && matches!(gvk.kind.as_str(), "Alert" | "Provider")
-}
-
-/// Objects of a kind without a status; what `windlass why` finds that keeps one from working is its condition.
-///
-/// # Errors
-/// The API server did not respond.
-pub(super) async fn judged(
-    site: &CommandScope,
-    target: &ResourceArgument,
-    objects: Vec<Object>,
-) -> anyhow::Result<Vec<Object>> {
-    let mut facts = ClusterFactReader::new(&site.cluster);
-    let mut found = Vec::with_capacity(objects.len());
-    for (at, object) in objects.into_iter().enumerate() {
-        let has_said =
-            condition(&object, "Ready").is_some() || !object_references::has_no_runs(&object);
-        if has_said || at >= MOST_EXPLAINED {
-            found.push(object);
-            continue;
-        }
-        facts.knows(&target.resource, object.clone());
-        let why = facts.explain(&object.id()).await?;
-        found.push(with_failure(object, &why));
-    }
-    Ok(found)
-}
-
-/// An object with a condition that it is not ready, if it is known why.
-fn with_failure(mut object: Object, why: &StateExplanation) -> Object {
-    let cause = why.cause.as_ref().filter(|_| why.state == ExaminedObjectState::NotReady);
-    if let Some(cause) = cause {
-        let ready = json!({"type": "Ready", "status": "False", "reason": cause.problem.to_string(),
-            "message": cause.line(&why.object), "lastTransitionTime": cause.since.map(|at| at.to_string())});
-        object.fields_mut().insert("status".to_owned(), json!({"conditions": [ready]}));
-    }
-    object
 }
 
 /// Prints objects whenever they change.
@@ -404,6 +358,7 @@ async fn watch(
 mod tests {
     use clap::{Command, FromArgMatches as _};
     use expect_test::expect_file;
+    use serde_json::json;
 
     use super::*;
     use crate::goldens::at_both_widths;
@@ -452,41 +407,6 @@ mod tests {
             printer.table.page(&cells)
         });
         expect_file!["goldens/get.txt"].assert_eq(&text);
-    }
-
-    #[tokio::test]
-    async fn an_alert_or_a_provider_that_lacks_something_is_not_ready() {
-        let provider = |name: &str, secret: &str| {
-            json!({"apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider",
-                "metadata": {"name": name, "namespace": "apps"},
-                "spec": {"type": "slack", "channel": "a", "secretRef": {"name": secret}}})
-        };
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "there", "namespace": "apps"},
-            "data": {"address": "aHR0cHM6Ly9h", "token": "YQ=="}});
-        let incident = json!({"apiVersion": "notification.windlass.dev/v1alpha1", "kind": "Incident",
-            "metadata": {"name": "a", "namespace": "apps"}, "spec": {"reason": "Delivery", "subject": {
-                "apiVersion": "notification.toolkit.fluxcd.io/v1beta3", "kind": "Provider", "name": "rejected"}},
-            "status": {"state": "Open", "since": "2026-11-24T11:00:00Z", "message": "status 404"}});
-        let objects = [
-            provider("well", "there"),
-            provider("broken", "absent"),
-            provider("rejected", "there"),
-        ];
-        let all = objects.iter().cloned().chain([secret, incident]).collect();
-        let (cluster, _) = fake_cluster::with_objects(all).await;
-        let site = CommandScope { cluster, namespace: "apps".to_owned() };
-        let target = target("notification.toolkit.fluxcd.io/v1beta3", "Provider");
-        assert!(is_mute(&target));
-        let objects = objects.map(|it| Object::new(it).unwrap()).to_vec();
-        let found = judged(&site, &target, objects).await.unwrap();
-        let row = |object: &Object| ObjectRow::of_any(object, jiff::Timestamp::now());
-        assert_eq!(row(&found[0]).ready, "");
-        let broken = row(&found[1]);
-        assert_eq!(broken.ready, "False");
-        assert!(broken.message.contains("Secret/apps/absent does not exist"), "{broken:?}");
-        let rejected = row(&found[2]);
-        assert_eq!((rejected.ready.as_str(), rejected.message.as_str()), ("False", "status 404"));
-        assert_eq!(rejected.since.unwrap().to_string(), "2026-11-24T11:00:00Z");
     }
 
     #[test]

@@ -1,23 +1,18 @@
 //! `windlass history`: what was applied or released, when, how long it took, and how it ended.
 //!
-//! Below: revisions that the status does not have (`history/unlisted_revisions.rs`).
-
-mod unlisted_revisions;
+//! Elsewhere: finding it (`windlass_answers::history`).
 
 use std::time::Duration;
 
-use anyhow::bail;
 use clap::Args as ClapArgs;
-use objects::Object;
 use serde_json::Value;
+use windlass_answers::history;
 
-use self::unlisted_revisions::ReleaseRecordLocation;
-use super::command_scope::{ClusterScope, CommandScope};
+use super::command_scope::ClusterScope;
 use super::complete;
 use super::kind_argument;
 use super::object_row::{short, time};
 use super::output::{ReportFormat, report};
-use super::release;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
@@ -58,9 +53,12 @@ pub(super) fn run(args: &HistoryArgs) -> anyhow::Result<ExitCode> {
     let (object, entries) = args.place.run(async |site| {
         let target = kind_argument::one(&site.cluster, &args.what).await?;
         let object = kind_argument::read(&site, &target).await?;
-        let entries = all(&site, &object, args.release.as_deref()).await?;
+        let history = history::read(&site, &object, args.release.as_deref()).await?;
+        if let Some(text) = &history.left_out {
+            say(ProgressGlyph::Warning, &clean(text));
+        }
         cluster_operators::say_doubt(&site.cluster).await;
-        anyhow::Ok((object, entries))
+        anyhow::Ok((object, history.entries))
     })?;
     if report(&entries, args.output)?.is_some() {
         return Ok(ExitCode::Success);
@@ -72,28 +70,6 @@ pub(super) fn run(args: &HistoryArgs) -> anyhow::Result<ExitCode> {
     }
     print(&table(&entries, TerminalScreen::of_stdout(), jiff::Timestamp::now()))?;
     Ok(ExitCode::Success)
-}
-
-/// The history of an object, the newest first, with the revisions that the storage of Helm has beyond the status.
-async fn all(
-    site: &CommandScope,
-    object: &Object,
-    release: Option<&str>,
-) -> anyhow::Result<Vec<Value>> {
-    let row = release_row(object, release)?;
-    let ended = entries(object, row.as_ref())?;
-    let Some(place) = ReleaseRecordLocation::of(object, row.as_ref()) else { return Ok(ended) };
-    let unlisted = match place.unlisted(site, &ended).await {
-        Ok(unlisted) => unlisted,
-        Err(error) => {
-            let text = format!("revisions that the status does not have are left out: {error:#}");
-            say(ProgressGlyph::Warning, &clean(&text));
-            return Ok(ended);
-        }
-    };
-    let mut all = [unlisted, ended].concat();
-    all.sort_by_key(|it| std::cmp::Reverse(it["version"].as_i64()));
-    Ok(all)
 }
 
 fn table(entries: &[Value], screen: TerminalScreen, now: reconcile::Time) -> String {
@@ -109,29 +85,6 @@ fn table(entries: &[Value], screen: TerminalScreen, now: reconcile::Time) -> Str
             PagedTable::new(&titles, screen).page(&rows)
         }
     }
-}
-
-/// The row of the release that is meant; `None` for objects other than Helmfiles, and for Helmfiles without a release.
-fn release_row(object: &Object, name: Option<&str>) -> anyhow::Result<Option<Value>> {
-    if object.kind() != "Helmfile" {
-        return Ok(None);
-    }
-    let rows = object.get("status").and_then(|it| it["releases"].as_array()).cloned();
-    Ok(release::row(object, &rows.unwrap_or_default(), name)?.cloned())
-}
-
-/// What the status has, of the release if the object is a Helmfile.
-fn entries(object: &Object, row: Option<&Value>) -> anyhow::Result<Vec<Value>> {
-    let history = match object.kind() {
-        "Helmfile" => row.map(|it| it["status"]["history"].clone()).unwrap_or_default(),
-        "Kustomization" | "HelmRelease" => {
-            object.get("status").map(|it| it["history"].clone()).unwrap_or_default()
-        }
-        kind => bail!(
-            "objects of kind {kind} have no history: name a Kustomization, HelmRelease or Helmfile"
-        ),
-    };
-    Ok(history.as_array().cloned().unwrap_or_default())
 }
 
 fn text<'v>(entry: &'v Value, key: &str) -> &'v str {
@@ -259,37 +212,6 @@ mod tests {
             ("soon", "soon"),
         ] {
             assert_eq!(rounded(text), expected, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_release_of_a_helmfile_has_to_be_named_among_several() {
-        let row = |name: &str| json!({"name": name, "status": {"history": [{"version": 1}]}});
-        let object = |releases: Vec<Value>| {
-            Object::new(json!({"apiVersion": "helmfile.windlass.dev/v1alpha1", "kind": "Helmfile",
-                "metadata": {"name": "all"}, "status": {"releases": releases}}))
-            .unwrap()
-        };
-        let of = |object: &Object, name: Option<&str>| {
-            entries(object, release_row(object, name)?.as_ref())
-        };
-        assert_eq!(of(&object(vec![row("a")]), None).unwrap().len(), 1);
-        let both = object(vec![row("a"), row("b")]);
-        assert_eq!(of(&both, Some("b")).unwrap().len(), 1);
-        assert!(of(&both, None).unwrap_err().to_string().contains("--release: a, b"));
-        assert!(of(&both, Some("c")).unwrap_err().to_string().contains("no release c"));
-        // The same name in several clusters.
-        let row = |context: &str, version: u8| {
-            json!({"name": "a", "namespace": "n", "kubeContext": context,
-                "status": {"history": [{"version": version}]}})
-        };
-        let all = object(vec![row("", 1), row("east", 2), row("arn:x/y", 3)]);
-        let error_of = |release| of(&all, release).unwrap_err().to_string();
-        for text in [error_of(Some("a")), error_of(None)] {
-            assert!(text.contains("n/a, east/n/a, arn:x/y/n/a"), "{text}");
-        }
-        for (release, version) in [("n/a", 1), ("east/n/a", 2), ("arn:x/y/n/a", 3)] {
-            assert_eq!(of(&all, Some(release)).unwrap()[0]["version"], version, "{release}");
         }
     }
 }

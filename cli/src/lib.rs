@@ -2,15 +2,13 @@
 //!
 //! Elsewhere: commands about charts and helmfiles (`windlass-cli-helm`), about windlass itself (`windlass-cli-installation`)
 //! and about changes of repositories (`windlass-cli-plan`), what commands share, and what exit codes mean
-//! (`windlass-cli-runtime`).
+//! (`windlass-cli-runtime`); what commands about objects find out (`windlass-answers`).
 
 mod alerts;
-mod applied_object_health;
 mod approve;
 mod audit;
 mod build;
 mod bypass;
-mod cluster_facts;
 mod command_scope;
 mod command_syntax;
 mod complete;
@@ -28,17 +26,13 @@ mod history;
 mod image;
 mod incident_row;
 mod incidents;
-mod kind_argument;
 mod logs;
-mod object_row;
 mod operator_reaction_wait;
 mod output;
-mod owned_pods;
 mod reconcile;
 #[cfg(test)]
 mod reference_page;
 mod release;
-mod render;
 mod resume;
 mod rollback;
 mod serve;
@@ -46,12 +40,14 @@ mod stats;
 mod suspend;
 mod trace;
 mod tree;
+mod ui;
 mod version;
 mod why;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
+use windlass_answers::{cluster_facts, kind_argument, object_row, owned_pods, render};
 use windlass_cli_helm::{bundle, helmfile, template};
 use windlass_cli_installation::{bootstrap, check, install, migrate, uninstall};
 use windlass_cli_plan as plan;
@@ -109,6 +105,7 @@ fn command() -> Command {
         Command::new("template").about(TEMPLATE).defer(template::HelmTemplateFlags::augment_args),
         declared!("trace", TRACE, trace::TraceArgs, trace::EXAMPLES),
         declared!("tree", TREE, tree::TreeArgs, tree::EXAMPLES),
+        declared!("ui", UI, ui::UiArgs, ui::EXAMPLES),
         declared!("uninstall", UNINSTALL, uninstall::UninstallArgs),
         declared!("values", VALUES, helm_release_values::ValuesArgs, helm_release_values::EXAMPLES),
         declared!("version", VERSION, version::VersionArgs),
@@ -170,6 +167,7 @@ const SUSPEND: &str = "Suspend objects, with an owner, a reason and an end";
 const TEMPLATE: &str = "Render the templates of a chart, as `helm template` does";
 const TRACE: &str = "Trace an object of the cluster back to the revision that it comes from";
 const TREE: &str = "Print what an object applied, down to Pods, with health";
+const UI: &str = "Show objects on pages in a browser, on this machine only";
 const UNINSTALL: &str = "Remove windlass from a cluster, and keep what it manages";
 const VALUES: &str = "Print the values of a HelmRelease, and which source sets each";
 const VERSION: &str = "Print the version of windlass, and those of what it reproduces";
@@ -228,6 +226,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "template" => template::run(flags(given)?),
         "trace" => trace::run(&flags(given)?)?,
         "tree" => tree::run(&flags(given)?)?,
+        "ui" => ui::run(&flags(given)?)?,
         "uninstall" => uninstall::run(&flags(given)?)?.into(),
         "values" => helm_release_values::run(&flags(given)?)?,
         "version" => version::run(flags(given)?)?.into(),

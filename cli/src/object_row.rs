@@ -11,25 +11,26 @@ use windlass_runtime::freeze::calendar;
 
 /// What tables say of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ObjectRow {
+pub struct ObjectRow {
     /// `True`, `False`, `Unknown`; empty if it does not say.
-    pub(super) ready: String,
+    pub ready: String,
     /// One word.
-    pub(super) reason: String,
+    pub reason: String,
     /// For people.
-    pub(super) message: String,
+    pub message: String,
     /// What it has or applied; digests are cut.
-    pub(super) revision: String,
+    pub revision: String,
     /// Since when `Ready` has its status; without a condition, since when the object has that revision.
-    pub(super) since: Option<Time>,
+    pub since: Option<Time>,
     /// Who suspended it, until when; empty if it is not suspended.
-    pub(super) suspended: String,
+    pub suspended: String,
     /// When it was created.
-    pub(super) created: Option<Time>,
+    pub created: Option<Time>,
 }
 
 impl ObjectRow {
-    pub(super) fn of(object: &Object, now: Time) -> Self {
+    /// The row of an object whose status says how it is: of a kind of windlass or Flux.
+    pub fn of(object: &Object, now: Time) -> Self {
         let said = condition(object, "Ready");
         let text = |of: fn(ConditionView<'_>) -> &str| said.map(of).unwrap_or_default().to_owned();
         let (revision, since) = revision(object);
@@ -65,7 +66,7 @@ impl ObjectRow {
 
     /// The same of an object of any kind: one that neither windlass nor Flux reconciles is ready if its own status tells that
     /// it is healthy.
-    pub(super) fn of_any(object: &Object, now: Time) -> Self {
+    pub fn of_any(object: &Object, now: Time) -> Self {
         let row = Self::of(object, now);
         if is_reconciled(&object.id()) || condition(object, "Ready").is_some() {
             return row;
@@ -90,7 +91,7 @@ impl ObjectRow {
     }
 
     /// Whether it is suspended.
-    pub(super) fn is_suspended(&self) -> bool {
+    pub fn is_suspended(&self) -> bool {
         !self.suspended.is_empty()
     }
 }
@@ -277,7 +278,7 @@ fn revision(object: &Object) -> (String, Option<Time>) {
 }
 
 /// A revision with digests of eight characters, as `flux` shows them.
-pub(super) fn short(revision: &str) -> String {
+pub fn short(revision: &str) -> String {
     let Some((before, digest)) = revision.rsplit_once(':') else { return revision.to_owned() };
     let is_hex = digest.len() > 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     match digest.get(..8).filter(|_| is_hex) {
@@ -296,13 +297,13 @@ fn suspension(object: &Object, now: Time) -> String {
 }
 
 /// Whether an object that windlass reconciles does not say whether it is ready.
-pub(super) fn is_silent(object: &Object) -> bool {
+pub fn is_silent(object: &Object) -> bool {
     let has_runs = is_reconciled(&object.id()) && !cause::object_references::has_no_runs(object);
     has_runs && condition(object, "Ready").is_none()
 }
 
 /// What is said of objects that report nothing: they are neither ready nor not.
-pub(super) fn unsaid(count: usize) -> Option<String> {
+pub fn unsaid(count: usize) -> Option<String> {
     (count > 0).then(|| {
         let noun = if count == 1 { "object reports" } else { "objects report" };
         format!("{count} {noun} no condition Ready: `windlass why -A` says why")
@@ -310,7 +311,7 @@ pub(super) fn unsaid(count: usize) -> Option<String> {
 }
 
 /// A time of an object.
-pub(super) fn time(value: Option<&Value>) -> Option<Time> {
+pub fn time(value: Option<&Value>) -> Option<Time> {
     value?.as_str()?.parse().ok()
 }
 

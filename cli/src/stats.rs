@@ -3,9 +3,9 @@
 use clap::Args as ClapArgs;
 use objects::Object;
 use serde::Serialize;
+use windlass_answers::explained_readiness;
 
 use super::command_scope::{NamespaceScope, say_left_out};
-use super::get;
 use super::kind_argument;
 use super::object_row::{ObjectRow, is_silent, unsaid};
 use super::output::{ReportFormat, report};
@@ -73,7 +73,7 @@ pub(super) fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
                 ..KindCount::default()
             };
             let now = jiff::Timestamp::now();
-            let is_mute = get::is_mute(&target);
+            let is_mute = explained_readiness::is_mute(&target);
             let mut mute = Vec::new();
             let refused = site.list(&target, &args.scope.labels, |objects| {
                 for object in objects {
@@ -94,7 +94,7 @@ pub(super) fn run(args: &StatsArgs) -> anyhow::Result<ExitCode> {
                 Ok(())
             });
             let refused = refused.await?;
-            let judged = get::judged(&site, &target, mute).await?;
+            let judged = explained_readiness::judged(&site, &target, mute).await?;
             let is_failing = |object: &&Object| ObjectRow::of(object, now).ready == "False";
             count.failing += judged.iter().filter(is_failing).count();
             // How many there are of a kind that may not be listed is not known.

@@ -1,28 +1,23 @@
 //! `windlass why`: why an object is not ready, on one screen.
 //!
-//! Here: the screen. Below: everything that is not ready (`why/all.rs`), tags that an ImagePolicy does not choose
-//! (`why/image_tags.rs`), annotations that are unknown (`why/annotations.rs`). Elsewhere: the walk to the cause (engine `cause`), fetching its facts (`cluster_facts.rs`).
+//! Here: the screen. Below: that of everything that is not ready (`why/all.rs`), and of tags that an ImagePolicy does not choose
+//! (`why/image_tags.rs`). Elsewhere: finding the cause (`windlass_answers::why`).
 
 mod all;
-mod annotations;
 mod image_tags;
 
 use std::path::PathBuf;
 
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use cause::{CauseAdvice, ExaminedObjectState, StateExplanation};
 use clap::Args as ClapArgs;
-use objects::ObjectId;
 use reconcile::Time;
-use serde::Serialize;
+use windlass_answers::why::{ObjectExplanation, WhyReport, explain};
 
-use self::image_tags::ImageTagReport;
-use super::cluster_facts::ClusterFactReader;
 use super::command_scope::{CommandScope, NamespaceScope};
 use super::complete;
 use super::kind_argument::{self, ResourceArgument};
 use super::output::{ReportFormat, report};
-use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{TerminalScreen, TextColour, age, clean, cut, cut_within};
@@ -78,7 +73,7 @@ operator is active where no object was named; 2 if something could not be read; 
 /// There is no such kind, the only object does not exist, or the API server did not respond.
 pub(super) fn run(args: &WhyArgs) -> anyhow::Result<ExitCode> {
     args.scope.place.run(async |site| {
-        if let Some(targets) = all::targets(&site, &args.what).await? {
+        if let Some(targets) = windlass_answers::why::all::targets(&site, &args.what).await? {
             ensure!(args.tags.is_none(), "--tags is for one ImagePolicy: name it");
             return all::run(site, args, &targets).await;
         }
@@ -98,9 +93,9 @@ async fn one(
     args: &WhyArgs,
     target: &ResourceArgument,
 ) -> anyhow::Result<ExitCode> {
-    let explanation = explain(site, args, target).await?;
+    let explanation = explain(site, target, args.tags.as_deref()).await?;
     if report(&WhyReport::of(&explanation), args.output)?.is_none() {
-        explanation.print(args)?;
+        print_explanation(&explanation, args)?;
     }
     Ok(exit_code(std::slice::from_ref(&explanation.why), false))
 }
@@ -114,7 +109,7 @@ async fn each(
     let mut explanations = Vec::new();
     let mut absent = 0;
     for target in targets {
-        match explain(site, args, target).await {
+        match explain(site, target, args.tags.as_deref()).await {
             Ok(explanation) => explanations.push(explanation),
             Err(error) => {
                 absent += 1;
@@ -125,7 +120,7 @@ async fn each(
     let reports: Vec<WhyReport<'_>> = explanations.iter().map(WhyReport::of).collect();
     if report(&reports, args.output)?.is_none() {
         for explanation in &explanations {
-            explanation.print(args)?;
+            print_explanation(explanation, args)?;
         }
     }
     let whys: Vec<StateExplanation> = explanations.into_iter().map(|it| it.why).collect();
@@ -143,72 +138,13 @@ fn exit_code(whys: &[StateExplanation], is_unread: bool) -> ExitCode {
     }
 }
 
-/// The same with the line that people read first.
-#[derive(Serialize)]
-struct WhyReport<'w> {
-    summary: String,
-    #[serde(flatten)]
-    why: &'w StateExplanation,
-    #[serde(rename = "imageTags", skip_serializing_if = "Option::is_none")]
-    tags: Option<&'w ImageTagReport>,
+/// Prints an explanation.
+fn print_explanation(explanation: &ObjectExplanation, args: &WhyArgs) -> anyhow::Result<()> {
+    let on = TerminalScreen::of_stdout();
+    print(&screen(&explanation.why, on, jiff::Timestamp::now()))?;
+    let tags = explanation.tags.as_ref();
+    tags.map_or(Ok(()), |tags| print(&image_tags::text(tags, args.all, on)))
 }
-
-impl<'w> WhyReport<'w> {
-    fn of(explanation: &'w ObjectExplanation) -> Self {
-        let ObjectExplanation { why, tags } = explanation;
-        Self { summary: why.line(), why, tags: tags.as_ref() }
-    }
-}
-
-/// Why an object is in its state, and of an ImagePolicy why tags are not chosen.
-struct ObjectExplanation {
-    why: StateExplanation,
-    tags: Option<ImageTagReport>,
-}
-
-impl ObjectExplanation {
-    fn print(&self, args: &WhyArgs) -> anyhow::Result<()> {
-        let on = TerminalScreen::of_stdout();
-        print(&screen(&self.why, on, jiff::Timestamp::now()))?;
-        self.tags.as_ref().map_or(Ok(()), |tags| print(&tags.text(args.all, on)))
-    }
-}
-
-async fn explain(
-    site: &CommandScope,
-    args: &WhyArgs,
-    target: &ResourceArgument,
-) -> anyhow::Result<ObjectExplanation> {
-    let namespace = site.namespace_of(target);
-    let name = target.name.clone().unwrap_or_default();
-    let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
-        let text = kind_argument::absent(site, target).await.to_string();
-        let is_known = !text.ends_with("does not exist");
-        bail!("{text}{}", if is_known { "" } else { UNAPPLIED });
-    };
-    let mut facts = ClusterFactReader::new(&site.cluster);
-    let id = object.id();
-    let is_policy = image_tags::is_policy(&id);
-    ensure!(is_policy || args.tags.is_none(), "--tags is for ImagePolicies");
-    let policy = is_policy.then(|| object.clone());
-    let unknown_annotations = annotations::remarks(&object);
-    facts.knows(&target.resource, object);
-    let mut why = facts.explain(&id).await?;
-    if cause::object_references::is_reconciled(&id) {
-        let remark = cluster_operators::remark(&site.cluster, jiff::Timestamp::now());
-        why.remarks.extend(remark.await);
-        why.remarks.extend(unknown_annotations);
-    }
-    let tags = match policy {
-        Some(policy) => Some(image_tags::of(site, policy, args.tags.as_deref()).await?),
-        None => None,
-    };
-    Ok(ObjectExplanation { why, tags })
-}
-
-/// What is said of an object that is not there and has no like.
-const UNAPPLIED: &str = "; if it is in a repository or a chart, what should have applied it may not be ready: \
-    `windlass get appliers -A` shows that";
 
 /// How wide the left column is.
 const LEFT_COLUMN_CHARACTERS: usize = 9;
@@ -290,28 +226,13 @@ fn fix(advice: &CauseAdvice, on: TerminalScreen) -> String {
     format!("{}{command}", titled("fix", &advice.text, on))
 }
 
-/// What is known of an object, for other commands.
-///
-/// # Errors
-/// The API server did not respond.
-pub(super) async fn of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<StateExplanation> {
-    ClusterFactReader::new(&site.cluster).explain(id).await
-}
-
-/// The deepest cause of an object in one line, for other commands.
-///
-/// # Errors
-/// The API server did not respond.
-pub(super) async fn line(site: &CommandScope, id: &ObjectId) -> anyhow::Result<String> {
-    of(site, id).await.map(|why| clean(&why.line()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use cause::{CauseKind, CauseStep, RootCause, SecondCause};
     use expect_test::expect;
+    use objects::ObjectId;
 
     use super::*;
 

@@ -11,6 +11,7 @@ pub(crate) mod fixes;
 mod grammar;
 pub(crate) mod incidents;
 mod logs;
+mod pages;
 mod plan_facts;
 mod plan_live;
 mod predictions;

@@ -55,6 +55,23 @@ impl ClusterAccessFlags {
         kubeconfig.is_some() || named.iter().any(|it| it.is_some()) || !groups.is_empty()
     }
 
+    /// The flags that were given, as the words of a command line: another command with them means the same cluster.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let Self { kubeconfig, context, cluster, user, impersonate, groups } = self;
+        let kubeconfig = kubeconfig.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let single = [
+            ("--kubeconfig", &kubeconfig),
+            ("--context", context),
+            ("--cluster", cluster),
+            ("--user", user),
+            ("--as", impersonate),
+        ];
+        let single = single.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+        let all = single.chain(groups.iter().map(|group| ("--as-group", group)));
+        all.flat_map(|(flag, value)| [flag.to_owned(), value.clone()]).collect()
+    }
+
     /// The cluster and the version of its API server.
     ///
     /// # Errors
@@ -247,6 +264,28 @@ impl std::fmt::Display for OutputError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_are_written_as_they_were_given() {
+        let none = ClusterAccessFlags {
+            kubeconfig: None,
+            context: None,
+            cluster: None,
+            user: None,
+            impersonate: None,
+            groups: Vec::new(),
+        };
+        assert_eq!(none.words(), Vec::<String>::new());
+        let some = ClusterAccessFlags {
+            kubeconfig: Some("/a b".into()),
+            context: Some("prod".to_owned()),
+            impersonate: Some("alice".to_owned()),
+            groups: vec!["g1".to_owned(), "g2".to_owned()],
+            ..none
+        };
+        let words = "--kubeconfig;/a b;--context;prod;--as;alice;--as-group;g1;--as-group;g2";
+        assert_eq!(some.words(), words.split(';').collect::<Vec<_>>());
+    }
 
     #[test]
     fn what_is_said_after_a_question_has_a_line_of_its_own() {

@@ -2,8 +2,8 @@
 
 use plan::FieldChange;
 use serde_json::Value;
+use windlass_answers::diff::{DiffAction, DiffChange, DiffReport};
 
-use super::change::{DiffAction, DiffChange, DiffReport};
 use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean, cut};
 
 /// How far fields are indented.

@@ -115,6 +115,8 @@ const READS_NO_STATUS: &[&str] = &[
     "migrate from-helm-operator",
     "migrate from-helmfile-operator",
     "suspend",
+    // Its pages say how old statuses may be (`cli::pages`).
+    "ui",
     "uninstall",
     "values",
 ];

@@ -502,7 +502,7 @@ impl ClusterConnection {
     }
 
     /// Where the API server is, without what may be secret.
-    fn address(&self) -> String {
+    pub fn address(&self) -> String {
         let credentials = self.connection.credentials();
         let url = &credentials.config.cluster_url;
         let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();

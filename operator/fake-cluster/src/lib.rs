@@ -1,10 +1,11 @@
 //! Clusters whose API server is that of tests (crate `fake-api-server`); what kinds promise of their fields ([`spec_field_check`]);
-//! Leases and Pods of operators ([`operator_objects`]).
+//! Leases and Pods of operators ([`operator_objects`]); audits, Incidents and explanations ([`examples`]).
 //!
 //! Elsewhere: the same for tests of the client itself, which cannot use this crate (`operator/cluster`).
 
 #![expect(clippy::unwrap_used, reason = "only tests depend on it, and its faults are theirs")]
 
+pub mod examples;
 pub mod operator_objects;
 pub mod spec_field_check;
 

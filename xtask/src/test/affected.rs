@@ -20,6 +20,9 @@ const WINDLASS: &str = "windlass";
 /// Its commands about its own installation.
 const INSTALLATION: &str = "windlass-cli-installation";
 
+/// What its commands find out.
+const ANSWERS: &str = "windlass-answers";
+
 /// Packages whose tests and commands start the program.
 const STARTING_WINDLASS: [&str; 3] = [CONFORMANCE.0, STRESS.0, E2E.0];
 
@@ -27,7 +30,9 @@ const STARTING_WINDLASS: [&str; 3] = [CONFORMANCE.0, STRESS.0, E2E.0];
 const OF_ROOT: [&str; 2] = ["src/", "config/"];
 
 /// Folders whose files only this package reads, though another one is above them.
-const READERS: [(&str, &str); 5] = [
+const READERS: [(&str, &str); 6] = [
+    // It is a module of this crate.
+    ("cli/src/object_row.rs", ANSWERS),
     // These commands have it built in.
     ("deploy/", INSTALLATION),
     ("e2e/charts/", CONFORMANCE.0),
@@ -37,10 +42,12 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 66] = [
+const PLACES: [(&str, &[&str]); 70] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
-    ("cli/src/why/image_tags", &["cli::", "images::"]),
+    ("cli/answers/", &["cli::", "leader::without_operator"]),
+    ("cli/answers/src/why/image_tags", &["cli::", "images::"]),
+    ("cli/src/ui", &["cli::pages", "cli::all_commands"]),
     (
         "cli/runtime/",
         &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"],
@@ -61,6 +68,7 @@ const PLACES: [(&str, &[&str]); 66] = [
         &["cli::plan_live", "cli::diff", "cli::build_and_diff", "cli::predictions"],
     ),
     ("cli/plan/src/check", &["services::plan_check"]),
+    ("web/", &["cli::pages", "cli::all_commands"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
     (

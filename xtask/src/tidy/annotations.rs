@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use super::{assert_none, files, read};
 
 /// Where the list is.
-const ANNOTATION_LIST: &str = "cli/src/why/annotations.rs";
+const ANNOTATION_LIST: &str = "cli/answers/src/why/annotations.rs";
 
 /// What the names of annotations begin with.
 const ANNOTATION_PREFIX: &str = "windlass.dev/";
 
 /// The folders of the program.
-const PROGRAM_FOLDERS: [&str; 5] = ["cli", "crds", "engines", "operator", "sources"];
+const PROGRAM_FOLDERS: [&str; 6] = ["cli", "crds", "engines", "operator", "sources", "web"];
 
 /// The names that constants of a source file have, without the prefix. Types of conditions begin with a capital letter.
 fn constants(source: &str) -> Vec<String> {

@@ -12,7 +12,7 @@ use super::{assert_none, files, read};
 
 /// Folders of the crates that others depend on.
 fn libraries() -> Vec<String> {
-    let folders = ["cli", "crds", "sources", "operator", "engines"];
+    let folders = ["cli", "crds", "sources", "operator", "engines", "web"];
     let manifests = folders.into_iter().flat_map(|folder| files(folder, "Cargo.toml"));
     manifests.map(|it| it.trim_end_matches("Cargo.toml").to_owned()).collect()
 }

@@ -41,12 +41,14 @@ const SOURCE_CRATES: [&str; 4] = ["artifacts", "git", "http-client", "sources"];
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 19] = [
+const MAY_USE_CRDS: [&str; 22] = [
+    "windlass-answers",
     "windlass-cli",
     "windlass-cli-installation",
     "windlass-cli-plan",
     "windlass-cli-runtime",
     "windlass-cluster",
+    "windlass-expressions",
     "image-controller",
     "helm-controller",
     "helmfile-controller",
@@ -55,6 +57,7 @@ const MAY_USE_CRDS: [&str; 19] = [
     "source-controller",
     "windlass-kinds",
     "windlass-runtime",
+    "windlass-web",
     "fake-cluster",
     "e2e",
     "bench",

@@ -11,7 +11,7 @@ use super::dependencies::metadata;
 use super::{assert_none, read};
 
 /// The crates of the program, by how their folders begin; that of the root has its folder `src`.
-const PROGRAM: [&str; 6] = ["src", "cli", "crds", "sources", "operator/", "engines/"];
+const PROGRAM: [&str; 7] = ["src", "cli", "crds", "sources", "operator/", "engines/", "web"];
 
 /// Where the engines are; the table names those that engines use without it, and for others it does not tell them apart.
 const ENGINES: &str = "engines/";

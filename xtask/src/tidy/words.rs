@@ -76,9 +76,10 @@ const EXEMPT: &[(&str, &str, &str)] = &[
 ];
 
 /// Crates whose messages users read.
-const SPEAKING: [&str; 9] = [
+const SPEAKING: [&str; 10] = [
     "src/",
     "cli/",
+    "web/",
     "operator/",
     "sources/src/",
     "sources/artifacts/src/",

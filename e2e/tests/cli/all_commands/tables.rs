@@ -22,6 +22,9 @@ pub(super) const ABSENT: &[&str] = &[
     "did not take over",
 ];
 
+/// What `windlass ui` prints: it serves every user, and its pages say what may not be read (`cli::pages`).
+const SERVES: &[&str] = &["http://127.0.0.1:", "/_/login?token=", "the address counts once"];
+const ENDLESS: &[&str] = &["✔", "cannot listen"];
 const NO_KUSTOMIZATION: &[&str] = &["Kustomization/{ns}/app does not exist"];
 const NO_RELEASE: &[&str] = &["HelmRelease/{ns}/web does not exist"];
 
@@ -167,6 +170,7 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("trace ks/app", 2, NO_KUSTOMIZATION, &[]),
     row("trace deployment/web", 2, &["Deployment/{ns}/web does not exist"], &[]),
     row("tree ks/app", 2, NO_KUSTOMIZATION, &[]),
+    row("ui --timeout 3s", 0, SERVES, ENDLESS),
     row(
         "uninstall --dry-run",
         0,

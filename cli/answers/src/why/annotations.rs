@@ -16,7 +16,7 @@ const ANNOTATION_PREFIX: &str = "windlass.dev/";
 const MAX_NAMED_ANNOTATIONS: usize = 8;
 
 /// What follows [`ANNOTATION_PREFIX`] in the names that windlass reads or writes.
-const KNOWN_ANNOTATIONS: [&str; 44] = [
+const KNOWN_ANNOTATIONS: [&str; 46] = [
     "allow-downgrade",
     "allow-empty",
     "break-glass",
@@ -31,6 +31,7 @@ const KNOWN_ANNOTATIONS: [&str; 44] = [
     "crd-policy",
     "crd-removal",
     "deletion-budget",
+    "deletion-overdue",
     "depends-on",
     "event-sources",
     "incident-after",
@@ -54,6 +55,7 @@ const KNOWN_ANNOTATIONS: [&str; 44] = [
     "rollback",
     "schedule",
     "shard",
+    "skip-order",
     "sops-mac",
     "suspended-by",
     "suspended-reason",

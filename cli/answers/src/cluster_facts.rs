@@ -14,7 +14,7 @@ use windlass_cluster::object_pages::ObjectQuery;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// How many requests are under way at once.
-pub(super) const AT_ONCE: usize = 16;
+pub const AT_ONCE: usize = 16;
 
 /// How often the engine may ask.
 const MAX_REQUEST_ROUNDS: usize = 200;
@@ -30,13 +30,14 @@ const FIELDS_OF_DELETION: [&str; 3] =
     ["deletionTimestamp", "deletionGracePeriodSeconds", "finalizers"];
 
 /// What is known of a cluster, and how more is found out.
-pub(super) struct ClusterFactReader<'c> {
+pub(crate) struct ClusterFactReader<'c> {
     cluster: &'c ClusterConnection,
     known: QueryAnswers,
     kinds: BTreeMap<(String, String), ApiResourceLocation>,
 }
 
 impl<'c> ClusterFactReader<'c> {
+    /// A reader that knows nothing yet.
     pub(super) fn new(cluster: &'c ClusterConnection) -> Self {
         Self { cluster, known: QueryAnswers::default(), kinds: BTreeMap::new() }
     }
@@ -236,7 +237,7 @@ impl<'c> ClusterFactReader<'c> {
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn resource(
+pub async fn resource(
     cluster: &ClusterConnection,
     group: &str,
     kind: &str,
@@ -259,15 +260,15 @@ pub(super) async fn resource(
 }
 
 /// What is said of a kind that the cluster does not serve.
-pub(super) fn unserved(kind: &str) -> String {
+pub fn unserved(kind: &str) -> String {
     format!("the cluster does not serve the kind {kind}")
 }
 
-/// Reads an object of any kind; the error is for a person.
-pub(super) async fn read(
-    cluster: &ClusterConnection,
-    id: &ObjectId,
-) -> Result<Option<Object>, String> {
+/// Reads an object of any kind; none if it does not exist.
+///
+/// # Errors
+/// What a person reads: the kind is not served, or the API server did not respond or refused.
+pub async fn read(cluster: &ClusterConnection, id: &ObjectId) -> Result<Option<Object>, String> {
     let found = resource(cluster, &id.group, &id.kind).await.map_err(|error| error.to_string())?;
     let found = found.ok_or_else(|| unserved(&id.kind))?;
     cluster.get(&found, &id.namespace, &id.name).await.map_err(|error| error.to_string())

@@ -4,8 +4,8 @@
 //! (`render/kustomization.rs`), a HelmRelease (`render/helm_release.rs`). Elsewhere: building and rendering
 //! (`controllers`).
 
-pub(super) mod helm_release;
-pub(super) mod kustomization;
+pub mod helm_release;
+pub mod kustomization;
 mod local_source_checkout;
 
 use std::collections::BTreeMap;
@@ -23,9 +23,9 @@ use objects::{Object, ObjectId};
 use reconcile::RunOutcome;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 use super::cluster_facts;
-use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::error::chain;
 use windlass_cluster::metrics::MetricsRegistry;
@@ -42,7 +42,7 @@ const FETCH_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where what is built comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ArtifactOrigin {
+pub enum ArtifactOrigin {
     /// A local folder, or the archive of a chart.
     Local(PathBuf),
     /// The artifact of the object's source.
@@ -54,7 +54,7 @@ impl ArtifactOrigin {
     ///
     /// # Errors
     /// The object names no source.
-    pub(super) fn of(local: Option<&PathBuf>, object: &Object) -> anyhow::Result<Self> {
+    pub fn of(local: Option<&PathBuf>, object: &Object) -> anyhow::Result<Self> {
         if let Some(path) = local {
             return Ok(Self::Local(path.clone()));
         }
@@ -135,8 +135,10 @@ fn service(url: &str) -> Option<(ServicePort, String)> {
 
 /// A kind whose objects are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BuildableKind {
+pub enum BuildableKind {
+    /// It is built from files.
     Kustomization,
+    /// It is rendered from a chart.
     HelmRelease,
 }
 
@@ -145,7 +147,7 @@ impl BuildableKind {
     ///
     /// # Errors
     /// It is of another kind.
-    pub(super) fn of(object: &Object) -> anyhow::Result<Self> {
+    pub fn of(object: &Object) -> anyhow::Result<Self> {
         let gvk = object.gvk();
         match (gvk.group.as_str(), gvk.kind.as_str()) {
             ("kustomize.toolkit.fluxcd.io", "Kustomization") => Ok(Self::Kustomization),
@@ -159,7 +161,7 @@ impl BuildableKind {
 ///
 /// # Errors
 /// It is none.
-pub(super) fn typed<K: DeserializeOwned>(object: Object) -> anyhow::Result<K> {
+pub fn typed<K: DeserializeOwned>(object: Object) -> anyhow::Result<K> {
     let subject = object.id().subject();
     serde_json::from_value(object.into_value()).with_context(|| format!("{subject} cannot be read"))
 }
@@ -175,30 +177,50 @@ fn outcome_error(outcome: RunOutcome) -> anyhow::Error {
     anyhow::anyhow!(outcome.text().to_owned())
 }
 
-/// Says that a suspended object is not reconciled.
-pub(super) fn say_suspended(is_suspended: bool) {
-    if is_suspended {
-        say(ProgressGlyph::Warning, "it is suspended: nothing changes before it is resumed");
-    }
-}
-
 /// Kustomizations and templates within each other cost stack.
 const BUILD_STACK_BYTES: usize = 64 << 20;
+
+/// How many builds are under way at once. One that is not waited for any more goes on until it ends.
+const MAX_BUILDS_AT_ONCE: usize = 4;
+
+static BUILD_PERMITS: Semaphore = Semaphore::const_new(MAX_BUILDS_AT_ONCE);
 
 /// Does work on a thread with a large stack. Meanwhile others may wait for the cluster.
 async fn on_large_stack<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<T> {
+    let permit = BUILD_PERMITS.acquire().await.context("nothing is built any more")?;
     let (sender, receiver) = tokio::sync::oneshot::channel();
     let thread = std::thread::Builder::new()
         .stack_size(BUILD_STACK_BYTES.max(helm::render::REQUIRED_STACK_BYTES));
-    thread.spawn(move || sender.send(work()).ok()).context("cannot start a thread")?;
+    let work = move || {
+        let built = work();
+        drop(permit);
+        sender.send(built).ok()
+    };
+    thread.spawn(work).context("cannot start a thread")?;
     receiver.await.context("the build panicked; this is a bug in windlass, please report it")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn builds_that_nothing_waits_for_any_more_are_bounded() {
+        let mut ends = Vec::new();
+        for _ in 0..MAX_BUILDS_AT_ONCE {
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            ends.push(end);
+            let build = on_large_stack(move || ended.recv().is_err());
+            let left = tokio::time::timeout(Duration::from_millis(50), build).await;
+            assert!(left.is_err(), "it goes on");
+        }
+        let next = tokio::time::timeout(Duration::from_millis(50), on_large_stack(|| 7)).await;
+        assert!(next.is_err(), "it waits for one of them");
+        drop(ends);
+        assert_eq!(on_large_stack(|| 7).await.unwrap(), 7);
+    }
 
     #[test]
     fn artifacts_are_read_through_the_api_server_where_a_service_has_them() {

@@ -10,7 +10,9 @@ use objects::Object;
 use tree::{FileTree, RelPath};
 
 use super::local_source_checkout::LocalSourceCheckout;
-use super::{ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed};
+use super::{
+    ArtifactDownload, ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed,
+};
 use kustomize_controller::kustomization::build_inputs::KustomizationInputs;
 use kustomize_controller::kustomization::cluster_scope::scoped;
 use kustomize_controller::kustomization::validated_spec::{
@@ -28,15 +30,16 @@ const NO_BASES: &str = "remote bases are not fetched by this command";
 const NO_SERVICES: &str = "this command decrypts with age and OpenPGP keys only";
 
 /// What a Kustomization builds, and what it is built with.
-pub(crate) struct KustomizationBuild {
+pub struct KustomizationBuild {
     pub(crate) object: Kustomization,
-    pub(crate) desired_kustomization: DesiredKustomization,
+    /// What is built, and which of its strings are secret.
+    pub desired_kustomization: DesiredKustomization,
     pub(crate) settings: OperatorSettings,
 }
 
 impl KustomizationBuild {
     /// What is built, in the order in which it is applied.
-    pub(crate) fn manifests(&self) -> impl Iterator<Item = &ManifestToApply> {
+    pub fn manifests(&self) -> impl Iterator<Item = &ManifestToApply> {
         self.desired_kustomization.desired.stages.iter().flat_map(|stage| &stage.objects)
     }
 }
@@ -47,7 +50,7 @@ type BoxedFileTree = Box<dyn FileTree + Send>;
 ///
 /// # Errors
 /// It cannot be built, or is applied to another cluster.
-pub(crate) async fn build(
+pub async fn build(
     cluster: &ClusterConnection,
     object: Object,
     given: &ArtifactOrigin,
@@ -104,10 +107,12 @@ async fn tree(
         }
         ArtifactOrigin::Source(source) => {
             let fetched = fetched(cluster, source).await?;
-            let options = ExtractOptions::default();
-            let files = extract(fetched.bytes.as_slice(), &options)
-                .with_context(|| format!("the artifact of {}", source.subject()))?;
-            Ok((Box::new(files), None, fetched.revision))
+            let ArtifactDownload { bytes, revision, .. } = fetched;
+            let extracted =
+                on_large_stack(move || extract(bytes.as_slice(), &ExtractOptions::default()));
+            let files = extracted.await?;
+            let files = files.with_context(|| format!("the artifact of {}", source.subject()))?;
+            Ok((Box::new(files), None, revision))
         }
     }
 }

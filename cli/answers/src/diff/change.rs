@@ -1,7 +1,7 @@
 //! What would change of which objects, and what cannot be compared.
 //!
 //! Elsewhere: what would become of an object (`windlass_cli_plan::live_objects`), which fields differ and what is shown of
-//! them (`plan::FieldChangeList`), how changes are printed (`format.rs`).
+//! them (`plan::FieldChangeList`), how changes are printed (the command `windlass diff`).
 
 use objects::{Object, ObjectId, SecretMasking};
 use plan::{FieldChangeLimits, FieldChangeList};
@@ -12,29 +12,36 @@ use windlass_cli_plan::live_objects::{ObjectPrediction, PredictionFailure};
 /// What would happen to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum DiffAction {
+pub enum DiffAction {
+    /// It does not exist yet.
     Created,
+    /// Some of its fields.
     Changed,
     /// Deleted and created again.
     Recreated,
+    /// It is deleted.
     Removed,
 }
 
 /// An object that would change.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct DiffChange {
-    pub(super) action: DiffAction,
-    pub(super) object: DiffObjectReference,
+pub struct DiffChange {
+    /// What would happen to it.
+    pub action: DiffAction,
+    /// Which object it is.
+    pub object: DiffObjectReference,
+    /// The fields that would change; values of Secrets are masked.
     #[serde(flatten)]
-    pub(super) fields: FieldChangeList,
+    pub fields: FieldChangeList,
+    /// What is worth knowing besides.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) note: Option<&'static str>,
+    pub note: Option<&'static str>,
 }
 
 /// What an object is called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DiffObjectReference {
+pub struct DiffObjectReference {
     pub(super) api_version: String,
     pub(super) kind: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -44,7 +51,7 @@ pub(super) struct DiffObjectReference {
 
 impl DiffObjectReference {
     /// `Kind/namespace/name`.
-    pub(super) fn subject(&self) -> String {
+    pub fn subject(&self) -> String {
         ObjectId::new(&self.namespace, &self.name, "", &self.kind).subject()
     }
 }
@@ -55,7 +62,7 @@ const FIELD_CHANGE_LIMITS: FieldChangeLimits =
 
 impl DiffChange {
     /// A change without fields.
-    pub(super) fn of(action: DiffAction, object: &Object) -> Self {
+    pub fn of(action: DiffAction, object: &Object) -> Self {
         let object = DiffObjectReference {
             api_version: object.api_version().to_owned(),
             kind: object.kind().to_owned(),
@@ -66,24 +73,28 @@ impl DiffChange {
     }
 
     /// One of the fields in which an object differs from what it would be.
-    pub(super) fn between(live: &Object, after: &Object, secrets: &SecretMasking) -> Self {
+    pub fn between(live: &Object, after: &Object, secrets: &SecretMasking) -> Self {
         let fields = FieldChangeList::between(live, after, secrets, FIELD_CHANGE_LIMITS);
         Self { fields, ..Self::of(DiffAction::Changed, live) }
     }
 
-    pub(super) fn noted(self, note: Option<&'static str>) -> Self {
+    /// The same change with a note.
+    pub fn noted(self, note: Option<&'static str>) -> Self {
         Self { note, ..self }
     }
 }
 
 /// What would change, and what could not be compared.
 #[derive(Debug, Default)]
-pub(crate) struct DiffReport {
-    pub(super) changes: Vec<DiffChange>,
-    pub(super) unchanged: usize,
-    pub(super) skipped: usize,
+pub struct DiffReport {
+    /// The objects that would change.
+    pub changes: Vec<DiffChange>,
+    /// How many would not.
+    pub unchanged: usize,
+    /// How many are excluded from being applied.
+    pub skipped: usize,
     /// Why objects cannot be compared.
-    pub(super) problems: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 impl DiffReport {

@@ -40,19 +40,20 @@ use windlass_serve::settings::OperatorSettings;
 const LOOKUP_LIMIT: Duration = Duration::from_secs(15);
 
 /// What a HelmRelease renders, and for which operation.
-pub(crate) struct RenderedHelmRelease {
+pub struct RenderedHelmRelease {
     pub(crate) target: ReleaseTarget,
     /// The revision that the operation begins with.
     pub(crate) base: Option<Arc<ReleaseRecord>>,
     pub(crate) operation: Operation,
     pub(crate) options: ActionOptions,
     /// The definitions in `crds` that the operation writes.
-    pub(crate) definitions: Vec<Object>,
+    pub definitions: Vec<Object>,
     /// The objects of the release, in the order in which they are applied.
-    pub(crate) objects: Vec<Object>,
+    pub objects: Vec<Object>,
     /// Those of hooks.
-    pub(crate) hooks: Vec<Object>,
-    pub(crate) secrets: SecretMasking,
+    pub hooks: Vec<Object>,
+    /// Which strings are secret.
+    pub secrets: SecretMasking,
     pub(crate) settings: OperatorSettings,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct RenderedHelmRelease {
 ///
 /// # Errors
 /// It cannot be rendered, or is released to another cluster.
-pub(crate) async fn render_release(
+pub async fn render_release(
     cluster: &ClusterConnection,
     object: Object,
     given: &ArtifactOrigin,

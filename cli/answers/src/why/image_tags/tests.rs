@@ -127,19 +127,3 @@ fn what_is_not_known_is_said() {
     assert_eq!((report.tags.len(), report.chosen), (0, None));
     assert_eq!(report.remarks, ["the last scan was of another image"]);
 }
-
-#[test]
-fn the_table_has_a_bound_and_says_what_it_leaves_out() {
-    let policy = policy(&semver("*"), &json!({}));
-    let all: Vec<String> = (0..30).map(|at| format!("1.0.{at}")).collect();
-    let all: Vec<&str> = all.iter().map(String::as_str).collect();
-    let report = report(&policy, &all, None);
-    let on = TerminalScreen { width: Some(100), is_coloured: false };
-    let text = report.text(false, on);
-    assert!(text.starts_with("\nTAG     WHY NOT\n1.0.29  is lower than 1.1.0\n"), "{text}");
-    assert!(text.contains("\ntags     10 more: --all lists them\n"), "{text}");
-    assert!(text.contains("tags     215 more of ImageRepository/apps/app are not"), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-    let whole = report.text(true, on);
-    assert!(whole.contains("\n1.0.0   is lower") && !whole.contains("--all"), "{whole}");
-}

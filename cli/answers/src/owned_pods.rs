@@ -12,7 +12,7 @@ use windlass_cluster::ClusterConnection;
 use super::cluster_facts::{self, AT_ONCE};
 
 /// Those of some Pods that belong to a workload, in their order; also those whose owner cannot be read.
-pub(super) async fn owned(
+pub async fn owned(
     cluster: &ClusterConnection,
     workload: &Object,
     pods: Vec<Object>,

@@ -15,13 +15,13 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// What one word names.
 #[derive(Debug, Clone)]
-pub(super) struct ResourceArgument {
+pub struct ResourceArgument {
     /// Where objects of the kind are.
-    pub(super) resource: ApiResourceLocation,
+    pub resource: ApiResourceLocation,
     /// The namespace, if the word has one; else that of the command.
-    pub(super) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// The object; all of the kind if there is none.
-    pub(super) name: Option<String>,
+    pub name: Option<String>,
 }
 
 /// Words that stand for several kinds: the categories of `crds`, without their prefix.
@@ -38,7 +38,7 @@ const MIN_NAME_SIMILARITY: f64 = 0.75;
 ///
 /// # Errors
 /// There is no such kind; names the nearest one.
-pub(super) async fn targets(
+pub async fn targets(
     cluster: &ClusterConnection,
     words: &[String],
 ) -> anyhow::Result<Vec<ResourceArgument>> {
@@ -77,7 +77,7 @@ pub(super) async fn targets(
 ///
 /// # Errors
 /// There is no such kind, or there is no name.
-pub(super) async fn one(
+pub async fn one(
     cluster: &ClusterConnection,
     words: &[String],
 ) -> anyhow::Result<ResourceArgument> {
@@ -171,13 +171,13 @@ fn is_called(names: &KindNames, word: &str) -> bool {
 }
 
 /// What a kind is called by people.
-pub(super) fn words(names: &KindNames) -> impl Iterator<Item = String> {
+pub fn words(names: &KindNames) -> impl Iterator<Item = String> {
     let short = names.short.iter().map(|it| (*it).to_owned());
     [names.kind.to_lowercase(), names.plural.to_owned()].into_iter().chain(short)
 }
 
 /// A kind in words, with its group where the bare kind means one of another group.
-pub(super) fn qualified(gvk: &Gvk) -> String {
+pub fn qualified(gvk: &Gvk) -> String {
     match called(&gvk.kind.to_lowercase()) {
         Some(meant) if meant.group != gvk.group && is_ours(gvk) => {
             format!("{}.{}", gvk.kind, gvk.group)
@@ -205,7 +205,7 @@ fn unknown(word: &str) -> String {
 }
 
 /// The most alike of some names, if one is alike at all.
-pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let alike = names.map(|name| (strsim::jaro_winkler(word, name), name));
     let best = alike.max_by(|one, other| one.0.total_cmp(&other.0))?;
     (best.0 >= MIN_NAME_SIMILARITY).then_some(best.1)
@@ -215,7 +215,7 @@ pub(super) fn nearest<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> O
 ///
 /// # Errors
 /// It does not exist; names the nearest one, and other namespaces that have it.
-pub(super) async fn read(site: &CommandScope, target: &ResourceArgument) -> anyhow::Result<Object> {
+pub async fn read(site: &CommandScope, target: &ResourceArgument) -> anyhow::Result<Object> {
     let namespace = site.namespace_of(target);
     let name = target.name.as_deref().unwrap_or_default();
     match site.cluster.get(&target.resource, namespace, name).await? {
@@ -224,8 +224,8 @@ pub(super) async fn read(site: &CommandScope, target: &ResourceArgument) -> anyh
     }
 }
 
-/// What is said of an object that does not exist.
-pub(super) async fn absent(site: &CommandScope, target: &ResourceArgument) -> anyhow::Error {
+/// What is said of an object that does not exist: the nearest name, and other namespaces that have one of this name.
+pub async fn absent(site: &CommandScope, target: &ResourceArgument) -> anyhow::Error {
     let namespace = site.namespace_of(target);
     let name = target.name.as_deref().unwrap_or_default();
     let Gvk { group, kind, .. } = &target.resource.gvk;

@@ -1,0 +1,158 @@
+//! What was done to releases and Kustomizations, and why.
+//!
+//! Elsewhere: writing audits (`windlass_runtime::audit`).
+
+use anyhow::Context as _;
+use crds::release::ReleaseAudit;
+use kube_core::Resource as _;
+use objects::Object;
+use reconcile::Time;
+use serde_json::{Value, json};
+
+use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
+use windlass_runtime::audit::resource;
+
+/// An object, by kind and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditObjectName {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+}
+
+/// The kinds that have audits, and how else users call them.
+const KINDS: [(&str, [&str; 3]); 3] = [
+    ("HelmRelease", ["helmrelease", "helmreleases", "hr"]),
+    ("Helmfile", ["helmfile", "helmfiles", "hf"]),
+    ("Kustomization", ["kustomization", "kustomizations", "ks"]),
+];
+
+/// Reads `KIND/NAME`.
+///
+/// # Errors
+/// It is none, or the kind has no audits.
+pub fn parse_subject(text: &str) -> Result<AuditObjectName, String> {
+    let (kind, name) = text
+        .split_once('/')
+        .filter(|(_, name)| !name.is_empty())
+        .ok_or_else(|| format!("`{text}` is not KIND/NAME, such as HelmRelease/web"))?;
+    let word = kind.to_lowercase();
+    let known = KINDS.iter().find(|(_, words)| words.contains(&word.as_str()));
+    let (kind, _) = known.ok_or_else(|| {
+        format!("`{kind}` has no audits; use HelmRelease, Helmfile or Kustomization")
+    })?;
+    Ok(AuditObjectName { kind, name: name.to_owned() })
+}
+
+/// Audits, the oldest first.
+#[derive(Debug, Default)]
+pub struct ListedAudits {
+    /// The audits.
+    pub audits: Vec<ReleaseAudit>,
+    /// What could not be listed, in words.
+    pub left_out: Vec<String>,
+}
+
+/// The audits of a subject, or of all, since a time, among those whose labels match.
+///
+/// # Errors
+/// The kind is not installed, an audit cannot be read, or the API server did not respond.
+pub async fn find(
+    site: &CommandScope,
+    labels: &str,
+    subject: Option<&AuditObjectName>,
+    since: Option<Time>,
+) -> anyhow::Result<ListedAudits> {
+    let target = ResourceArgument { resource: resource(), namespace: None, name: None };
+    let mut found = Vec::new();
+    let left_out = site
+        .list(&target, labels, |objects| {
+            found.extend(objects.into_iter().map(Object::into_value));
+            Ok(())
+        })
+        .await?;
+    Ok(ListedAudits { audits: selected(found, subject, since)?, left_out })
+}
+
+/// Audits as a list of the Kubernetes API.
+///
+/// # Errors
+/// One cannot be written as JSON.
+pub fn to_list(audits: &[ReleaseAudit]) -> anyhow::Result<Value> {
+    let items: Result<Vec<Value>, _> = audits.iter().map(serde_json::to_value).collect();
+    Ok(json!({
+        "apiVersion": ReleaseAudit::api_version(&()),
+        "kind": "ReleaseAuditList",
+        "items": items?,
+    }))
+}
+
+/// The audits of a subject since a time, the oldest first.
+fn selected(
+    found: Vec<Value>,
+    subject: Option<&AuditObjectName>,
+    since: Option<Time>,
+) -> anyhow::Result<Vec<ReleaseAudit>> {
+    let mut audits = Vec::with_capacity(found.len());
+    for value in found {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let audit: ReleaseAudit =
+            serde_json::from_value(value).with_context(|| format!("ReleaseAudit {name}"))?;
+        let of = &audit.spec.subject;
+        let is_it = subject.is_none_or(|it| of.kind == it.kind && of.name == it.name);
+        let is_recent = since.is_none_or(|since| ended(&audit).is_some_and(|at| at >= since));
+        if is_it && is_recent {
+            audits.push(audit);
+        }
+    }
+    // Within a second, later ones have higher versions (they are comparable, Kubernetes 1.35).
+    let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    audits.sort_by_key(|audit| (ended(audit), version(audit)));
+    Ok(audits)
+}
+
+/// When the operation of an audit ended.
+pub fn ended(audit: &ReleaseAudit) -> Option<Time> {
+    let created = audit.metadata.creation_timestamp.as_ref();
+    audit.spec.ended.as_ref().or(created).map(|time| time.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_cluster::examples::audit;
+
+    #[test]
+    fn a_subject_is_named_by_kind_and_name() {
+        let kind = |text: &str| parse_subject(text).map(|it| it.kind);
+        assert_eq!(kind("hr/web"), Ok("HelmRelease"));
+        assert_eq!(kind("Kustomizations/web"), Ok("Kustomization"));
+        assert_eq!(kind("HELMFILE/web"), Ok("Helmfile"));
+        assert!(kind("web").unwrap_err().contains("is not KIND/NAME"));
+        assert!(kind("hr/").unwrap_err().contains("is not KIND/NAME"));
+        assert!(kind("pod/web").unwrap_err().contains("`pod` has no audits"));
+    }
+
+    #[test]
+    fn audits_are_selected_by_subject_and_time_and_sorted() {
+        let all = vec![
+            audit("b", "HelmRelease", "2026-01-03T00:00:00Z"),
+            audit("a", "HelmRelease", "2026-01-01T00:00:00Z"),
+            audit("a", "Kustomization", "2026-01-02T00:00:00Z"),
+        ];
+        let names = |subject: Option<&str>, since: Option<&str>| -> Vec<String> {
+            let subject = subject.map(|it| parse_subject(it).unwrap());
+            let since = since.map(|it| it.parse().unwrap());
+            let found = selected(all.clone(), subject.as_ref(), since).unwrap();
+            found
+                .iter()
+                .map(|it| format!("{}/{}", it.spec.subject.kind, it.spec.subject.name))
+                .collect()
+        };
+        assert_eq!(names(None, None), ["HelmRelease/a", "Kustomization/a", "HelmRelease/b"]);
+        assert_eq!(names(Some("hr/a"), None), ["HelmRelease/a"]);
+        assert_eq!(names(None, Some("2026-01-02T00:00:00Z")), ["Kustomization/a", "HelmRelease/b"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! What the next reconciliation of a Kustomization or HelmRelease would change, with the files that its source has, or with
+//! those of a local folder or chart.
+//!
+//! Below: comparing what each kind builds (`diff/kustomization.rs`, `diff/helm_release.rs`), changes by field
+//! (`diff/change.rs`). Elsewhere: building and rendering (`render.rs`).
+
+mod change;
+mod helm_release;
+mod kustomization;
+
+use std::path::PathBuf;
+
+use objects::Object;
+
+pub use self::change::{DiffAction, DiffChange, DiffObjectReference, DiffReport};
+use super::command_scope::CommandScope;
+use super::render::{self, ArtifactOrigin, BuildableKind};
+use windlass_serve::settings::OperatorSettings;
+
+/// What the next reconciliation of an object would change, with the files of its source or with local ones. `warn` gets what
+/// the build says besides, before objects are compared.
+///
+/// # Errors
+/// It cannot be built or compared.
+pub async fn predict(
+    site: &CommandScope,
+    object: Object,
+    local: Option<&PathBuf>,
+    settings: OperatorSettings,
+    warn: &mut dyn FnMut(&str),
+) -> anyhow::Result<DiffReport> {
+    let given = ArtifactOrigin::of(local, &object)?;
+    let cluster = &site.cluster;
+    match BuildableKind::of(&object)? {
+        BuildableKind::Kustomization => {
+            let built = render::kustomization::build(cluster, object, &given, settings).await?;
+            for warning in &built.desired_kustomization.warnings {
+                warn(warning);
+            }
+            kustomization::diff(cluster, &built).await
+        }
+        BuildableKind::HelmRelease => {
+            let rendered =
+                render::helm_release::render_release(cluster, object, &given, settings).await?;
+            helm_release::diff(cluster, rendered).await
+        }
+    }
+}

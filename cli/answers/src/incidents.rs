@@ -1,0 +1,629 @@
+//! Which failures are open, since when, what they affect, and to whom they were sent.
+//!
+//! Incidents are kept for some Alerts only, and only for what objects report, so their absence says nothing: what is not ready
+//! without one is counted, and so is what is ready while something that it applied is not (`applied_object_health.rs`).
+//! Elsewhere: what an Incident says (`crds::windlass_notification`), opening and resolving them
+//! (`notification_controller::incident`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use crds::windlass_notification::{Incident, IncidentNotification, IncidentState, IncidentStep};
+use kube_core::Resource as _;
+use objects::Object;
+use reconcile::Time;
+use serde_json::{Value, json};
+
+use super::applied_object_health::{AlreadyReportedObjects, AppliedObjects};
+use super::cluster_facts::ClusterFactReader;
+use super::command_scope::CommandScope;
+use super::kind_argument::{self, ResourceArgument};
+use super::object_row::{ObjectRow, is_silent, unsaid};
+use notification_controller::delivery::incident_notifications::INCIDENTS;
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::ProgressGlyph;
+use windlass_cli_runtime::table::cut;
+use windlass_runtime::lifecycle::watched_object_cache::resource;
+
+/// How many objects without an incident are named.
+const MOST_NAMED: usize = 5;
+
+/// How long a message in the table may be on a terminal, in characters.
+const MAX_MESSAGE_CHARACTERS: usize = 80;
+
+/// Incidents, the oldest first, and those that are resolved before them.
+#[derive(Debug, Default)]
+pub struct ListedIncidents {
+    /// The incidents.
+    pub incidents: Vec<Incident>,
+    /// What is known of other objects: with [`ObjectReadinessSummary::read`] also which of them fail.
+    pub summary: ObjectReadinessSummary,
+}
+
+/// The incidents that are open, with `all` those that are resolved, too, among those whose labels match.
+///
+/// # Errors
+/// The kind is not installed, an incident cannot be read, or the API server did not respond.
+pub async fn find(site: &CommandScope, labels: &str, all: bool) -> anyhow::Result<ListedIncidents> {
+    let target = ResourceArgument { resource: resource::<Incident>(), namespace: None, name: None };
+    let mut found = Vec::new();
+    let left_out = site
+        .list(&target, labels, |objects| {
+            found.extend(objects.into_iter().map(Object::into_value));
+            Ok(())
+        })
+        .await?;
+    let summary = ObjectReadinessSummary {
+        hides_incidents: !left_out.is_empty(),
+        left_out,
+        place: site.in_words(),
+        ..ObjectReadinessSummary::default()
+    };
+    Ok(ListedIncidents { incidents: selected(found, all)?, summary })
+}
+
+/// Incidents as a list of the Kubernetes API.
+///
+/// # Errors
+/// One cannot be written as JSON.
+pub fn to_list(incidents: &[Incident]) -> anyhow::Result<Value> {
+    let items: Result<Vec<Value>, _> = incidents.iter().map(serde_json::to_value).collect();
+    Ok(json!({
+        "apiVersion": Incident::api_version(&()),
+        "kind": "IncidentList",
+        "items": items?,
+    }))
+}
+
+/// What there is besides incidents.
+#[derive(Debug, Default)]
+pub struct ObjectReadinessSummary {
+    /// Objects that are not ready and not suspended, as `Kind/namespace/name`.
+    failing: BTreeSet<String>,
+    /// How many objects are not ready and suspended, so that no incident is opened for them.
+    suspended: usize,
+    /// How many objects were read.
+    objects: usize,
+    /// How many of them do not say whether they are ready.
+    silent: usize,
+    /// Whether one says it, so that an operator has reconciled it.
+    has_reports: bool,
+    /// How many are ready, and applied what does not exist or is not healthy.
+    degraded: usize,
+    /// What of the applied objects was not examined.
+    unexamined: Vec<String>,
+    /// Whether an Alert asks for incidents by its annotation.
+    is_asked: bool,
+    /// Whether an Alert gets incidents where `windlass serve` runs with `--incidents`.
+    is_asked_by_flag: bool,
+    /// Whether there may be Incidents, or Alerts, that this user may not list.
+    hides_incidents: bool,
+    hides_alerts: bool,
+    /// What could not be listed, in words.
+    pub left_out: Vec<String>,
+    /// Where it was looked, for messages.
+    place: String,
+    /// Why it is doubtful that an operator acts.
+    doubt: Option<String>,
+}
+
+/// Objects that fail and belong to no incident.
+struct UncoveredObjects {
+    count: usize,
+    /// Empty if it is not known which they are.
+    names: Vec<String>,
+}
+
+/// A line for people.
+pub struct IncidentTableLine {
+    /// What it says, by its glyph.
+    pub mark: ProgressGlyph,
+    /// For people.
+    pub text: String,
+}
+
+impl ObjectReadinessSummary {
+    /// Reads what there is besides incidents.
+    ///
+    /// # Errors
+    /// The API server did not respond.
+    pub async fn read(&mut self, site: &CommandScope) -> anyhow::Result<()> {
+        let now = jiff::Timestamp::now();
+        let targets = kind_argument::targets(&site.cluster, &["all".to_owned()]).await?;
+        let mut applied = AppliedObjects::default();
+        for target in &targets {
+            let left_out = site.list(target, "", |objects| {
+                for object in &objects {
+                    self.add(object, now);
+                    if ObjectRow::of(object, now).ready == "True" {
+                        applied.add(object);
+                    }
+                }
+                Ok(())
+            });
+            let left_out = left_out.await?;
+            self.hides_alerts |= target.resource.gvk.kind == "Alert" && !left_out.is_empty();
+            self.left_out.extend(left_out);
+        }
+        let reported = AlreadyReportedObjects::of(site, &targets, "");
+        let live =
+            applied.examine(&mut ClusterFactReader::new(&site.cluster), site, &reported).await?;
+        self.degraded = live.suspects.len();
+        self.unexamined = live.remarks;
+        self.left_out.extend(live.left_out);
+        self.doubt = cluster_operators::remark(&site.cluster, now).await;
+        if self.silent > 0 && !self.has_reports && self.doubt.is_none() {
+            self.doubt = cluster_operators::unseen(&site.cluster).await;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, object: &Object, now: Time) {
+        let row = ObjectRow::of(object, now);
+        match row.ready.as_str() {
+            "False" if row.is_suspended() => self.suspended += 1,
+            "False" => {
+                self.failing.insert(object.id().subject());
+            }
+            _ => {}
+        }
+        self.objects += 1;
+        self.has_reports |= !row.ready.is_empty();
+        self.silent += usize::from(is_silent(object) && !row.is_suspended());
+        let asks = object.annotation(INCIDENTS).map(str::trim);
+        let is_alert = object.kind() == "Alert";
+        self.is_asked |= is_alert && asks == Some("true");
+        self.is_asked_by_flag |= is_alert && asks != Some("false");
+    }
+
+    /// The objects that fail and belong to none of the incidents. Those have the names of some objects, and the count of all.
+    fn without_incident(&self, incidents: &[Incident]) -> UncoveredObjects {
+        let open = || incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
+        let mut named = BTreeSet::new();
+        let mut unnamed = 0;
+        for incident in open() {
+            let namespace = incident.metadata.namespace.clone().unwrap_or_default();
+            let subject = &incident.spec.subject;
+            named.insert(format!("{}/{namespace}/{}", subject.kind, subject.name));
+            let affected = incident.status.clone().unwrap_or_default().affected.unwrap_or_default();
+            let count = usize::try_from(affected.count).unwrap_or_default();
+            unnamed += count.saturating_sub(affected.objects.len());
+            named.extend(affected.objects);
+        }
+        let names: Vec<String> =
+            self.failing.iter().filter(|it| !named.contains(*it)).cloned().collect();
+        let count = names.len().saturating_sub(unnamed);
+        // Which of them belong to an incident is not known where one does not name all of its objects.
+        UncoveredObjects { count, names: if unnamed == 0 { names } else { Vec::new() } }
+    }
+
+    /// What is said of objects that fail and belong to no incident.
+    fn uncovered(&self, found: &UncoveredObjects, none: Option<&str>) -> String {
+        let count = found.count;
+        let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
+        let which = match found.names.len() {
+            0 => String::new(),
+            all if all > MOST_NAMED => {
+                let named = found.names[..MOST_NAMED].join(", ");
+                format!(" ({named} and {} more)", all - MOST_NAMED)
+            }
+            _ => format!(" ({})", found.names.join(", ")),
+        };
+        let objects = format!("{count} {objects}");
+        let begin = match none {
+            _ if self.hides_incidents => {
+                format!(
+                    "whether incidents are open is not known: they may not be listed; {objects}"
+                )
+            }
+            Some(none) => format!("{none}, but {objects} without an incident"),
+            None => format!("{objects} without an incident"),
+        };
+        format!("{begin} {are} not ready{which}: windlass get all -A --status-selector ready=false")
+    }
+
+    /// What is said besides the incidents; `all` is whether those that are resolved are among them, too.
+    pub fn lines(&self, incidents: &[Incident], all: bool) -> Vec<IncidentTableLine> {
+        let others = self.without_incident(incidents);
+        let none = if all { "no incidents" } else { "no open incidents" };
+        let line = |mark, text: String| IncidentTableLine { mark, text };
+        let mut lines = Vec::new();
+        match (others.count, incidents.is_empty()) {
+            (0, false) => {}
+            (0, true) => lines.push(self.calm(none)),
+            (_, is_empty) => {
+                let text = self.uncovered(&others, is_empty.then_some(none));
+                lines.push(line(ProgressGlyph::Warning, text));
+            }
+        }
+        if self.degraded > 0 {
+            let count = self.degraded;
+            let [are, they] = match count {
+                1 => ["object is", "it"],
+                _ => ["objects are", "they"],
+            };
+            let text = format!(
+                "{count} {are} ready while something that {they} applied does not exist or is not healthy: `windlass why -A` \
+                 says why"
+            );
+            lines.push(line(ProgressGlyph::Warning, text));
+        }
+        lines.extend(self.unexamined.iter().map(|text| line(ProgressGlyph::Warning, text.clone())));
+        lines.extend(unsaid(self.silent).map(|text| line(ProgressGlyph::Warning, text)));
+        if incidents.is_empty() {
+            lines.extend(self.unasked().map(|text| line(ProgressGlyph::Warning, text)));
+        }
+        lines.extend(self.doubt.iter().map(|text| line(ProgressGlyph::Warning, text.clone())));
+        lines
+    }
+
+    /// Why no incident is opened for an object that fails, if that is known: no Alert gets it.
+    fn unasked(&self) -> Option<String> {
+        if self.is_asked || self.hides_alerts {
+            return None;
+        }
+        let annotation = format!("the annotation {INCIDENTS}: \"true\"");
+        Some(match self.is_asked_by_flag {
+            true => format!(
+                "no Alert here has {annotation}, so no incident is opened unless `windlass serve` runs with --incidents"
+            ),
+            // The flag is about Alerts, too.
+            false => format!(
+                "no Alert here gets incidents, so none is opened: create an Alert with {annotation}"
+            ),
+        })
+    }
+
+    /// What is said where neither an incident nor a failure was found: no more than was read, and than is reported.
+    fn calm(&self, none: &str) -> IncidentTableLine {
+        let is_unsure = self.silent > 0
+            || self.degraded > 0
+            || !self.unexamined.is_empty()
+            || self.doubt.is_some();
+        let (mark, text) = match () {
+            () if self.hides_incidents => (
+                ProgressGlyph::Warning,
+                "whether incidents are open is not known: they may not be listed".to_owned(),
+            ),
+            () if !self.left_out.is_empty() => {
+                (ProgressGlyph::Warning, format!("{none} among the objects that you may read"))
+            }
+            () if self.objects == 0 => (
+                ProgressGlyph::Action,
+                format!("{none}, and no objects of windlass {}", self.place),
+            ),
+            () if is_unsure => (
+                ProgressGlyph::Warning,
+                format!("{none}, and no object reports that it is failing"),
+            ),
+            () if self.suspended > 0 => {
+                let count = self.suspended;
+                let objects = if count == 1 { "object is" } else { "objects are" };
+                let text = format!(
+                    "{none}, and no object is failing, but {count} suspended {objects} not ready: `windlass why -A` says why"
+                );
+                (ProgressGlyph::Warning, text)
+            }
+            () => (ProgressGlyph::Success, format!("{none}, and no object is failing")),
+        };
+        IncidentTableLine { mark, text }
+    }
+}
+
+/// Whether an incident is open.
+pub fn state(incident: &Incident) -> Option<IncidentState> {
+    incident.status.as_ref().and_then(|status| status.state)
+}
+
+fn opened(incident: &Incident) -> Option<Time> {
+    incident.status.as_ref()?.opened_at.as_ref().map(|at| at.0)
+}
+
+/// Since when its subject fails.
+pub fn since(incident: &Incident) -> Option<Time> {
+    let since = incident.status.as_ref()?.since.as_ref().map(|at| at.0);
+    since.or_else(|| opened(incident))
+}
+
+/// Those that are open, the oldest first; with `all` those that are resolved before them.
+fn selected(found: Vec<Value>, all: bool) -> anyhow::Result<Vec<Incident>> {
+    let mut incidents = Vec::with_capacity(found.len());
+    for value in found {
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let incident: Incident =
+            serde_json::from_value(value).with_context(|| format!("Incident {name}"))?;
+        if all || state(&incident) == Some(IncidentState::Open) {
+            incidents.push(incident);
+        }
+    }
+    let is_open = |it: &Incident| state(it) == Some(IncidentState::Open);
+    incidents.sort_by_key(|it| (is_open(it), opened(it), it.metadata.name.clone()));
+    Ok(incidents)
+}
+
+/// Incidents of one namespace that say the same of their subjects, which share a row.
+pub struct IncidentGroup<'i> {
+    /// The first of them.
+    pub first: &'i Incident,
+    /// How many more there are.
+    pub more: usize,
+    /// How many objects all of them affect.
+    pub affected: i64,
+}
+
+/// What a row says besides its subject, how old it is, and how much it affects.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct IncidentGroupKey {
+    namespace: Option<String>,
+    state: &'static str,
+    kind: String,
+    reason: String,
+    sent: String,
+    message: String,
+}
+
+impl IncidentGroupKey {
+    fn of(incident: &Incident) -> Self {
+        let status = incident.status.clone().unwrap_or_default();
+        Self {
+            namespace: incident.metadata.namespace.clone(),
+            state: status.state.map(IncidentState::as_str).unwrap_or_default(),
+            kind: incident.spec.subject.kind.clone(),
+            reason: incident.spec.cause.reason.clone(),
+            sent: sent(incident),
+            message: message(incident),
+        }
+    }
+}
+
+/// Puts incidents that say the same together, in the order of the first of each.
+pub fn groups(incidents: &[Incident]) -> Vec<IncidentGroup<'_>> {
+    let mut all: Vec<IncidentGroup<'_>> = Vec::new();
+    let mut known: BTreeMap<IncidentGroupKey, usize> = BTreeMap::new();
+    for incident in incidents {
+        let status = incident.status.as_ref();
+        let affected = status.and_then(|it| it.affected.as_ref()).map_or(0, |it| it.count);
+        let place = *known.entry(IncidentGroupKey::of(incident)).or_insert(all.len());
+        match all.get_mut(place) {
+            Some(group) => {
+                group.more += 1;
+                group.affected += affected;
+            }
+            None => all.push(IncidentGroup { first: incident, more: 0, affected }),
+        }
+    }
+    all
+}
+
+/// The first line of a message, as far as a terminal shows it.
+pub fn message(incident: &Incident) -> String {
+    cut(&first_line(incident), MAX_MESSAGE_CHARACTERS)
+}
+
+/// The first line of a message.
+pub fn first_line(incident: &Incident) -> String {
+    let message = incident.status.as_ref().and_then(|it| it.message.as_deref()).unwrap_or_default();
+    message.lines().next().unwrap_or_default().to_owned()
+}
+
+/// The Providers that it was sent to, and what if that is not the beginning.
+pub fn sent(incident: &Incident) -> String {
+    let status = incident.status.as_ref();
+    let all = status.into_iter().flat_map(|it| &it.notifications);
+    all.map(sent_to).collect::<Vec<_>>().join(",")
+}
+
+/// A Provider, and what it was sent if that is not the beginning.
+fn sent_to(of: &IncidentNotification) -> String {
+    match of.state {
+        IncidentStep::Opened => of.provider.clone(),
+        IncidentStep::Resolved => format!("{} (resolved)", of.provider),
+        IncidentStep::Failed => format!("{} (failed)", of.provider),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_cluster::examples::incident;
+
+    fn all() -> Vec<Value> {
+        vec![
+            incident("shop", "Open", "2026-11-24T11:00:00Z"),
+            incident("web", "Resolved", "2026-11-24T10:00:00Z"),
+            incident("db", "Open", "2026-11-23T11:00:00Z"),
+        ]
+    }
+
+    fn object(kind: &str, name: &str, ready: &str) -> Object {
+        let version = match kind {
+            "Alert" => "notification.toolkit.fluxcd.io/v1beta3",
+            "GitRepository" => "source.toolkit.fluxcd.io/v1",
+            _ => "kustomize.toolkit.fluxcd.io/v1",
+        };
+        let conditions = json!([{"type": "Ready", "status": ready, "reason": "R", "message": ""}]);
+        let metadata = json!({"name": name, "namespace": "apps"});
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata,
+            "spec": {}, "status": {"conditions": conditions}});
+        Object::new(object).unwrap()
+    }
+
+    fn said(objects: &[Object], incidents: &[Incident]) -> Vec<String> {
+        let now = "2026-11-24T12:00:00Z".parse().unwrap();
+        let mut context = ObjectReadinessSummary::default();
+        objects.iter().for_each(|it| context.add(it, now));
+        let lines = context.lines(incidents, false);
+        lines
+            .iter()
+            .map(|it| format!("{} {}", it.mark == ProgressGlyph::Success, it.text))
+            .collect()
+    }
+
+    #[test]
+    fn objects_that_fail_are_no_all_clear_where_no_alert_keeps_incidents() {
+        let failing: Vec<Object> =
+            (0..10).map(|at| object("Kustomization", &format!("k{at}"), "False")).collect();
+        let lines = said(&failing, &[]);
+        let expected = "false no open incidents, but 10 objects without an incident are not ready (Kustomization/apps/k0, \
+                        Kustomization/apps/k1, Kustomization/apps/k2, Kustomization/apps/k3, Kustomization/apps/k4 and 5 \
+                        more): windlass get all -A --status-selector ready=false";
+        assert_eq!((lines.len(), lines[0].as_str()), (2, expected));
+        let expected = "false no Alert here gets incidents, so none is opened: create an Alert with the annotation \
+                        windlass.dev/incidents: \"true\"";
+        assert_eq!(lines[1], expected);
+        let mut suspended = failing[0].clone();
+        suspended.fields_mut().insert("spec".to_owned(), json!({"suspend": true}));
+        let mut alert = object("Alert", "a", "True");
+        alert.metadata_mut().insert("annotations".to_owned(), json!({INCIDENTS: "true"}));
+        let well = [alert, object("Kustomization", "k", "True")];
+        assert_eq!(said(&well, &[]), ["true no open incidents, and no object is failing"]);
+        let mut with_suspended = well.to_vec();
+        with_suspended.push(suspended);
+        let expected = "false no open incidents, and no object is failing, but 1 suspended object is not ready: `windlass why -A` \
+                        says why";
+        assert_eq!(said(&with_suspended, &[]), [expected]);
+    }
+
+    #[test]
+    fn the_flag_of_serve_is_named_only_where_it_would_open_incidents() {
+        let alert = |annotations: Value| {
+            let mut alert = object("Alert", "a", "True");
+            alert.metadata_mut().insert("annotations".to_owned(), annotations);
+            said(&[alert], &[]).join("\n")
+        };
+        assert!(alert(json!({})).contains("unless `windlass serve` runs with --incidents"));
+        let excluded = alert(json!({INCIDENTS: "false"}));
+        assert!(excluded.contains("no Alert here gets incidents"), "{excluded}");
+        assert!(!alert(json!({INCIDENTS: " true"})).contains("no Alert here"));
+    }
+
+    #[test]
+    fn nothing_more_is_said_than_was_read_and_is_reported() {
+        let of = |around: ObjectReadinessSummary| {
+            let around = ObjectReadinessSummary { is_asked: true, ..around };
+            let lines = around.lines(&[], false);
+            lines.iter().map(|it| format!("{:?} {}", it.mark, it.text)).collect::<Vec<_>>()
+        };
+        let left_out = || vec!["alerts: forbidden".to_owned()];
+        assert_eq!(
+            of(ObjectReadinessSummary {
+                hides_incidents: true,
+                left_out: left_out(),
+                ..ObjectReadinessSummary::default()
+            }),
+            ["Warning whether incidents are open is not known: they may not be listed"]
+        );
+        assert_eq!(
+            of(ObjectReadinessSummary {
+                left_out: left_out(),
+                ..ObjectReadinessSummary::default()
+            }),
+            ["Warning no open incidents among the objects that you may read"]
+        );
+        assert_eq!(
+            of(ObjectReadinessSummary {
+                place: "in namespace a".to_owned(),
+                ..ObjectReadinessSummary::default()
+            }),
+            ["Action no open incidents, and no objects of windlass in namespace a"]
+        );
+        let calm = "Warning no open incidents, and no object reports that it is failing";
+        let silent = "Warning 1 object reports no condition Ready: `windlass why -A` says why";
+        assert_eq!(
+            of(ObjectReadinessSummary {
+                objects: 3,
+                silent: 1,
+                ..ObjectReadinessSummary::default()
+            }),
+            [calm, silent]
+        );
+        let doubt = Some("no operator holds Lease a/b".to_owned());
+        assert_eq!(
+            of(ObjectReadinessSummary { objects: 3, doubt, ..ObjectReadinessSummary::default() }),
+            [calm, "Warning no operator holds Lease a/b"]
+        );
+        let degraded = "Warning 1 object is ready while something that it applied does not exist or is not healthy: \
+                        `windlass why -A` says why";
+        assert_eq!(
+            of(ObjectReadinessSummary {
+                objects: 3,
+                degraded: 1,
+                ..ObjectReadinessSummary::default()
+            }),
+            [calm, degraded]
+        );
+        let unexamined =
+            vec!["what 1 object applied in other clusters was not examined".to_owned()];
+        assert_eq!(
+            of(ObjectReadinessSummary {
+                objects: 3,
+                unexamined,
+                ..ObjectReadinessSummary::default()
+            }),
+            [calm, "Warning what 1 object applied in other clusters was not examined"]
+        );
+        let failing = BTreeSet::from(["Kustomization/apps/k".to_owned()]);
+        assert_eq!(
+            of(ObjectReadinessSummary {
+                hides_incidents: true,
+                left_out: left_out(),
+                failing,
+                ..ObjectReadinessSummary::default()
+            }),
+            [
+                "Warning whether incidents are open is not known: they may not be listed; 1 object is not ready \
+              (Kustomization/apps/k): windlass get all -A --status-selector ready=false"
+            ]
+        );
+        let around = ObjectReadinessSummary {
+            hides_alerts: true,
+            objects: 1,
+            ..ObjectReadinessSummary::default()
+        };
+        assert_eq!(around.lines(&[], false).len(), 1, "nothing is said of Alerts");
+    }
+
+    #[test]
+    fn objects_that_incidents_name_or_count_are_not_reported_again() {
+        let open = selected(vec![incident("shop", "Open", "2026-11-24T11:00:00Z")], false).unwrap();
+        let mut objects = vec![object("GitRepository", "shop", "False")];
+        objects.extend((0..200).map(|at| object("Kustomization", &format!("k{at}"), "False")));
+        // One of the 200 that it affects is named, and is not among these.
+        let line = "false 1 object without an incident is not ready: windlass get all -A --status-selector ready=false";
+        assert_eq!(said(&objects, &open), [line]);
+        assert!(said(&objects[..200], &open).is_empty());
+    }
+
+    #[test]
+    fn incidents_that_say_the_same_share_a_row() {
+        let of = |name: &str, namespace: &str, message: &str| {
+            let mut of = incident(name, "Open", "2026-11-24T11:00:00Z");
+            of["metadata"]["namespace"] = json!(namespace);
+            of["status"]["message"] = json!(message);
+            of
+        };
+        let all = vec![
+            of("a", "apps", "refused"),
+            of("b", "apps", "refused"),
+            of("c", "apps", "other"),
+            of("d", "apps", "refused"),
+            of("e", "infra", "refused"),
+        ];
+        let all = selected(all, false).unwrap();
+        let rows: Vec<(&str, usize, i64)> = groups(&all)
+            .iter()
+            .map(|it| (it.first.spec.subject.name.as_str(), it.more, it.affected))
+            .collect();
+        assert_eq!(rows, [("a", 2, 600), ("c", 0, 200), ("e", 0, 200)]);
+    }
+
+    #[test]
+    fn what_is_open_is_listed_and_the_rest_on_request() {
+        let names = |all_of: bool| -> Vec<String> {
+            let found = selected(all(), all_of).unwrap();
+            found.into_iter().map(|it| it.spec.subject.name).collect()
+        };
+        assert_eq!(names(false), ["db", "shop"]);
+        assert_eq!(names(true), ["web", "db", "shop"]);
+    }
+}

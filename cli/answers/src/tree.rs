@@ -1,0 +1,402 @@
+//! What an object applied, down to Pods, each with its health; above it its source.
+//!
+//! Elsewhere: which Pods belong to a workload (`owned_pods.rs`), references between objects (engine `cause`).
+
+use std::collections::BTreeMap;
+
+use apply::health;
+use cause::object_owners::{ExpectedOwnerMetadata, OtherOwner};
+use cause::{object_references, pod};
+use futures::stream::{self, StreamExt as _};
+use objects::{Gvk, Object, ObjectId};
+use serde::Serialize;
+
+use super::cluster_facts::{self, AT_ONCE};
+use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
+use super::object_row::ObjectRow;
+use super::owned_pods;
+use windlass_cluster::ClusterError;
+
+/// How many objects a tree has at most.
+const MAX_TREE_OBJECTS: usize = 5000;
+
+/// How deep it goes.
+const MAX_TREE_DEPTH: usize = 16;
+
+/// An object and what is below it.
+#[derive(Debug, Serialize)]
+pub struct ObjectTreeBranch {
+    /// The object as `Kind/namespace/name`, or what stands for several.
+    pub object: String,
+    /// `Ready`, `Suspended` and the like of our kinds, else the health by kstatus.
+    pub health: String,
+    /// What it has or applied.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub revision: String,
+    /// Why it is so, unless all is well.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// What it applied, or what it owns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub below: Vec<Self>,
+}
+
+impl ObjectTreeBranch {
+    /// Adds to the message.
+    fn add(&mut self, text: &str) {
+        self.message = match self.message.as_str() {
+            "" => text.to_owned(),
+            message => format!("{text}; {message}"),
+        };
+    }
+}
+
+/// The tree of an object: its source above it, or below it if the source is made for it. `is_compact` leaves out what neither
+/// windlass nor Flux reconciles.
+///
+/// # Errors
+/// The API server did not respond.
+pub async fn read(
+    site: &CommandScope,
+    object: Object,
+    is_compact: bool,
+) -> anyhow::Result<ObjectTreeBranch> {
+    let mut reader = ObjectTreeReader { site, is_compact, left: MAX_TREE_OBJECTS, way: Vec::new() };
+    let sources = object_references::sources(&object);
+    let made = object_references::made_chart(&object);
+    let mut top = Box::pin(reader.grow(object)).await?;
+    if let Some(id) = sources.into_iter().next() {
+        let source = cluster_facts::read(&site.cluster, &id).await;
+        top = with_source(top, describe(&id, source), made == Some(id));
+    }
+    Ok(top)
+}
+
+/// A tree with the source of its first object: above it, or below it if the source is made for it, as the HelmChart of a
+/// HelmRelease is.
+fn with_source(
+    mut tree: ObjectTreeBranch,
+    source: ObjectTreeBranch,
+    is_made: bool,
+) -> ObjectTreeBranch {
+    if is_made {
+        tree.below.insert(0, source);
+        return tree;
+    }
+    ObjectTreeBranch { below: vec![tree], ..source }
+}
+
+/// Reads what is below an object.
+struct ObjectTreeReader<'s> {
+    site: &'s CommandScope,
+    is_compact: bool,
+    left: usize,
+    way: Vec<ObjectId>,
+}
+
+type ObjectReadResult = Result<Option<Object>, String>;
+
+impl ObjectTreeReader<'_> {
+    async fn grow(&mut self, object: Object) -> anyhow::Result<ObjectTreeBranch> {
+        let id = object.id();
+        self.way.push(id.clone());
+        let mut below = Vec::new();
+        if object_references::is_reconciled(&id) {
+            let mut ids = object_references::applied(&object);
+            if object_references::is_elsewhere(&object) {
+                below.extend(self.elsewhere(std::mem::take(&mut ids)));
+            }
+            below.extend(self.elsewhere(object_references::in_contexts(&object)));
+            let (users, unreadable) = self.users(&id).await?;
+            below.extend(unreadable);
+            ids.extend(users);
+            ids.retain(|id| {
+                !self.way.contains(id) && (!self.is_compact || object_references::is_reconciled(id))
+            });
+            let more = ids.len().saturating_sub(self.left);
+            ids.truncate(self.left);
+            self.left -= ids.len();
+            let cluster = &self.site.cluster;
+            let reads = ids.into_iter().map(|id| async move {
+                let read = cluster_facts::read(cluster, &id).await;
+                (id, read)
+            });
+            let found: Vec<(ObjectId, ObjectReadResult)> =
+                stream::iter(reads).buffered(AT_ONCE).collect().await;
+            let inventory = object_references::versioned_inventory(&object);
+            let marks = ExpectedOwnerMetadata::of(&object);
+            let mut owners = BTreeMap::new();
+            for (id, read) in found {
+                let other = match (&marks, &read) {
+                    (Some(marks), Ok(Some(live))) if inventory.contains(&id) => {
+                        self.other_owner(marks, live, &mut owners).await
+                    }
+                    _ => None,
+                };
+                let goes_on = self.way.len() < MAX_TREE_DEPTH;
+                let mut branch = match read {
+                    Ok(Some(object)) if goes_on => Box::pin(self.grow(object)).await?,
+                    read => describe(&id, read),
+                };
+                if let Some(other) = other {
+                    branch.add(&other.words());
+                }
+                below.push(branch);
+            }
+            if more > 0 {
+                below.push(unread(more));
+            }
+        } else if let Some(selector) = pod::selector(&object).filter(|_| !self.is_compact) {
+            below = self.pods(&object, &selector).await?;
+        }
+        self.way.pop();
+        Ok(ObjectTreeBranch { below, ..describe(&id, Ok(Some(object))) })
+    }
+
+    /// The other owner that an object of an inventory names, if that exists; `owners` are those that were read before.
+    async fn other_owner(
+        &self,
+        marks: &ExpectedOwnerMetadata,
+        live: &Object,
+        owners: &mut BTreeMap<ObjectId, ObjectReadResult>,
+    ) -> Option<OtherOwner> {
+        for other in marks.others(live) {
+            let Some(id) = other.applier().cloned() else { return Some(other) };
+            let is_unread = !owners.contains_key(&id);
+            if is_unread {
+                let read = cluster_facts::read(&self.site.cluster, &id).await;
+                owners.insert(id.clone(), read);
+            }
+            let is_owner = match owners.get(&id) {
+                Some(Ok(Some(owner))) => other.is_confirmed_by(owner, &live.id()),
+                Some(Err(_)) => !other.needs_inventory,
+                Some(Ok(None)) | None => false,
+            };
+            if is_owner {
+                return Some(other);
+            }
+        }
+        None
+    }
+
+    /// What was applied in the clusters of `spec.kubeConfig` and `spec.kubeContexts`, of which no object is read.
+    fn elsewhere(&mut self, mut ids: Vec<ObjectId>) -> Vec<ObjectTreeBranch> {
+        ids.retain(|id| !self.is_compact || object_references::is_reconciled(id));
+        ids.truncate(self.left);
+        self.left -= ids.len();
+        let why = "is in another cluster (spec.kubeConfig or spec.kubeContexts), which is not read";
+        ids.iter().map(|id| describe(id, Err(why.to_owned()))).collect()
+    }
+
+    /// What uses a source, and what could not be listed.
+    async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<ObjectTreeBranch>)> {
+        let mut found = Vec::new();
+        let mut unreadable = Vec::new();
+        let is_source =
+            crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind);
+        // A tree that began at what uses a source does not lead back through it.
+        if !is_source || self.way.len() > 1 {
+            return Ok((found, unreadable));
+        }
+        for names in crds::names().filter(|it| !it.is_record() && !it.is_gate()) {
+            let gvk = Gvk {
+                group: names.group.to_owned(),
+                version: names.version.to_owned(),
+                kind: names.kind.to_owned(),
+            };
+            let resource = match self.site.cluster.resource(&gvk).await {
+                Ok(resource) => resource,
+                // One whose CRD is not installed has no objects.
+                Err(ClusterError::NoSuchKind { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let mut keep = |objects: Vec<Object>| {
+                let users = objects.iter().filter(|it| object_references::sources(it).contains(id));
+                found.extend(users.map(Object::id));
+                Ok(())
+            };
+            // Others may refer to a source across namespaces.
+            let mut target =
+                ResourceArgument { resource, namespace: Some(String::new()), name: None };
+            let left_out = self.site.list(&target, "", &mut keep).await?;
+            if !left_out.is_empty() {
+                target.namespace = Some(id.namespace.clone());
+                self.site.list(&target, "", &mut keep).await?;
+            }
+            unreadable.extend(left_out.into_iter().map(|why| left_out_of(&target, why)));
+        }
+        found.sort();
+        found.dedup();
+        Ok((found, unreadable))
+    }
+
+    /// The Pods of a workload, and what could not be listed.
+    async fn pods(
+        &mut self,
+        workload: &Object,
+        selector: &str,
+    ) -> anyhow::Result<Vec<ObjectTreeBranch>> {
+        let resource = self.site.cluster.resource(&Gvk::new("v1", "Pod")).await?;
+        let namespace = Some(workload.namespace().to_owned());
+        let target = ResourceArgument { resource, namespace, name: None };
+        let mut pods = Vec::new();
+        let left_out = self.site.list(&target, selector, |found| {
+            pods.extend(found.into_iter().take(self.left - pods.len()));
+            Ok(())
+        });
+        let left_out = left_out.await?;
+        let pods = owned_pods::owned(&self.site.cluster, workload, pods).await;
+        self.left -= pods.len();
+        let branches = pods.into_iter().map(|pod| describe(&pod.id(), Ok(Some(pod))));
+        let left_out = left_out.into_iter().map(|why| left_out_of(&target, why));
+        Ok(branches.chain(left_out).collect())
+    }
+}
+
+/// What stands for objects beyond the bound.
+fn unread(more: usize) -> ObjectTreeBranch {
+    ObjectTreeBranch {
+        object: format!("{more} more objects"),
+        health: "Unknown".to_owned(),
+        revision: String::new(),
+        message: format!("a tree has {MAX_TREE_OBJECTS} objects at most, and these were not read"),
+        below: Vec::new(),
+    }
+}
+
+fn left_out_of(target: &ResourceArgument, message: String) -> ObjectTreeBranch {
+    ObjectTreeBranch {
+        object: target.resource.plural.clone(),
+        health: "Unknown".to_owned(),
+        revision: String::new(),
+        message,
+        below: Vec::new(),
+    }
+}
+
+/// An object without what is below it.
+fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
+    let now = jiff::Timestamp::now();
+    let (health, message, revision) = match &read {
+        Err(error) => ("Unknown".to_owned(), error.clone(), String::new()),
+        Ok(None) => ("NotFound".to_owned(), "does not exist".to_owned(), String::new()),
+        Ok(Some(object)) if object_references::is_reconciled(id) => {
+            let row = ObjectRow::of(object, now);
+            let health = match row.ready.as_str() {
+                _ if row.is_suspended() => "Suspended",
+                "True" => "Ready",
+                "False" => "NotReady",
+                _ => "Unknown",
+            };
+            let is_fine = row.ready == "True" && !row.is_suspended();
+            let message = if is_fine { String::new() } else { row.message };
+            (health.to_owned(), message, row.revision)
+        }
+        Ok(Some(object)) => match health::library::compute_refined(object, now) {
+            Ok(report) if report.is_current() => {
+                ("Current".to_owned(), String::new(), String::new())
+            }
+            Ok(report) => {
+                let trouble = pod::trouble(object).map(|it| it.within_pod());
+                (
+                    report.status.to_string(),
+                    trouble.unwrap_or_else(|| report.words().to_owned()),
+                    String::new(),
+                )
+            }
+            Err(error) => ("Unknown".to_owned(), error.to_string(), String::new()),
+        },
+    };
+    ObjectTreeBranch { object: id.subject(), health, revision, message, below: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn reader(site: &CommandScope) -> ObjectTreeReader<'_> {
+        let left = MAX_TREE_OBJECTS;
+        ObjectTreeReader { site, is_compact: false, left, way: Vec::new() }
+    }
+
+    #[tokio::test]
+    async fn pods_are_below_the_workload_that_owns_them() {
+        let owned = |version: &str, kind: &str, name: &str, by: [&str; 2]| {
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": by[0], "name": by[1], "controller": true});
+            json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "apps",
+                "labels": {"app": "web"}, "ownerReferences": [owner]}})
+        };
+        let deployment = |name: &str| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "apps"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}}})
+        };
+        let objects = vec![
+            deployment("web"),
+            deployment("other"),
+            owned("apps/v1", "ReplicaSet", "web-1", ["Deployment", "web"]),
+            owned("apps/v1", "ReplicaSet", "other-1", ["Deployment", "other"]),
+            owned("v1", "Pod", "web-1-a", ["ReplicaSet", "web-1"]),
+            owned("v1", "Pod", "other-1-a", ["ReplicaSet", "other-1"]),
+            owned("v1", "Pod", "db-0", ["StatefulSet", "db"]),
+        ];
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let mut reader = reader(&site);
+        let tree = reader.grow(Object::new(deployment("web")).unwrap()).await.unwrap();
+        let below: Vec<&str> = tree.below.iter().map(|it| it.object.as_str()).collect();
+        assert_eq!(below, ["Pod/apps/web-1-a"]);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_another_owner_has_names_it() {
+        let kustomization = |name: &str| {
+            let entries = json!([{"id": "apps_a__ConfigMap", "v": "v1"}, {"id": "apps_b__ConfigMap", "v": "v1"}]);
+            json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": {"name": name, "namespace": "apps"}, "status": {"inventory": {"entries": entries}}})
+        };
+        let map = |name: &str, owner: &str| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "apps",
+                "labels": {"kustomize.toolkit.fluxcd.io/name": owner, "kustomize.toolkit.fluxcd.io/namespace": "apps"}}})
+        };
+        let objects =
+            vec![kustomization("one"), kustomization("two"), map("a", "two"), map("b", "one")];
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let mut reader = reader(&site);
+        let one = Object::new(kustomization("one")).unwrap();
+        let tree = reader.grow(one).await.unwrap();
+        let messages: Vec<&str> = tree.below.iter().map(|it| it.message.as_str()).collect();
+        assert_eq!(messages, ["belongs to Kustomization/apps/two now", ""]);
+    }
+
+    #[test]
+    fn a_source_stands_above_what_uses_it_and_a_chart_below_the_release_that_it_is_made_for() {
+        let branch = |object: &str, below: Vec<ObjectTreeBranch>| ObjectTreeBranch {
+            object: object.to_owned(),
+            health: "Ready".to_owned(),
+            revision: String::new(),
+            message: String::new(),
+            below,
+        };
+        let names = |tree: &ObjectTreeBranch| {
+            let below: Vec<String> = tree.below.iter().map(|it| it.object.clone()).collect();
+            format!("{}: {}", tree.object, below.join(", "))
+        };
+        let web = || branch("Deployment/apps/web", vec![]);
+        let release = branch("HelmRelease/apps/web", vec![web()]);
+        let chart = branch("HelmChart/apps/apps-web", vec![]);
+        assert_eq!(
+            names(&with_source(release, chart, true)),
+            "HelmRelease/apps/web: HelmChart/apps/apps-web, Deployment/apps/web"
+        );
+        let app = branch("Kustomization/apps/app", vec![web()]);
+        let source = branch("GitRepository/apps/app", vec![]);
+        let tree = with_source(app, source, false);
+        assert_eq!(names(&tree), "GitRepository/apps/app: Kustomization/apps/app");
+        assert_eq!(names(&tree.below[0]), "Kustomization/apps/app: Deployment/apps/web");
+    }
+}

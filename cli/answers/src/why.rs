@@ -1,0 +1,105 @@
+//! Why an object is in its state: the cause, the way to it, and what would help.
+//!
+//! Here: one object. Below: everything that is not ready (`why/all.rs`), tags that an ImagePolicy does not choose
+//! (`why/image_tags.rs`), annotations that are unknown (`why/annotations.rs`). Elsewhere: the walk to the cause (engine
+//! `cause`), fetching its facts (`cluster_facts.rs`).
+
+pub mod all;
+mod annotations;
+mod image_tags;
+
+use std::path::Path;
+
+use anyhow::{bail, ensure};
+use cause::StateExplanation;
+use objects::ObjectId;
+use serde::Serialize;
+
+pub use self::image_tags::{ImageTagReport, UnchosenTag};
+use super::cluster_facts::ClusterFactReader;
+use super::command_scope::CommandScope;
+use super::kind_argument::{self, ResourceArgument};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::table::clean;
+
+/// The same with the line that people read first.
+#[derive(Serialize)]
+pub struct WhyReport<'w> {
+    summary: String,
+    #[serde(flatten)]
+    why: &'w StateExplanation,
+    #[serde(rename = "imageTags", skip_serializing_if = "Option::is_none")]
+    tags: Option<&'w ImageTagReport>,
+}
+
+impl<'w> WhyReport<'w> {
+    /// The report of an explanation.
+    pub fn of(explanation: &'w ObjectExplanation) -> Self {
+        let ObjectExplanation { why, tags } = explanation;
+        Self { summary: why.line(), why, tags: tags.as_ref() }
+    }
+}
+
+/// Why an object is in its state, and of an ImagePolicy why tags are not chosen.
+pub struct ObjectExplanation {
+    /// Why it is in its state.
+    pub why: StateExplanation,
+    /// Of an ImagePolicy, the tags that it does not choose.
+    pub tags: Option<ImageTagReport>,
+}
+
+/// Explains an object. `tags` is a file with all tags of the image of an ImagePolicy, `-` for stdin.
+///
+/// # Errors
+/// The object does not exist, `tags` is given for another kind or cannot be read, or the API server did not respond.
+pub async fn explain(
+    site: &CommandScope,
+    target: &ResourceArgument,
+    tags: Option<&Path>,
+) -> anyhow::Result<ObjectExplanation> {
+    let namespace = site.namespace_of(target);
+    let name = target.name.clone().unwrap_or_default();
+    let Some(object) = site.cluster.get(&target.resource, namespace, &name).await? else {
+        let text = kind_argument::absent(site, target).await.to_string();
+        let is_known = !text.ends_with("does not exist");
+        bail!("{text}{}", if is_known { "" } else { UNAPPLIED });
+    };
+    let mut facts = ClusterFactReader::new(&site.cluster);
+    let id = object.id();
+    let is_policy = image_tags::is_policy(&id);
+    ensure!(is_policy || tags.is_none(), "--tags is for ImagePolicies");
+    let policy = is_policy.then(|| object.clone());
+    let unknown_annotations = annotations::remarks(&object);
+    facts.knows(&target.resource, object);
+    let mut why = facts.explain(&id).await?;
+    if cause::object_references::is_reconciled(&id) {
+        let remark = cluster_operators::remark(&site.cluster, jiff::Timestamp::now());
+        why.remarks.extend(remark.await);
+        why.remarks.extend(unknown_annotations);
+    }
+    let tags = match policy {
+        Some(policy) => Some(image_tags::of(site, policy, tags).await?),
+        None => None,
+    };
+    Ok(ObjectExplanation { why, tags })
+}
+
+/// What is said of an object that is not there and has no like.
+const UNAPPLIED: &str = "; if it is in a repository or a chart, what should have applied it may not be ready: \
+    `windlass get appliers -A` shows that";
+
+/// What is known of an object, without remarks about operators.
+///
+/// # Errors
+/// The API server did not respond.
+pub async fn of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<StateExplanation> {
+    ClusterFactReader::new(&site.cluster).explain(id).await
+}
+
+/// The deepest cause of an object in one line.
+///
+/// # Errors
+/// The API server did not respond.
+pub async fn line(site: &CommandScope, id: &ObjectId) -> anyhow::Result<String> {
+    of(site, id).await.map(|why| clean(&why.line()))
+}

@@ -1,0 +1,233 @@
+//! `windlass ui`: which browser is answered, what its pages say, and that they say what the commands print.
+//!
+//! Elsewhere: how text is escaped, and which requests are refused (unit tests of `web`).
+
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
+use e2e::harness::manifests::{PodBehavior, config_map, deployment};
+use e2e::harness::{Story, StoryObject};
+use e2e::operator_process;
+use reqwest::header::{ACCEPT, COOKIE, HOST, LOCATION, SET_COOKIE};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use super::all_commands::account;
+use super::windlass;
+
+/// A running `windlass ui`, which ends with this value.
+struct PageServer {
+    _process: Child,
+    http: Client,
+    /// The address without a path.
+    base: String,
+    /// The address that was printed.
+    login: String,
+    /// What the browser has that opened it.
+    cookie: String,
+}
+
+/// What was answered.
+struct PageReply {
+    status: StatusCode,
+    text: String,
+}
+
+impl PageServer {
+    /// Starts the server with a kubeconfig, and opens the address that it prints.
+    async fn start(story: &Story, kubeconfig: &Path) -> Result<Self> {
+        let mut process = Command::new(operator_process::binary()?)
+            .args(["ui", "--namespace", &story.namespace])
+            .env("KUBECONFIG", kubeconfig)
+            .env("FLUX_SYSTEM_NAMESPACE", &story.namespace)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let out = process.stdout.take().context("its output")?;
+        let mut lines = BufReader::new(out).lines();
+        let login = tokio::time::timeout(DEFAULT_WAIT_TIMEOUT, lines.next_line()).await??;
+        let login = login.context("`windlass ui` prints no address")?;
+        let (base, _) = login.split_once("/_/login?token=").context(login.clone())?;
+        let base = base.to_owned();
+        let http = Client::builder().redirect(Policy::none()).build()?;
+        let opened = http.get(&login).send().await?;
+        ensure!(opened.status() == StatusCode::SEE_OTHER, "{opened:?}");
+        ensure!(opened.headers()[LOCATION] == "/", "{opened:?}");
+        let cookie = opened.headers()[SET_COOKIE].to_str()?;
+        ensure!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
+        let (cookie, _) = cookie.split_once(';').context("a cookie")?;
+        let cookie = cookie.to_owned();
+        Ok(Self { _process: process, http, base, login, cookie })
+    }
+
+    /// A page as a browser or a program gets it.
+    async fn read(&self, path: &str, accept: &str) -> Result<PageReply> {
+        let request = self.http.get(format!("{}{path}", self.base)).header(COOKIE, &self.cookie);
+        let reply = request.header(ACCEPT, accept).send().await?;
+        forbids_scripts(&reply)?;
+        let status = reply.status();
+        Ok(PageReply { status, text: reply.text().await? })
+    }
+
+    /// A page that has all of some texts, and no script.
+    async fn page(&self, path: &str, says: &[&str]) -> Result<String> {
+        let PageReply { status, text } = self.read(path, "text/html").await?;
+        ensure!(status == StatusCode::OK, "{path}: {status}\n{text}");
+        let lacks: Vec<_> = says.iter().filter(|part| !text.contains(**part)).collect();
+        ensure!(lacks.is_empty(), "{path} lacks {lacks:?}\n{text}");
+        ensure!(!text.contains("<script") && !text.contains("<img"), "{path}\n{text}");
+        Ok(text)
+    }
+
+    async fn json(&self, path: &str) -> Result<Value> {
+        let PageReply { status, text } = self.read(path, "application/json").await?;
+        ensure!(status == StatusCode::OK, "{path}: {status}\n{text}");
+        serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
+    }
+}
+
+/// Whether an answer lets a browser run nothing, and be framed by none.
+fn forbids_scripts(reply: &Response) -> Result<()> {
+    let policy = reply.headers().get("content-security-policy").context("no policy")?.to_str()?;
+    ensure!(policy.starts_with("default-src 'none';"), "{policy}");
+    ensure!(policy.contains("frame-ancestors 'none'"), "{policy}");
+    ensure!(reply.headers()["x-content-type-options"] == "nosniff", "{reply:?}");
+    Ok(())
+}
+
+/// Objects of which one is ready, one fails with a hostile message, and one is a Secret.
+async fn populate(story: &Story) -> Result<()> {
+    story.kustomization("app", "app", json!({"wait": true})).await?;
+    let hostile = json!({"path": "./<img src=x onerror=alert(1)>"});
+    story.kustomization("hostile", "app", hostile).await?;
+    story
+        .apply_value(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pages-db"},
+            "stringData": {"password": "hunter2"}}))
+        .await?;
+    story.await_ready(&StoryObject::kustomization("app")).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_for_the_browser_that_was_opened_and_say_what_commands_print() -> Result<()> {
+    let story = Story::with_windlass("pages").await?;
+    let files =
+        [("a.yaml", config_map("a", "1")), ("web.yaml", deployment("web", PodBehavior::Ready))];
+    let _upstream = story.follow("app", &files).await?;
+    populate(&story).await?;
+    let server = PageServer::start(&story, story.kubeconfig()).await?;
+    let namespace = &story.namespace;
+    refuses_others(&server).await?;
+
+    server.page("/", &["Overview", "What is not ready, by its cause", "windlass why"]).await?;
+    let app = format!("/o/ks/{namespace}/app");
+    server.page("/objects", &["app", "pages", &app]).await?;
+    server.page("/objects?state=ready&kind=Kustomization", &[&app]).await?;
+    server.page("/incidents", &["windlass incidents"]).await?;
+    server.page("/approvals", &["windlass get"]).await?;
+    server.page("/calendar", &["Freezes"]).await?;
+    server.page("/audits", &["windlass audit"]).await?;
+    server.page(&app, &["is ready", "windlass why ks/app -n "]).await?;
+    server.page(&format!("{app}/tree"), &["Deployment", "web"]).await?;
+    server.page(&format!("{app}/history"), &["ReconciliationSucceeded"]).await?;
+    server.page(&format!("{app}/events"), &["Events", "windlass events"]).await?;
+    server.page(&format!("{app}/diff"), &["Nothing would change."]).await?;
+    server.page(&format!("{app}/yaml"), &["kind: Kustomization"]).await?;
+    says_what_commands_print(&story, &server, &app).await?;
+
+    let hostile = format!("/o/ks/{namespace}/hostile");
+    story
+        .await_until("the page of the object that fails", DEFAULT_WAIT_TIMEOUT, async || {
+            let page = server.page(&hostile, &[]).await?;
+            Ok(page.contains("&lt;img src=x onerror=alert(1)&gt;").then_some(()))
+        })
+        .await?;
+    let secret = format!("/o/secret/{namespace}/pages-db");
+    let page = server.page(&format!("{secret}/yaml"), &["password", "****"]).await?;
+    let json = server.json(&format!("{secret}/yaml")).await?.to_string();
+    for text in [page, json] {
+        ensure!(!text.contains("hunter2") && !text.contains("aHVudGVyMg"), "{text}");
+    }
+    let absent = server.read(&format!("/o/ks/{namespace}/none"), "text/html").await?;
+    ensure!(absent.status == StatusCode::NOT_FOUND, "{}", absent.text);
+    ensure!(absent.text.contains("does not exist"), "{}", absent.text);
+    story.end().await
+}
+
+/// Other browsers, other names of this machine and what writes are refused.
+async fn refuses_others(server: &PageServer) -> Result<()> {
+    let PageServer { http, base, login, cookie, .. } = server;
+    let page = format!("{base}/");
+    for (request, expected) in [
+        (http.get(&page), StatusCode::FORBIDDEN),
+        (http.get(&page).header(COOKIE, format!("{cookie}0")), StatusCode::FORBIDDEN),
+        (http.get(login), StatusCode::FORBIDDEN),
+        (
+            http.get(&page).header(COOKIE, cookie).header(HOST, "evil.example"),
+            StatusCode::MISDIRECTED_REQUEST,
+        ),
+        (
+            http.get(&page).header(COOKIE, cookie).header("sec-fetch-site", "same-site"),
+            StatusCode::FORBIDDEN,
+        ),
+        (http.request(Method::POST, &page).header(COOKIE, cookie), StatusCode::METHOD_NOT_ALLOWED),
+        (http.get(format!("{base}/none")).header(COOKIE, cookie), StatusCode::NOT_FOUND),
+        (http.head(&page).header(COOKIE, cookie), StatusCode::OK),
+    ] {
+        let reply = request.send().await?;
+        forbids_scripts(&reply)?;
+        ensure!(reply.status() == expected, "{expected}: {reply:?}");
+    }
+    Ok(())
+}
+
+/// What programs get is what `-o json` prints.
+async fn says_what_commands_print(story: &Story, server: &PageServer, app: &str) -> Result<()> {
+    for (path, command) in [
+        ("", ["why", "ks/app"]),
+        ("/tree", ["tree", "ks/app"]),
+        ("/history", ["history", "ks/app"]),
+        ("/diff", ["diff", "ks/app"]),
+        ("/yaml", ["get", "ks/app"]),
+    ] {
+        let mut printed = windlass(story, &[&command[..], &["-o", "json"]].concat())?.json(0)?;
+        let mut page = server.json(&format!("{app}{path}")).await?;
+        // It may say in how many minutes.
+        for value in [&mut printed, &mut page] {
+            value.as_object_mut().map(|fields| fields.remove("next"));
+        }
+        ensure!(page == printed, "{command:?}\n{printed:#}\n{page:#}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_say_what_their_user_may_not_read() -> Result<()> {
+    let story = Story::with_windlass("pages-forbidden").await?;
+    let kubeconfig = account(&story, "without-rights", json!([])).await?;
+    let server = PageServer::start(&story, &kubeconfig).await?;
+    let forbidden = "cannot list resource &quot;kustomizations&quot;";
+    let page = server.page("/objects", &[forbidden, "Nothing is known of the objects"]).await?;
+    ensure!(!page.contains("There are no objects"), "{page}");
+    let page = server.page("/incidents", &["whether incidents are open is not known"]).await?;
+    ensure!(!page.contains("no object is failing"), "{page}");
+    server.page("/", &[forbidden, "nothing is known of the objects"]).await?;
+    let object = server.read(&format!("/o/ks/{}/app", story.namespace), "text/html").await?;
+    ensure!(object.status == StatusCode::FORBIDDEN, "{}", object.text);
+    ensure!(
+        object.text.contains("cannot get resource &quot;kustomizations&quot;"),
+        "{}",
+        object.text
+    );
+    let json = server.read("/objects", "application/json").await?;
+    ensure!(json.status.is_server_error(), "{}", json.text);
+    ensure!(json.text.contains("cannot list resource"), "{}", json.text);
+    story.end().await
+}
