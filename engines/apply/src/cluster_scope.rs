@@ -150,6 +150,7 @@ mod tests {
             stages: stages(objects, &[]).unwrap(),
             empty_is_intended: false,
             prune: true,
+            prunes_after_health: false,
             health,
             fail_fast: true,
             revision: "main@sha1:0f".into(),

@@ -7,6 +7,8 @@
 //!                                                Shrink ─ Prune ─ Shrink ─ health ◄─┘
 //! ```
 //!
+//! Where a result that fails is rolled back, health comes first: the result before it may need what would be pruned.
+//!
 //! Here: the desired state, the run, the steps, [`KustomizationApplyPlanner`]. Waiting for health is in
 //! `plan/health_wait.rs`. Elsewhere: dry-runs, writes and status (the program), judging one object's health
 //! ([`crate::health`]).
@@ -60,6 +62,9 @@ pub struct ApplyDesiredState {
     pub empty_is_intended: bool,
     /// Whether objects that left the manifests are deleted; otherwise they are forgotten.
     pub prune: bool,
+    /// Whether objects that left the manifests are deleted only once what is applied is healthy, because a result that fails
+    /// is rolled back.
+    pub prunes_after_health: bool,
     /// Whose health to wait for.
     pub health: HealthWaitScope,
     /// Whether one failed object ends the wait, even while others are on their way.
@@ -211,6 +216,7 @@ impl ReconcilePlanner for KustomizationApplyPlanner {
         }
         (0..desired.stages.len())
             .find_map(|stage| at_stage(desired, observed, stage))
+            .or_else(|| unproven(desired, observed))
             .or_else(|| clear_away(desired, observed))
             .unwrap_or_else(|| at_end(desired, observed))
     }
@@ -437,11 +443,29 @@ fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVe
     }
 }
 
+/// Everything is applied: what keeps objects that left the manifests from being deleted, if that waits for health.
+fn unproven(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+) -> Option<PlanVerdict<ApplyStep>> {
+    if !desired.prunes_after_health {
+        return None;
+    }
+    uncorrected(desired, observed).or_else(|| awaited(desired, observed))
+}
+
 /// Everything is applied and cleared away: waits for health, or settles.
 fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
-    if let Some(fault) = uncorrected(desired, observed) {
-        return fault;
-    }
+    uncorrected(desired, observed)
+        .or_else(|| awaited(desired, observed))
+        .unwrap_or_else(|| settled(desired, observed))
+}
+
+/// The wait for health; `None` if it is over.
+fn awaited(
+    desired: &ApplyDesiredState,
+    observed: &ApplyObservedState,
+) -> Option<PlanVerdict<ApplyStep>> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let is_waited_for = |id: &&ObjectId| {
         let state = observed.objects.get(*id).map(|seen| &seen.state);
@@ -461,12 +485,12 @@ fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVer
         }
     };
     match health_wait::judge(&ids, desired, observed, observed.waiting_since, desired.timeout) {
-        HealthWaitState::Over => settled(desired, observed),
+        HealthWaitState::Over => None,
         HealthWaitState::On(wake) => {
             let text = health_text(&desired.revision, desired.timeout);
-            PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake))
+            Some(PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake)))
         }
-        HealthWaitState::Failed(wait) => failed_wait(desired, observed, wait),
+        HealthWaitState::Failed(wait) => Some(failed_wait(desired, observed, wait)),
     }
 }
 

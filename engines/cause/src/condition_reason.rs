@@ -179,6 +179,7 @@ fn of_spec(reason: &str) -> Option<CauseKind> {
         | "InvalidUpdateStrategy"
         | "InvalidPolicySelector"
         | "InvalidPullRequest"
+        | "InvalidOnFailure"
         | "RemovedTemplateField"
         | "IllegalPath"
         | "NotFound"
@@ -197,6 +198,7 @@ fn of_run(reason: &str) -> Option<CauseKind> {
     Some(match reason {
         "BuildFailed"
         | "ArtifactFailed"
+        | "ArtifactLost"
         | "DependencyBuildError"
         | "ChartPackageError"
         | "ChartMutateError"
@@ -229,6 +231,7 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "PlanRejected"
         | "PlanPoliciesUnknown"
         | "PlanNotReproducible"
+        | "QuarantinesUnknown"
         | "CRDIncompatible"
         | "Contested" => CauseKind::Apply,
         "TestFailed" => CauseKind::Test,
@@ -238,7 +241,8 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "AwaitingCRDs"
         | "AwaitingClasses"
         | "AwaitingTermination"
-        | "AwaitingDependents" => CauseKind::Health,
+        | "AwaitingDependents"
+        | "Quarantined" => CauseKind::Health,
         "WindowClosed" => CauseKind::ClosedWindow,
         "Frozen" | "FreezesUnknown" => CauseKind::Freeze,
         "Suspended" => CauseKind::Suspension,

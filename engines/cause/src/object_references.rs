@@ -86,7 +86,7 @@ pub fn has_no_runs(object: &Object) -> bool {
         "HelmRepository" => is_oci,
         "Alert" | "Provider" | "ExternalArtifact" => true,
         "Freeze" | "FreezeBypass" | "Incident" | "Lifecycle" | "LifecycleBinding"
-        | "LifecycleEvent" | "Plan" | "PlanPolicy" | "ReleaseAudit" => {
+        | "LifecycleEvent" | "Plan" | "PlanPolicy" | "Quarantine" | "ReleaseAudit" => {
             object.gvk().group.ends_with(WINDLASS_GROUPS)
         }
         _ => false,

@@ -19,13 +19,13 @@ mod object_folder;
 mod scratch;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     error::Error as StdError,
     fs::{self, DirBuilder, File, Metadata},
     io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -160,6 +160,16 @@ pub enum Error {
     },
 }
 
+/// How many bytes of artifacts are kept for others than their sources, for all sources of a namespace together.
+const MAX_NEEDED_BYTES: u64 = 256 << 20;
+
+/// Which artifacts are needed besides those that the statuses of their sources name.
+pub trait NeededArtifacts: std::fmt::Debug + Send + Sync {
+    /// The paths of such artifacts of the sources of a namespace; those come first that are kept if there is not room for all.
+    /// `None` if that is not known yet.
+    fn of_namespace(&self, namespace: &str) -> Option<Vec<String>>;
+}
+
 /// Artifacts on disk.
 ///
 /// Everything blocks. It may be used from many threads; calls that write to one slot must follow each other.
@@ -170,6 +180,7 @@ pub struct ArtifactStore {
     verified: Mutex<BTreeMap<String, (FileFingerprint, String)>>,
     cache: ExtractedTreeCache,
     ledger: DiskUsageLedger,
+    needed: OnceLock<Arc<dyn NeededArtifacts>>,
 }
 
 /// The metadata of a file that change whenever its content changes.
@@ -207,7 +218,14 @@ impl ArtifactStore {
         scratch::sweep(&root)?;
         let cache = ExtractedTreeCache::new(options.cache_bytes, options.cache_time);
         let ledger = DiskUsageLedger::of(&root)?;
-        Ok(Self { root, options, verified: Mutex::default(), cache, ledger })
+        let needed = OnceLock::new();
+        Ok(Self { root, options, verified: Mutex::default(), cache, ledger, needed })
+    }
+
+    /// Has [`Self::collect_garbage`] keep what others need, up to 256 MiB for the sources of a namespace. Only the first call
+    /// counts.
+    pub fn keep_needed(&self, needed: Arc<dyn NeededArtifacts>) {
+        drop(self.needed.set(needed));
     }
 
     /// Bytes of all artifacts together, those that are being written included.
@@ -390,10 +408,36 @@ impl ArtifactStore {
         self.cache.get_or_load((digest.to_owned(), *options), load)
     }
 
+    /// The files of a slot that others need and that have room; `None` if it is not known which these are.
+    fn needed_files(&self, slot: &ObjectFolder) -> Option<Vec<String>> {
+        let Some(needed) = self.needed.get() else { return Some(Vec::new()) };
+        let owner = slot.path();
+        let [_, namespace, _] = slot.parts();
+        let mut left = MAX_NEEDED_BYTES;
+        let mut counted = BTreeSet::new();
+        let mut files = Vec::new();
+        for path in needed.of_namespace(namespace)? {
+            let Ok((of, file)) = split_path(&path) else { continue };
+            if !counted.insert(path.clone()) {
+                continue;
+            }
+            // One that is lost needs no room.
+            let Ok(found) = fs::symlink_metadata(self.root.join(&path)) else { continue };
+            let Some(rest) = left.checked_sub(found.len()) else { continue };
+            left = rest;
+            if of == owner {
+                files.push(file.to_owned());
+            }
+        }
+        Some(files)
+    }
+
     /// Removes the artifacts that a slot no longer needs, and returns their paths.
     ///
-    /// Artifacts in `keep` stay. Others are removed if they are older than the retention time; of the rest, the oldest
-    /// are removed until no more artifacts are left than the retention records, those in `keep` included.
+    /// Artifacts in `keep` stay, and those that others need ([`Self::keep_needed`]); none is removed while it is not known which
+    /// these are. Others are removed if they are older than the retention time; of the rest, the oldest
+    /// are removed until no more artifacts are left than the retention records, those in `keep` included and those that others
+    /// need not.
     ///
     /// # Errors
     /// A path of `keep` is not in the slot, or the disk refuses; all that can be removed is still removed.
@@ -408,11 +452,16 @@ impl ArtifactStore {
             (of, file) if of == owner => Ok(file),
             _ => Err(Error::Name { what: "path", value: path.to_owned() }),
         };
-        let keep = keep.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?;
+        let Some(needed) = self.needed_files(slot) else { return Ok(Vec::new()) };
+        let mut keep = keep.iter().map(|path| file(path)).collect::<Result<Vec<_>, _>>()?;
+        // They take no place from those that are read at this moment.
+        let mut further: Vec<&str> = needed.iter().map(String::as_str).collect();
+        further.retain(|file| !keep.contains(file));
         let retention = garbage_collection::ArtifactRetention {
             ttl: self.options.ttl,
-            records: self.options.records,
+            records: self.options.records.saturating_add(further.len()),
         };
+        keep.append(&mut further);
         let removed = garbage_collection::collect(&self.dir(slot), &keep, &retention, now)?;
         let removed: Vec<String> =
             removed.into_iter().map(|file| format!("{owner}/{file}")).collect();

@@ -16,7 +16,7 @@ use std::{
 
 use artifacts::{
     archive::{self, ArchiveContents, ExtractOptions},
-    store::{ArtifactMetadata, ArtifactStore, Error, ObjectFolder, StoreOptions},
+    store::{ArtifactMetadata, ArtifactStore, Error, NeededArtifacts, ObjectFolder, StoreOptions},
 };
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -287,6 +287,72 @@ fn garbage_goes_and_the_current_artifact_stays() {
     assert_eq!(names(&dir.path().join("gitrepository/apps")), Vec::<String>::new());
     let none = store.collect_garbage(&slot(), &[&current.path], now()).expect("nothing there");
     assert_eq!(none, Vec::<String>::new());
+}
+
+/// Artifacts that are needed in the namespace `apps`; which these are is not known without any.
+#[derive(Debug)]
+struct FixedRoots(Option<Vec<String>>);
+
+impl NeededArtifacts for FixedRoots {
+    fn of_namespace(&self, namespace: &str) -> Option<Vec<String>> {
+        assert_eq!(namespace, "apps");
+        self.0.clone()
+    }
+}
+
+#[test]
+fn what_others_need_is_no_garbage_and_nothing_is_while_that_is_not_known() {
+    let collected = |needed: FixedRoots| {
+        let dir = TempDir::new().expect("a directory");
+        let store = open(&dir);
+        store.keep_needed(Arc::new(needed));
+        for file in ["good", "other"] {
+            put(&store, file, b"old");
+        }
+        let current = put(&store, "current", b"new");
+        let mut removed =
+            store.collect_garbage(&slot(), &[&current.path], Timestamp::MAX).expect("collected");
+        removed.sort();
+        removed
+    };
+    let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
+    assert_eq!(collected(FixedRoots(Some(Vec::new()))), [path("good"), path("other")]);
+    let elsewhere = "gitrepository/apps/other/good".to_owned();
+    let strange = "gitrepository/apps/podinfo/../x".to_owned();
+    let needed = FixedRoots(Some(vec![strange, elsewhere, path("good"), path("good")]));
+    assert_eq!(collected(needed), [path("other")]);
+    assert_eq!(collected(FixedRoots(None)), Vec::<String>::new());
+}
+
+#[test]
+fn what_others_need_takes_no_place_from_what_is_read_at_this_moment() {
+    let dir = TempDir::new().expect("a directory");
+    let store = open(&dir);
+    let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
+    store.keep_needed(Arc::new(FixedRoots(Some(vec![path("good"), path("lost")]))));
+    for file in ["good", "former", "current"] {
+        put(&store, file, file.as_bytes());
+    }
+    let current = path("current");
+    let removed = store.collect_garbage(&slot(), &[&current], Timestamp::now()).expect("collected");
+    assert_eq!(removed, Vec::<String>::new(), "two records, and what others need");
+}
+
+#[test]
+fn what_is_needed_is_kept_up_to_a_limit_of_bytes() {
+    let dir = TempDir::new().expect("a directory");
+    let store = open(&dir);
+    let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
+    store.keep_needed(Arc::new(FixedRoots(Some(vec![path("huge"), path("small")]))));
+    put(&store, "huge", b"");
+    // It takes no room on the disk.
+    let huge = File::options().write(true).open(dir.path().join(path("huge")));
+    huge.and_then(|file| file.set_len((256 << 20) + 1)).expect("a sparse file");
+    put(&store, "small", b"old");
+    let current = put(&store, "current", b"new");
+    let removed =
+        store.collect_garbage(&slot(), &[&current.path], Timestamp::MAX).expect("collected");
+    assert_eq!(removed, [path("huge")]);
 }
 
 #[test]

@@ -33,6 +33,7 @@ fn desired(objects: Vec<Object>) -> ApplyDesiredState {
         stages: stages(objects, &[]).unwrap(),
         empty_is_intended: false,
         prune: true,
+        prunes_after_health: false,
         health: HealthWaitScope::None,
         fail_fast: true,
         revision: "main@sha1:0f".into(),
@@ -289,6 +290,33 @@ fn what_is_held_stays_in_the_cluster_and_in_the_inventory_and_the_rest_is_applie
     check(&sim.plan(&next), &expect!["Prune ConfigMap/shop/c ConfigMap/shop/b"]);
     assert!(sim.run(&next, usize::MAX).unwrap().is_settled());
     assert_eq!((sim.recorded.len(), sim.live.len()), (2, 2));
+}
+
+#[test]
+fn what_left_the_manifests_stays_until_health_is_proven_if_a_failure_is_rolled_back() {
+    let web = object("apps/v1", "Deployment", "shop", "web");
+    let old = config("old");
+    let mut sim = ClusterSimulation::settle(vec![web.clone(), old.clone()]);
+    let next = ApplyDesiredState {
+        health: HealthWaitScope::All,
+        prunes_after_health: true,
+        ..desired(vec![web.clone()])
+    };
+    sim.health.insert(web.id(), report(HealthStatus::InProgress, ""));
+    let waits = |verdict| matches!(verdict, PlanVerdict::Outcome(RunOutcome::Running(..)));
+    assert!(waits(sim.plan(&next)), "nothing is pruned while health is awaited");
+    sim.health.insert(web.id(), report(HealthStatus::Failed, ""));
+    let failed = sim.plan(&next);
+    assert!(
+        matches!(&failed, PlanVerdict::Outcome(RunOutcome::Failed(why, ..)) if *why == reason::HEALTH_CHECK_FAILED),
+        "{failed:?}"
+    );
+    assert!(sim.recorded.contains(&old.id()) && sim.live.contains_key(&old.id()));
+    sim.health.remove(&web.id());
+    check(&sim.plan(&next), &expect!["Prune ConfigMap/shop/old"]);
+    let before = ApplyDesiredState { prunes_after_health: false, ..next };
+    sim.health.insert(web.id(), report(HealthStatus::InProgress, ""));
+    check(&sim.plan(&before), &expect!["Prune ConfigMap/shop/old"]);
 }
 
 #[test]

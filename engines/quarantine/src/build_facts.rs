@@ -1,0 +1,132 @@
+//! What a result was made from, so that two results can be compared and the last good one can be made again.
+//!
+//! The facts of a good result are kept in the metadata of its entry in `status.history`, which windlass alone writes.
+//! Elsewhere: which entries the history has (`reconcile::SnapshotHistory`).
+
+use std::collections::BTreeMap;
+
+/// Key of the metadata: where the artifact lies below the root of the storage.
+const ARTIFACT_PATH: &str = "windlass.dev/ArtifactPath";
+
+/// Key of the metadata: the digest of the artifact.
+const ARTIFACT_DIGEST: &str = "windlass.dev/ArtifactDigest";
+
+/// Key of the metadata: the digest of the spec.
+const SPEC: &str = "windlass.dev/SpecDigest";
+
+/// Key of the metadata: the digest of what is read beside the artifact, made with a key of the cluster.
+const INPUTS: &str = "windlass.dev/InputsDigest";
+
+/// Key of the metadata, of Flux: the revision of the source.
+const REVISION: &str = "revision";
+
+/// What a result was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BuildFacts {
+    /// Names the result.
+    pub digest: String,
+    /// The revision of the source.
+    pub revision: String,
+    /// The digest of the artifact.
+    pub artifact_digest: String,
+    /// Where the artifact lies below the root of the storage.
+    pub artifact_path: String,
+    /// The digest of the spec, without what says only when it is applied.
+    pub spec: String,
+    /// Names the content of the Secrets and ConfigMaps that are read beside the artifact; empty if there are none. It gives no
+    /// value away.
+    pub inputs: String,
+}
+
+impl BuildFacts {
+    /// What is added to the metadata of the entry of a good result. Its digest and its revision are there already.
+    #[must_use]
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        let all = [
+            (ARTIFACT_PATH, &self.artifact_path),
+            (ARTIFACT_DIGEST, &self.artifact_digest),
+            (SPEC, &self.spec),
+            (INPUTS, &self.inputs),
+        ];
+        let known = all.into_iter().filter(|(_, value)| !value.is_empty());
+        known.map(|(key, value)| (key.to_owned(), value.clone())).collect()
+    }
+
+    /// The facts that an entry has; `None` if it was written without them.
+    #[must_use]
+    pub fn of_entry(digest: &str, metadata: &BTreeMap<String, String>) -> Option<Self> {
+        let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
+        let facts = Self {
+            digest: digest.to_owned(),
+            revision: text(REVISION),
+            artifact_digest: text(ARTIFACT_DIGEST),
+            artifact_path: text(ARTIFACT_PATH),
+            spec: text(SPEC),
+            inputs: text(INPUTS),
+        };
+        let is_complete = ![&facts.artifact_digest, &facts.artifact_path, &facts.spec]
+            .into_iter()
+            .any(String::is_empty);
+        is_complete.then_some(facts)
+    }
+}
+
+/// Whether two artifacts belong to the same source: they lie in the same folder. A path from a status may be anything, so one
+/// with `..` belongs to none.
+#[must_use]
+pub fn is_of_same_source(one: &str, other: &str) -> bool {
+    let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    let is_plain = |path: &str| path.split('/').all(|part| !part.is_empty() && part != "..");
+    is_plain(one) && is_plain(other) && folder(one).is_some() && folder(one) == folder(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> BuildFacts {
+        BuildFacts {
+            digest: "sha256:1".to_owned(),
+            revision: "main@sha1:1".to_owned(),
+            artifact_digest: "sha256:a".to_owned(),
+            artifact_path: "gitrepository/apps/app/1.tar.gz".to_owned(),
+            spec: "sha256:s".to_owned(),
+            inputs: String::new(),
+        }
+    }
+
+    #[test]
+    fn facts_are_read_as_they_were_written() {
+        let with_inputs = BuildFacts { inputs: "hmac-sha256:i".to_owned(), ..facts() };
+        for of in [facts(), with_inputs] {
+            let mut metadata = of.metadata();
+            metadata.insert("revision".to_owned(), of.revision.clone());
+            assert_eq!(BuildFacts::of_entry(&of.digest, &metadata), Some(of));
+        }
+    }
+
+    #[test]
+    fn an_entry_without_an_artifact_or_a_spec_has_no_facts() {
+        for missing in [ARTIFACT_PATH, ARTIFACT_DIGEST, SPEC] {
+            let mut metadata = facts().metadata();
+            metadata.remove(missing);
+            assert_eq!(BuildFacts::of_entry("sha256:1", &metadata), None, "{missing}");
+        }
+    }
+
+    #[test]
+    fn artifacts_of_one_source_lie_in_one_folder() {
+        let own = "gitrepository/apps/app/1.tar.gz";
+        assert!(is_of_same_source(own, "gitrepository/apps/app/2.tar.gz"));
+        for other in [
+            "gitrepository/apps/other/1.tar.gz",
+            "gitrepository/apps/app/../other/1.tar.gz",
+            "gitrepository/apps/app//1.tar.gz",
+            "1.tar.gz",
+            "",
+        ] {
+            assert!(!is_of_same_source(own, other), "{other}");
+            assert!(!is_of_same_source(other, own), "{other}");
+        }
+    }
+}

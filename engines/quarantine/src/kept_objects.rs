@@ -1,0 +1,68 @@
+//! What a rollback leaves alone: objects whose deletion or change loses data that no revision brings back; and what no applier
+//! applies.
+
+use objects::{Object, ObjectId};
+
+/// Whether an object is one whose deletion takes data with it. The way back to the last good result deletes none.
+#[must_use]
+pub fn is_kept(id: &ObjectId) -> bool {
+    matches!((id.group.as_str(), id.kind.as_str()), ("", "PersistentVolumeClaim" | "Namespace"))
+        || is_definition(id)
+}
+
+/// Whether the deletion of an object deletes PersistentVolumeClaims as well: a StatefulSet may ask for that.
+#[must_use]
+pub fn deletes_claims(object: &Object) -> bool {
+    let policy =
+        object.get("spec").and_then(|spec| spec.get("persistentVolumeClaimRetentionPolicy"));
+    object.kind() == "StatefulSet" && policy.is_some_and(|it| it["whenDeleted"] == "Delete")
+}
+
+/// Whether an object is a CustomResourceDefinition. One that exists stays as it is on the way back: objects may be stored in a
+/// version that an older definition does not have.
+#[must_use]
+pub fn is_definition(id: &ObjectId) -> bool {
+    id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition"
+}
+
+/// Whether an object is a Quarantine. No applier applies one: windlass may write them, so a commit could record a failure that
+/// never was, or have one pruned that is in force.
+#[must_use]
+pub fn is_record(id: &ObjectId) -> bool {
+    id.group == "release.windlass.dev" && id.kind == "Quarantine"
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_holds_data_is_kept_and_namesakes_of_other_groups_are_not() {
+        let id = |group: &str, kind: &str| ObjectId::new("apps", "a", group, kind);
+        assert!(is_kept(&id("", "PersistentVolumeClaim")));
+        assert!(is_kept(&id("", "Namespace")));
+        assert!(is_kept(&id("apiextensions.k8s.io", "CustomResourceDefinition")));
+        for (group, kind) in
+            [("", "ConfigMap"), ("example.com", "Namespace"), ("apps", "StatefulSet")]
+        {
+            assert!(!is_kept(&id(group, kind)), "{kind}");
+        }
+        assert!(is_definition(&id("apiextensions.k8s.io", "CustomResourceDefinition")));
+        assert!(!is_definition(&id("", "Namespace")));
+        assert!(is_record(&id("release.windlass.dev", "Quarantine")));
+        assert!(!is_record(&id("release.windlass.dev", "Freeze")));
+    }
+    #[test]
+    fn a_stateful_set_may_take_its_claims_along() {
+        let set = |policy: &str| {
+            let policy = json!({"whenDeleted": policy, "whenScaled": "Retain"});
+            Object::new(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+                "metadata": {"name": "a", "namespace": "apps"},
+                "spec": {"persistentVolumeClaimRetentionPolicy": policy}}))
+            .unwrap()
+        };
+        assert!(deletes_claims(&set("Delete")) && !deletes_claims(&set("Retain")));
+    }
+}

@@ -1,0 +1,67 @@
+//! What a user asks for by the annotation `windlass.dev/on-failure`.
+
+/// Annotation of an applier: what follows from a result that fails its health checks, tests or lifecycles.
+pub const ON_FAILURE: &str = "windlass.dev/on-failure";
+
+/// What follows from a result that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// It is quarantined, and the last good result is applied.
+    RollBack,
+    /// It is quarantined: what it changed stays, and it is not applied again.
+    Hold,
+    /// Nothing: it is repeated as Flux repeats it.
+    #[default]
+    Never,
+}
+
+/// The annotation has a value without a meaning.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("annotation windlass.dev/on-failure: `{0}` is none of RollBack, Hold and Never")]
+pub struct InvalidOnFailure(String);
+
+impl OnFailure {
+    /// What the annotation asks for; without one, nothing.
+    ///
+    /// # Errors
+    /// Its value has no meaning. No default may stand for it: the user wanted something else than what others get.
+    pub fn parse(annotation: Option<&str>) -> Result<Self, InvalidOnFailure> {
+        match annotation {
+            None | Some("Never") => Ok(Self::Never),
+            Some("RollBack") => Ok(Self::RollBack),
+            Some("Hold") => Ok(Self::Hold),
+            Some(other) => Err(InvalidOnFailure(other.chars().take(64).collect())),
+        }
+    }
+
+    /// Whether a result that fails is quarantined.
+    #[must_use]
+    pub const fn quarantines(self) -> bool {
+        !matches!(self, Self::Never)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_annotation_has_three_values() {
+        assert_eq!(OnFailure::parse(None), Ok(OnFailure::Never));
+        assert_eq!(OnFailure::parse(Some("Never")), Ok(OnFailure::Never));
+        assert_eq!(OnFailure::parse(Some("RollBack")), Ok(OnFailure::RollBack));
+        assert_eq!(OnFailure::parse(Some("Hold")), Ok(OnFailure::Hold));
+        assert!(OnFailure::RollBack.quarantines() && OnFailure::Hold.quarantines());
+        assert!(!OnFailure::Never.quarantines());
+    }
+
+    #[test]
+    fn another_value_is_refused_and_quoted_in_short() {
+        for value in ["", "rollback", "true"] {
+            let error = OnFailure::parse(Some(value)).unwrap_err().to_string();
+            assert!(error.contains(&format!("`{value}`")), "{error}");
+        }
+        let error = OnFailure::parse(Some(&"x".repeat(5000))).unwrap_err().to_string();
+        assert!(error.len() < 200, "{error}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Whether going back to the last good result helps.
+//!
+//! Only the source can go back. If a Secret, a ConfigMap or the spec differs from the last good result, applying an older revision
+//! with it makes a result that never was, and hides what failed.
+
+use crate::build_facts::BuildFacts;
+use crate::on_failure::OnFailure;
+
+/// Why nothing is rolled back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldCause {
+    /// The user asks for that.
+    Requested,
+    /// No result was good before, or it is not known from what it was made.
+    NoLastGood,
+    /// The spec is another.
+    Spec,
+    /// The content of a Secret or ConfigMap is another; these are read.
+    Inputs(Vec<String>),
+    /// Neither of them differs, and the source neither.
+    NothingDiffers,
+}
+
+impl HoldCause {
+    /// The cause for people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::Requested => "annotation windlass.dev/on-failure says Hold".to_owned(),
+            Self::NoLastGood => "no result is known that was applied and healthy before".to_owned(),
+            Self::Spec => {
+                "the spec differs from that of the last good result; correct the spec".to_owned()
+            }
+            Self::Inputs(read) => format!(
+                "what is read beside the source differs from the last good result: {}; correct it there",
+                read.join(", ")
+            ),
+            Self::NothingDiffers => {
+                "the source, the spec and what they read are those of the last good result, so the cause is elsewhere"
+                    .to_owned()
+            }
+        }
+    }
+}
+
+/// What follows from a result that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FailureConsequence {
+    /// The result is quarantined, and this one is applied.
+    RollBack(BuildFacts),
+    /// The result is quarantined, and nothing is applied.
+    Hold(Vec<HoldCause>),
+}
+
+/// What follows from a result that failed and is to be quarantined. `read` names the Secrets and ConfigMaps that the build reads.
+#[must_use]
+pub fn consequence(
+    asked: OnFailure,
+    failed: &BuildFacts,
+    last_good: Option<&BuildFacts>,
+    read: &[String],
+) -> FailureConsequence {
+    if asked != OnFailure::RollBack {
+        return FailureConsequence::Hold(vec![HoldCause::Requested]);
+    }
+    let Some(good) = last_good else {
+        return FailureConsequence::Hold(vec![HoldCause::NoLastGood]);
+    };
+    let mut causes = Vec::new();
+    if failed.spec != good.spec {
+        causes.push(HoldCause::Spec);
+    }
+    if failed.inputs != good.inputs {
+        causes.push(HoldCause::Inputs(read.to_vec()));
+    }
+    // Two revisions may have the same files, which fail for another reason then.
+    if causes.is_empty() && failed.digest == good.digest {
+        causes.push(HoldCause::NothingDiffers);
+    }
+    match causes.is_empty() {
+        true => FailureConsequence::RollBack(good.clone()),
+        false => FailureConsequence::Hold(causes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(of: &str) -> BuildFacts {
+        BuildFacts {
+            digest: format!("sha256:{of}"),
+            revision: format!("main@sha1:{of}"),
+            artifact_digest: format!("sha256:artifact-{of}"),
+            artifact_path: format!("gitrepository/apps/app/{of}.tar.gz"),
+            spec: "sha256:spec".to_owned(),
+            inputs: "hmac-sha256:inputs".to_owned(),
+        }
+    }
+
+    fn of(asked: OnFailure, failed: &BuildFacts, good: Option<&BuildFacts>) -> FailureConsequence {
+        consequence(asked, failed, good, &["Secret/apps/values".to_owned()])
+    }
+
+    #[test]
+    fn the_source_goes_back_if_it_is_the_only_difference() {
+        let good = facts("1");
+        let verdict = of(OnFailure::RollBack, &facts("2"), Some(&good));
+        assert_eq!(verdict, FailureConsequence::RollBack(good));
+    }
+
+    #[test]
+    fn a_spec_or_a_secret_that_differs_is_named_and_nothing_goes_back() {
+        let good = facts("1");
+        let spec = BuildFacts { spec: "sha256:other".to_owned(), ..facts("2") };
+        let inputs = BuildFacts { inputs: "hmac-sha256:other".to_owned(), ..facts("2") };
+        let both = BuildFacts { inputs: "hmac-sha256:other".to_owned(), ..spec.clone() };
+        let read = HoldCause::Inputs(vec!["Secret/apps/values".to_owned()]);
+        for (failed, causes) in [
+            (spec, vec![HoldCause::Spec]),
+            (inputs, vec![read.clone()]),
+            (both, vec![HoldCause::Spec, read.clone()]),
+        ] {
+            let verdict = of(OnFailure::RollBack, &failed, Some(&good));
+            assert_eq!(verdict, FailureConsequence::Hold(causes));
+        }
+        assert!(read.text().contains("Secret/apps/values"), "{}", read.text());
+        // The same revision may fail with another Secret.
+        let again = BuildFacts { inputs: "hmac-sha256:other".to_owned(), ..facts("1") };
+        let verdict = of(OnFailure::RollBack, &again, Some(&good));
+        assert_eq!(verdict, FailureConsequence::Hold(vec![read]));
+    }
+
+    #[test]
+    fn the_only_revision_that_ever_was_is_held() {
+        let verdict = of(OnFailure::RollBack, &facts("1"), None);
+        assert_eq!(verdict, FailureConsequence::Hold(vec![HoldCause::NoLastGood]));
+    }
+
+    #[test]
+    fn a_result_that_equals_the_last_good_one_does_not_go_back_to_itself() {
+        let other_commit = BuildFacts { revision: "main@sha1:3".to_owned(), ..facts("1") };
+        let verdict = of(OnFailure::RollBack, &other_commit, Some(&facts("1")));
+        assert_eq!(verdict, FailureConsequence::Hold(vec![HoldCause::NothingDiffers]));
+    }
+
+    #[test]
+    fn hold_goes_back_nowhere() {
+        for asked in [OnFailure::Hold, OnFailure::Never] {
+            let verdict = of(asked, &facts("2"), Some(&facts("1")));
+            assert_eq!(verdict, FailureConsequence::Hold(vec![HoldCause::Requested]));
+        }
+    }
+}
