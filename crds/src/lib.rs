@@ -107,6 +107,7 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<release::PlanPolicy>(),
     KindDefinition::of::<release::Plan>(),
     KindDefinition::of::<notification::Provider>(),
+    KindDefinition::of::<release::Quarantine>(),
     KindDefinition::of::<notification::Receiver>(),
     KindDefinition::of::<release::ReleaseAudit>(),
 ];

@@ -1,14 +1,16 @@
 //! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, which changes and
-//! deletions wait for approval, and when nothing begins.
+//! deletions wait for approval, when nothing begins, and which results are not applied again.
 //!
 //! Here: one file per kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and
 //! deleting audits (`operator/runtime/src/audit.rs`), the deletion budget (`engines/apply/src/deletion_budget.rs`), writing
-//! and deleting Plans (`operator/runtime/src/deletion_plan.rs`), what Freezes hold (`operator/runtime/src/freeze.rs`).
+//! and deleting Plans (`operator/runtime/src/deletion_plan.rs`), what Freezes hold (`operator/runtime/src/freeze.rs`),
+//! what follows from a result that failed (`engines/quarantine`), writing Quarantines (`operator/quarantine`).
 
 mod freeze;
 mod freeze_bypass;
 mod plan;
 mod plan_policy;
+mod quarantine;
 mod release_audit;
 
 pub use freeze::{
@@ -25,6 +27,10 @@ pub use plan::{
 pub use plan_policy::{
     DeletionBudgetSpec, DeletionExemption, ForgeProvider, PlanMode, PlanPolicy, PlanPolicySpec,
     ProtectedKind, PullRequestApprovalSpec,
+};
+pub use quarantine::{
+    Quarantine, QuarantineAction, QuarantineLift, QuarantineSpec, QuarantineStatus,
+    QuarantineSubject, QuarantinedResult,
 };
 pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,

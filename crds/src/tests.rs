@@ -12,7 +12,9 @@ use crate::helmfile::{Helmfile, helmfile_operator};
 use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation};
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
-use crate::release::{AuditCauseKind, Freeze, FreezeBypass, Plan, PlanPolicy, ReleaseAudit};
+use crate::release::{
+    AuditCauseKind, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit,
+};
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
     OCIRepository,
@@ -211,6 +213,28 @@ fn a_freeze_and_its_bypass_keep_what_they_say() {
         "status": { "usedAt": "2026-11-30T09:00:00Z", "endedAt": "2026-11-30T09:01:00Z" },
     });
     assert_eq!(round_trip::<FreezeBypass>(&bypass), bypass);
+}
+
+#[test]
+fn a_quarantine_keeps_what_it_says() {
+    let quarantine = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "Quarantine",
+        "metadata": { "name": "a", "namespace": "b" },
+        "spec": {
+            "subject": { "group": "kustomize.toolkit.fluxcd.io", "kind": "Kustomization", "name": "app",
+                "uid": "v" },
+            "result": { "digest": "sha256:2", "revision": "main@sha1:2" },
+            "reason": "HealthCheckFailed",
+            "message": "health check failed",
+            "action": "RollBack",
+            "causes": ["spec"],
+            "lastGood": { "digest": "sha256:1", "revision": "main@sha1:1", "artifactDigest": "sha256:3",
+                "artifactPath": "gitrepository/b/app/1.tar.gz" },
+        },
+        "status": { "repeated": 1, "lift": { "user": "alice", "at": "2026-11-30T09:00:00Z", "reason": "fixed" } },
+    });
+    assert_eq!(round_trip::<Quarantine>(&quarantine), quarantine);
 }
 
 #[test]

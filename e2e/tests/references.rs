@@ -354,6 +354,8 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
     ("Provider", "proxySecretRef", Later, ""),
     ("Provider", "secretRef", Later, ""),
     ("Provider", "serviceAccountName", Later, ""),
+    // Compared with the uid of the applier of a run.
+    ("Quarantine", "subject", Unread, ""),
     ("Receiver", "oidcProviders[].variables[]", NoObject, ""),
     ("Receiver", "resources[]", Later, ""),
     ("Receiver", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),

@@ -1,0 +1,383 @@
+//! Quarantines as objects: which of them count for an applier, how one is written, and which are deleted.
+//!
+//! A Quarantine counts also after the annotation of its applier was removed: what a user of the namespace can write does not
+//! lift it. It is lifted by a user whose name the admission policy has proved (`deploy/policies/quarantines.yaml`).
+//! Elsewhere: what follows from a failure (engine `quarantine`), following the objects (`operator/kinds`), going back (the
+//! crates of the appliers), lifting by command (`cli/runtime`).
+
+use std::sync::Arc;
+
+use crds::release::{
+    Quarantine, QuarantineAction, QuarantineSpec, QuarantineSubject, QuarantinedResult,
+};
+use kube_core::{Resource as _, ResourceExt as _};
+use objects::Gvk;
+use quarantine::build_facts::BuildFacts;
+use quarantine::quarantine_name;
+use quarantine::way_back::{FailureConsequence, HoldCause};
+use reconcile::{ConditionReason, ObjectKey};
+use serde_json::json;
+
+use windlass_cluster::discovery::ApiResourceLocation;
+use windlass_cluster::{ClusterConnection, ClusterError};
+
+/// The result of the source is quarantined.
+pub const QUARANTINED: ConditionReason = ConditionReason::new("Quarantined");
+
+/// The artifact of the last good result is gone, and nothing brings it back.
+pub const ARTIFACT_LOST: ConditionReason = ConditionReason::new("ArtifactLost");
+
+/// The annotation that says what follows from a failure has a value without a meaning.
+pub const INVALID_ON_FAILURE: ConditionReason = ConditionReason::new("InvalidOnFailure");
+
+/// What Quarantines there are is not known, so nothing is changed.
+pub const QUARANTINES_UNKNOWN: ConditionReason = ConditionReason::new("QuarantinesUnknown");
+
+/// The field manager of Quarantines.
+const MANAGER: &str = "windlass";
+
+/// Users with this prefix are ServiceAccounts. windlass applies objects as ServiceAccounts, so a commit could lift its own
+/// Quarantine.
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// How many Quarantines of an applier are kept.
+const MAX_QUARANTINES: usize = 20;
+
+/// The longest message and cause that a Quarantine has, in characters.
+const MAX_MESSAGE_LENGTH: usize = 1024;
+const MAX_CAUSE_LENGTH: usize = 512;
+
+/// How many causes a Quarantine names.
+const MAX_CAUSES: usize = 8;
+
+/// A result that failed, and what follows from it.
+#[derive(Debug)]
+pub struct FailedResult<'r> {
+    /// The applier.
+    pub node: &'r ObjectKey,
+    /// Its uid.
+    pub uid: &'r str,
+    /// What the result was made from.
+    pub facts: &'r BuildFacts,
+    /// Why it failed.
+    pub reason: ConditionReason,
+    /// The same for people, without values of Secrets.
+    pub message: &'r str,
+    /// What follows.
+    pub consequence: &'r FailureConsequence,
+}
+
+/// The Quarantines of an applier among those of its namespace, in the order in which they were created.
+#[must_use]
+pub fn of_applier(
+    known: Vec<Arc<Quarantine>>,
+    node: &ObjectKey,
+    uid: &str,
+) -> Vec<Arc<Quarantine>> {
+    let is_its = |it: &Arc<Quarantine>| {
+        let subject = &it.spec.subject;
+        !uid.is_empty()
+            && subject.uid == uid
+            && (&subject.group, &subject.kind) == (&node.group, &node.kind)
+    };
+    let mut own: Vec<Arc<Quarantine>> = known.into_iter().filter(is_its).collect();
+    own.sort_by_key(|it| it.metadata.creation_timestamp.as_ref().map(|at| at.0));
+    own
+}
+
+/// Whether a Quarantine is in force: no user has lifted it. A ServiceAccount lifts none, also where no admission policy refuses
+/// that.
+#[must_use]
+pub fn is_in_force(quarantine: &Quarantine) -> bool {
+    let lift = quarantine.status.as_ref().and_then(|status| status.lift.as_ref());
+    lift.is_none_or(|it| it.user.is_empty() || it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
+}
+
+/// The Quarantine in force of a result; `None` if the result may be applied.
+#[must_use]
+pub fn of_result<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Arc<Quarantine>> {
+    own.iter().find(|it| it.spec.result.digest == digest && is_in_force(it))
+}
+
+/// The last good result that the newest Quarantine names. The history of a status is short, so many failures in a row push a
+/// good result out of it.
+#[must_use]
+pub fn last_good(own: &[Arc<Quarantine>]) -> Option<BuildFacts> {
+    let named = own.iter().rev().find_map(|it| it.spec.last_good.as_ref());
+    named.map(facts)
+}
+
+/// What a result was made from, as a Quarantine names it.
+#[must_use]
+pub fn facts(result: &QuarantinedResult) -> BuildFacts {
+    BuildFacts {
+        digest: result.digest.clone(),
+        revision: result.revision.clone(),
+        artifact_digest: result.artifact_digest.clone(),
+        artifact_path: result.artifact_path.clone(),
+        spec: result.spec_digest.clone(),
+        inputs: result.inputs_digest.clone(),
+    }
+}
+
+/// What is said of a result that is not applied, for people: which it is, what stays in its place, and how to lift that.
+#[must_use]
+pub fn text(quarantine: &Quarantine) -> String {
+    let QuarantineSpec { subject, result, message, action, causes, last_good, .. } =
+        &quarantine.spec;
+    let name = quarantine.name_any();
+    let namespace = quarantine.namespace().unwrap_or_default();
+    let stays = match (action, last_good) {
+        (QuarantineAction::RollBack, Some(good)) => {
+            format!("revision {} is applied in its place", good.revision)
+        }
+        (QuarantineAction::RollBack | QuarantineAction::Hold, _) => {
+            let why = match causes.is_empty() {
+                true => String::new(),
+                false => format!(": {}", causes.join("; ")),
+            };
+            format!("nothing is rolled back{why}")
+        }
+    };
+    let revision = &result.revision;
+    format!(
+        "revision {revision} is quarantined (Quarantine {name}), and {stays}; to apply it again, run `windlass resume {}/{} \
+         -n {namespace} --revision {revision}`; it failed: {message}",
+        subject.kind.to_lowercase(),
+        subject.name
+    )
+}
+
+fn cut(text: &str, length: usize) -> String {
+    text.chars().take(length).collect()
+}
+
+fn result(facts: &BuildFacts) -> QuarantinedResult {
+    QuarantinedResult {
+        digest: facts.digest.clone(),
+        revision: facts.revision.clone(),
+        artifact_digest: facts.artifact_digest.clone(),
+        artifact_path: facts.artifact_path.clone(),
+        spec_digest: facts.spec.clone(),
+        inputs_digest: facts.inputs.clone(),
+    }
+}
+
+/// The Quarantine of a result that failed. The caller adds the owner with which it is deleted.
+#[must_use]
+pub fn quarantine(failed: &FailedResult<'_>) -> Quarantine {
+    let FailedResult { node, uid, facts, reason, message, consequence } = failed;
+    let causes = match consequence {
+        FailureConsequence::RollBack(_) => Vec::new(),
+        FailureConsequence::Hold(causes) => {
+            let messages = causes.iter().map(HoldCause::text);
+            messages.take(MAX_CAUSES).map(|it| cut(&it, MAX_CAUSE_LENGTH)).collect()
+        }
+    };
+    let last_good = match consequence {
+        FailureConsequence::RollBack(good) => Some(result(good)),
+        FailureConsequence::Hold(_) => None,
+    };
+    let action = match last_good {
+        Some(_) => QuarantineAction::RollBack,
+        None => QuarantineAction::Hold,
+    };
+    let spec = QuarantineSpec {
+        subject: QuarantineSubject {
+            group: node.group.clone(),
+            kind: node.kind.clone(),
+            name: node.name.clone(),
+            uid: (*uid).to_owned(),
+        },
+        result: result(facts),
+        reason: reason.as_str().to_owned(),
+        message: cut(message, MAX_MESSAGE_LENGTH),
+        action,
+        causes,
+        last_good,
+    };
+    let mut quarantine = Quarantine::new(&quarantine_name(&node.name, uid, &facts.digest), spec);
+    quarantine.metadata.namespace = Some(node.namespace.clone());
+    quarantine
+}
+
+/// Writes a Quarantine, and returns it as it is in the cluster. `own` are those of the applier. One that a user lifted is in
+/// force again, because the result failed again.
+///
+/// # Errors
+/// The API server refuses a request, or does not respond.
+pub async fn record(
+    cluster: &ClusterConnection,
+    quarantine: Quarantine,
+    own: &[Arc<Quarantine>],
+) -> Result<Quarantine, ClusterError> {
+    let name = quarantine.name_any();
+    let Some(known) = own.iter().find(|it| it.name_any() == name) else {
+        return cluster.create(&quarantine, MANAGER).await;
+    };
+    // It goes back to another result than before, or does not go back any more.
+    let is_another = known.spec.action != quarantine.spec.action
+        || known.spec.last_good != quarantine.spec.last_good;
+    if is_another {
+        delete(cluster, known).await?;
+        return cluster.create(&quarantine, MANAGER).await;
+    }
+    let repeated = known.status.as_ref().map_or(0, |status| status.repeated).saturating_add(1);
+    let status = json!({"repeated": repeated, "lift": null});
+    let version = known.resource_version();
+    match cluster.write_status(&**known, MANAGER, &status, version.as_deref()).await? {
+        Some(written) => Ok(written),
+        None => cluster.create(&quarantine, MANAGER).await,
+    }
+}
+
+/// Deletes the oldest Quarantines of an applier that has more than are kept, and returns them. `newest` names the one that was
+/// written last: it may be an old one, whose result failed again.
+///
+/// # Errors
+/// The API server refuses a request, or does not respond.
+pub async fn delete_oldest(
+    cluster: &ClusterConnection,
+    own: &[Arc<Quarantine>],
+    newest: &str,
+) -> Result<Vec<Arc<Quarantine>>, ClusterError> {
+    let mut deleted = Vec::new();
+    for quarantine in surplus(own, newest) {
+        delete(cluster, quarantine).await?;
+        deleted.push(quarantine.clone());
+    }
+    Ok(deleted)
+}
+
+/// The Quarantines that are not kept beside the newest one: those that users lifted first, then the oldest.
+fn surplus<'q>(own: &'q [Arc<Quarantine>], newest: &str) -> Vec<&'q Arc<Quarantine>> {
+    let mut others: Vec<&Arc<Quarantine>> =
+        own.iter().filter(|it| it.name_any() != newest).collect();
+    let surplus = others.len().saturating_sub(MAX_QUARANTINES - 1);
+    others.sort_by_key(|it| is_in_force(it));
+    others.truncate(surplus);
+    others
+}
+
+async fn delete(cluster: &ClusterConnection, quarantine: &Quarantine) -> Result<(), ClusterError> {
+    let resource = ApiResourceLocation {
+        gvk: Gvk::new(&Quarantine::api_version(&()), &Quarantine::kind(&())),
+        plural: Quarantine::plural(&()).into_owned(),
+        namespaced: true,
+        watchable: true,
+    };
+    let namespace = quarantine.namespace().unwrap_or_default();
+    let uid = quarantine.uid().unwrap_or_default();
+    cluster.delete_unmanaged(&resource, &namespace, &quarantine.name_any(), &uid).await
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn node() -> ObjectKey {
+        ObjectKey::new("kustomize.toolkit.fluxcd.io", "Kustomization", "apps", "shop")
+    }
+
+    fn result_of(of: &str) -> BuildFacts {
+        BuildFacts {
+            digest: format!("sha256:{of}"),
+            revision: format!("main@sha1:{of}"),
+            artifact_digest: format!("sha256:artifact-{of}"),
+            artifact_path: format!("gitrepository/apps/shop/{of}.tar.gz"),
+            spec: "sha256:spec".to_owned(),
+            inputs: String::new(),
+        }
+    }
+
+    fn made(consequence: &FailureConsequence) -> Quarantine {
+        let node = node();
+        quarantine(&FailedResult {
+            node: &node,
+            uid: "u",
+            facts: &result_of("2"),
+            reason: ConditionReason::new("HealthCheckFailed"),
+            message: &"x".repeat(5000),
+            consequence,
+        })
+    }
+
+    fn lifted(by: &Value) -> Quarantine {
+        let mut quarantine = made(&FailureConsequence::RollBack(result_of("1")));
+        quarantine.status = serde_json::from_value(json!({"lift": by})).unwrap();
+        quarantine
+    }
+
+    #[test]
+    fn a_quarantine_names_the_result_and_what_is_applied_in_its_place() {
+        let back = made(&FailureConsequence::RollBack(result_of("1")));
+        assert_eq!(back.spec.action, QuarantineAction::RollBack);
+        assert_eq!(back.spec.result.digest, "sha256:2");
+        assert_eq!(back.spec.last_good.as_ref().map(|it| it.digest.as_str()), Some("sha256:1"));
+        assert_eq!(back.spec.message.len(), MAX_MESSAGE_LENGTH);
+        let said = text(&back);
+        assert!(said.contains("revision main@sha1:1 is applied in its place"), "{said}");
+        let command = "`windlass resume kustomization/shop -n apps --revision main@sha1:2`";
+        assert!(said.contains(command), "{said}");
+        assert!(said.ends_with(&format!("it failed: {}", "x".repeat(MAX_MESSAGE_LENGTH))));
+        let held = made(&FailureConsequence::Hold(vec![HoldCause::Spec, HoldCause::NoLastGood]));
+        assert_eq!((held.spec.action, held.spec.causes.len()), (QuarantineAction::Hold, 2));
+        assert!(
+            text(&held).contains("nothing is rolled back: the spec differs"),
+            "{}",
+            text(&held)
+        );
+        assert_eq!(back.name_any(), held.name_any(), "the result is the same");
+    }
+
+    #[test]
+    fn a_user_lifts_a_quarantine_and_a_service_account_does_not() {
+        assert!(is_in_force(&made(&FailureConsequence::Hold(Vec::new()))));
+        assert!(!is_in_force(&lifted(&json!({"user": "alice"}))));
+        assert!(is_in_force(&lifted(&json!({"user": ""}))));
+        assert!(is_in_force(&lifted(&json!({"user": "system:serviceaccount:apps:robot"}))));
+        assert!(is_in_force(&lifted(&Value::Null)));
+    }
+
+    #[test]
+    fn only_quarantines_in_force_of_the_same_applier_and_result_count() {
+        let back = Arc::new(made(&FailureConsequence::RollBack(result_of("1"))));
+        let own = of_applier(vec![back.clone()], &node(), "u");
+        assert!(of_result(&own, "sha256:2").is_some());
+        assert!(of_result(&own, "sha256:3").is_none());
+        assert!(of_applier(vec![back.clone()], &node(), "other").is_empty());
+        let release = ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "apps", "shop");
+        assert!(of_applier(vec![back], &release, "u").is_empty());
+        let alice = Arc::new(lifted(&json!({"user": "alice"})));
+        assert!(of_result(&[alice], "sha256:2").is_none());
+    }
+
+    #[test]
+    fn of_too_many_quarantines_the_newest_stays_and_lifted_ones_go_first() {
+        let named = |at: usize, by: &Value| {
+            let mut quarantine = lifted(by);
+            quarantine.metadata.name = Some(format!("q{at}"));
+            Arc::new(quarantine)
+        };
+        let mut own: Vec<_> = (0..MAX_QUARANTINES).map(|at| named(at, &Value::Null)).collect();
+        let names = |own: &[Arc<Quarantine>], newest: &str| -> Vec<String> {
+            surplus(own, newest).into_iter().map(|it| it.name_any()).collect()
+        };
+        assert_eq!(names(&own, "new"), ["q0"], "the new one is not among them yet");
+        assert!(names(&own, "q0").is_empty(), "it failed again");
+        own.push(named(20, &json!({"user": "alice"})));
+        assert_eq!(names(&own, "q0"), ["q20"]);
+        assert_eq!(names(&own, "new"), ["q20", "q0"]);
+    }
+
+    #[test]
+    fn the_last_good_result_is_that_of_the_newest_quarantine_that_names_one() {
+        let back = Arc::new(made(&FailureConsequence::RollBack(result_of("1"))));
+        let held = Arc::new(made(&FailureConsequence::Hold(vec![HoldCause::Spec])));
+        let good = last_good(&[back, held.clone()]).unwrap();
+        assert_eq!(good, result_of("1"));
+        assert_eq!(last_good(&[held]), None);
+    }
+}
