@@ -1,15 +1,17 @@
-//! The one list of kinds that run, what all of them need to begin, and the elections before that ([`lease_elections`]).
+//! The one list of kinds that run, what all of them need to begin, and the elections before that ([`lease_elections`]). Below:
+//! following Quarantines (`quarantine_watch`), which several kinds read.
 //!
 //! Elsewhere: definitions of the kinds (`crds`), what other lists have to know of each (the tests here, and
 //! `xtask/src/tidy/kinds.rs`).
 
 pub mod lease_elections;
+mod quarantine_watch;
 
 use std::sync::Arc;
 
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy, ReleaseAudit};
+use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit};
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass_notification::Incident;
 use crds::windlass_source::HTTPArchive;
@@ -26,6 +28,7 @@ use image_controller::image_repository::ImageRepositoryController;
 use image_controller::image_update_automation::ImageUpdateAutomationController;
 use kustomize_controller::kustomization::reviewed_removal::check_removal;
 use kustomize_controller::kustomization::{self, KustomizationController};
+use kustomize_controller::last_good_artifacts::LastGoodArtifacts;
 use notification_controller::alert::AlertController;
 use notification_controller::delivery::NotificationDelivery;
 use notification_controller::incident;
@@ -193,6 +196,9 @@ const KINDS: &[KindRegistration] = &[
         deletion_plan::follow_policies(context, stop).boxed()
     }),
     KindRegistration::kept::<Plan>(|context, stop| follow_plans(context, stop).boxed()),
+    KindRegistration::kept::<Quarantine>(|context, stop| {
+        quarantine_watch::follow(context, stop).boxed()
+    }),
     KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
         .only(OperatorSettings::notifies),
     KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
@@ -299,6 +305,7 @@ pub async fn run(settings: OperatorSettings, process: ProcessComponents, stop: C
         dependencies,
         kept,
     });
+    context.artifacts.keep_needed(LastGoodArtifacts::seen_by(&context));
     let wanted = KINDS.iter().filter(|kind| (kind.is_run)(&context.settings));
     let running = wanted.map(|kind| (kind.run)(context.clone(), stop.clone()));
     let policies = context.shared::<NamespacePolicies>();

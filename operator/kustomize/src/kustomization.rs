@@ -1,7 +1,7 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`),
-//! where a run may not go on (`paused_run`), looking and writing (`executor`), deletions that are held (`deletion_hold`),
+//! where a run may not go on (`paused_run`), results that failed (`quarantined_results`), looking and writing (`executor`), deletions that are held (`deletion_hold`),
 //! and whether a reviewed pull request showed them ([`reviewed_removal`]), deletion of the Kustomization (`finalize`).
 
 mod audit;
@@ -19,6 +19,7 @@ mod kustomization_file;
 mod last_attempts;
 mod lifecycle_holds;
 mod paused_run;
+mod quarantined_results;
 mod report;
 pub mod reviewed_removal;
 mod stale_dependency;
@@ -34,10 +35,13 @@ use apply::contested_object_corrections::ContestedObjectCorrections;
 use apply::unanswered_writes::UnansweredWrites;
 use apply::{ApplyDesiredState, FailedHealthWait, KustomizationApplyPlanner};
 use crds::kustomize::Kustomization;
+use crds::release::Quarantine;
 use crds::{Artifact, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
 use parking_lot::Mutex;
+use quarantine::build_facts::BuildFacts;
+use quarantine::on_failure::ON_FAILURE;
 use reconcile::{
     DependencyEdge, DependencyState, ObjectKey, READY, RefusedAttempts, RemovalCause, RunGateFacts,
     RunOutcome, Time, reason,
@@ -51,6 +55,8 @@ use self::deletion_hold::{DeletionJudgement, DeletionReport};
 use self::executor::{ApplySettings, DriftCheckScope, KustomizationExecutor};
 use self::last_attempts::{BuildIdentity, LastAppliedState};
 use self::lifecycle_holds::{HeldAttempt, LifecycleClearance, LifecycleHold};
+use self::quarantined_results::{AppliedArtifact, QuarantinedBuild, rolled_back_to};
+use self::report::QuarantinedRevision;
 use self::validated_spec::{ALLOW_EMPTY, DesiredKustomization, KustomizationTimeouts};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
@@ -71,6 +77,8 @@ use windlass_runtime::{
     artifact_files, change_window, hold_conditions, object_hold, progress_status, source_reference,
 };
 use windlass_serve::settings::OperatorSettings;
+
+pub(crate) use quarantined_results::{last_good_path, rolled_back_path};
 
 /// Field manager of what Kustomizations apply.
 pub const MANAGER: &str = Kustomization::CONTROLLER;
@@ -109,6 +117,8 @@ pub struct KustomizationState {
     waiting: Option<WaitUnderWay>,
     /// The changes of attempts without an audit yet.
     attempts: AuditedAttempts,
+    /// The artifact that was found to build a quarantined result.
+    quarantined: Option<QuarantinedBuild>,
 }
 
 /// A wait in progress. It keeps the build, so that the next run need not build again.
@@ -153,6 +163,10 @@ pub struct KustomizationRunDetails {
     origin_revision: String,
     /// Digest of the build, if there was one.
     digest: Option<String>,
+    /// What a good result was made from, if a later one may go back to it.
+    facts: Option<BuildFacts>,
+    /// The revision of the source, in whose place the last good one was applied.
+    quarantine: Option<QuarantinedRevision>,
     changes: Vec<(ObjectId, apply::Action)>,
     /// Warnings about what was left out of a build that was applied completely.
     warnings: Vec<String>,
@@ -210,7 +224,8 @@ impl ApplierKind for KustomizationController {
     type Object = Kustomization;
 
     const OWNED: &'static [&'static str] = &report::OWNED;
-    const ANNOTATIONS: &'static [&'static str] = &[ALLOW_EMPTY, DELETION_BUDGET, MAC, PLAN_MODE];
+    const ANNOTATIONS: &'static [&'static str] =
+        &[ALLOW_EMPTY, DELETION_BUDGET, MAC, ON_FAILURE, PLAN_MODE];
     const STAYS_WITHOUT_KUBECONFIG: bool = false;
 
     type Own = KustomizationState;
@@ -358,6 +373,8 @@ impl ApplierKind for KustomizationController {
             revision,
             origin_revision,
             digest,
+            facts,
+            quarantine,
             changes,
             warnings,
             deletion,
@@ -368,6 +385,8 @@ impl ApplierKind for KustomizationController {
             revision,
             origin_revision,
             digest: digest.as_deref(),
+            facts: facts.as_ref(),
+            quarantine: quarantine.as_ref(),
             changes,
             warnings,
             deletion,
@@ -418,7 +437,10 @@ impl KustomizationSession<'_> {
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
         let mut ended = self.follow(object, facts, timeouts, &artifact).await;
-        artifact_files::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
+        // The last good revision, which may be applied in its place, has another origin.
+        if ended.came.revision == artifact.revision {
+            artifact_files::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
+        }
         ended
     }
 
@@ -430,7 +452,17 @@ impl KustomizationSession<'_> {
         timeouts: KustomizationTimeouts,
         artifact: &Artifact,
     ) -> KustomizationRunReport {
-        let revision = &artifact.revision;
+        let own = match self.own_quarantines(object).await {
+            Ok(own) => own,
+            // Without the revision, which was not attempted.
+            Err(outcome) => return KustomizationRunReport::early(object, outcome),
+        };
+        if let Err(outcome) = quarantined_results::on_failure(object) {
+            return KustomizationRunReport::early(object, outcome);
+        }
+        let known = self.known_quarantine(object, artifact, &own, None);
+        let good = known.as_deref().and_then(rolled_back_to);
+        let revision = good.as_ref().map_or(&artifact.revision, |good| &good.revision);
         let generation = object.meta().generation.unwrap_or_default();
         self.audit_superseded(object, generation, revision).await;
         if let Some(outcome) = self.gate(object, facts, revision).await {
@@ -441,8 +473,32 @@ impl KustomizationSession<'_> {
             Err(outcome) => return early(object, revision, outcome),
         };
         self.end_failed_wait(object);
+        let read = inputs.digest();
+        if let Some(known) = self.known_quarantine(object, artifact, &own, Some(&read)) {
+            return self.go_back(object, timeouts, artifact, &target, inputs, &known).await;
+        }
+        if report::is_quarantined(object) {
+            // What stayed on the way back is decided about by the next result, also by one with the same objects.
+            self.memory().settled = None;
+        }
+        let mut ended = self.follow_source(object, timeouts, artifact, &target, inputs, &own).await;
+        self.record_facts(object, artifact, &read, &mut ended).await;
+        ended
+    }
+
+    /// Builds the artifact of the source, and applies it unless what it builds is quarantined.
+    async fn follow_source(
+        &self,
+        object: &Arc<Kustomization>,
+        timeouts: KustomizationTimeouts,
+        artifact: &Artifact,
+        target: &Arc<ClusterTarget>,
+        inputs: KustomizationInputs,
+        own: &[Arc<Quarantine>],
+    ) -> KustomizationRunReport {
+        let revision = &artifact.revision;
         let desired_kustomization = match self
-            .build(object, timeouts, artifact, &target, inputs)
+            .build(object, timeouts, artifact, target, inputs)
             .await
         {
             Ok(BuildOutcome::DesiredKustomization(desired_kustomization)) => desired_kustomization,
@@ -452,11 +508,22 @@ impl KustomizationSession<'_> {
             }
             Err(outcome) => return early(object, revision, outcome),
         };
-        let desired_kustomization = match self.scoped(desired_kustomization, &target).await {
+        if let Some(quarantine) = windlass_quarantine::of_result(own, &desired_kustomization.digest)
+        {
+            let read = &desired_kustomization.inputs;
+            self.remember_quarantine(object, artifact, read, quarantine);
+            // What was read went into the build. What changed since then wakes the next run, which builds anew.
+            let inputs = match self.named(object).await {
+                Ok((_, inputs)) => inputs,
+                Err(outcome) => return early(object, revision, outcome),
+            };
+            return self.go_back(object, timeouts, artifact, target, inputs, quarantine).await;
+        }
+        let desired_kustomization = match self.scoped(desired_kustomization, target).await {
             Ok(desired_kustomization) => desired_kustomization,
             Err(outcome) => return early(object, revision, outcome),
         };
-        self.apply(object, timeouts, artifact, &desired_kustomization, &target).await
+        self.apply_new(object, timeouts, artifact, &desired_kustomization, target, own).await
     }
 
     /// Which objects this run compares. After the interval, at a scheduled time, or on request, these are more than
@@ -480,7 +547,7 @@ impl KustomizationSession<'_> {
         &self,
         object: &Arc<Kustomization>,
         timeouts: KustomizationTimeouts,
-        artifact: &Artifact,
+        AppliedArtifact { artifact, is_way_back }: AppliedArtifact<'_>,
         desired_kustomization: &Arc<DesiredKustomization>,
         target: &Arc<ClusterTarget>,
     ) -> KustomizationRunReport {
@@ -528,6 +595,7 @@ impl KustomizationSession<'_> {
             healthy: healthy.unwrap_or_default(),
             failed_wait: self.failed_wait(&judged),
             is_correction,
+            is_way_back,
             freeze,
             contests,
             unanswered,
@@ -537,7 +605,7 @@ impl KustomizationSession<'_> {
             retry_at: self.in_future(timeouts.retry),
             plan_again_at: self.in_future(self.interval(object, &timeouts)),
         };
-        let desired = desired_kustomization.desired.clone();
+        let desired = quarantined_results::desired(&desired_kustomization.desired, is_way_back);
         let (mut ended, done) =
             self.drive_within_budget(&passed, object, desired, apply_settings, target).await;
         if waits_unbegun(&ended) {

@@ -6,3 +6,4 @@
 //! `apply`), the list of kinds (crate `windlass-kinds`).
 
 pub mod kustomization;
+pub mod last_good_artifacts;

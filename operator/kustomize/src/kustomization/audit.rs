@@ -419,6 +419,10 @@ impl KustomizationSession<'_> {
             is_taken_over,
             ..
         } = attempt;
+        let causes = match &of {
+            Some(of) => self.causes_with_quarantines(object, of, causes),
+            None => causes,
+        };
         let partial = is_taken_over || outcome != AuditOutcome::Succeeded || terminating.is_some();
         let mut subject = subject(object);
         let (operation, to) = match of {

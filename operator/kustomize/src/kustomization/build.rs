@@ -179,7 +179,8 @@ impl KustomizationSession<'_> {
         target: &ClusterTarget,
         timeouts: KustomizationTimeouts,
     ) -> Option<KustomizationRunReport> {
-        let ready = object.condition("Ready").is_some_and(|c| c.status == "True");
+        let ready = object.condition("Ready").is_some_and(|c| c.status == "True")
+            || super::report::is_quarantined(object);
         let verify = self.verify(object);
         let as_applied = match verify {
             DriftCheckScope::Drifted => target.watcher().is_calm(&self.node),

@@ -92,6 +92,8 @@ struct ObservedKustomizationState {
     overdue: BTreeSet<ObjectKey>,
     /// Objects that left the manifests, whose deletion waits for approval.
     held: BTreeSet<ObjectId>,
+    /// Objects that left the manifests and stay on the way back to the last good result.
+    kept: BTreeSet<ObjectId>,
     /// Objects that left the manifests and are exempt from the deletion budget.
     exempt: BTreeSet<ObjectId>,
     /// What the run found out about the deletion of objects that left the manifests.
@@ -147,6 +149,9 @@ pub(super) struct ApplySettings {
     pub(super) failed_wait: Option<FailedHealthWait>,
     /// Whether this build was applied completely before.
     pub(super) is_correction: bool,
+    /// Whether this build is applied in place of a quarantined one. What has data is not deleted then, and definitions that exist
+    /// stay as they are.
+    pub(super) is_way_back: bool,
     /// The Freezes that hold deletions, if any do.
     pub(super) freeze: Option<Arc<FreezeHold>>,
     /// Objects that another manager changes again and again.

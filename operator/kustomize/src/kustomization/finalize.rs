@@ -85,6 +85,7 @@ impl KustomizationSession<'_> {
             healthy: BTreeMap::new(),
             failed_wait: None,
             is_correction: false,
+            is_way_back: false,
             freeze: None,
             contests: Arc::default(),
             unanswered,

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use crds::ReconciledObject as _;
 use crds::kustomize::Kustomization;
+use crds::{Artifact, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::Object;
 use reconcile::{
@@ -76,10 +76,13 @@ impl KustomizationSession<'_> {
         let artifact = source_reference::artifact(&self.context, own, source, self.began).ok();
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
         // What was applied is observed until it is well: that changes nothing. A step would be refused.
-        if revision.is_some_and(|revision| awaits_health(object, revision)) {
+        let back = artifact.as_ref().and_then(|it| self.way_back_revision(object, it));
+        let mut applied = revision.into_iter().chain(back.as_deref());
+        if applied.any(|revision| awaits_health(object, revision)) {
             return PendingChanges::Observing;
         }
-        if is_current(object, revision) {
+        let is_held_back = |artifact: &Artifact| self.is_held_back(object, artifact);
+        if is_current(object, revision) || artifact.as_ref().is_some_and(is_held_back) {
             return PendingChanges::Nothing;
         }
         if let Some(artifact) = artifact.as_ref().filter(|_| is_current(object, None))

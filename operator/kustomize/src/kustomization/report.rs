@@ -1,5 +1,6 @@
 //! What happened to a Kustomization, as status and events. Pure.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crds::kustomize::{Kustomization, KustomizationStatus};
 use crds::{ObjectStatus as _, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::ObjectId;
+use quarantine::build_facts::BuildFacts;
 use reconcile::{
     ConditionReason, ConditionStatus, DELETION_HELD, RunOutcome, SnapshotHistory, StatusCondition,
     StatusConditions, Time, WARNINGS, reason,
@@ -19,6 +21,7 @@ use release::lifecycle_hold::LIFECYCLE_PENDING;
 use super::deletion_counts;
 use super::deletion_hold::DeletionReport;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_quarantine::QUARANTINED;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
@@ -56,6 +59,10 @@ pub(super) struct KustomizationRun<'a> {
     pub(super) origin_revision: &'a str,
     /// Digest of the build, if there was one.
     pub(super) digest: Option<&'a str>,
+    /// What a good result was made from, if a later one may go back to it.
+    pub(super) facts: Option<&'a BuildFacts>,
+    /// The revision of the source, in whose place the last good one is applied.
+    pub(super) quarantine: Option<&'a QuarantinedRevision>,
     pub(super) changes: &'a [(ObjectId, Action)],
     /// What was left out of a build that was applied to its end.
     pub(super) warnings: &'a [String],
@@ -66,6 +73,32 @@ pub(super) struct KustomizationRun<'a> {
     pub(super) began: Time,
     pub(super) now: Time,
     pub(super) interval: Duration,
+}
+
+/// A revision of the source that is not applied, because its result failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct QuarantinedRevision {
+    /// The revision.
+    pub(super) revision: String,
+    /// What is said of it.
+    pub(super) text: String,
+}
+
+impl KustomizationRun<'_> {
+    /// The outcome as users read it. What is applied in place of a quarantined result is as it should be, and the Kustomization is
+    /// not: only another revision, or a user, changes that.
+    fn shown(&self) -> Cow<'_, RunOutcome> {
+        match self.quarantine.filter(|_| self.outcome.is_settled()) {
+            Some(of) => Cow::Owned(RunOutcome::Stalled(QUARANTINED, of.text.clone())),
+            None => Cow::Borrowed(self.outcome),
+        }
+    }
+}
+
+/// Whether the status reports that the last good result is applied in place of a quarantined one, or that nothing is applied
+/// because of one.
+pub(super) fn is_quarantined(object: &Kustomization) -> bool {
+    object.condition(reconcile::READY).is_some_and(|it| it.reason == QUARANTINED.as_str())
 }
 
 /// Whether the status reports that a build is live: the newest attempt was at this revision with the current spec, it
@@ -95,6 +128,23 @@ pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
     let applied =
         history.find(|it| it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str());
     applied.map(|it| it.digest.as_str())
+}
+
+/// Whether a build was once applied to its end, by the history.
+pub(super) fn was_good(object: &Kustomization, digest: &str) -> bool {
+    let mut history = object.status.iter().flat_map(|status| &status.history);
+    history.any(|it| {
+        it.digest == digest
+            && it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str()
+    })
+}
+
+/// What the build was made from that was applied last to its end, by the history; `None` if it was written without that.
+pub(super) fn last_good(object: &Kustomization) -> Option<BuildFacts> {
+    let mut history = object.status.iter().flat_map(|status| &status.history);
+    let applied =
+        history.find(|it| it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str());
+    applied.and_then(|it| BuildFacts::of_entry(&it.digest, &it.metadata))
 }
 
 /// Whether the status says that a revision waits for the approval of its Plan, or that this was rejected.
@@ -233,9 +283,10 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
         // Parity(flux): a Kustomization's observedGeneration moves only when it is ready.
         after.set_observed_generation(object.meta().generation.unwrap_or_default());
     }
-    let failed_anew = is_failure(run.outcome) && !was_reported(&had, run.outcome);
-    let recovered = run.outcome.is_settled()
-        && !StatusCondition::is(&had, reconcile::READY, ConditionStatus::True);
+    let shown = run.shown();
+    let failed_anew = is_failure(&shown) && !was_reported(&had, &shown);
+    let recovered =
+        shown.is_settled() && !StatusCondition::is(&had, reconcile::READY, ConditionStatus::True);
     // Parity(flux): notifications that set a commit's state need an event for it, also where the commit touches no
     // applied object. Differs(flux): a run that finds a revision already applied sends no event.
     let is_new =
@@ -244,12 +295,13 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
     let is_another = |digest: &str| run.outcome.is_settled() && !is_newest_success(&before, digest);
     let is_recorded = |digest: &&str| {
         let is_over = !matches!(run.outcome, RunOutcome::Running(..));
-        is_over && (is_new || is_another(digest))
+        is_over && (is_new || is_another(digest) || lacks_facts(&before, run))
     };
     // Differs(flux): history is written when something is new, not at every run.
     if let Some(digest) = run.digest.filter(is_recorded) {
         let mut history: SnapshotHistory = through(&before.history).unwrap_or_default();
-        let metadata = facts("", run.revision, run.origin_revision);
+        let mut metadata = facts("", run.revision, run.origin_revision);
+        metadata.extend(run.facts.map(BuildFacts::metadata).unwrap_or_default());
         let took = Duration::try_from(run.now.duration_since(run.began)).unwrap_or_default();
         history.upsert(digest, run.now, took, run.outcome.reason(), metadata);
         after.history = through(&history).unwrap_or_default();
@@ -257,6 +309,13 @@ pub(super) fn report(object: &Kustomization, run: &KustomizationRun<'_>) -> Kust
     }
     let events = events(&before, &had, run, is_new);
     KustomizationReport { before, after, events }
+}
+
+/// Whether the newest entry of the history does not have what a good build was made from.
+fn lacks_facts(before: &KustomizationStatus, run: &KustomizationRun<'_>) -> bool {
+    let Some(facts) = run.facts.filter(|_| run.outcome.is_settled()) else { return false };
+    let newest = before.history.first();
+    newest.and_then(|it| BuildFacts::of_entry(&it.digest, &it.metadata)).as_ref() != Some(facts)
 }
 
 /// Whether a revision was brought to its end for the first time.
@@ -328,7 +387,7 @@ fn conditions(
             conditions.keep(HEALTHY)
         }
     };
-    conditions.finish(run.outcome)
+    conditions.finish(&run.shown())
 }
 
 /// What is said once all are healthy. Parity(flux).
@@ -475,8 +534,9 @@ fn events(
             ..info(DELETION_HELD, text.clone())
         });
     }
-    let is_reported = was_reported(had, run.outcome);
-    match run.outcome {
+    let shown = run.shown();
+    let is_reported = was_reported(had, &shown);
+    match &*shown {
         RunOutcome::Settled(..) if !is_new => {}
         RunOutcome::Settled(why, _) => {
             let next = reconcile::format_duration(run.interval);
@@ -497,10 +557,13 @@ fn events(
         RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..) => {}
         RunOutcome::Blocked(why, text, _) => events.push(info(why.as_str(), text.clone())),
         RunOutcome::Failed(why, text, _) | RunOutcome::Stalled(why, text) => {
-            events.push(ObjectEvent {
-                severity: EventSeverity::Error,
-                ..info(why.as_str(), text.clone())
-            });
+            let mut failure = info(why.as_str(), text.clone());
+            failure.severity = EventSeverity::Error;
+            // The status of the commit that failed is set, not that of the one which is applied in its place.
+            if let Some(of) = run.quarantine.filter(|_| run.outcome.is_settled()) {
+                failure.metadata = facts(GROUP, &of.revision, "");
+            }
+            events.push(failure);
         }
     }
     events
@@ -525,8 +588,9 @@ impl KustomizationReport {
             );
         }
         let revision = run.revision;
-        let text = run.outcome.text();
-        match run.outcome {
+        let shown = run.shown();
+        let text = shown.text();
+        match &*shown {
             RunOutcome::Failed(..) | RunOutcome::Stalled(..) => {
                 tracing::error!(
                     controller_kind = "Kustomization",

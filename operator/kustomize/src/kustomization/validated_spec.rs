@@ -15,7 +15,7 @@ use tree::{FileTree, TreeRecorder, TreeTrace};
 
 use super::build_inputs::KustomizationInputs;
 use super::build_manifests::{BuildWorkLimits, LoadedManifests, MAX_WARNINGS};
-use super::{build_manifests, ca_bundle, kustomization_file};
+use super::{build_manifests, ca_bundle, kustomization_file, quarantined_results};
 use windlass_runtime::build::decryption;
 use windlass_runtime::build::key_services::KeyServiceAccess;
 use windlass_runtime::build::remote_base_access::RemoteBaseAccess;
@@ -188,6 +188,7 @@ pub(super) fn finalize(
         stages: Vec::new(),
         empty_is_intended: true,
         prune: true,
+        prunes_after_health: false,
         health: HealthWaitScope::None,
         fail_fast: true,
         revision: String::new(),
@@ -291,6 +292,7 @@ fn built(
         // A missing folder was refused above, so this is about empty builds only.
         empty_is_intended: may_be_empty(object, settings),
         prune: spec.prune,
+        prunes_after_health: quarantined_results::rolls_back(object),
         health,
         fail_fast: settings.fails_fast(),
         revision: revision.to_owned(),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy};
+use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine};
 use crds::windlass_notification::Incident;
 use futures::StreamExt as _;
 use objects::Gvk;
@@ -27,7 +27,7 @@ use windlass_cluster::watch::WatcherEvent;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
 /// How long a run waits for a watch that is interrupted, since the API server ends each watch after some minutes.
-pub(crate) const WATCH_PATIENCE: Duration = Duration::from_secs(10);
+pub const WATCH_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often a watch that was interrupted is checked.
 const CURRENT_POLL: Duration = Duration::from_millis(50);
@@ -72,9 +72,13 @@ impl WatchCachedKind for PlanPolicy {
     const NAMESPACED: bool = false;
 }
 
+impl WatchCachedKind for Quarantine {
+    const NAMESPACED: bool = true;
+}
+
 /// The node that stands for all objects of a kind: those who wait for it are woken when every change of them is seen
 /// again.
-pub(crate) fn kind_node<K: WatchCachedKind>() -> ObjectKey {
+pub fn kind_node<K: WatchCachedKind>() -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), "", "")
 }
 
@@ -157,7 +161,7 @@ fn key(metadata: &Value) -> TableObjectKey {
 
 impl<K: WatchCachedKind> WatchedObjectCache<K> {
     /// Waits until the objects were listed, or the list failed.
-    pub(crate) async fn known(&self) {
+    pub async fn known(&self) {
         let mut known = self.state.subscribe();
         // The sender is part of the value that is borrowed here, so it cannot be gone.
         drop(known.wait_for(|known| !matches!(known, WatchCacheState::Nothing)).await);
@@ -173,7 +177,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     ///
     /// # Errors
     /// They could not be listed, or one of them cannot be read.
-    pub(crate) fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
+    pub fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
         self.ready()?;
         let known = self.state.borrow();
         let WatchCacheState::Listed(all) = &*known else { return Ok(Vec::new()) };
@@ -210,7 +214,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// Waits until every change is seen, but not longer than `patience` from the interruption of the watch on, nor if the
     /// objects cannot be listed. What comes later does not wait: many runs would hold their workers in turn.
-    pub(crate) async fn current_within(&self, patience: Duration) {
+    pub async fn current_within(&self, patience: Duration) {
         let since = *self.interrupted_since.lock();
         let deadline = since.unwrap_or_else(Instant::now) + patience;
         let is_listed = || matches!(&*self.state.borrow(), WatchCacheState::Listed(_));

@@ -9,6 +9,7 @@ use apply::deletion_budget::{DeletedObject, DeletionBudget, PendingDeletion};
 use apply::generated_objects::GeneratedObjects;
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
+use quarantine::kept_objects::{deletes_claims, is_kept};
 use reconcile::{NextRunTrigger, RemovalCause, RunOutcome, Time};
 
 use super::KustomizationExecutor;
@@ -42,7 +43,9 @@ impl KustomizationExecutor {
             | DeletionJudgement::Approved => BTreeSet::new(),
         };
         let mut known = self.known();
+        let kept = known.kept.clone();
         known.held = held.difference(&known.exempt).cloned().collect();
+        known.held.extend(kept);
         if !known.held.is_empty() {
             // Another budget may allow it.
             known.missing.extend(deletion_plan::budget_nodes(&self.node.namespace));
@@ -185,6 +188,42 @@ impl KustomizationExecutor {
 
     /// The recorded objects that left the manifests, are there, and are ours to delete.
     pub(super) fn prune_candidates(&self) -> BTreeSet<ObjectId> {
+        let mut stale = self.stale_objects();
+        let known = self.known();
+        // What stays needs no approval.
+        stale.retain(|id| !known.kept.contains(id));
+        stale
+    }
+
+    /// Finds out which objects that only the quarantined manifests have stay on the way back: those whose data no revision brings
+    /// back, those whose deletion takes such objects along, and those of which that is not known. They stay recorded, and the next
+    /// revision of the source decides about them.
+    pub(super) async fn note_kept(&self) {
+        if !self.settings.is_way_back {
+            return;
+        }
+        let stale = self.stale_objects();
+        let stale: BTreeMap<ObjectId, Object> = {
+            let known = self.known();
+            let live = stale.into_iter().filter_map(|id| {
+                let live = known.live.get(&id)?.clone();
+                Some((id, live))
+            });
+            live.collect()
+        };
+        let mut kept = BTreeSet::new();
+        for (id, live) in stale {
+            let has_data = is_kept(&id) || deletes_claims(&live);
+            let alone = BTreeMap::from([(id.clone(), live)]);
+            let following = following(&self.target.cluster, &alone).await;
+            if has_data || !following.unreadable.is_empty() || following.ids.iter().any(is_kept) {
+                kept.insert(id);
+            }
+        }
+        self.known().kept = kept;
+    }
+
+    fn stale_objects(&self) -> BTreeSet<ObjectId> {
         let manifests = self.desired.stages.iter().flat_map(|stage| &stage.objects);
         let wanted: BTreeSet<&ObjectId> = manifests.map(|manifest| &manifest.id).collect();
         let known = self.known();

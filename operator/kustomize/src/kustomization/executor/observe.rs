@@ -7,6 +7,7 @@ use apply::managed_metadata::switches_for_apply;
 use apply::{HealthReport, LiveObjectState, ManifestToApply, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
+use quarantine::kept_objects::{is_definition, is_kept, is_record};
 use reconcile::{DependencyEdge, NextRunTrigger, RunOutcome, reason};
 
 use super::workload_pods::failed;
@@ -82,6 +83,17 @@ impl KustomizationExecutor {
         if has_moved && is_right {
             self.contests().end(&manifest.id);
         }
+        let state = match state {
+            LiveObjectState::MustBeRecreated
+                if self.settings.is_way_back && is_kept(&manifest.id) =>
+            {
+                let subject = manifest.id.subject();
+                LiveObjectState::Refused(format!(
+                    "{subject} would be deleted and created again, which a rollback does not do; push a revision that works"
+                ))
+            }
+            state => state,
+        };
         let state = self.within_measure(manifest, state);
         self.known().seen.insert(manifest.id.clone(), state);
         Ok(())
@@ -206,6 +218,10 @@ impl KustomizationExecutor {
 
     async fn compare(&self, manifest: &ManifestToApply) -> Result<LiveObjectState, ClusterError> {
         let id = &manifest.id;
+        if is_record(id) {
+            let text = "only windlass writes Quarantines; remove it from the manifests";
+            return Ok(LiveObjectState::Refused(format!("{}: {text}", id.subject())));
+        }
         let resource = match self.resource_when_served(id).await {
             Ok(resource) => resource,
             Err(error @ ClusterError::NoSuchKind { .. }) => {
@@ -227,6 +243,14 @@ impl KustomizationExecutor {
             return Ok(LiveObjectState::Refused(text));
         }
         let watcher = self.target.watcher();
+        // Objects may be stored in a version that an older definition does not have.
+        if self.settings.is_way_back
+            && is_definition(id)
+            && self.target.cluster.get(&resource, &id.namespace, &id.name).await?.is_some()
+        {
+            watcher.released(&self.node, id);
+            return Ok(LiveObjectState::Skipped);
+        }
         let knowledge = watcher.knowledge(&self.node, id, &manifest.digest);
         let settled = match self.settings.verify {
             DriftCheckScope::Drifted => {
@@ -501,6 +525,7 @@ impl KustomizationExecutor {
         for (id, live) in found {
             self.judge_prune_candidate(id, live);
         }
+        self.note_kept().await;
         Ok(())
     }
 

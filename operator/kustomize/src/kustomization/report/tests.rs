@@ -33,6 +33,8 @@ fn run<'a>(outcome: &'a RunOutcome, changes: &'a [(ObjectId, Action)]) -> Kustom
         revision: "main@sha1:abc",
         origin_revision: "",
         digest: Some("sha256:123"),
+        facts: None,
+        quarantine: None,
         changes,
         warnings: &[],
         deletion: &DeletionReport::AsBefore,
@@ -553,4 +555,75 @@ fn a_result_starts_from_the_newest_build_that_was_applied() {
     let failed = entry("c", "HealthCheckFailed");
     let applied = [entry("b", "ReconciliationSucceeded"), entry("a", "ReconciliationSucceeded")];
     assert_eq!(of(json!([failed, applied[0], applied[1]])).as_deref(), Some("b"));
+}
+
+fn good() -> BuildFacts {
+    BuildFacts {
+        digest: "sha256:123".to_owned(),
+        revision: "main@sha1:abc".to_owned(),
+        artifact_digest: "sha256:a".to_owned(),
+        artifact_path: "gitrepository/shop/app/abc.tar.gz".to_owned(),
+        spec: "sha256:s".to_owned(),
+        inputs: String::new(),
+    }
+}
+
+#[test]
+fn a_good_result_is_recorded_with_what_it_was_made_from() {
+    let facts = good();
+    let outcome = settled();
+    let done = report(&kustomization(json!({})), &run(&outcome, &changes()));
+    assert_eq!(last_good(&kustomization(json!(done.after))), None, "the annotation is not set");
+    // The annotation came after the result.
+    let asked = KustomizationRun { facts: Some(&facts), ..run(&outcome, &[]) };
+    let object = kustomization(json!(done.after));
+    let done = report(&object, &asked);
+    assert_eq!(last_good(&kustomization(json!(done.after))), Some(facts.clone()));
+    assert!(done.events.is_empty(), "{:?}", done.events);
+    let again = report(&kustomization(json!(done.after)), &asked);
+    assert_eq!(again.before.history, again.after.history, "it is recorded once");
+}
+
+#[test]
+fn what_was_good_once_is_known_to_be_so_after_a_later_failure() {
+    let failed = RunOutcome::Failed(
+        reason::HEALTH_CHECK_FAILED,
+        "the node is gone".to_owned(),
+        NextRunTrigger::default(),
+    );
+    let outcome = settled();
+    let done = report(&kustomization(json!({})), &run(&outcome, &changes()));
+    let done = report(&kustomization(json!(done.after)), &run(&failed, &[]));
+    let object = kustomization(json!(done.after));
+    assert!(!was_applied(&object, "main@sha1:abc", "sha256:123"), "windlass was started anew");
+    assert!(was_good(&object, "sha256:123") && !was_good(&object, "sha256:other"));
+}
+
+#[test]
+fn a_rollback_that_stays_is_not_ready_applied_and_one_event() {
+    let facts = good();
+    let outcome = settled();
+    let text = "revision main@sha1:def is quarantined";
+    let of = QuarantinedRevision { revision: "main@sha1:def".to_owned(), text: text.to_owned() };
+    let back =
+        KustomizationRun { facts: Some(&facts), quarantine: Some(&of), ..run(&outcome, &[]) };
+    let before =
+        json!({"lastAttemptedRevision": "main@sha1:def", "lastAppliedRevision": "main@sha1:abc"});
+    let done = report(&kustomization(before), &back);
+    let object = kustomization(json!(done.after));
+    let ready = object.condition(reconcile::READY).unwrap();
+    assert_eq!([ready.status.as_str(), ready.reason.as_str()], ["False", "Quarantined"]);
+    assert_eq!(ready.message, text);
+    assert!(is_quarantined(&object));
+    assert!(was_applied(&object, "main@sha1:abc", "sha256:123"), "it survives a restart");
+    let is_error = |it: &&ObjectEvent| it.severity == EventSeverity::Error;
+    let errors: Vec<&ObjectEvent> = done.events.iter().filter(is_error).collect();
+    let revisions: Vec<&str> =
+        errors.iter().map(|it| it.metadata[&format!("{GROUP}revision")].as_str()).collect();
+    assert_eq!(revisions, ["main@sha1:def"], "the commit that works gets no failure");
+    let again = report(&object, &back);
+    assert!(again.events.is_empty(), "{:?}", again.events);
+    // The source moves on, or a user lifts it.
+    let next = report(&object, &run(&outcome, &[]));
+    assert!(!is_quarantined(&kustomization(json!(next.after))));
 }

@@ -1,0 +1,197 @@
+//! The artifacts to which Kustomizations may go back, so that no source throws them away.
+//!
+//! They are found in statuses and Quarantines whenever a source collects its garbage: nothing of that is kept in memory only.
+//! Elsewhere: how many bytes of them are kept (`artifacts::store`), going back (`kustomization`).
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use artifacts::store::NeededArtifacts;
+use crds::kustomize::{HistoryEntry, Kustomization};
+use crds::release::Quarantine;
+use futures::FutureExt as _;
+use reconcile::Time;
+
+use crate::kustomization::{last_good_path, rolled_back_path};
+use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
+use windlass_runtime::run_context::RunContext;
+
+/// The artifacts to which Kustomizations may go back.
+pub struct LastGoodArtifacts(Weak<RunContext>);
+
+impl LastGoodArtifacts {
+    /// Those of the Kustomizations and Quarantines that a process sees. It keeps the context no longer than the runs do.
+    #[must_use]
+    pub fn seen_by(context: &Arc<RunContext>) -> Arc<Self> {
+        Arc::new(Self(Arc::downgrade(context)))
+    }
+}
+
+impl fmt::Debug for LastGoodArtifacts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LastGoodArtifacts")
+    }
+}
+
+impl NeededArtifacts for LastGoodArtifacts {
+    fn of_namespace(&self, namespace: &str) -> Option<Vec<String>> {
+        let context = self.0.upgrade()?;
+        // Before all were listed, a path may only seem to be needed by none.
+        context.kept.listed::<Kustomization>().now_or_never().filter(|is_listed| *is_listed)?;
+        let table = context.shared::<WatchedObjectCache<Quarantine>>();
+        table.ready().ok()?;
+        let mut kustomizations = context.store::<Kustomization>().state();
+        if context.settings.no_cross_namespace_refs {
+            kustomizations.retain(|it| it.metadata.namespace.as_deref() == Some(namespace));
+        }
+        Some(needed(namespace, &table.all(), &kustomizations))
+    }
+}
+
+/// Who needs an artifact; what is kept if there is not room for all stands first. What others do does not displace what the
+/// Kustomizations of the namespace need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ArtifactNeed {
+    /// A Kustomization of the namespace applies it in place of a quarantined result.
+    OwnRollBack,
+    /// It is the last good one of a Kustomization of the namespace.
+    OwnLastGood,
+    /// A Kustomization of another namespace applies it in place of a quarantined result.
+    ForeignRollBack,
+    /// It is the last good one of a Kustomization of another namespace.
+    ForeignLastGood,
+    /// A Quarantine names it whose Kustomization is not seen: another shard runs it, or it is gone.
+    UnseenRollBack,
+}
+
+/// Whether a Kustomization reads a source of a namespace.
+fn reads(object: &Kustomization, namespace: &str) -> bool {
+    let own = object.metadata.namespace.as_deref().unwrap_or_default();
+    object.spec.source_ref.namespace.as_deref().unwrap_or(own) == namespace
+}
+
+/// Whether an artifact lies where those of the source of a Kustomization lie. A path from a status may be any.
+fn is_of_source(path: &str, object: &Kustomization, namespace: &str) -> bool {
+    let mut parts = path.split('/').skip(1);
+    parts.next() == Some(namespace) && parts.next() == Some(object.spec.source_ref.name.as_str())
+}
+
+/// The paths that are needed of the sources of a namespace, those first that are needed most. Of equal ones, the newest is first.
+fn needed(
+    namespace: &str,
+    quarantines: &[Arc<Quarantine>],
+    kustomizations: &[Arc<Kustomization>],
+) -> Vec<String> {
+    let readers: BTreeMap<&str, &Arc<Kustomization>> = kustomizations
+        .iter()
+        .filter(|it| reads(it, namespace))
+        .filter_map(|it| Some((it.metadata.uid.as_deref()?, it)))
+        .collect();
+    let is_own = |it: &Kustomization| it.metadata.namespace.as_deref() == Some(namespace);
+    let rolled_back = quarantines.iter().filter_map(|it| {
+        let path = rolled_back_path(it)?;
+        let need = match readers.get(it.spec.subject.uid.as_str()) {
+            Some(reader) if !is_of_source(&path, reader, namespace) => return None,
+            Some(reader) if is_own(reader) => ArtifactNeed::OwnRollBack,
+            Some(_) => ArtifactNeed::ForeignRollBack,
+            None if path.split('/').nth(1) != Some(namespace) => return None,
+            None => ArtifactNeed::UnseenRollBack,
+        };
+        let created = it.metadata.creation_timestamp.as_ref().map(|at| at.0);
+        Some((need, Reverse(created), path))
+    });
+    let newest = |object: &Kustomization| {
+        let history = object.status.iter().flat_map(|status| &status.history);
+        history.map(|entry: &HistoryEntry| entry.last_reconciled.0).max()
+    };
+    let last_good = readers.values().filter_map(|it| {
+        let path = last_good_path(it).filter(|path| is_of_source(path, it, namespace))?;
+        let need = match is_own(it) {
+            true => ArtifactNeed::OwnLastGood,
+            false => ArtifactNeed::ForeignLastGood,
+        };
+        Some((need, Reverse(newest(it)), path))
+    });
+    let mut all: Vec<(ArtifactNeed, Reverse<Option<Time>>, String)> =
+        rolled_back.chain(last_good).collect();
+    all.sort();
+    all.into_iter().map(|(_, _, path)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A Kustomization that reads the source `shop` of the namespace `shop`.
+    fn kustomization(name: &str, annotation: &str, file: &str, at: &str) -> Arc<Kustomization> {
+        let metadata = json!({"windlass.dev/ArtifactPath": file, "windlass.dev/ArtifactDigest": "sha256:1",
+            "windlass.dev/SpecDigest": "sha256:2", "revision": "main@sha1:1"});
+        let entry = json!({"digest": "sha256:3", "firstReconciled": at, "lastReconciled": at,
+            "lastReconciledDuration": "1s", "lastReconciledStatus": "ReconciliationSucceeded",
+            "totalReconciliations": 1, "metadata": metadata});
+        let (namespace, _) = name.split_once('/').unwrap();
+        let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "web", "namespace": namespace, "uid": name,
+                "annotations": {"windlass.dev/on-failure": annotation}},
+            "spec": {"interval": "1h", "prune": true,
+                "sourceRef": {"kind": "GitRepository", "name": "shop", "namespace": "shop"}},
+            "status": {"history": [entry]}});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    fn quarantine(of: &str, action: &str, file: &str, lift: &serde_json::Value) -> Arc<Quarantine> {
+        let object = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Quarantine",
+            "metadata": {"name": "q", "namespace": "shop", "creationTimestamp": "2026-11-30T09:00:00Z"},
+            "spec": {"subject": {"uid": of}, "action": action, "lastGood": {"artifactPath": file}},
+            "status": {"lift": lift}});
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    const EARLIER: &str = "2026-11-30T08:00:00Z";
+    const LATER: &str = "2026-11-30T09:00:00Z";
+
+    fn at(file: &str) -> String {
+        format!("gitrepository/shop/shop/{file}")
+    }
+
+    #[test]
+    fn what_is_applied_in_place_of_a_quarantined_result_comes_first_and_then_the_newest_good_one() {
+        let none = json!(null);
+        let quarantines = [
+            quarantine("shop/a", "RollBack", &at("back"), &none),
+            quarantine("shop/a", "Hold", &at("held"), &none),
+            quarantine("shop/a", "RollBack", &at("lifted"), &json!({"user": "alice"})),
+        ];
+        let kustomizations = [
+            kustomization("shop/a", "RollBack", &at("older"), EARLIER),
+            kustomization("shop/b", "RollBack", &at("newer"), LATER),
+            kustomization("shop/c", "Hold", &at("hold"), LATER),
+        ];
+        let found = needed("shop", &quarantines, &kustomizations);
+        assert_eq!(found, [at("back"), at("newer"), at("older")]);
+        assert_eq!(needed("none", &quarantines, &kustomizations), Vec::<String>::new());
+    }
+
+    #[test]
+    fn other_namespaces_do_not_displace_what_a_namespace_needs_and_keep_no_artifact_of_another_source()
+     {
+        let none = json!(null);
+        let quarantines = [
+            quarantine("gone", "RollBack", &at("unseen"), &none),
+            quarantine("tenant/a", "RollBack", &at("foreign"), &none),
+            quarantine("shop/a", "RollBack", "gitrepository/shop/other/1", &none),
+            quarantine("gone", "RollBack", "gitrepository/other/shop/1", &none),
+        ];
+        let kustomizations = [
+            kustomization("tenant/a", "RollBack", &at("good"), LATER),
+            kustomization("shop/a", "RollBack", &at("own"), EARLIER),
+            kustomization("shop/b", "RollBack", "gitrepository/shop/other/2", EARLIER),
+        ];
+        let found = needed("shop", &quarantines, &kustomizations);
+        assert_eq!(found, [at("own"), at("foreign"), at("good"), at("unseen")]);
+    }
+}
