@@ -1,4 +1,4 @@
-//! `windlass resume`: ends suspensions.
+//! `windlass resume`: ends suspensions, and lifts Quarantines.
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
@@ -17,10 +17,11 @@ use super::output::ReportFormat;
 use super::reconcile::{self, AwaitedReconciliation, FollowedRun};
 use super::release;
 use super::render::BuildableKind;
-use super::suspend::{ObjectSelectionArgs, change, each};
+use super::suspend::{MANAGER, ObjectSelectionArgs, change, each};
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, agrees, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::quarantine_lift::{self, QuarantineLiftRequest};
 use windlass_cli_runtime::serve_flags;
 use windlass_cli_runtime::table::clean;
 use windlass_serve::settings::OperatorSettings;
@@ -33,6 +34,9 @@ pub(super) struct ResumeArgs {
     /// Reason, kept in the audit
     #[arg(long, value_name = "TEXT", conflicts_with = "release")]
     reason: Option<String>,
+    /// Lift the Quarantine of this revision, so that it is applied again; suspensions stay
+    #[arg(long, value_name = "REV", conflicts_with_all = ["release", "plan", "wait"])]
+    revision: Option<String>,
     /// Wait until each is reconciled
     #[arg(long)]
     wait: bool,
@@ -52,6 +56,11 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass resume hr/web -n apps --plan         what would change; then it asks
   windlass resume appliers --all -A -l team=web
   windlass resume helmfile/all -n apps --release db
+  windlass resume ks/shop -n shop --revision 5f0c9d0 --reason \"the database is back\"
+
+--revision names a revision that failed and is quarantined, in full or by the beginning of its commit, or the Quarantine itself:
+`windlass get quarantines`. It requires the verb `lift` on the Quarantine, and rights to list Quarantines and to patch their
+status. ServiceAccounts cannot.
 
 --plan compares with the artifact that the source has now; what the next artifact of a source brings is not known. Without
 a terminal, it resumes nothing unless --silent is given; `windlass diff --help` says what is not predicted.
@@ -64,6 +73,9 @@ is not ready with --wait; 3 if the cluster cannot be reached.";
 /// # Errors
 /// Nothing is resumed, because something is wrong.
 pub(super) fn run(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
+    if let Some(revision) = &args.revision {
+        return lift(args, revision);
+    }
     if args.plan {
         let found = plan(args)?;
         if found == ExitCode::Failed {
@@ -110,6 +122,24 @@ fn plan(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
         .await
     })?;
     Ok(found.get().max(ended))
+}
+
+/// Lifts the Quarantines of a revision.
+fn lift(args: &ResumeArgs, revision: &str) -> anyhow::Result<ExitCode> {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    args.chosen.scope.place.run(async |site| {
+        each(&site, &args.chosen, async |_, object| {
+            let reason = args.reason.as_deref();
+            let request =
+                QuarantineLiftRequest { object, revision, reason, now: &now, manager: MANAGER };
+            let full = quarantine_lift::lift(&site.cluster, &request).await?;
+            let subject = object.id().subject();
+            let text = format!("revision {full} of {subject} may be applied again");
+            say(ProgressGlyph::Success, &clean(&text));
+            Ok(())
+        })
+        .await
+    })
 }
 
 fn is_suspended(object: &Object) -> bool {

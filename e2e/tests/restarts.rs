@@ -66,6 +66,41 @@ async fn owned(story: &Story) -> Result<Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_stays_after_a_restart() -> Result<()> {
+    let story = Story::begin("quarantine-restart").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let files = |pods, value: &str| {
+        [("web.yaml", deployment("web", pods)), ("a.yaml", config_map("a", value))]
+    };
+    let upstream = story.follow("app", &files(PodBehavior::Ready, "1")).await?;
+    let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
+        "namespace": story.namespace}]);
+    story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "30s"})).await?;
+    let app = StoryObject::kustomization("app");
+    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
+    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
+    let is_recorded = |object: &DynamicObject| {
+        let metadata = &object.data["status"]["history"][0]["metadata"];
+        metadata["windlass.dev/ArtifactPath"].is_string()
+    };
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_recorded).await?;
+    let second = upstream.push(&files(PodBehavior::CrashLoop, "2")).await?;
+    let message = story.await_failure(&app, "Quarantined").await?;
+    ensure!(message.contains(&second), "{message}");
+    story.await_value("a", "1").await?;
+    windlass.operator.kill()?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
+    windlass.resume().await?;
+    let token = story.request(&app).await?;
+    let is_handled =
+        |object: &DynamicObject| object.data["status"]["lastHandledReconcileAt"] == token.as_str();
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_handled).await?;
+    ensure!(condition(&object, "Ready")["reason"] == "Quarantined", "{:?}", object.data["status"]);
+    story.await_value("a", "1").await?;
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() -> Result<()> {
     const COUNT: usize = 150;
     let story = Story::begin("killed").await?;

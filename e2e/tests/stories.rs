@@ -42,6 +42,7 @@ mod overlay;
 mod ownership;
 mod plan_rights;
 mod plans;
+mod quarantine;
 mod reconcile_triggers;
 mod remote_bases;
 mod requested_at;

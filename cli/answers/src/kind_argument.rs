@@ -302,6 +302,7 @@ mod tests {
                 "Lifecycle",
                 "PlanPolicy",
                 "Plan",
+                "Quarantine",
                 "ReleaseAudit"
             ]
         );

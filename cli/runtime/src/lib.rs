@@ -6,6 +6,7 @@
 pub mod connection;
 pub mod exit_code;
 pub mod incidents;
+pub mod quarantine_lift;
 pub mod serve_flags;
 pub mod table;
 pub mod time_limit;

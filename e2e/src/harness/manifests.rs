@@ -29,6 +29,17 @@ impl PodBehavior {
     }
 }
 
+/// A PersistentVolumeClaim `claim` that is not bound, and that nothing waits for.
+pub const UNBOUND_CLAIM: &str = r#"
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: claim}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 1Gi}}
+  storageClassName: ""
+"#;
+
 /// A ConfigMap with `data.value`.
 pub fn config_map(name: &str, value: &str) -> String {
     format!(

@@ -2,27 +2,19 @@
 
 use anyhow::{Result, ensure};
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition, revision};
-use e2e::harness::manifests::{PodBehavior, config_map, job, widget, widget_crd, workload};
+use e2e::harness::manifests::{
+    PodBehavior, UNBOUND_CLAIM, config_map, job, widget, widget_crd, workload,
+};
 use e2e::harness::{Story, StoryObject};
 use kube::api::DynamicObject;
 use serde_json::json;
-
-const CLAIM: &str = r#"
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: claim}
-spec:
-  accessModes: [ReadWriteOnce]
-  resources: {requests: {storage: 1Gi}}
-  storageClassName: ""
-"#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_waits_for_everything_that_it_applied() -> Result<()> {
     let story = Story::with_windlass("wait-all").await?;
     let group = format!("{}.test", story.namespace);
     let files = [
-        ("claim.yaml", CLAIM.to_owned()),
+        ("claim.yaml", UNBOUND_CLAIM.to_owned()),
         ("daemon-set.yaml", workload("DaemonSet", "daemon", PodBehavior::Ready)),
         ("definition.yaml", widget_crd(&group)),
         ("deployment.yaml", workload("Deployment", "web", PodBehavior::Ready)),

@@ -27,6 +27,7 @@ use scenario::helmfile::HelmfileScenario;
 use scenario::images::Images;
 use scenario::kustomization::KustomizationScenario;
 use scenario::lifecycle::LifecycleScenario;
+use scenario::quarantine::QuarantineScenario;
 use scenario::reverse_delete::ReverseDeleteScenario;
 use testbed::machine;
 use testbed::progress::{dim, green, red, spell, step};
@@ -100,12 +101,13 @@ struct CrashTestReport {
 }
 
 /// Every scenario.
-fn entries() -> [ScenarioEntry; 7] {
+fn entries() -> [ScenarioEntry; 8] {
     [
         entry::<KustomizationScenario>(),
         entry::<HelmReleaseScenario>(),
         entry::<HelmfileScenario>(),
         entry::<LifecycleScenario>(),
+        entry::<QuarantineScenario>(),
         entry::<CrdScenario>(),
         entry::<ReverseDeleteScenario>(),
         entry::<Images>(),

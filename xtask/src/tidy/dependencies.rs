@@ -41,7 +41,7 @@ const SOURCE_CRATES: [&str; 4] = ["artifacts", "git", "http-client", "sources"];
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 22] = [
+const MAY_USE_CRDS: [&str; 23] = [
     "windlass-answers",
     "windlass-cli",
     "windlass-cli-installation",
@@ -56,6 +56,7 @@ const MAY_USE_CRDS: [&str; 22] = [
     "notification-controller",
     "source-controller",
     "windlass-kinds",
+    "windlass-quarantine",
     "windlass-runtime",
     "windlass-web",
     "fake-cluster",

@@ -16,7 +16,7 @@ const ANNOTATION_PREFIX: &str = "windlass.dev/";
 const MAX_NAMED_ANNOTATIONS: usize = 8;
 
 /// What follows [`ANNOTATION_PREFIX`] in the names that windlass reads or writes.
-const KNOWN_ANNOTATIONS: [&str; 46] = [
+const KNOWN_ANNOTATIONS: [&str; 47] = [
     "allow-downgrade",
     "allow-empty",
     "break-glass",
@@ -39,6 +39,7 @@ const KNOWN_ANNOTATIONS: [&str; 46] = [
     "incidents",
     "installation",
     "min-age",
+    "on-failure",
     "plan",
     "pull-request",
     "release-digest",

@@ -380,5 +380,11 @@ pub(super) const MAY_LOOK_AT_KUSTOMIZATIONS: &[CommandLineCase] = &[
     row("reconcile ks/app", 2, &["cannot patch resource \"kustomizations\""], &[]),
     row("suspend all --all", 2, &["cannot patch resource \"kustomizations\"", "left out: "], &[]),
     row("resume ks/app --reason none", 0, &["Kustomization/{ns}/app is not suspended"], &[]),
+    row(
+        "resume ks/app --revision 5f0c9d0",
+        2,
+        &["is a ServiceAccount, which cannot lift a Quarantine"],
+        &["may be applied"],
+    ),
     row("history ks/app", 0, &["ReconciliationSucceeded"], &[]),
 ];

@@ -8,6 +8,7 @@ pub(super) mod helmfile;
 pub(super) mod images;
 pub(super) mod kustomization;
 pub(super) mod lifecycle;
+pub(super) mod quarantine;
 pub(super) mod reverse_delete;
 
 use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};

@@ -199,8 +199,12 @@ fn state(object: &DynamicObject) -> Value {
     let status = &object.data["status"];
     let condition_of = |name: &str| {
         let condition = condition(object, name);
-        // The message of `Healthy` says how long the pods took.
-        let message = if name == "Healthy" { &Value::Null } else { &condition["message"] };
+        let message = match condition["reason"].as_str() {
+            // It says how long the pods took.
+            _ if name == "Healthy" => Value::Null,
+            Some("Quarantined") => condition["message"].as_str().map_or(Value::Null, revisions_of),
+            _ => condition["message"].clone(),
+        };
         json!([condition["status"], condition["reason"], message])
     };
     json!({
@@ -214,6 +218,18 @@ fn state(object: &DynamicObject) -> Value {
         "inventory": inventory(object),
         "finalizers": object.metadata.finalizers,
     })
+}
+
+/// Which revisions the message of a quarantined result names. The rest of it has the Quarantine, whose name comes from the uid of
+/// the object, the Pod that failed, and how long that took.
+fn revisions_of(message: &str) -> Value {
+    let revisions = || {
+        let (quarantined, rest) = message.split_once(" (Quarantine ")?;
+        let (_, rest) = rest.split_once(')')?;
+        let (applied, _) = rest.split_once("; to apply it again")?;
+        Some(json!(format!("{quarantined}{applied}")))
+    };
+    revisions().unwrap_or_else(|| json!(message))
 }
 
 /// What the status of an object of images promises. The commit that was pushed last is not among it: when windlass ends
@@ -242,6 +258,18 @@ mod tests {
             names.replace(&format!("{namespace}_a__X")),
             names.value(&value),
         )]))
+    }
+
+    #[test]
+    fn a_quarantined_result_is_compared_by_its_revisions() {
+        let message = |name: &str, applied: &str| {
+            format!(
+                "revision b is quarantined (Quarantine {name}), and revision {applied} is applied in its place; to apply it again, run `x`; it failed: Pod {name}"
+            )
+        };
+        assert_eq!(revisions_of(&message("app-1", "a")), revisions_of(&message("app-2", "a")));
+        assert_ne!(revisions_of(&message("app-1", "a")), revisions_of(&message("app-1", "b")));
+        assert_eq!(revisions_of("it failed"), json!("it failed"));
     }
 
     #[test]

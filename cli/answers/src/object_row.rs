@@ -7,6 +7,7 @@ use crds::release::{FreezeSpec, FreezeStatus};
 use objects::Object;
 use reconcile::{ObjectHold, Time, WindowEnd};
 use serde_json::Value;
+use windlass_cli_runtime::quarantine_lift;
 use windlass_runtime::freeze::calendar;
 
 /// What tables say of an object.
@@ -45,6 +46,7 @@ impl ObjectRow {
             false => {
                 let of_gate = asked(object).or_else(|| withheld(object));
                 let of_gate = of_gate.or_else(|| denied(object, now)).or_else(|| let_begin(object));
+                let of_gate = of_gate.or_else(|| quarantine_lift::row_message(object));
                 of_gate.unwrap_or_else(|| text(|it| it.message))
             }
         };
@@ -471,6 +473,23 @@ mod tests {
             "subject": {"kind": "Kustomization", "name": "shop"}}});
         let said = "alice lets main@sha1:1 of Kustomization/shop begin, not used: a fix";
         assert_eq!(row(bypass).message, said);
+    }
+
+    #[test]
+    fn a_quarantine_shows_what_is_applied_in_place_of_which_result() {
+        let mut object = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Quarantine",
+            "metadata": {"name": "a"},
+            "spec": {"subject": {"kind": "Kustomization", "name": "shop"}, "result": {"revision": "main@sha1:2"}}});
+        let held = "main@sha1:2 of Kustomization/shop failed, and nothing is rolled back";
+        assert_eq!(row(object.clone()).message, held);
+        object["spec"]["lastGood"] = json!({"revision": "main@sha1:1"});
+        let back = "main@sha1:2 of Kustomization/shop failed, main@sha1:1 is applied in its place";
+        assert_eq!(row(object.clone()).message, back);
+        object["status"] = json!({"lift": {"user": "alice"}});
+        let lifted = "main@sha1:2 of Kustomization/shop may be applied again, lifted by alice";
+        assert_eq!(row(object.clone()).message, lifted);
+        object["status"] = json!({"lift": {"user": "system:serviceaccount:shop:robot"}});
+        assert_eq!(row(object).message, back, "a ServiceAccount lifts nothing");
     }
 
     #[test]
