@@ -95,7 +95,10 @@ fn item(audit: &ReleaseAudit, now: Timestamp) -> Markup {
             (shape(state))
             strong { (spec.operation.as_str()) " of " (subject(&about)) " " (spec.outcome.as_str()) }
             (ago(ended(audit), now))
-            p class="mono" { (text(&from)) " → " (text(&to)) }
+            // A suspension has no revisions.
+            @if spec.from.is_some() || spec.to.is_some() {
+                p class="mono" { (text(&from)) " → " (text(&to)) }
+            }
             p {
                 "+" (changes.added) " ~" (changes.changed) " -" (changes.removed)
                 @if changes.partial { " (not all counted)" }
@@ -140,6 +143,14 @@ mod tests {
             },
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn an_audit_of_a_suspension_names_no_revisions() {
+        let mut suspension = audit("overloaded");
+        suspension.spec.from = None;
+        let html = item(&suspension, "2026-11-24T12:00:00Z".parse().unwrap()).into_string();
+        assert!(!html.contains("nothing"), "{html}");
     }
 
     #[test]

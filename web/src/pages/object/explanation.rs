@@ -34,7 +34,7 @@ pub(super) fn content(found: &ObjectExplanation, object: &Object, now: Timestamp
                 @if let Some(tags) = tags { (image_tags(tags)) }
                 (conditions(object, now))
             }
-            section class="panel" { header { h2 { "Facts" } } (facts(object)) }
+            section class="panel" { header { h2 { "Facts" } } (facts(object, now)) }
         }
     }
 }
@@ -155,7 +155,7 @@ fn conditions(object: &Object, now: Timestamp) -> Markup {
 }
 
 /// What an object is connected with.
-fn facts(object: &Object) -> Markup {
+fn facts(object: &Object, now: Timestamp) -> Markup {
     let dependencies = object_references::dependencies(object).into_iter().map(|it| it.object);
     let dependencies: Vec<ObjectId> = dependencies.collect();
     let sources = object_references::sources(object);
@@ -165,7 +165,9 @@ fn facts(object: &Object) -> Markup {
         let value = object.get("spec").and_then(|spec| spec[key].as_str());
         value.unwrap_or_default().to_owned()
     };
-    let hold = cause::hold(object).map(|hold| hold.to_string()).unwrap_or_default();
+    // Its owner and reason stay on an object that is resumed.
+    let hold = cause::suspension(object, now).flatten();
+    let hold = hold.map(|hold| hold.to_string()).unwrap_or_default();
     html! {
         dl class="facts" {
             (linked("Source", &sources))
@@ -250,6 +252,20 @@ mod tests {
         let object = Object::new(object).unwrap();
         let found = ObjectExplanation { why, tags: None };
         content(&found, &object, "2026-11-24T12:00:00Z".parse().unwrap()).into_string()
+    }
+
+    #[test]
+    fn the_hold_of_an_object_that_was_resumed_is_no_fact() {
+        let is_shown = |suspend: bool| {
+            let annotations = json!({"windlass.dev/suspended-by": "alice"});
+            let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+                "metadata": {"name": "web", "namespace": "apps", "annotations": annotations},
+                "spec": {"suspend": suspend}});
+            let now = "2026-11-24T12:00:00Z".parse().unwrap();
+            facts(&Object::new(object).unwrap(), now).into_string().contains("alice")
+        };
+        assert!(is_shown(true));
+        assert!(!is_shown(false));
     }
 
     #[test]
