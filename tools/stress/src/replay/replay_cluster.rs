@@ -96,6 +96,17 @@ impl<'r> ReplayCluster<'r> {
         entry: EntryKustomization,
     ) -> anyhow::Result<Self> {
         let story = Story::begin("replay").await?;
+        // A repository may have objects of every kind, as its own cluster lets Flux apply them.
+        let rights = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "replay"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [
+                {"kind": "ServiceAccount", "name": "windlass-controller", "namespace": "flux-system"},
+            ],
+        });
+        story.apply_value(rights).await?;
         let windlass = WindlassProcess::start_with(story.bed, &[], &NO_NETWORK).await?;
         // What is deleted is compared, so nothing holds it.
         let policy = json!({
