@@ -159,7 +159,7 @@ impl ObjectBoard {
         counted(self.rows.iter())
     }
 
-    /// The same for each kind, by its name.
+    /// How many objects of each kind are in which state, by the name of the kind.
     pub(crate) fn by_kind(&self) -> Vec<KindCounts> {
         let all = self.kinds().into_iter().map(|kind| KindCounts {
             kind: kind.to_owned(),

@@ -148,11 +148,11 @@ mod tests {
     fn a_build_depends_on_what_its_kustomizations_name_and_on_nothing_else() {
         let digest = |kustomization: &str, changed: &str| {
             let text = |path: &str| if path == changed { "b: 1" } else { "a: 1" };
-            let paths = ["app/a.yaml", "shared/b.yaml", "shared/deep/c.yaml", "other/d.yaml"];
+            let paths = ["app/a.yaml", "common/b.yaml", "common/deep/c.yaml", "other/d.yaml"];
             let bodies = paths.map(|path| (path, text(path)));
             let bodies = bodies.into_iter().chain([
                 ("app/kustomization.yaml", kustomization),
-                ("shared/kustomization.yaml", "resources: [b.yaml]"),
+                ("common/kustomization.yaml", "resources: [b.yaml]"),
             ]);
             let files = bodies.map(|(path, text)| (path, text.as_bytes()));
             let artifact = SourceArtifact::new(MemoryTree::from_files(files).unwrap());
@@ -161,16 +161,16 @@ mod tests {
         let changes = |kustomization: &str, path: &str| {
             digest(kustomization, "") != digest(kustomization, path)
         };
-        let base = "resources: [\"https://git.example.com/x\", ../shared]";
-        let generator = "configMapGenerator: [{name: m, files: [x=../shared/b.yaml]}]";
+        let base = "resources: [\"https://git.example.com/x\", ../common]";
+        let generator = "configMapGenerator: [{name: m, files: [x=../common/b.yaml]}]";
         for (kustomization, path, is_read) in [
             ("resources: [a.yaml]", "app/a.yaml", true),
-            ("resources: [a.yaml]", "shared/b.yaml", false),
-            (base, "shared/b.yaml", true),
-            (base, "shared/deep/c.yaml", true),
+            ("resources: [a.yaml]", "common/b.yaml", false),
+            (base, "common/b.yaml", true),
+            (base, "common/deep/c.yaml", true),
             (base, "other/d.yaml", false),
-            (generator, "shared/b.yaml", true),
-            (generator, "shared/deep/c.yaml", false),
+            (generator, "common/b.yaml", true),
+            (generator, "common/deep/c.yaml", false),
             // What is not known may be read.
             ("transformers: [t.yaml]", "other/d.yaml", true),
             ("resources: [", "other/d.yaml", true),

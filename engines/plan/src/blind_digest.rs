@@ -20,8 +20,8 @@ const FORMAT: &str = "windlass blind digest 1";
 /// release that is not rendered, because nothing of it changes, has a digest, too. Other appliers have their objects in it.
 ///
 /// # Guarantees
-/// What is not known counts by its name. Of an object that SOPS encrypted, the ciphertext counts, and not what SOPS writes
-/// besides, which differs each time. Neither the revision of the source nor the order of objects counts. The digest is not a
+/// A value that is not known is hashed as its name. Of an object that SOPS encrypted, the encrypted fields are hashed without
+/// the metadata of SOPS, which differs at each encryption. Neither the revision of the source nor the order of objects counts. The digest is not a
 /// secret, and has no key: a value that is neither in the repository nor in declared facts must not be in the rendering.
 pub fn blind_digest(
     id: &ObjectId,

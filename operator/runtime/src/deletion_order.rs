@@ -420,7 +420,7 @@ mod tests {
         let all = vec![
             release("root", "root", true, json!({})),
             release("child", "root", false, json!({})),
-            release("other", "nobody", true, json!({})),
+            release("other", "absent", true, json!({})),
         ];
         assert_eq!(leaving(all, "root", &["child", "other"]), [false, true]);
     }
@@ -429,7 +429,7 @@ mod tests {
     fn what_a_deleted_owner_deletes_is_awaited_and_what_it_leaves_is_not() {
         let kept = json!({"kustomize.toolkit.fluxcd.io/prune": "Disabled"});
         let all = vec![
-            release("root", "nobody", true, json!({})),
+            release("root", "absent", true, json!({})),
             release("base", "root", true, json!({})),
             release("app", "root", false, json!({})),
             release("kept", "root", false, kept),

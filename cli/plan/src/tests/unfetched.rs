@@ -158,21 +158,21 @@ fn a_chart_that_moves_to_a_host_that_is_not_allowed_or_away_from_it_does_not_pas
 
 #[test]
 fn a_base_that_was_not_fetched_before_passes_as_long_as_nothing_of_its_kustomization_changes() {
-    let overlay = "resources: [\"https://git.example.com/org/base//app\", ../shared]\n";
+    let overlay = "resources: [\"https://git.example.com/org/base//app\", ../common]\n";
     let repository = repository(&[
         ("cluster/a.yaml", &kustomization("a", "./a", "")),
         ("a/kustomization.yaml", overlay),
-        ("shared/kustomization.yaml", "resources: [one.yaml, two.yaml]\n"),
-        ("shared/one.yaml", &config_map("one", "1")),
-        ("shared/two.yaml", &config_map("two", "1")),
+        ("common/kustomization.yaml", "resources: [one.yaml, two.yaml]\n"),
+        ("common/one.yaml", &config_map("one", "1")),
+        ("common/two.yaml", &config_map("two", "1")),
     ]);
     repository.commit(&[("cluster/kept.yaml", &config_map("kept", "2"))]);
     let unchanged = repository.plan();
     assert_eq!(change(&unchanged, "a").comparison, ApplierComparison::HeadNotFetched);
     assert!(change(&unchanged, "a").fails_in_base && passes(&unchanged), "{unchanged:#?}");
     // What the build would have read after the base.
-    repository.remove("shared/two.yaml");
-    repository.commit(&[("shared/kustomization.yaml", "resources: [one.yaml]\n")]);
+    repository.remove("common/two.yaml");
+    repository.commit(&[("common/kustomization.yaml", "resources: [one.yaml]\n")]);
     let changed = repository.plan();
     assert_eq!(change(&changed, "a").comparison, ApplierComparison::HeadNotFetched);
     assert!(!change(&changed, "a").fails_in_base && !passes(&changed), "{changed:#?}");

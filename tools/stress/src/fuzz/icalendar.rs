@@ -50,12 +50,12 @@ fn read(input: &[u8]) {
     let Ok(calendar) = ICalendar::parse(&text, "Europe/Berlin") else { return };
     let again = ICalendar::parse(calendar.text(), "Europe/Berlin");
     assert_eq!(again.map(|it| it.text().to_owned()).as_deref(), Ok(calendar.text()));
-    for now in [Time::MIN, Time::UNIX_EPOCH, Time::MAX] {
-        drop(calendar.verify(now, None));
+    for time in [Time::MIN, Time::UNIX_EPOCH, Time::MAX] {
+        drop(calendar.verify(time, None));
         let always = FreezeCalendar::parse(&[], &[]);
-        if let Ok(Ok(freeze)) = always.map(|it| it.with_events(&calendar, now)) {
-            freeze.denies(now);
-            freeze.next_begin(now);
+        if let Ok(Ok(freeze)) = always.map(|it| it.with_events(&calendar, time)) {
+            freeze.denies(time);
+            freeze.next_begin(time);
         }
     }
 }
