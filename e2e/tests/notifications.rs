@@ -173,6 +173,9 @@ async fn an_alert_gets_no_events_of_other_namespaces_under_lockdown() -> Result<
         Ok(service.sent("ImagePolicy", "Succeeded").pop())
     };
     story.await_until("an event of the same namespace", DEFAULT_WAIT_TIMEOUT, is_sent).await?;
+    // A process that does not lead yet delivers what is posted, but records nothing.
+    let leads = async || Ok(windlass.metrics().await?.contains("windlass_leader 1").then_some(()));
+    story.await_until("windlass to lead", DEFAULT_WAIT_TIMEOUT, leads).await?;
     post("elsewhere", "a secret image").await?;
     story.await_event("Alert", "alert", "cross-namespace references have been blocked").await?;
     let sent = service.sent("ImagePolicy", "Succeeded");

@@ -101,6 +101,8 @@ fn api_server_flags(state: &ControlPlaneStateFolder, port: u16, etcd: u16) -> Re
         "--audit-log-maxsize=200".into(),
         "--audit-log-maxbackup=1".into(),
         "--profiling=false".into(),
+        // Public repositories scale to zero; a replay of their commits has to apply that.
+        "--feature-gates=HPAScaleToZero=true".into(),
         "--shutdown-delay-duration=0s".into(),
         "--event-ttl=15m".into(),
     ])
