@@ -8,9 +8,10 @@ use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
 custom_resource! {
-    /// A result of a Kustomization that failed its health checks or lifecycles. It is not applied
-    /// again: not by the next reconciliation, and not after a restart. Only windlass creates it; users
-    /// lift it with `windlass resume --revision`.
+    /// A result of a Kustomization that failed its health checks or lifecycles, or of a HelmRelease
+    /// or Helmfile whose remediation is over. It is not applied again: not by the next reconciliation,
+    /// and not after a restart. Only windlass creates it; users lift it with `windlass resume
+    /// --revision`.
     Quarantine {
         spec: QuarantineSpec,
         status: QuarantineStatus,
@@ -94,11 +95,11 @@ pub struct QuarantineSubject {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(!default)]
 pub struct QuarantinedResult {
-    /// Names the built objects.
+    /// Names the built objects; of a release, what it is rendered from.
     #[schemars(length(max = 128))]
     pub digest: String,
 
-    /// The revision of its source.
+    /// The revision of its source; of a release, the version of its chart.
     #[schemars(length(max = 512))]
     pub revision: String,
 
@@ -122,6 +123,12 @@ pub struct QuarantinedResult {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 128))]
     pub inputs_digest: String,
+
+    /// The images of its workloads, the first 64 of them. ImagePolicies of the namespace skip those
+    /// of a result that failed, unless the last good result has them, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 512)))]
+    pub images: Vec<String>,
 }
 
 choice! {
@@ -149,6 +156,11 @@ pub struct QuarantineStatus {
     /// this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lift: Option<QuarantineLift>,
+
+    /// When windlass forgot the failures of a release whose Quarantine was lifted, so that it is
+    /// attempted as often as its spec says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempted_at: Option<Time>,
 }
 
 /// Who lifted a Quarantine.

@@ -17,6 +17,12 @@ const SPEC: &str = "windlass.dev/SpecDigest";
 /// Key of the metadata: the digest of what is read beside the artifact, made with a key of the cluster.
 const INPUTS: &str = "windlass.dev/InputsDigest";
 
+/// Key of the metadata: the images, with a space between two of them, which no image has in its name.
+const IMAGES: &str = "windlass.dev/Images";
+
+/// The longest list of images in the metadata, in bytes.
+const MAX_IMAGES_LENGTH: usize = 4096;
+
 /// Key of the metadata, of Flux: the revision of the source.
 const REVISION: &str = "revision";
 
@@ -36,13 +42,17 @@ pub struct BuildFacts {
     /// Names the content of the Secrets and ConfigMaps that are read beside the artifact; empty if there are none. It gives no
     /// value away.
     pub inputs: String,
+    /// The images of its workloads, as far as they are known.
+    pub images: Vec<String>,
 }
 
 impl BuildFacts {
     /// What is added to the metadata of the entry of a good result. Its digest and its revision are there already.
     #[must_use]
     pub fn metadata(&self) -> BTreeMap<String, String> {
+        let images = known_images(self.images.clone()).join(" ");
         let all = [
+            (IMAGES, &images),
             (ARTIFACT_PATH, &self.artifact_path),
             (ARTIFACT_DIGEST, &self.artifact_digest),
             (SPEC, &self.spec),
@@ -63,12 +73,21 @@ impl BuildFacts {
             artifact_path: text(ARTIFACT_PATH),
             spec: text(SPEC),
             inputs: text(INPUTS),
+            images: text(IMAGES).split_whitespace().map(str::to_owned).collect(),
         };
         let is_complete = ![&facts.artifact_digest, &facts.artifact_path, &facts.spec]
             .into_iter()
             .any(String::is_empty);
         is_complete.then_some(facts)
     }
+}
+
+/// The images of a result as facts have them: none if the list is longer than is kept, because half a list would look like a whole.
+#[must_use]
+pub fn known_images(mut images: Vec<String>) -> Vec<String> {
+    images.retain(|image| !image.is_empty() && !image.contains(char::is_whitespace));
+    let length: usize = images.iter().map(|image| image.len().saturating_add(1)).sum();
+    if length > MAX_IMAGES_LENGTH { Vec::new() } else { images }
 }
 
 /// Whether two artifacts belong to the same source: they lie in the same folder. A path from a status may be anything, so one
@@ -92,7 +111,16 @@ mod tests {
             artifact_path: "gitrepository/apps/app/1.tar.gz".to_owned(),
             spec: "sha256:s".to_owned(),
             inputs: String::new(),
+            images: vec!["example.com/app:1".to_owned(), "example.com/proxy:2".to_owned()],
         }
+    }
+
+    #[test]
+    fn a_list_of_images_that_is_too_long_is_left_out_and_not_cut() {
+        let image = "example.com/app:1".to_owned();
+        let many = BuildFacts { images: vec![image; 1000], ..facts() };
+        let metadata = many.metadata();
+        assert_eq!(BuildFacts::of_entry("sha256:1", &metadata).map(|it| it.images.len()), Some(0));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum HoldCause {
     Inputs(Vec<String>),
     /// Neither of them differs, and the source neither.
     NothingDiffers,
+    /// The spec of the release does not undo its last failure.
+    NotUndone,
 }
 
 impl HoldCause {
@@ -35,6 +37,7 @@ impl HoldCause {
                 "what is read beside the source differs from the last good result: {}; correct it there",
                 read.join(", ")
             ),
+            Self::NotUndone => "the spec of the release does not undo its last failure, or that failed".to_owned(),
             Self::NothingDiffers => {
                 "the source, the spec and what they read are those of the last good result, so the cause is elsewhere"
                     .to_owned()
@@ -95,6 +98,7 @@ mod tests {
             artifact_path: format!("gitrepository/apps/app/{of}.tar.gz"),
             spec: "sha256:spec".to_owned(),
             inputs: "hmac-sha256:inputs".to_owned(),
+            images: Vec::new(),
         }
     }
 

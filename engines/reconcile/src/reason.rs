@@ -132,6 +132,8 @@ reasons! {
     CRD_RELEASED = "CRDReleased";
     /// The objects of a CustomResourceDefinition are exported, and it is deleted with them.
     CRD_EXPORTED = "CRDExported";
+    /// What is desired failed before, and is not applied again before a user lifts its Quarantine.
+    QUARANTINED = "Quarantined";
     /// Another client undoes what is applied, again and again.
     CONTESTED = "Contested";
     /// A window is open.

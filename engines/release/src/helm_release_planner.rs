@@ -261,6 +261,10 @@ impl DesiredAndObservedRelease<'_> {
             &status.storage_namespace,
             &status.history,
         );
+        if let Some(verdict) = changed.and_then(|_| self.quarantined(status, false)) {
+            // What would take its place is not released.
+            return Ok(verdict);
+        }
         let in_place = self.desired.spec.upgrade.in_place_chart_name_change;
         if let Some(changed) = changed.filter(|it| *it != TargetChange::Chart || !in_place) {
             let held = self.held(OperationPhase::Replace(changed));
@@ -585,7 +589,7 @@ impl DesiredAndObservedRelease<'_> {
             return Ok(PlanVerdict::Act(vec![self.tell(report)]));
         }
         let is_uncounted = self.uncounted(&state);
-        let decision = match is_uncounted {
+        let decision = match is_uncounted && desired.failures.quarantine.is_none() {
             true => ReleaseDecision::Begin(OperationKind::Upgrade, None),
             false => decide(&state, desired, status, revisions, forced)?,
         };
@@ -621,6 +625,11 @@ impl DesiredAndObservedRelease<'_> {
                     text.to_owned(),
                 ))
             }
+            ReleaseDecision::Quarantined => {
+                let is_in_sync = matches!(state, ReleaseState::InSync);
+                self.quarantined(status, is_in_sync)
+                    .unwrap_or_else(|| PlanVerdict::Outcome(self.exhausted(status)))
+            }
             ReleaseDecision::Unlock(life) => match self.being_removed() {
                 Some(outcome) => outcome,
                 None => self.unlock(status, &life)?,
@@ -654,7 +663,8 @@ impl DesiredAndObservedRelease<'_> {
         let last = self.observed.revisions.last().map(|last| last.record.as_ref());
         let is_unknown = matches!(state, ReleaseState::Unmanaged(_)) && status.history.is_empty();
         let is_plain = desired.spec.post_renderers_digest.is_empty()
-            && desired.spec.common_metadata_digest.is_empty();
+            && desired.spec.common_metadata_digest.is_empty()
+            && desired.failures.quarantine.is_none();
         let Some(record) = last.filter(|_| is_unknown && is_plain && !forced) else {
             return Ok(None);
         };
@@ -736,13 +746,35 @@ impl DesiredAndObservedRelease<'_> {
         RunOutcome::Stalled(status::RETRIES_EXCEEDED, text)
     }
 
+    /// The outcome of a run that releases nothing, because what is desired is quarantined; `None` if it is not. What stays in its
+    /// place may be compared with the cluster, and is without drift then.
+    fn quarantined(
+        &self,
+        status: &HelmReleaseStatusFields,
+        is_in_sync: bool,
+    ) -> Option<PlanVerdict<ReleaseStep>> {
+        let text = self.desired.failures.quarantine.as_ref()?.text.clone();
+        if is_in_sync && self.desired.spec.drift != DriftMode::Disabled {
+            let settled = operation_status::without_drift(self.desired, status);
+            if settled.drifted != self.observed.status.drifted {
+                return Some(PlanVerdict::Act(vec![self.tell(ReleaseReport::of(settled))]));
+            }
+        }
+        Some(PlanVerdict::Outcome(RunOutcome::Stalled(reason::QUARANTINED, text)))
+    }
+
     /// A remediation ended in this run: the next run continues, unless there were enough attempts.
     fn after_remediation(&self, status: &HelmReleaseStatusFields) -> PlanVerdict<ReleaseStep> {
+        if let Some(verdict) = self.quarantined(status, false) {
+            return verdict;
+        }
         let active = self.desired.active(status);
         let is_over = active.is_some_and(|active| {
+            // What is about to be quarantined is not installed again after an upgrade was undone by a removal.
             let goes_on = active.retry.is_some()
                 || active.is_upgrade
-                    && active.strategy() == crate::settings::RemediationStrategy::Uninstall;
+                    && active.strategy() == crate::settings::RemediationStrategy::Uninstall
+                    && !self.desired.failures.quarantines;
             active.is_exhausted() && !goes_on
         });
         if is_over {
@@ -810,7 +842,9 @@ impl DesiredAndObservedRelease<'_> {
         }
         if !is_enabled {
             return match is_reported {
-                true => self.verdict_of_status(status, false),
+                true => self
+                    .quarantined(status, false)
+                    .unwrap_or_else(|| self.verdict_of_status(status, false)),
                 false => PlanVerdict::Act(vec![self.tell(report)]),
             };
         }

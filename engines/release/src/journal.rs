@@ -123,6 +123,10 @@ pub struct OperationPlan {
     pub wait: ReleaseWaitPolicy,
     /// Whether what was created is deleted again if it fails.
     pub cleanup: bool,
+    /// Whether it deletes nothing that has data, however the owner is changed before it ends: it is the way back after a failure
+    /// that the owner wants to have rolled back.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub holds_data: bool,
     /// Whether records stay when the release goes.
     pub keep_history: bool,
     /// How deleted objects take along what they own.
@@ -142,6 +146,7 @@ impl Default for OperationPlan {
             hooks: true,
             wait: ReleaseWaitPolicy::default(),
             cleanup: false,
+            holds_data: false,
             keep_history: false,
             propagation: UninstallPropagation::default(),
             selected: None,

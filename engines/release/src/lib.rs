@@ -50,6 +50,7 @@
 //! steps (the program).
 
 pub mod audit;
+pub mod failure_policy;
 pub mod helm_release_planner;
 pub mod journal;
 pub mod journaled_deletions;

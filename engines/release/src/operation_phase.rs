@@ -42,7 +42,8 @@ impl OperationPhase {
             ReleaseDecision::Nothing
             | ReleaseDecision::Observe
             | ReleaseDecision::Exhausted
-            | ReleaseDecision::NoRollbackTarget => None,
+            | ReleaseDecision::NoRollbackTarget
+            | ReleaseDecision::Quarantined => None,
         }
     }
 

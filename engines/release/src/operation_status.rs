@@ -683,11 +683,21 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut HelmReleaseStatusFi
         }
     }
     if desired.spec.drift != DriftMode::Disabled {
-        let text = "No drift detected against the cluster state".to_owned();
-        let generation = desired.generation;
-        let reason = status::NO_DRIFT_DETECTED;
-        next.drifted = Some(ReleaseCondition { status: Truth::False, reason, text, generation });
+        next.drifted = no_drift(desired);
     }
+}
+
+fn no_drift(desired: &ReleaseDesiredState) -> Option<ReleaseCondition> {
+    let text = "No drift detected against the cluster state".to_owned();
+    said(desired, Truth::False, status::NO_DRIFT_DETECTED, text)
+}
+
+/// The status of a release that stays in place of a quarantined one, and does not differ from the cluster.
+pub(crate) fn without_drift(
+    desired: &ReleaseDesiredState,
+    status: &HelmReleaseStatusFields,
+) -> HelmReleaseStatusFields {
+    HelmReleaseStatusFields { drifted: no_drift(desired), ..status.clone() }
 }
 
 /// The report that the release that was to be removed is not the live one, which stays: the status forgets the history.

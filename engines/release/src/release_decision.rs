@@ -180,32 +180,11 @@ fn deployed(
     known: &ReleaseSnapshot,
     drift: Option<&ReleaseDrift>,
 ) -> Result<ReleaseState, ReleaseStateError> {
-    let chart = record.metadata().map(|it| (it.name.as_str(), it.version.as_str()));
-    let wanted = (desired.chart_name.as_str(), desired.chart_version.as_str());
-    if chart.unwrap_or_default() != wanted {
-        return Ok(ReleaseState::OutOfSync("release chart changed"));
-    }
-    if known.config_digest != desired.config_digest {
-        return Ok(ReleaseState::OutOfSync("release config values changed"));
-    }
-    // Differs(flux): in Flux a release whose post-renderers fail counts as in sync from the next run on.
-    let has_failed = status.released.as_ref().is_some_and(|it| it.status == Truth::False);
-    if status.observed_generation != desired.generation || has_failed {
-        if status.post_renderers_digest != desired.spec.post_renderers_digest {
-            return Ok(ReleaseState::OutOfSync("postrenderers digest has changed"));
-        }
-        if status.common_metadata_digest != desired.spec.common_metadata_digest {
-            return Ok(ReleaseState::OutOfSync("common metadata digest has changed"));
-        }
-    }
-    if desired.spec.test.enable {
-        if !known.is_tested() {
-            return Ok(ReleaseState::Untested);
-        }
-        let counts = desired.active(status).is_some_and(|it| !it.ignores_tests(&desired.spec.test));
-        if counts && known.has_failed_test() {
-            return Ok(ReleaseState::Failed("release has test in failed phase"));
-        }
+    // What stays in place of quarantined inputs is another release by intent.
+    if !desired.failures.keeps_last_good()
+        && let Some(state) = unlike(desired, status, record, known)
+    {
+        return Ok(state);
     }
     if desired.spec.drift == DriftMode::Disabled {
         return Ok(ReleaseState::InSync);
@@ -218,6 +197,43 @@ fn deployed(
         }
         Some(ReleaseDrift::Error(text)) => Err(ReleaseStateError::Drift(text.clone())),
     }
+}
+
+/// The state of a deployed release by what it was made from and by its tests; `None` if it is as desired.
+fn unlike(
+    desired: &ReleaseDesiredState,
+    status: &HelmReleaseStatusFields,
+    record: &ReleaseRecord,
+    known: &ReleaseSnapshot,
+) -> Option<ReleaseState> {
+    let chart = record.metadata().map(|it| (it.name.as_str(), it.version.as_str()));
+    let wanted = (desired.chart_name.as_str(), desired.chart_version.as_str());
+    if chart.unwrap_or_default() != wanted {
+        return Some(ReleaseState::OutOfSync("release chart changed"));
+    }
+    if known.config_digest != desired.config_digest {
+        return Some(ReleaseState::OutOfSync("release config values changed"));
+    }
+    // Differs(flux): in Flux a release whose post-renderers fail counts as in sync from the next run on.
+    let has_failed = status.released.as_ref().is_some_and(|it| it.status == Truth::False);
+    if status.observed_generation != desired.generation || has_failed {
+        if status.post_renderers_digest != desired.spec.post_renderers_digest {
+            return Some(ReleaseState::OutOfSync("postrenderers digest has changed"));
+        }
+        if status.common_metadata_digest != desired.spec.common_metadata_digest {
+            return Some(ReleaseState::OutOfSync("common metadata digest has changed"));
+        }
+    }
+    if desired.spec.test.enable {
+        if !known.is_tested() {
+            return Some(ReleaseState::Untested);
+        }
+        let counts = desired.active(status).is_some_and(|it| !it.ignores_tests(&desired.spec.test));
+        if counts && known.has_failed_test() {
+            return Some(ReleaseState::Failed("release has test in failed phase"));
+        }
+    }
+    None
 }
 
 /// The operation that is decided for a state.
@@ -240,6 +256,8 @@ pub enum ReleaseDecision {
     Exhausted,
     /// There is nothing to roll back to.
     NoRollbackTarget,
+    /// A Quarantine of what is desired is in force, and what undoes its failure is done.
+    Quarantined,
     /// The cluster has to be compared first.
     Observe,
 }
@@ -249,6 +267,23 @@ pub enum ReleaseDecision {
 /// # Errors
 /// The revision to roll back to has no digest.
 pub fn decide(
+    state: &ReleaseState,
+    desired: &ReleaseDesiredState,
+    status: &HelmReleaseStatusFields,
+    revisions: &ReleaseRevisions,
+    forced: bool,
+) -> Result<ReleaseDecision, SnapshotDigestError> {
+    let decision = by_state(state, desired, status, revisions, forced)?;
+    let back = || {
+        let active = desired.active(status)?;
+        rollback(desired, status, revisions, &active).ok()
+    };
+    Ok(desired
+        .unless_quarantined(decision, state, || back().unwrap_or(ReleaseDecision::Quarantined)))
+}
+
+/// Decides what is done about a state, as if nothing were quarantined.
+fn by_state(
     state: &ReleaseState,
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -265,7 +300,7 @@ pub fn decide(
             let remediation = desired.spec.install.remediation;
             exhausted_unless(
                 OperationKind::Install,
-                remediation.is_exhausted(status.install_failures),
+                remediation.is_exhausted(status.install_failures) || desired.is_given_up(status),
             )
         }
         ReleaseState::Locked(life) => ReleaseDecision::Unlock(life.clone()),

@@ -219,7 +219,7 @@ impl ReleaseSnapshot {
     }
 
     /// `name@version` of the chart.
-    pub(crate) fn versioned_chart(&self) -> String {
+    pub fn versioned_chart(&self) -> String {
         format!("{}@{}", self.chart_name, self.chart_version)
     }
 
@@ -267,7 +267,7 @@ impl ReleaseSnapshot {
         hooks.into_iter().any(|hook| hook.phase == FAILED)
     }
 
-    fn is_target_of_rollback(&self, ignore_tests: bool) -> bool {
+    pub(crate) fn is_target_of_rollback(&self, ignore_tests: bool) -> bool {
         let status = RevisionStatus::parse(&self.status);
         matches!(status, RevisionStatus::Deployed | RevisionStatus::Superseded)
             && (ignore_tests || !self.has_failed_test())

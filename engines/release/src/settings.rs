@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use crate::failure_policy::{FailurePolicy, undoes_by_default};
 use crate::journal::{
     OperationJournal, OperationKind, OperationPlan, ReleaseWaitPolicy, UninstallPropagation,
 };
@@ -52,6 +53,8 @@ pub struct ReleaseDesiredState {
     pub inputs: String,
     /// What annotations request.
     pub requests: AnnotationRequests,
+    /// What follows from failures beside the remediation of the spec.
+    pub failures: FailurePolicy,
     /// What an operation that begins now begins with.
     pub origin: OperationOrigin,
     /// How long to wait before what failed without a trace is tried again.
@@ -286,6 +289,8 @@ pub struct ActiveRemediation {
     pub failures: i64,
     /// After which time it is repeated, if it is.
     pub retry: Option<Duration>,
+    /// Whether the last failure is undone unless the spec says whether it is.
+    pub(crate) undoes_by_default: bool,
 }
 
 impl ReleaseDesiredState {
@@ -302,12 +307,18 @@ impl ReleaseDesiredState {
                 is_upgrade: false,
                 failures: status.install_failures,
                 retry: self.spec.install.strategy.retry(),
+                undoes_by_default: false,
             }),
             OperationKind::Upgrade => Some(ActiveRemediation {
                 remediation: self.spec.upgrade.remediation,
                 is_upgrade: true,
                 failures: status.upgrade_failures,
                 retry: self.spec.upgrade.strategy.retry(),
+                undoes_by_default: undoes_by_default(
+                    &self.failures,
+                    self.spec.upgrade.remediation.retries,
+                    self.spec.upgrade.remediation.strategy,
+                ),
             }),
             OperationKind::Rollback
             | OperationKind::Test
@@ -347,6 +358,7 @@ impl ReleaseDesiredState {
                 hooks: !self.spec.rollback.disable_hooks,
                 wait: self.spec.rollback.wait,
                 cleanup: self.spec.rollback.cleanup_on_fail,
+                holds_data: self.failures.rolls_back,
                 ..plan
             },
             OperationKind::Test => OperationPlan { wait: ReleaseWaitPolicy::Nothing, ..plan },
@@ -390,8 +402,7 @@ impl ActiveRemediation {
 
     /// Whether the last failure is undone as well.
     pub(crate) fn undoes_last_failure(&self) -> bool {
-        let default = self.is_upgrade && self.remediation.retries > 0;
-        self.remediation.remediate_last_failure.unwrap_or(default)
+        self.remediation.remediate_last_failure.unwrap_or(self.undoes_by_default)
     }
 
     /// The strategy that undoes a failure.

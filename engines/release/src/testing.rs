@@ -67,6 +67,7 @@ pub(crate) fn desired(version: &str, values: &str) -> ReleaseDesiredState {
         config_digest: helm::values::digest(&config(values)).unwrap(),
         inputs: format!("sha256:{version}/{values}"),
         requests: AnnotationRequests::default(),
+        failures: crate::failure_policy::FailurePolicy::default(),
         origin: crate::OperationOrigin { generation: 1, ..crate::OperationOrigin::default() },
         retry: Duration::from_secs(1),
         interval: 10 * ONE_MINUTE,

@@ -2,11 +2,13 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: the spec (`validated_spec`, `values`), the chart
 //! (`chart_source`, `chart_template`), the release itself (`release_runner`, of which it is an owner: `release_owner`),
-//! deletion (`finalize`).
+//! deletion (`finalize`),
+//! what is quarantined (`quarantined_release`).
 
 mod chart_source;
 pub mod chart_template;
 mod finalize;
+mod quarantined_release;
 mod release_owner;
 mod release_pause;
 pub mod report;
@@ -22,14 +24,17 @@ use std::time::{Duration, Instant};
 
 use crds::helm::HelmRelease;
 use kube_core::{Resource as _, ResourceExt as _};
+use quarantine::on_failure::ON_FAILURE;
 use reconcile::{ObjectKey, ROLLBACK, ReleaseRollback, RunGateFacts, RunOutcome};
 use release::{OperationOrigin, ReleaseDesiredState};
 
+use self::quarantined_release::JudgedDesiredState;
 use self::release_owner::{DeferredStatusWrite, HelmReleaseOwner};
 pub use self::release_pause::released_parts;
 pub use self::validated_spec::{FORCE_AT, RESET_AT};
+use super::release_runner::quarantined_releases::{OwnerQuarantines, ReleaseOfOwner};
 use super::release_runner::validated_spec::{ReleaseInputs, ValidatedSpec};
-use super::release_runner::{self, DesiredRelease, MANAGER, release_run};
+use super::release_runner::{self, DesiredRelease, MANAGER, ReleaseStatusOwner as _, release_run};
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
@@ -143,6 +148,7 @@ impl ApplierKind for HelmReleaseController {
         DELETION_BUDGET,
         PLAN_MODE,
         ROLLBACK,
+        ON_FAILURE,
         required_releases::REQUIRES,
     ];
     const STAYS_WITHOUT_KUBECONFIG: bool = true;
@@ -385,14 +391,19 @@ impl HelmReleaseSession<'_> {
             artifact_digest: source.artifact.digest.clone(),
         };
         let desired = self.desired(object, &spec, inputs);
+        let judged = match self.judged(object, desired).await {
+            Ok(judged) => judged,
+            Err(error) => return early(error.outcome()?),
+        };
+        let JudgedDesiredState { object, quarantines, desired } = judged;
         let origin = OperationOrigin {
             source: source.node.to_string(),
             revision: source.artifact.revision.clone(),
             ..desired.origin.clone().with_values(values.versions)
         };
         // Whether anything is new is known when values and records are compared, so a bypass is spent before.
-        let freeze = self.frozen(object, Some(&source.artifact.revision)).await;
-        let gates = self.gates(object, freeze);
+        let freeze = self.frozen(&object, Some(&source.artifact.revision)).await;
+        let gates = self.gates(&object, freeze);
         let desired_release = Arc::new(DesiredRelease {
             desired: ReleaseDesiredState { gates, origin, ..desired },
             spec,
@@ -402,7 +413,7 @@ impl HelmReleaseSession<'_> {
             secrets: values.secrets,
         });
         self.memory().source = Some(source.key());
-        let ended = self.drive(object, desired_release, &target).await;
+        let ended = self.drive(&object, desired_release, &target, Some(&quarantines)).await;
         Ok(ended.map(|mut ended| {
             ended.came.helm_chart = Some(helm_chart);
             ended
@@ -424,12 +435,14 @@ impl HelmReleaseSession<'_> {
         }
     }
 
-    /// Performs the steps that the engine plans, until it returns an outcome; `None` if the spec changed meanwhile.
+    /// Performs the steps that the engine plans, until it returns an outcome; `None` if the spec changed meanwhile. A release that
+    /// fails as often as it may is added to `quarantines`, if the run knows them.
     async fn drive(
         &self,
         object: &Arc<HelmRelease>,
         desired_release: Arc<DesiredRelease>,
         target: &Arc<ClusterTarget>,
+        quarantines: Option<&OwnerQuarantines>,
     ) -> Option<HelmReleaseRunReport> {
         let context = &self.context;
         let node = &self.node;
@@ -439,6 +452,15 @@ impl HelmReleaseSession<'_> {
         let memory = self.memory().release.clone();
         let driven =
             release_run::drive(context, target, node, &owner, &desired_release, &memory).await?;
+        let driven = match quarantines {
+            Some(quarantines) => {
+                let desired_release = &*desired_release;
+                let release = ReleaseOfOwner { context, node, name: "", desired_release };
+                let status = owner.status();
+                quarantines.conclude(release, &*owner.object(), &status, driven).await
+            }
+            None => driven,
+        };
         self.memory().waits_for = driven.is_waiting.then(|| HelmReleaseSpecIdentity::of(object));
         let came = HelmReleaseRunDetails {
             desired_release: Some(desired_release),

@@ -2,7 +2,8 @@
 //!
 //! Here: the desired state of a run ([`DesiredRelease`]), and what an owner does for the release runner
 //! ([`ReleaseStatusOwner`]). In the folder: what a spec asks for (`validated_spec`), observing and performing steps
-//! (`executor` and the files that it names), charts, post-renderers, rendering for commands (`manifest_rendering`).
+//! (`executor` and the files that it names), charts, post-renderers, rendering for commands (`manifest_rendering`), releases
+//! that are quarantined (`quarantined_releases`).
 //! Elsewhere: what to do next (engine `release`), the owners (`helm_release`, and the crate `helmfile-controller`).
 
 pub mod action_options;
@@ -22,6 +23,7 @@ mod object_writes;
 mod observe;
 pub mod postrender;
 pub mod prepare_revision;
+pub mod quarantined_releases;
 pub mod release_conflict;
 pub mod release_run;
 mod step_error;

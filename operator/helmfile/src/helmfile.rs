@@ -62,6 +62,7 @@ use self::status_limits::fitted;
 use self::suspended_releases::ReleaseSuspensions;
 use self::validated_spec::{HelmfileInputs, HelmfileTimeouts};
 use helm_controller::release_runner::MANAGER;
+use helm_controller::release_runner::quarantined_releases::OwnerQuarantines;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
@@ -391,6 +392,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         if let Err(outcome) = book.flush().await {
             return Some(ended(outcome));
         }
+        let retry_at = self.in_future(self.context.settings.requeue_dependency);
+        let quarantines =
+            OwnerQuarantines::read(&self.context, &self.node, &**object, retry_at).await;
         let run = release_reconciler::HelmfileRun {
             object,
             spec,
@@ -402,6 +406,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             revision,
             freeze: self.frozen(object, Some(revision)).await,
             rollback_freeze: self.frozen_rollback(object).await,
+            quarantines: Some(&quarantines),
             woken: self.context.work_queue.woken_parts(&self.node),
             unreachable_clusters: UnreachableClusters::default(),
             now: self.began,
@@ -568,6 +573,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             revision: "",
             freeze: None,
             rollback_freeze: self.frozen_rollback(object).await,
+            quarantines: None,
             woken: self.context.work_queue.woken_parts(&self.node),
             unreachable_clusters: UnreachableClusters::default(),
             now: self.began,

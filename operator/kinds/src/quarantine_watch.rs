@@ -1,4 +1,4 @@
-//! Follows Quarantines: a change wakes the applier, and a user who lifts one is announced.
+//! Follows Quarantines: a change wakes the applier and the ImagePolicies that skip its images, and a user who lifts one is announced.
 //!
 //! Elsewhere: which Quarantines count (`windlass_quarantine`), what follows from them (the crates of the appliers).
 
@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crds::ReconciledObject as _;
+use crds::helm::HelmRelease;
+use crds::helmfile::Helmfile;
 use crds::kustomize::Kustomization;
 use crds::release::{Quarantine, QuarantineLift};
 use kube_core::ResourceExt as _;
@@ -14,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::metrics::WakeReason;
-use windlass_quarantine::is_in_force;
+use windlass_quarantine::{is_in_force, quarantined_images};
+use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::lifecycle::watched_object_cache::{self, CachedObjectChange};
 use windlass_runtime::run_context::RunContext;
 
@@ -27,13 +30,26 @@ pub(crate) async fn follow(context: Arc<RunContext>, stop: CancellationToken) {
         if let Some(message) = lifted(&change) {
             announce(context, &change, message);
         }
+        let is_listed_anew = lists_others(&change);
         let Some(quarantine) = change.after.or(change.before) else { return };
         let subject = &quarantine.spec.subject;
         let namespace = quarantine.namespace().unwrap_or_default();
         let applier = ObjectKey::new(&subject.group, &subject.kind, &namespace, &subject.name);
         context.work_queue.wake(&applier, WakeReason::Waiting);
+        if is_listed_anew {
+            context.work_queue.changed(&known_quarantines::images_node(&namespace));
+        }
     };
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
+}
+
+/// Whether a Quarantine lists other images than before, which ImagePolicies skip.
+fn lists_others(change: &CachedObjectChange<Quarantine>) -> bool {
+    let images = |of: &Option<Arc<Quarantine>>| -> Vec<String> {
+        let listed = of.as_deref().into_iter().flat_map(quarantined_images);
+        listed.map(str::to_owned).collect()
+    };
+    images(&change.before) != images(&change.after)
 }
 
 /// The message about a user who lifted a Quarantine; `None` if nothing of that is new.
@@ -66,7 +82,12 @@ fn announce(context: &RunContext, change: &CachedObjectChange<Quarantine>, messa
         message,
         metadata: BTreeMap::new(),
     };
-    context.events.announce(&**quarantine, Kustomization::CONTROLLER, event);
+    let controller = match quarantine.spec.subject.kind.as_str() {
+        "HelmRelease" => HelmRelease::CONTROLLER,
+        "Helmfile" => Helmfile::CONTROLLER,
+        _ => Kustomization::CONTROLLER,
+    };
+    context.events.announce(&**quarantine, controller, event);
 }
 
 #[cfg(test)]
@@ -81,6 +102,22 @@ mod tests {
             "spec": {"subject": {"kind": "Kustomization", "name": "shop"}, "result": {"revision": "main@sha1:2"}},
             "status": {"lift": lift}});
         serde_json::from_value(object).ok().map(Arc::new)
+    }
+
+    #[test]
+    fn image_policies_run_when_other_images_are_listed() {
+        let listing = |lift: Value| {
+            let object = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Quarantine",
+                "metadata": {"name": "shop-1", "namespace": "shop"},
+                "spec": {"result": {"images": ["a:2"]}, "lastGood": {"images": ["a:1"]}},
+                "status": {"lift": lift}});
+            serde_json::from_value(object).ok().map(Arc::new)
+        };
+        let lists = |before, after| lists_others(&CachedObjectChange { before, after });
+        assert!(lists(None, listing(Value::Null)));
+        assert!(lists(listing(Value::Null), listing(json!({"user": "alice"}))), "it is lifted");
+        assert!(!lists(listing(Value::Null), listing(Value::Null)));
+        assert!(!lists(None, quarantine(Value::Null)), "it lists none");
     }
 
     #[test]

@@ -13,25 +13,20 @@ use crds::release::{
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::Gvk;
 use quarantine::build_facts::BuildFacts;
+use quarantine::on_failure::{ON_FAILURE, OnFailure};
 use quarantine::quarantine_name;
 use quarantine::way_back::{FailureConsequence, HoldCause};
-use reconcile::{ConditionReason, ObjectKey};
+use reconcile::{ConditionReason, ObjectKey, RunOutcome};
 use serde_json::json;
 
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
-
-/// The result of the source is quarantined.
-pub const QUARANTINED: ConditionReason = ConditionReason::new("Quarantined");
 
 /// The artifact of the last good result is gone, and nothing brings it back.
 pub const ARTIFACT_LOST: ConditionReason = ConditionReason::new("ArtifactLost");
 
 /// The annotation that says what follows from a failure has a value without a meaning.
 pub const INVALID_ON_FAILURE: ConditionReason = ConditionReason::new("InvalidOnFailure");
-
-/// What Quarantines there are is not known, so nothing is changed.
-pub const QUARANTINES_UNKNOWN: ConditionReason = ConditionReason::new("QuarantinesUnknown");
 
 /// The field manager of Quarantines.
 const MANAGER: &str = "windlass";
@@ -47,8 +42,17 @@ const MAX_QUARANTINES: usize = 20;
 const MAX_MESSAGE_LENGTH: usize = 1024;
 const MAX_CAUSE_LENGTH: usize = 512;
 
+/// The longest revision that a Quarantine has, in characters.
+const MAX_REVISION_LENGTH: usize = 512;
+
 /// How many causes a Quarantine names.
 const MAX_CAUSES: usize = 8;
+
+/// How many images of a result are kept.
+pub const MAX_IMAGES: usize = 64;
+
+/// The longest name of an image that a Quarantine has, in characters.
+const MAX_IMAGE_LENGTH: usize = 512;
 
 /// A result that failed, and what follows from it.
 #[derive(Debug)]
@@ -65,6 +69,16 @@ pub struct FailedResult<'r> {
     pub message: &'r str,
     /// What follows.
     pub consequence: &'r FailureConsequence,
+}
+
+/// What the annotation of an applier asks for.
+///
+/// # Errors
+/// The outcome of a run that cannot read it.
+pub fn on_failure<K: kube_core::Resource>(object: &K) -> Result<OnFailure, RunOutcome> {
+    let annotation = object.annotations().get(ON_FAILURE).map(String::as_str);
+    OnFailure::parse(annotation)
+        .map_err(|error| RunOutcome::Stalled(INVALID_ON_FAILURE, error.to_string()))
 }
 
 /// The Quarantines of an applier among those of its namespace, in the order in which they were created.
@@ -117,20 +131,45 @@ pub fn facts(result: &QuarantinedResult) -> BuildFacts {
         artifact_path: result.artifact_path.clone(),
         spec: result.spec_digest.clone(),
         inputs: result.inputs_digest.clone(),
+        images: result.images.clone(),
     }
+}
+
+/// The Quarantine of a result that a user lifted, and that was not attempted since.
+#[must_use]
+pub fn to_attempt<'q>(own: &'q [Arc<Quarantine>], digest: &str) -> Option<&'q Arc<Quarantine>> {
+    let is_new = |it: &Arc<Quarantine>| {
+        it.status.as_ref().is_some_and(|status| status.attempted_at.is_none())
+    };
+    own.iter().find(|it| it.spec.result.digest == digest && !is_in_force(it) && is_new(it))
+}
+
+/// The images that only a result has whose Quarantine is in force, and not the last good one that is applied in its place. Without
+/// a last good result, or if its images are not known, there are none: each of them may be one that always worked.
+pub fn quarantined_images(quarantine: &Quarantine) -> impl Iterator<Item = &str> {
+    let spec = &quarantine.spec;
+    let good = spec.last_good.as_ref().filter(|good| !good.images.is_empty());
+    let good = good.filter(|_| is_in_force(quarantine)).map(|good| &good.images);
+    let failed = good.map(|_| &spec.result.images).into_iter().flatten();
+    let is_new = move |image: &&String| good.is_some_and(|good| !good.contains(image));
+    failed.filter(is_new).map(String::as_str)
 }
 
 /// What is said of a result that is not applied, for people: which it is, what stays in its place, and how to lift that.
 #[must_use]
 pub fn text(quarantine: &Quarantine) -> String {
-    let QuarantineSpec { subject, result, message, action, causes, last_good, .. } =
-        &quarantine.spec;
+    let good = quarantine.spec.last_good.as_ref();
+    text_with(quarantine, good.map(|good| format!("revision {}", good.revision)).as_deref())
+}
+
+/// The same with what is applied in place of the result by now: it may have been replaced since.
+#[must_use]
+pub fn text_with(quarantine: &Quarantine, in_place: Option<&str>) -> String {
+    let QuarantineSpec { subject, result, message, action, causes, .. } = &quarantine.spec;
     let name = quarantine.name_any();
     let namespace = quarantine.namespace().unwrap_or_default();
-    let stays = match (action, last_good) {
-        (QuarantineAction::RollBack, Some(good)) => {
-            format!("revision {} is applied in its place", good.revision)
-        }
+    let stays = match (action, in_place) {
+        (QuarantineAction::RollBack, Some(good)) => format!("{good} is applied in its place"),
         (QuarantineAction::RollBack | QuarantineAction::Hold, _) => {
             let why = match causes.is_empty() {
                 true => String::new(),
@@ -155,11 +194,16 @@ fn cut(text: &str, length: usize) -> String {
 fn result(facts: &BuildFacts) -> QuarantinedResult {
     QuarantinedResult {
         digest: facts.digest.clone(),
-        revision: facts.revision.clone(),
+        // The version of a chart may be of any length.
+        revision: cut(&facts.revision, MAX_REVISION_LENGTH),
         artifact_digest: facts.artifact_digest.clone(),
         artifact_path: facts.artifact_path.clone(),
         spec_digest: facts.spec.clone(),
         inputs_digest: facts.inputs.clone(),
+        images: {
+            let fitting = facts.images.iter().filter(|it| it.len() <= MAX_IMAGE_LENGTH);
+            fitting.take(MAX_IMAGES).cloned().collect()
+        },
     }
 }
 
@@ -223,12 +267,27 @@ pub async fn record(
         return cluster.create(&quarantine, MANAGER).await;
     }
     let repeated = known.status.as_ref().map_or(0, |status| status.repeated).saturating_add(1);
-    let status = json!({"repeated": repeated, "lift": null});
+    let status = json!({"repeated": repeated, "lift": null, "attemptedAt": null});
     let version = known.resource_version();
     match cluster.write_status(&**known, MANAGER, &status, version.as_deref()).await? {
         Some(written) => Ok(written),
         None => cluster.create(&quarantine, MANAGER).await,
     }
+}
+
+/// Notes that a result whose Quarantine a user lifted is attempted anew, and returns the Quarantine as it is then; `None` if it is
+/// gone.
+///
+/// # Errors
+/// The API server refuses the request, or does not respond.
+pub async fn note_attempt(
+    cluster: &ClusterConnection,
+    quarantine: &Quarantine,
+    now: &str,
+) -> Result<Option<Quarantine>, ClusterError> {
+    let version = quarantine.resource_version();
+    let status = json!({"attemptedAt": now});
+    cluster.write_status(quarantine, MANAGER, &status, version.as_deref()).await
 }
 
 /// Deletes the oldest Quarantines of an applier that has more than are kept, and returns them. `newest` names the one that was
@@ -289,7 +348,37 @@ mod tests {
             artifact_path: format!("gitrepository/apps/shop/{of}.tar.gz"),
             spec: "sha256:spec".to_owned(),
             inputs: String::new(),
+            images: vec![format!("app:{of}"), "proxy:1".to_owned()],
         }
+    }
+
+    #[test]
+    fn images_that_the_last_good_result_has_too_are_not_quarantined() {
+        let back = made(&FailureConsequence::RollBack(result_of("1")));
+        assert_eq!(quarantined_images(&back).collect::<Vec<_>>(), ["app:2"]);
+        let none: [&str; 0] = [];
+        let unknown = BuildFacts { images: Vec::new(), ..result_of("1") };
+        let back = made(&FailureConsequence::RollBack(unknown));
+        assert_eq!(quarantined_images(&back).collect::<Vec<_>>(), none);
+        let held = made(&FailureConsequence::Hold(vec![HoldCause::NoLastGood]));
+        assert_eq!(quarantined_images(&held).collect::<Vec<_>>(), none);
+        let lifted = lifted(&json!({"user": "alice"}));
+        assert_eq!(quarantined_images(&lifted).collect::<Vec<_>>(), none);
+    }
+
+    #[test]
+    fn what_a_user_lifted_is_attempted_anew_once() {
+        let attempted = |at: Value| {
+            let mut quarantine = lifted(&json!({"user": "alice"}));
+            let status = json!({"lift": {"user": "alice"}, "attemptedAt": at});
+            quarantine.status = serde_json::from_value(status).unwrap();
+            vec![Arc::new(quarantine)]
+        };
+        assert!(to_attempt(&attempted(Value::Null), "sha256:2").is_some());
+        assert!(to_attempt(&attempted(json!("2026-11-30T09:00:00Z")), "sha256:2").is_none());
+        assert!(to_attempt(&attempted(Value::Null), "sha256:3").is_none());
+        let in_force = Arc::new(made(&FailureConsequence::RollBack(result_of("1"))));
+        assert!(to_attempt(&[in_force], "sha256:2").is_none());
     }
 
     fn made(consequence: &FailureConsequence) -> Quarantine {

@@ -4,11 +4,13 @@
 //! writes itself is in the cache at once; the cache is never behind what a run did.
 //!
 //! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`watched_object_cache`), objects
-//! without a journal (`lifecycle_attempt`), what windlass itself answers (`event_handlers`). Elsewhere: which lifecycle
+//! without a journal (`lifecycle_attempt`), what windlass itself answers (`event_handlers`), Quarantines (`known_quarantines`), which are
+//! watched in the same way. Elsewhere: which lifecycle
 //! holds what and what an answer means (engine `lifecycle`), when operations wait (engine `release`), which objects
 //! wait (`release_runner`, `kustomization::lifecycle_holds`).
 
 pub(crate) mod event_handlers;
+pub mod known_quarantines;
 pub mod lifecycle_attempt;
 pub mod watched_object_cache;
 

@@ -96,10 +96,8 @@ impl DesiredAndObservedRelease<'_> {
                         others,
                         journal,
                     };
-                    PlanVerdict::Act(vec![ReleaseStep::Open {
-                        prune: place.prune,
-                        write: Box::new(write),
-                    }])
+                    let prune = self.desired.without_last_good(place.prune, status);
+                    PlanVerdict::Act(vec![ReleaseStep::Open { prune, write: Box::new(write) }])
                 }
             },
         }
@@ -216,6 +214,7 @@ impl DesiredAndObservedRelease<'_> {
         let prune = self.observed.revisions.prunable(self.desired.spec.max_history);
         // What is rolled back to has to stay until that is done.
         let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();
+        let prune = self.desired.without_last_good(prune, status);
         let changes = Vec::new();
         let others = Vec::new();
         let write = Box::new(RecordAndJournalWrite { version, changes, others, journal });

@@ -4,6 +4,7 @@
 mod deletions;
 mod foreign_releases;
 mod lifecycles;
+mod quarantines;
 mod records;
 mod removals;
 mod rollbacks;

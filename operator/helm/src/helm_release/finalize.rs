@@ -44,7 +44,7 @@ impl HelmReleaseSession<'_> {
         }
         let desired_release = self.without_chart(object, false, OperationPhaseGates::default());
         let spec = desired_release.spec.clone();
-        match self.drive(object, desired_release, &target).await {
+        match self.drive(object, desired_release, &target, None).await {
             None => Ok(FinalizeOutcome::Anew),
             Some(ended) if ended.outcome.is_settled() => self.without_release(&ended.object).await,
             Some(ended) => later(ended, Some(spec)),

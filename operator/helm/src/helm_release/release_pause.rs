@@ -144,7 +144,7 @@ impl HelmReleaseSession<'_> {
         let gates = OperationPhaseGates { freeze, ..OperationPhaseGates::default() };
         let desired_release = self.without_chart(object, true, gates);
         let spec = desired_release.spec.clone();
-        let Some(ended) = self.drive(object, desired_release, &target).await else {
+        let Some(ended) = self.drive(object, desired_release, &target, None).await else {
             return Ok(Some(Duration::ZERO));
         };
         match &ended.outcome {

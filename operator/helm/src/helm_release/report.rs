@@ -134,6 +134,8 @@ pub fn ended(before: &HelmReleaseStatus, run: &ReleaseRunResult<'_>) -> HelmRele
     let summary = run.desired.and_then(|desired| known.summary(desired));
     // Parity(flux): `Ready` keeps the failure, and `Stalled` says that no further attempt is made.
     let failure = summary.as_ref().filter(|said| said.status != Truth::True);
+    // A Quarantine names its failure, and what is applied in place.
+    let failure = failure.filter(|_| run.outcome.reason() != reason::QUARANTINED);
     let under_way = matches!(run.outcome, RunOutcome::Running(..));
     let conditions = status::conditions(&known, &had, run.generation, run.now)
         .marked(run.marks)

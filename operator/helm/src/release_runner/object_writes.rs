@@ -11,6 +11,7 @@ use apply::three_way_merge;
 use apply::unanswered_writes::UnansweredWrite;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
+use quarantine::kept_objects::{deletes_claims, is_kept};
 use reconcile::{RemovalPermit, RunOutcome, Time};
 use release::ReleaseRecord;
 use release::journal::{OperationJournal, OperationKind};
@@ -184,12 +185,26 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             before.iter().filter(|it| !wanted.contains(&it.id)).collect();
         let left = definitions_last(left);
         let mut faults = Vec::new();
+        let holds_data = self.holds_data(journal);
+        let is_held = |it: &ManifestObject| is_kept(&it.id) || deletes_claims(&it.object);
         for member in left {
+            // The release does not have it any more, and nothing deletes it.
+            if holds_data && is_held(member) {
+                continue;
+            }
             let fault = self.remove(permit, member, record, "Background").await?;
             faults.extend(fault.map(|it| format!("failed to delete resource {it}")));
         }
         applied.error = (!faults.is_empty()).then(|| faults.join(" && "));
         Ok(applied)
+    }
+
+    /// Whether an operation is the way back after a failure that the owner wants to have rolled back: it deletes nothing that has
+    /// data. A rollback that a user requests deletes what Helm deletes.
+    fn holds_data(&self, journal: &OperationJournal) -> bool {
+        journal.action == OperationKind::Rollback
+            && journal.origin.rollback.is_none()
+            && self.desired().failures.rolls_back
     }
 
     /// The objects of a revision; if they are not to be had as a whole, those whose kinds are served.

@@ -13,6 +13,7 @@ use release::status::{DRIFT_CORRECTION_FAILED, STATE_ERROR};
 
 use super::executor::ReleaseExecutor;
 use super::hook_watch::HookWatch;
+use super::quarantined_releases::FailedReleaseRecords;
 use super::storage::ReleaseStorage;
 use super::{DesiredRelease, ReleaseStatusOwner};
 use windlass_cluster::run_permits::PermitPriority;
@@ -111,6 +112,8 @@ pub struct ReleaseDriveReport {
     pub running: Option<String>,
     /// Whether the operation waits for objects or a hook, so that the next run only has to observe them.
     pub(crate) is_waiting: bool,
+    /// What the records say of a release that failed as often as it may.
+    pub(crate) records: FailedReleaseRecords,
     /// Whether the API server did not answer; other releases in the same cluster need not try then.
     pub is_unanswered: bool,
 }
@@ -203,7 +206,9 @@ pub async fn drive<O: ReleaseStatusOwner>(
             Some(PendingReleaseWait { desired_identity, observation, healthy, records });
     }
     let is_unanswered = !outcome.is_settled() && executor.is_unanswered();
-    Some(ReleaseDriveReport { outcome, running: executor.running(), is_waiting, is_unanswered })
+    let records = executor.failed_records(&outcome);
+    let running = executor.running();
+    Some(ReleaseDriveReport { outcome, running, is_waiting, records, is_unanswered })
 }
 
 #[cfg(test)]

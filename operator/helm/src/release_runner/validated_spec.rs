@@ -8,6 +8,7 @@ use std::time::Duration;
 use apply::drift_ignore_rules::IgnoreRules;
 use crds::helm::PostRenderStrategy;
 use reconcile::SHORTEST_INTERVAL;
+use release::failure_policy::FailurePolicy;
 use release::lifecycle_hold::ReleaseLifecycles;
 use release::operation_phase::OperationPhaseGates;
 use release::settings::AnnotationRequests;
@@ -82,6 +83,7 @@ impl ValidatedSpec {
             oci_digest: inputs.oci_digest,
             config_digest: inputs.config_digest,
             requests: AnnotationRequests::default(),
+            failures: FailurePolicy::default(),
             origin: origin(meta),
             retry: retry(failures, settings),
             interval: applier::interval(owner, self.pace, settings),

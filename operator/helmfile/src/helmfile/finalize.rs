@@ -53,6 +53,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             revision: "",
             freeze: None,
             rollback_freeze: None,
+            quarantines: None,
             woken: self.context.work_queue.woken_parts(&self.node),
             unreachable_clusters: UnreachableClusters::default(),
             now: self.began,

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use crds::ReconciledObject;
 use crds::helmfile::{Helmfile, HelmfileSpec, HelmfileStatus};
+use quarantine::on_failure::ON_FAILURE;
 use reconcile::{ROLLBACK, RunOutcome};
 
 use super::{HelmfileController, OWNERSHIP, report, validated_spec};
@@ -60,7 +61,8 @@ pub trait HelmfileCustomResource:
 
 impl HelmfileCustomResource for Helmfile {
     const OWNERSHIP: OwnershipMarks = OWNERSHIP;
-    const ANNOTATIONS: &'static [&'static str] = &[DELETION_BUDGET, MAC, PLAN_MODE, ROLLBACK];
+    const ANNOTATIONS: &'static [&'static str] =
+        &[DELETION_BUDGET, MAC, ON_FAILURE, PLAN_MODE, ROLLBACK];
 
     fn unsupported(&self) -> Vec<&'static str> {
         validated_spec::unsupported(&self.spec)

@@ -10,6 +10,7 @@ use crds::helmfile::{Dialect, EnvironmentVariable, HelmfileSpec};
 use crds::kustomize::DeletionPolicy;
 use helmfile::RemoteAddress;
 use kube_core::ResourceExt as _;
+use quarantine::on_failure::ON_FAILURE;
 use reconcile::{ROLLBACK, RunOutcome};
 use sources::source_reasons::URL_INVALID;
 
@@ -32,7 +33,8 @@ const INTERVAL: &str = "1m";
 
 impl HelmfileCustomResource for Helmfile {
     const OWNERSHIP: OwnershipMarks = OWNERSHIP;
-    const ANNOTATIONS: &'static [&'static str] = &[DELETION_BUDGET, DIALECT, PLAN_MODE, ROLLBACK];
+    const ANNOTATIONS: &'static [&'static str] =
+        &[DELETION_BUDGET, DIALECT, ON_FAILURE, PLAN_MODE, ROLLBACK];
 
     fn asked(&self) -> Cow<'_, HelmfileSpec> {
         let spec = &self.spec;

@@ -31,11 +31,16 @@ use super::suspended_releases::ReleaseSuspensions;
 use super::validated_spec::HelmfileTimeouts;
 use super::{HelmfileSession, helmfile_source, release_request};
 use helm_controller::helm_release::{self, report};
+use helm_controller::release_runner::quarantined_releases::{
+    OwnerQuarantines, ReleaseOfOwner, attempt_once, note_attempt, without_failures,
+};
+use helm_controller::release_runner::release_run::ReleaseDriveReport;
 use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
 use objects::SecretMasking;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
+use windlass_runtime::lifecycle::known_quarantines::QUARANTINES_UNKNOWN;
 use windlass_runtime::{change_window, hold_conditions, lifecycle};
 
 /// What is remembered of a release between runs. Its objects are watched as long.
@@ -171,6 +176,8 @@ pub(super) struct HelmfileRun<'r, K: HelmfileCustomResource> {
     pub(super) freeze: Option<Arc<FreezeHold>>,
     /// Those that hold a rollback that is requested.
     pub(super) rollback_freeze: Option<Arc<FreezeHold>>,
+    /// What is quarantined of its releases; `None` where none is kept.
+    pub(super) quarantines: Option<&'r OwnerQuarantines>,
     /// Parts that were woken since the last run.
     pub(super) woken: BTreeSet<ObjectKey>,
     pub(super) unreachable_clusters: UnreachableClusters,
@@ -341,6 +348,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             Ok(desired_release) => desired_release,
             Err(outcome) => return Some(self.unfinished(run, key, outcome)),
         };
+        if let Err(outcome) = self.attempt_anew(run, key, &desired_release.desired).await {
+            return Some(self.unfinished(run, key, outcome));
+        }
         let owner = HelmfileReleaseOwner {
             namesakes: all.namesakes(key).cloned().collect(),
             hooks: planned.hooks.clone(),
@@ -377,6 +387,21 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         Some(if settled { ReleaseProgress::Kept } else { ReleaseProgress::Unfinished(outcome) })
     }
 
+    /// Has a release forget its failures if a user lifted its Quarantine.
+    async fn attempt_anew(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        key: &ReleaseKey,
+        desired: &ReleaseDesiredState,
+    ) -> Result<(), RunOutcome> {
+        let lifted = run.quarantines.and_then(|quarantines| quarantines.to_attempt(desired));
+        let Some(lifted) = lifted else { return Ok(()) };
+        run.book.update(key, |row| row.status = without_failures(&row.status));
+        run.book.flush().await?;
+        let retry_at = self.in_future(self.context.settings.requeue_dependency);
+        note_attempt(&self.context, lifted, retry_at).await
+    }
+
     /// How a release was left, if nothing can have changed since.
     fn unchanged(
         &self,
@@ -389,6 +414,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             RunOutcome::Settled(..) => {
                 target.watcher().is_calm(node).then_some(ReleaseProgress::Kept)
             }
+            // A user lifts a Quarantine without a change of the desired state.
+            RunOutcome::Stalled(reason::QUARANTINED, _)
+            | RunOutcome::Blocked(QUARANTINES_UNKNOWN, ..) => None,
             RunOutcome::Stalled(..) => Some(ReleaseProgress::Unfinished(last.outcome.clone())),
             // Windows open without a change of the desired state.
             RunOutcome::Blocked(why, ..) if *why == reason::WINDOW_CLOSED => {
@@ -436,6 +464,11 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             release_request::release_spec(run.spec, key, operation, run.timeouts, settings)?;
         let skips_schema = planned.is_some_and(|(planned, _)| planned.skips_schema);
         spec.options = spec.options.skipping_schema(skips_schema);
+        let quarantines = run.quarantines.filter(|_| planned.is_some());
+        if quarantines.is_some_and(OwnerQuarantines::quarantines) {
+            // Helm repeats what fails at each call, and then nothing would ever be quarantined.
+            attempt_once(&mut spec.release, operation.rolls_back);
+        }
         let status = row.map(|row| row.status.clone()).unwrap_or_default();
         let known = release_request::known(helmfile, status);
         let inputs = match planned {
@@ -469,6 +502,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             },
             ..spec.desired(helmfile, inputs, known.failures, settings)
         };
+        let failures = quarantines.map(|quarantines| quarantines.policy(&desired, &known));
+        let failures = failures.unwrap_or_default();
+        let desired = ReleaseDesiredState { failures, ..desired };
         Ok(Arc::new(DesiredRelease {
             desired,
             spec: Arc::new(spec),
@@ -514,7 +550,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             *remembered.begun_hooks.lock() = Some(owner.hooks.digest.clone());
             remembered.has_begun.store(true, Ordering::Relaxed);
         }
-        let driven = driven?;
+        let driven = self.concluded(run, owner, desired_release, driven?).await;
         if driven.is_unanswered {
             run.unreachable_clusters.note(&remembered.target, &driven.outcome);
         }
@@ -544,6 +580,23 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             };
         });
         Some(driven.outcome)
+    }
+
+    /// How a release was driven; one that failed as often as it may is quarantined.
+    async fn concluded(
+        &self,
+        run: &HelmfileRun<'_, K>,
+        owner: &HelmfileReleaseOwner<K>,
+        desired_release: &DesiredRelease,
+        driven: ReleaseDriveReport,
+    ) -> ReleaseDriveReport {
+        let Some(quarantines) = run.quarantines else { return driven };
+        let name = owner.key.to_string();
+        let context = &self.context;
+        let node = &self.node;
+        let release = ReleaseOfOwner { context, node, name: &name, desired_release };
+        let status = owner.status();
+        quarantines.conclude(release, &**run.object, &status, driven).await
     }
 
     /// Whether the windows of the object are closed now.

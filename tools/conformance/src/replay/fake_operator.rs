@@ -30,6 +30,7 @@ use windlass_runtime::depends_on_annotation::DependencyTargets;
 use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::freeze;
 use windlass_runtime::http_clients::RemoteClients;
+use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SourceCatalog;
@@ -157,6 +158,7 @@ impl FakeOperator {
         let work_queue = context.work_queue.clone();
         tokio::spawn(namespace_policies::follow(context.cluster.clone(), work_queue, known));
         freeze::assume_none(&context);
+        known_quarantines::assume_none(&context);
         Ok(Self { context, objects, events: recorded, folder })
     }
 

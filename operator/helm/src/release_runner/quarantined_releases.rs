@@ -1,0 +1,392 @@
+//! Releases that failed as often as their spec allows: they are quarantined, and not attempted again before what they are made
+//! from changes or a user lifts that.
+//!
+//! The remediation of the spec comes first; a Quarantine means that its result stays, also across restarts and other changes of
+//! the spec. A rollback of Helm brings back chart and values alike, so it does not matter which of them is the cause.
+//! Differs(flux): helm-controller forgets failures whenever the spec changes, and releases the same again.
+//!
+//! Here: what owners of releases have in common. Elsewhere: what is decided (engine `release`, `failure_policy`), Quarantines as
+//! objects (`windlass_quarantine`), the owners (`helm_release`, and the crate `helmfile-controller`).
+
+use std::sync::Arc;
+
+use crds::helm::HelmReleaseStatus;
+use crds::release::{Quarantine, QuarantineAction};
+use kube_core::ResourceExt as _;
+use objects::container_images::images_of;
+use quarantine::build_facts::{BuildFacts, known_images};
+use quarantine::on_failure::{ON_FAILURE, OnFailure};
+use quarantine::way_back::{FailureConsequence, HoldCause};
+use reconcile::{ConditionStatus, NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
+use release::failure_policy::{FailurePolicy, ReleaseQuarantine};
+use release::settings::{FailureStrategy, RemediationSettings};
+use release::status::{HelmReleaseStatusFields, MISSING_ROLLBACK_TARGET, RETRIES_EXCEEDED};
+use release::{ReleaseDesiredState, ReleaseRevision, ReleaseSnapshot, ReleaseSpec};
+use sha2::{Digest as _, Sha256};
+
+use super::executor::ReleaseExecutor;
+use super::release_run::ReleaseDriveReport;
+use super::{DesiredRelease, ReleaseStatusOwner, manifest_objects};
+use windlass_cluster::ClusterError;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_quarantine::{FailedResult, INVALID_ON_FAILURE, MAX_IMAGES};
+use windlass_runtime::lifecycle::known_quarantines;
+use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
+use windlass_runtime::run_context::RunContext;
+
+/// What the records say of a release that failed as often as it may.
+#[derive(Debug, Default)]
+pub(crate) struct FailedReleaseRecords {
+    /// Whether the same was good before.
+    was_good: bool,
+    /// Its images; empty where they are not known.
+    failed_images: Vec<String>,
+    /// Those of the last good release.
+    good_images: Vec<String>,
+}
+
+/// The Quarantines of an owner of releases, and what its annotation asks for.
+pub struct OwnerQuarantines {
+    asked: OnFailure,
+    own: Vec<Arc<Quarantine>>,
+    /// Why nothing begins: what is asked for, or what is quarantined, is not known.
+    unknown: Option<RunOutcome>,
+}
+
+/// What a run of a release has to do with Quarantines.
+#[derive(Clone, Copy)]
+pub struct ReleaseOfOwner<'r> {
+    /// The context of the run.
+    pub context: &'r RunContext,
+    /// The owner.
+    pub node: &'r ObjectKey,
+    /// What the release is called among those of the owner; empty if it is its only one.
+    pub name: &'r str,
+    /// What is desired.
+    pub desired_release: &'r DesiredRelease,
+}
+
+/// Has releases of an owner attempted once, whatever is desired otherwise: what failed is quarantined. `undoes` is whether a failed
+/// installation is undone, too; that of an upgrade is, if the owner asks for a rollback.
+pub fn attempt_once(spec: &mut ReleaseSpec, undoes: bool) {
+    spec.install.strategy = FailureStrategy::RemediateOnFailure;
+    spec.upgrade.strategy = FailureStrategy::RemediateOnFailure;
+    for remediation in [&mut spec.install.remediation, &mut spec.upgrade.remediation] {
+        *remediation = once(*remediation, undoes);
+    }
+}
+
+/// Remediation without another attempt.
+fn once(remediation: RemediationSettings, undoes: bool) -> RemediationSettings {
+    let remediate_last_failure = undoes.then_some(true);
+    RemediationSettings { retries: 0, remediate_last_failure, ..remediation }
+}
+
+/// What names the result of a release: all that it is rendered from, and where it is.
+fn result_digest(desired: &ReleaseDesiredState) -> String {
+    match desired.kube_context.as_str() {
+        "" => desired.inputs.clone(),
+        context => {
+            let text = format!("{}\n{context}", desired.inputs);
+            format!("sha256:{}", hex::encode(Sha256::digest(text)))
+        }
+    }
+}
+
+/// What names the last good result: the same after another rollback to it, which makes another revision.
+fn good_digest(snapshot: &ReleaseSnapshot) -> String {
+    let text = format!("{}\n{}", snapshot.versioned_chart(), snapshot.config_digest);
+    format!("sha256:{}", hex::encode(Sha256::digest(text)))
+}
+
+impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
+    /// What the records say of a release that failed as often as it may; nothing for other outcomes.
+    pub(super) fn failed_records(&self, outcome: &RunOutcome) -> FailedReleaseRecords {
+        let desired = self.desired();
+        if !(desired.failures.quarantines && has_failed(outcome)) {
+            return FailedReleaseRecords::default();
+        }
+        let revisions = self.revisions();
+        let is_failed = |it: &&ReleaseRevision| {
+            let journal = it.journal.as_ref();
+            journal.is_some_and(|it| it.action.is_release() && it.inputs == desired.inputs)
+        };
+        let failed = revisions.all().iter().rev().find(is_failed);
+        let status = self.owner.status();
+        let good = desired.stays_in_place(&status).and_then(|it| revisions.get(it.version));
+        FailedReleaseRecords {
+            was_good: desired.was_good(&status, &revisions),
+            failed_images: failed.map(images_of_revision).unwrap_or_default(),
+            good_images: good.map(images_of_revision).unwrap_or_default(),
+        }
+    }
+}
+
+/// The images of a revision.
+fn images_of_revision(revision: &ReleaseRevision) -> Vec<String> {
+    let objects = manifest_objects::read(&revision.record.manifest).unwrap_or_default();
+    known_images(images_of(&objects, MAX_IMAGES))
+}
+
+/// Whether a run ended because a release failed as often as it may.
+fn has_failed(outcome: &RunOutcome) -> bool {
+    matches!(outcome, RunOutcome::Stalled(RETRIES_EXCEEDED | MISSING_ROLLBACK_TARGET, _))
+}
+
+/// A status that has forgotten failures.
+#[must_use]
+pub fn without_failures(status: &HelmReleaseStatus) -> HelmReleaseStatus {
+    HelmReleaseStatus { failures: 0, install_failures: 0, upgrade_failures: 0, ..status.clone() }
+}
+
+impl OwnerQuarantines {
+    /// The Quarantines of an owner, and what its annotation asks for. `retry_at` is when that is read again at the latest, if it
+    /// cannot be read.
+    pub async fn read<K: WindlassKind>(
+        context: &RunContext,
+        node: &ObjectKey,
+        object: &K,
+        retry_at: Time,
+    ) -> Self {
+        let asked = windlass_quarantine::on_failure(object);
+        let known = known_quarantines::of_namespace(context, node, retry_at).await;
+        let uid = object.uid().unwrap_or_default();
+        let (known, unread) = match known {
+            Ok(known) => (known, None),
+            Err(outcome) => (Vec::new(), Some(outcome)),
+        };
+        let (asked, refused) = match asked {
+            Ok(asked) => (asked, None),
+            Err(outcome) => (OnFailure::Never, Some(outcome)),
+        };
+        let own = windlass_quarantine::of_applier(known, node, &uid);
+        Self { asked, own, unknown: refused.or(unread) }
+    }
+
+    /// The outcome of a run that begins nothing, because it is not known what is quarantined or asked for; `None` if it is.
+    #[must_use]
+    pub(crate) fn unknown(&self) -> Option<&RunOutcome> {
+        self.unknown.as_ref()
+    }
+
+    /// Whether releases that fail are quarantined.
+    #[must_use]
+    pub fn quarantines(&self) -> bool {
+        self.asked.quarantines()
+    }
+
+    /// Whether a spec contradicts what the annotation asks for: a release that is attempted without end never ends in a
+    /// Quarantine.
+    ///
+    /// # Errors
+    /// The outcome of a run that says so.
+    pub(crate) fn check(&self, spec: &ReleaseSpec) -> Result<(), RunOutcome> {
+        let is_endless = |strategy: FailureStrategy, remediation: RemediationSettings| {
+            strategy.retry().is_some() || remediation.retries < 0
+        };
+        let fields = [
+            ("install", is_endless(spec.install.strategy, spec.install.remediation)),
+            ("upgrade", is_endless(spec.upgrade.strategy, spec.upgrade.remediation)),
+        ];
+        let endless = fields.into_iter().find(|(_, is_endless)| *is_endless);
+        let Some((field, _)) = endless.filter(|_| self.quarantines()) else { return Ok(()) };
+        let text = format!(
+            "annotation {ON_FAILURE} has no effect, because a failed {field} is repeated without end; set \
+             spec.{field}.strategy.name to RemediateOnFailure, and spec.{field}.remediation.retries to 0 or more"
+        );
+        Err(RunOutcome::Stalled(INVALID_ON_FAILURE, text))
+    }
+
+    /// What follows from failures of a release.
+    #[must_use]
+    pub fn policy(
+        &self,
+        desired: &ReleaseDesiredState,
+        status: &HelmReleaseStatusFields,
+    ) -> FailurePolicy {
+        let unknown = self.unknown.as_ref().map(|outcome| ReleaseQuarantine {
+            text: outcome.text().to_owned(),
+            keeps_last_good: false,
+        });
+        let in_force = windlass_quarantine::of_result(&self.own, &result_digest(desired));
+        let quarantine = in_force.map(|it| {
+            let good =
+                desired.last_good(status).map(|good| format!("chart {}", good.versioned_chart()));
+            ReleaseQuarantine {
+                text: windlass_quarantine::text_with(it, good.as_deref()),
+                keeps_last_good: it.spec.action == QuarantineAction::RollBack,
+            }
+        });
+        FailurePolicy {
+            quarantines: self.quarantines(),
+            rolls_back: self.asked == OnFailure::RollBack,
+            quarantine: unknown.or(quarantine),
+        }
+    }
+
+    /// The Quarantine of a release that a user lifted, and whose failures are not forgotten yet.
+    #[must_use]
+    pub fn to_attempt(&self, desired: &ReleaseDesiredState) -> Option<&Arc<Quarantine>> {
+        let known = self.unknown.is_none();
+        windlass_quarantine::to_attempt(&self.own, &result_digest(desired)).filter(|_| known)
+    }
+
+    /// The outcome of a run of a release, after what it asks for: a failure is recorded as a Quarantine. `status` is the one that
+    /// the run decided.
+    pub async fn conclude<K: WindlassKind>(
+        &self,
+        release: ReleaseOfOwner<'_>,
+        object: &K,
+        status: &HelmReleaseStatusFields,
+        ended: ReleaseDriveReport,
+    ) -> ReleaseDriveReport {
+        let desired = &release.desired_release.desired;
+        let is_held = matches!(ended.outcome, RunOutcome::Stalled(reason::QUARANTINED, _));
+        if let Some(unknown) = self.unknown.clone().filter(|_| is_held) {
+            return ReleaseDriveReport { outcome: unknown, ..ended };
+        }
+        let is_new = desired.failures.quarantine.is_none() && !ended.records.was_good;
+        if !(self.quarantines() && has_failed(&ended.outcome) && is_new) {
+            return ended;
+        }
+        let outcome = match self.record(release, object, status, &ended).await {
+            Ok(recorded) => {
+                let good = desired.stays_in_place(status);
+                let good = good.map(|good| format!("chart {}", good.versioned_chart()));
+                let text = windlass_quarantine::text_with(&recorded, good.as_deref());
+                RunOutcome::Stalled(reason::QUARANTINED, text)
+            }
+            Err(error) => {
+                let text = format!("{}; it cannot be quarantined: {error}", ended.outcome.text());
+                let now = jiff::Timestamp::now();
+                let again = now.saturating_add(desired.retry).unwrap_or(Time::MAX);
+                RunOutcome::Failed(RETRIES_EXCEEDED, text, NextRunTrigger::at(again))
+            }
+        };
+        ReleaseDriveReport { outcome, ..ended }
+    }
+
+    async fn record<K: WindlassKind>(
+        &self,
+        release: ReleaseOfOwner<'_>,
+        object: &K,
+        status: &HelmReleaseStatusFields,
+        ended: &ReleaseDriveReport,
+    ) -> Result<Quarantine, ClusterError> {
+        let ReleaseOfOwner { context, node, name, desired_release } = release;
+        let desired = &desired_release.desired;
+        let masked = |images: &[String]| -> Vec<String> {
+            images.iter().map(|image| desired_release.masked(image)).collect()
+        };
+        // What undid the failure is not what failed.
+        let conditions = [&status.released, &status.tested];
+        let mut conditions = conditions.into_iter().flatten();
+        let said = conditions.find(|said| said.status == ConditionStatus::False);
+        let (reason, message) = match said {
+            Some(said) => (said.reason, said.text.as_str()),
+            None => (ended.outcome.reason(), ended.outcome.text()),
+        };
+        let message = desired_release.masked(message);
+        let revision = |version: &str| match name {
+            "" => version.to_owned(),
+            name => format!("{name}@{version}"),
+        };
+        let facts = BuildFacts {
+            digest: result_digest(desired),
+            revision: revision(&desired.chart_version),
+            images: masked(&ended.records.failed_images),
+            ..BuildFacts::default()
+        };
+        let consequence = match desired.stays_in_place(status) {
+            Some(good) => FailureConsequence::RollBack(BuildFacts {
+                digest: good_digest(good),
+                revision: revision(&good.chart_version),
+                images: masked(&ended.records.good_images),
+                ..BuildFacts::default()
+            }),
+            None if self.asked == OnFailure::Hold => {
+                FailureConsequence::Hold(vec![HoldCause::Requested])
+            }
+            None if desired.last_good(status).is_none() => {
+                FailureConsequence::Hold(vec![HoldCause::NoLastGood])
+            }
+            None => FailureConsequence::Hold(vec![HoldCause::NotUndone]),
+        };
+        let uid = object.uid().unwrap_or_default();
+        let failed = FailedResult {
+            node,
+            uid: &uid,
+            facts: &facts,
+            reason,
+            message: &message,
+            consequence: &consequence,
+        };
+        let mut quarantine = windlass_quarantine::quarantine(&failed);
+        quarantine.metadata.owner_references = object.owner_ref(&()).map(|owner| vec![owner]);
+        let table = context.shared::<WatchedObjectCache<Quarantine>>();
+        // A lift was noted since the run began, or another release of the owner failed.
+        let own = windlass_quarantine::of_applier(table.of(&node.namespace), node, &uid);
+        let cluster = &context.cluster;
+        let written = windlass_quarantine::record(cluster, quarantine, &own).await?;
+        known_quarantines::insert_written(context, written.clone());
+        // What is not deleted now is deleted by the next failure. Those of other releases of the owner stay: they would be written
+        // again by its next run, which would delete these in turn.
+        let newest = written.name_any();
+        let of_release = own.iter().filter(|it| is_of_release(&it.spec.result.revision, name));
+        let of_release: Vec<_> = of_release.cloned().collect();
+        let deleted = windlass_quarantine::delete_oldest(cluster, &of_release, &newest).await;
+        for gone in deleted.unwrap_or_default() {
+            known_quarantines::remove_deleted(context, &node.namespace, &gone);
+        }
+        Ok(written)
+    }
+}
+
+/// Whether the revision of a Quarantine is one of a release, by its name among those of the owner; every one is, if it is the only
+/// release.
+fn is_of_release(revision: &str, name: &str) -> bool {
+    name.is_empty() || revision.strip_prefix(name).is_some_and(|version| version.starts_with('@'))
+}
+
+/// Notes that the failures of a release are forgotten whose Quarantine a user lifted. The status that has forgotten them is
+/// written before: after a crash in between, both are done again, and nothing was attempted meanwhile.
+///
+/// # Errors
+/// The outcome of a run that cannot note it.
+pub async fn note_attempt(
+    context: &RunContext,
+    quarantine: &Quarantine,
+    retry_at: Time,
+) -> Result<(), RunOutcome> {
+    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let noted = windlass_quarantine::note_attempt(&context.cluster, quarantine, &now).await;
+    let noted = noted.map_err(|error| {
+        let text =
+            format!("the lift of Quarantine {} cannot be noted: {error}", quarantine.name_any());
+        RunOutcome::Failed(reason::RECONCILIATION_FAILED, text, NextRunTrigger::at(retry_at))
+    })?;
+    if let Some(noted) = noted {
+        known_quarantines::insert_written(context, noted);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quarantines_of_one_release_of_a_helmfile_are_distinguished_from_those_of_others() {
+        assert!(is_of_release("shop/web@1.0.0", "shop/web"));
+        assert!(!is_of_release("shop/web-2@1.0.0", "shop/web"));
+        assert!(!is_of_release("shop/api@1.0.0", "shop/web"));
+        assert!(is_of_release("1.0.0", ""));
+    }
+
+    #[test]
+    fn what_is_attempted_once_is_undone_where_its_owner_wants_that() {
+        let known = RemediationSettings { retries: 5, ..RemediationSettings::default() };
+        assert_eq!(once(known, true).remediate_last_failure, Some(true));
+        assert_eq!(once(known, false), RemediationSettings::default());
+    }
+}
