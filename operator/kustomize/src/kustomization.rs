@@ -78,7 +78,7 @@ use windlass_runtime::{
 };
 use windlass_serve::settings::OperatorSettings;
 
-pub(crate) use quarantined_results::{last_good_path, rolled_back_path};
+pub(crate) use quarantined_results::{last_good_artifact, rolled_back_artifact};
 
 /// Field manager of what Kustomizations apply.
 pub const MANAGER: &str = Kustomization::CONTROLLER;
@@ -165,6 +165,8 @@ pub struct KustomizationRunDetails {
     digest: Option<String>,
     /// What a good result was made from, if a later one may go back to it.
     facts: Option<BuildFacts>,
+    /// The images of the build, if it was applied and is compared with others.
+    images: Option<Vec<String>>,
     /// The revision of the source, in whose place the last good one was applied.
     quarantine: Option<QuarantinedRevision>,
     changes: Vec<(ObjectId, apply::Action)>,
@@ -378,6 +380,7 @@ impl ApplierKind for KustomizationController {
             changes,
             warnings,
             deletion,
+            images: _,
             is_permanent: _,
         } = &ended.came;
         let run = report::KustomizationRun {
@@ -457,7 +460,7 @@ impl KustomizationSession<'_> {
             // Without the revision, which was not attempted.
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
-        if let Err(outcome) = quarantined_results::on_failure(object) {
+        if let Err(outcome) = windlass_quarantine::on_failure(&**object) {
             return KustomizationRunReport::early(object, outcome);
         }
         let known = self.known_quarantine(object, artifact, &own, None);

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use artifacts::store::NeededArtifacts;
+use artifacts::store::{NeededArtifact, NeededArtifacts};
 use crds::kustomize::{HistoryEntry, Kustomization};
 use crds::release::Quarantine;
 use futures::FutureExt as _;
 use reconcile::Time;
 
-use crate::kustomization::{last_good_path, rolled_back_path};
+use crate::kustomization::{last_good_artifact, rolled_back_artifact};
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::run_context::RunContext;
 
@@ -36,7 +36,7 @@ impl fmt::Debug for LastGoodArtifacts {
 }
 
 impl NeededArtifacts for LastGoodArtifacts {
-    fn of_namespace(&self, namespace: &str) -> Option<Vec<String>> {
+    fn of_namespace(&self, namespace: &str) -> Option<Vec<NeededArtifact>> {
         let context = self.0.upgrade()?;
         // Before all were listed, a path may only seem to be needed by none.
         context.kept.listed::<Kustomization>().now_or_never().filter(|is_listed| *is_listed)?;
@@ -78,12 +78,12 @@ fn is_of_source(path: &str, object: &Kustomization, namespace: &str) -> bool {
     parts.next() == Some(namespace) && parts.next() == Some(object.spec.source_ref.name.as_str())
 }
 
-/// The paths that are needed of the sources of a namespace, those first that are needed most. Of equal ones, the newest is first.
+/// The artifacts that are needed of the sources of a namespace, those first that are needed most. Of equal ones, the newest is first.
 fn needed(
     namespace: &str,
     quarantines: &[Arc<Quarantine>],
     kustomizations: &[Arc<Kustomization>],
-) -> Vec<String> {
+) -> Vec<NeededArtifact> {
     let readers: BTreeMap<&str, &Arc<Kustomization>> = kustomizations
         .iter()
         .filter(|it| reads(it, namespace))
@@ -91,33 +91,35 @@ fn needed(
         .collect();
     let is_own = |it: &Kustomization| it.metadata.namespace.as_deref() == Some(namespace);
     let rolled_back = quarantines.iter().filter_map(|it| {
-        let path = rolled_back_path(it)?;
+        let artifact = rolled_back_artifact(it)?;
+        let path = artifact.path.as_str();
         let need = match readers.get(it.spec.subject.uid.as_str()) {
-            Some(reader) if !is_of_source(&path, reader, namespace) => return None,
+            Some(reader) if !is_of_source(path, reader, namespace) => return None,
             Some(reader) if is_own(reader) => ArtifactNeed::OwnRollBack,
             Some(_) => ArtifactNeed::ForeignRollBack,
             None if path.split('/').nth(1) != Some(namespace) => return None,
             None => ArtifactNeed::UnseenRollBack,
         };
         let created = it.metadata.creation_timestamp.as_ref().map(|at| at.0);
-        Some((need, Reverse(created), path))
+        Some((need, Reverse(created), artifact))
     });
     let newest = |object: &Kustomization| {
         let history = object.status.iter().flat_map(|status| &status.history);
         history.map(|entry: &HistoryEntry| entry.last_reconciled.0).max()
     };
     let last_good = readers.values().filter_map(|it| {
-        let path = last_good_path(it).filter(|path| is_of_source(path, it, namespace))?;
+        let artifact = last_good_artifact(it);
+        let artifact = artifact.filter(|artifact| is_of_source(&artifact.path, it, namespace))?;
         let need = match is_own(it) {
             true => ArtifactNeed::OwnLastGood,
             false => ArtifactNeed::ForeignLastGood,
         };
-        Some((need, Reverse(newest(it)), path))
+        Some((need, Reverse(newest(it)), artifact))
     });
-    let mut all: Vec<(ArtifactNeed, Reverse<Option<Time>>, String)> =
+    let mut all: Vec<(ArtifactNeed, Reverse<Option<Time>>, NeededArtifact)> =
         rolled_back.chain(last_good).collect();
     all.sort();
-    all.into_iter().map(|(_, _, path)| path).collect()
+    all.into_iter().map(|(_, _, artifact)| artifact).collect()
 }
 
 #[cfg(test)]
@@ -151,6 +153,15 @@ mod tests {
         Arc::new(serde_json::from_value(object).unwrap())
     }
 
+    fn paths(
+        namespace: &str,
+        quarantines: &[Arc<Quarantine>],
+        kustomizations: &[Arc<Kustomization>],
+    ) -> Vec<String> {
+        let needed = needed(namespace, quarantines, kustomizations);
+        needed.into_iter().map(|it| it.path).collect()
+    }
+
     const EARLIER: &str = "2026-11-30T08:00:00Z";
     const LATER: &str = "2026-11-30T09:00:00Z";
 
@@ -171,9 +182,9 @@ mod tests {
             kustomization("shop/b", "RollBack", &at("newer"), LATER),
             kustomization("shop/c", "Hold", &at("hold"), LATER),
         ];
-        let found = needed("shop", &quarantines, &kustomizations);
+        let found = paths("shop", &quarantines, &kustomizations);
         assert_eq!(found, [at("back"), at("newer"), at("older")]);
-        assert_eq!(needed("none", &quarantines, &kustomizations), Vec::<String>::new());
+        assert_eq!(paths("none", &quarantines, &kustomizations), Vec::<String>::new());
     }
 
     #[test]
@@ -191,7 +202,7 @@ mod tests {
             kustomization("shop/a", "RollBack", &at("own"), EARLIER),
             kustomization("shop/b", "RollBack", "gitrepository/shop/other/2", EARLIER),
         ];
-        let found = needed("shop", &quarantines, &kustomizations);
+        let found = paths("shop", &quarantines, &kustomizations);
         assert_eq!(found, [at("own"), at("foreign"), at("good"), at("unseen")]);
     }
 }

@@ -13,6 +13,7 @@ mod verify;
 
 use std::sync::Arc;
 
+use artifacts::store::NeededArtifact;
 use crds::source::GitRepository;
 use git::revision;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome};
@@ -91,6 +92,13 @@ impl SourceKind for GitRepository {
         (): (),
     ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run).await
+    }
+
+    async fn fetch_again(
+        run: &Arc<SourceRun<Self>>,
+        artifact: &NeededArtifact,
+    ) -> Result<bool, RunOutcome> {
+        executor::fetch_again(run, artifact).await.map(|()| true)
     }
 
     fn shape(&self) -> Option<ArtifactInputs> {

@@ -11,6 +11,7 @@ mod validated_spec;
 
 use std::sync::Arc;
 
+use artifacts::store::NeededArtifact;
 use crds::source::OCIRepository;
 use reconcile::{ConditionReason, ObjectKey, RunOutcome, reason};
 use serde_json::json;
@@ -89,6 +90,13 @@ impl SourceKind for OCIRepository {
         found: Self::LookupResult,
     ) -> Result<StoredArtifact<Self::Status>, RunOutcome> {
         executor::fetch(run, found).await
+    }
+
+    async fn fetch_again(
+        run: &Arc<SourceRun<Self>>,
+        artifact: &NeededArtifact,
+    ) -> Result<bool, RunOutcome> {
+        executor::fetch_again(run, artifact).await.map(|()| true)
     }
 
     fn also_announces(&self) -> Vec<String> {

@@ -2,20 +2,21 @@
 //!
 //! Here: what a kind has to say about itself (`SourceKind`) and the run that is the same for all of them.
 //! In the folder: asking and fetching around a kind's own protocol (`executor`), status and events (`report`), artifacts
-//! that are not where they should be (`lost_artifact`), how they were verified (`artifact_verification_record`). Elsewhere:
+//! that are not where they should be (`lost_artifact`), earlier ones that others need (`needed_artifact`), how they were verified (`artifact_verification_record`). Elsewhere:
 //! every source by kind and name (`catalog`), the kinds (a folder each beside this one), protocols and the decision
 //! whether to fetch (`sources`).
 
 pub(crate) mod artifact_verification_record;
 pub(crate) mod executor;
 mod lost_artifact;
+pub(crate) mod needed_artifact;
 pub(crate) mod report;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use artifacts::store::ArtifactStore;
+use artifacts::store::{ArtifactStore, NeededArtifact};
 use crds::Artifact;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -81,6 +82,15 @@ pub(crate) trait SourceKind: WindlassKind + crds::ArtifactSource {
         run: &Arc<SourceRun<Self>>,
         found: Self::LookupResult,
     ) -> impl Future<Output = Result<StoredArtifact<Self::Status>, RunOutcome>> + Send;
+
+    /// Fetches the artifact of an earlier revision again, by its commit or digest, and keeps it where it was; `false` if sources of
+    /// the kind have no earlier revisions.
+    fn fetch_again(
+        _run: &Arc<SourceRun<Self>>,
+        _artifact: &NeededArtifact,
+    ) -> impl Future<Output = Result<bool, RunOutcome>> + Send {
+        std::future::ready(Ok(false))
+    }
 
     /// What the artifact of the status was made with; `None` if that does not say.
     fn shape(&self) -> Option<ArtifactInputs>;
@@ -185,11 +195,14 @@ pub struct SourceState<K> {
     pub(crate) latest: Arc<LatestWrittenObject<K>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
+    /// When earlier artifacts were fetched again.
+    refetched: needed_artifact::RefetchTimes,
 }
 
 impl<K> Default for SourceState<K> {
     fn default() -> Self {
-        Self { latest: Arc::default(), failures: 0 }
+        let refetched = needed_artifact::RefetchTimes::default();
+        Self { latest: Arc::default(), failures: 0, refetched }
     }
 }
 
@@ -387,6 +400,9 @@ async fn attempt<K: SourceKind>(
     if outcome.is_settled() && executor.stored().is_none() {
         // Before the status says so, which wakes those that may only apply what is verified.
         artifact_verification_record::confirm(context, &*object, &desired.shape).await;
+    }
+    if outcome.is_settled() {
+        needed_artifact::fetch_lost(&run, node, memory).await;
     }
     let outcome = offered(context, &object, executor.stored().as_ref(), outcome).await;
     let came = SourceRunDetails { stored: executor.stored(), run: Some(run) };

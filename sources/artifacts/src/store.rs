@@ -163,11 +163,25 @@ pub enum Error {
 /// How many bytes of artifacts are kept for others than their sources, for all sources of a namespace together.
 const MAX_NEEDED_BYTES: u64 = 256 << 20;
 
+/// How many lost artifacts of a source are listed at a time.
+const MAX_LOST: usize = 4;
+
+/// An artifact that is needed besides the one that the status of its source names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NeededArtifact {
+    /// Where it is below the root of the store.
+    pub path: String,
+    /// Its digest.
+    pub digest: String,
+    /// The revision of its source.
+    pub revision: String,
+}
+
 /// Which artifacts are needed besides those that the statuses of their sources name.
 pub trait NeededArtifacts: std::fmt::Debug + Send + Sync {
-    /// The paths of such artifacts of the sources of a namespace; those come first that are kept if there is not room for all.
-    /// `None` if that is not known yet.
-    fn of_namespace(&self, namespace: &str) -> Option<Vec<String>>;
+    /// Such artifacts of the sources of a namespace; those come first that are kept if there is not room for all. `None` if that is
+    /// not known yet.
+    fn of_namespace(&self, namespace: &str) -> Option<Vec<NeededArtifact>>;
 }
 
 /// Artifacts on disk.
@@ -408,6 +422,32 @@ impl ArtifactStore {
         self.cache.get_or_load((digest.to_owned(), *options), load)
     }
 
+    /// The artifacts of a slot that others need and that are not there, although there is room for more of these in the namespace; the
+    /// first four of them. None while it is not known what others need.
+    #[must_use]
+    pub fn lost(&self, slot: &ObjectFolder) -> Vec<NeededArtifact> {
+        let owner = slot.path();
+        let [_, namespace, _] = slot.parts();
+        let needed = self.needed.get().and_then(|needed| needed.of_namespace(namespace));
+        let mut left = MAX_NEEDED_BYTES;
+        let mut lost: Vec<NeededArtifact> = Vec::new();
+        for artifact in needed.unwrap_or_default() {
+            let Ok((of, _)) = split_path(&artifact.path) else { continue };
+            match fs::symlink_metadata(self.root.join(&artifact.path)) {
+                Ok(found) => left = left.saturating_sub(found.len()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let is_known = lost.iter().any(|it| it.path == artifact.path);
+                    if of == owner && left > 0 && !is_known && lost.len() < MAX_LOST {
+                        lost.push(artifact);
+                    }
+                }
+                // It may be there.
+                Err(_) => {}
+            }
+        }
+        lost
+    }
+
     /// The files of a slot that others need and that have room; `None` if it is not known which these are.
     fn needed_files(&self, slot: &ObjectFolder) -> Option<Vec<String>> {
         let Some(needed) = self.needed.get() else { return Some(Vec::new()) };
@@ -416,7 +456,7 @@ impl ArtifactStore {
         let mut left = MAX_NEEDED_BYTES;
         let mut counted = BTreeSet::new();
         let mut files = Vec::new();
-        for path in needed.of_namespace(namespace)? {
+        for NeededArtifact { path, .. } in needed.of_namespace(namespace)? {
             let Ok((of, file)) = split_path(&path) else { continue };
             if !counted.insert(path.clone()) {
                 continue;

@@ -16,7 +16,10 @@ use std::{
 
 use artifacts::{
     archive::{self, ArchiveContents, ExtractOptions},
-    store::{ArtifactMetadata, ArtifactStore, Error, NeededArtifacts, ObjectFolder, StoreOptions},
+    store::{
+        ArtifactMetadata, ArtifactStore, Error, NeededArtifact, NeededArtifacts, ObjectFolder,
+        StoreOptions,
+    },
 };
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -294,9 +297,14 @@ fn garbage_goes_and_the_current_artifact_stays() {
 struct FixedRoots(Option<Vec<String>>);
 
 impl NeededArtifacts for FixedRoots {
-    fn of_namespace(&self, namespace: &str) -> Option<Vec<String>> {
+    fn of_namespace(&self, namespace: &str) -> Option<Vec<NeededArtifact>> {
         assert_eq!(namespace, "apps");
-        self.0.clone()
+        let artifact = |path: String| NeededArtifact {
+            path,
+            digest: "sha256:0".to_owned(),
+            revision: "main@sha1:0".to_owned(),
+        };
+        Some(self.0.clone()?.into_iter().map(artifact).collect())
     }
 }
 
@@ -399,4 +407,23 @@ fn a_second_name_leads_to_the_newest_artifact_and_is_no_artifact_itself() {
     let slot_dir = dir.path().join("gitrepository/apps/podinfo");
     assert_eq!(names(&slot_dir), ["2.tgz", "latest.tar.gz"]);
     assert!(store.link(&new.path, "../x").is_err());
+}
+
+#[test]
+fn what_others_need_and_is_not_there_is_lost_and_nothing_is_while_that_is_not_known() {
+    let path = |file: &str| format!("gitrepository/apps/podinfo/{file}");
+    let lost = |needed: FixedRoots| -> Vec<String> {
+        let dir = TempDir::new().expect("a directory");
+        let store = open(&dir);
+        store.keep_needed(Arc::new(needed));
+        put(&store, "there", b"bytes");
+        store.lost(&slot()).into_iter().map(|it| it.path).collect()
+    };
+    let elsewhere = "gitrepository/apps/other/gone".to_owned();
+    let strange = "gitrepository/apps/podinfo/../x".to_owned();
+    let needed = vec![strange, elsewhere, path("there"), path("gone"), path("gone")];
+    assert_eq!(lost(FixedRoots(Some(needed))), [path("gone")]);
+    let many = (0..20).map(|at| path(&format!("gone{at}"))).collect();
+    assert_eq!(lost(FixedRoots(Some(many))).len(), 4);
+    assert_eq!(lost(FixedRoots(None)), Vec::<String>::new());
 }

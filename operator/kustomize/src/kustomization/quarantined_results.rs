@@ -11,14 +11,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apply::ApplyDesiredState;
+use artifacts::store::NeededArtifact;
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use crds::release::{AuditCause, AuditCauseKind, Quarantine, QuarantineAction};
-use crds::{Artifact, GoDuration};
+use crds::{Artifact, GoDuration, ReconciledObject as _};
 use kube_core::{Resource as _, ResourceExt as _};
-use quarantine::build_facts::{BuildFacts, is_of_same_source};
-use quarantine::on_failure::{ON_FAILURE, OnFailure};
+use objects::container_images::images_of;
+use quarantine::build_facts::{BuildFacts, is_of_same_source, known_images};
+use quarantine::on_failure::OnFailure;
 use quarantine::way_back::consequence;
-use reconcile::{DependencyEdge, NextRunTrigger, RunOutcome, reason};
+use reconcile::{NextRunTrigger, RunOutcome, reason};
 use release::status::LIFECYCLE_FAILED;
 use sha2::{Digest as _, Sha256};
 
@@ -27,16 +29,15 @@ use super::build_inputs::KustomizationInputs;
 use super::last_attempts::BuildIdentity;
 use super::report::QuarantinedRevision;
 use super::validated_spec::{DesiredKustomization, KustomizationTimeouts};
-use super::{KustomizationRunReport, KustomizationSession, early, report};
+use super::{KustomizationController, KustomizationRunReport, KustomizationSession, early, report};
 use windlass_cluster::ClusterError;
-use windlass_quarantine::{
-    ARTIFACT_LOST, FailedResult, INVALID_ON_FAILURE, QUARANTINED, QUARANTINES_UNKNOWN,
-};
+use windlass_cluster::metrics::WakeReason;
+use windlass_quarantine::{ARTIFACT_LOST, FailedResult, MAX_IMAGES, on_failure};
+use windlass_runtime::applier::ApplierKind as _;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::result_plan::digest_key;
-use windlass_runtime::lifecycle::watched_object_cache::{
-    WATCH_PATIENCE, WatchedObjectCache, kind_node,
-};
+use windlass_runtime::lifecycle::known_quarantines;
+use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 
 /// What a run applies, and why it is that.
 #[derive(Clone, Copy)]
@@ -55,16 +56,6 @@ pub(super) struct QuarantinedBuild {
     inputs: String,
     /// The name of the Quarantine.
     quarantine: String,
-}
-
-/// What the annotation of a Kustomization asks for.
-///
-/// # Errors
-/// The outcome of a run that cannot read it.
-pub(super) fn on_failure(object: &Kustomization) -> Result<OnFailure, RunOutcome> {
-    let annotation = object.annotations().get(ON_FAILURE).map(String::as_str);
-    OnFailure::parse(annotation)
-        .map_err(|error| RunOutcome::Stalled(INVALID_ON_FAILURE, error.to_string()))
 }
 
 /// Whether a result that fails is rolled back, so that objects that left the manifests are deleted only after it is healthy.
@@ -108,6 +99,12 @@ fn read_objects(object: &Kustomization) -> Vec<String> {
     variables.chain(keys).collect()
 }
 
+/// The images of the objects of a build.
+fn images(built: &ApplyDesiredState) -> Vec<String> {
+    let objects = built.stages.iter().flat_map(|stage| &stage.objects);
+    known_images(images_of(objects.map(|manifest| &manifest.object), MAX_IMAGES))
+}
+
 /// Whether a run ended because what it applied failed, rather than before it applied it.
 fn has_failed(ended: &KustomizationRunReport) -> bool {
     let is_failure = matches!(&ended.outcome, RunOutcome::Failed(why, ..)
@@ -116,7 +113,7 @@ fn has_failed(ended: &KustomizationRunReport) -> bool {
 }
 
 /// The artifact of the last good result; `None` if the place that is recorded is not one of this source.
-fn last_good_artifact(current: &Artifact, good: &BuildFacts) -> Option<Artifact> {
+fn artifact_of_result(current: &Artifact, good: &BuildFacts) -> Option<Artifact> {
     if !is_of_same_source(&good.artifact_path, &current.path) {
         return None;
     }
@@ -142,21 +139,10 @@ impl KustomizationSession<'_> {
         &self,
         object: &Kustomization,
     ) -> Result<Vec<Arc<Quarantine>>, RunOutcome> {
-        let table = self.context.shared::<WatchedObjectCache<Quarantine>>();
-        table.known().await;
-        table.current_within(WATCH_PATIENCE).await;
-        let known = table.current().and_then(|()| table.listed(&self.node.namespace));
+        let retry_at = self.in_future(self.context.settings.requeue_dependency);
+        let known = known_quarantines::of_namespace(&self.context, &self.node, retry_at).await?;
         let uid = object.uid().unwrap_or_default();
-        known.map(|known| windlass_quarantine::of_applier(known, &self.node, &uid)).map_err(|why| {
-            let text = format!(
-                "nothing is changed: {why}; if that lasts, apply the ClusterRoles and CustomResourceDefinitions of this \
-                 version of windlass"
-            );
-            let known = [kind_node::<Quarantine>()].into();
-            self.context.work_queue.set_edges(&self.node, DependencyEdge::Waits, known);
-            let wake = NextRunTrigger::at(self.in_future(self.context.settings.requeue_dependency));
-            RunOutcome::Blocked(QUARANTINES_UNKNOWN, text, wake)
-        })
+        Ok(windlass_quarantine::of_applier(known, &self.node, &uid))
     }
 
     /// Whether nothing of an artifact would be applied, because its build is quarantined and the status says so.
@@ -253,6 +239,7 @@ impl KustomizationSession<'_> {
         artifact: &Artifact,
         digest: &str,
         inputs: &str,
+        images: Vec<String>,
     ) -> Result<BuildFacts, ClusterError> {
         let inputs = match inputs {
             "" => String::new(),
@@ -265,6 +252,7 @@ impl KustomizationSession<'_> {
             artifact_path: artifact.path.clone(),
             spec: spec_digest(&object.spec),
             inputs,
+            images,
         })
     }
 
@@ -280,8 +268,12 @@ impl KustomizationSession<'_> {
         let is_new = ended.came.facts.is_none() && ended.outcome.is_settled();
         let digest = ended.came.digest.clone().filter(|_| is_new && is_asked);
         if let Some(digest) = digest {
+            // What was not built in this run was built before.
+            let images = ended.came.images.take();
+            let images = images.unwrap_or_else(|| report::images_of_build(object, &digest));
             // Without it, a later failure is held.
-            ended.came.facts = self.build_facts(object, artifact, &digest, inputs).await.ok();
+            let facts = self.build_facts(object, artifact, &digest, inputs, images).await;
+            ended.came.facts = facts.ok();
         }
     }
 
@@ -305,7 +297,8 @@ impl KustomizationSession<'_> {
         let was_good = self.is_applied(object, &judged) || report::was_good(object, &judged.digest);
         let applied = AppliedArtifact { artifact, is_way_back: false };
         let mut ended = self.apply(object, timeouts, applied, desired_kustomization, target).await;
-        let is_asked = on_failure(object).is_ok_and(OnFailure::quarantines);
+        let is_asked = on_failure(&**object).is_ok_and(OnFailure::quarantines);
+        ended.came.images = is_asked.then(|| images(&desired_kustomization.desired));
         if is_asked && !was_good && has_failed(&ended) {
             let inputs = &desired_kustomization.inputs;
             self.quarantine_failure(object, artifact, inputs, own, &mut ended).await;
@@ -346,7 +339,8 @@ impl KustomizationSession<'_> {
         ended: &KustomizationRunReport,
     ) -> Result<Arc<Quarantine>, ClusterError> {
         let digest = ended.came.digest.as_deref().unwrap_or_default();
-        let facts = self.build_facts(object, artifact, digest, inputs).await?;
+        let images = ended.came.images.clone().unwrap_or_default();
+        let facts = self.build_facts(object, artifact, digest, inputs, images).await?;
         let last_good = match report::last_applied_build(object) {
             Some(_) => report::last_good(object),
             // Failures in a row have pushed it out of the history.
@@ -396,7 +390,7 @@ impl KustomizationSession<'_> {
                 "" => text.clone(),
                 why => format!("{text}; nothing is changed: {why}"),
             };
-            early(object, &artifact.revision, RunOutcome::Stalled(QUARANTINED, text))
+            early(object, &artifact.revision, RunOutcome::Stalled(reason::QUARANTINED, text))
         };
         let Some(good) = rolled_back_to(quarantine) else {
             self.dismiss_events(object, None).await;
@@ -408,7 +402,7 @@ impl KustomizationSession<'_> {
                 "the namespace requires verified sources, and only the newest artifact is proved to be verified",
             );
         }
-        let Some(old) = last_good_artifact(artifact, &good) else {
+        let Some(old) = artifact_of_result(artifact, &good) else {
             self.dismiss_events(object, None).await;
             return stays("the artifact of the last good revision is not one of this source");
         };
@@ -420,6 +414,7 @@ impl KustomizationSession<'_> {
             }
             // A store that cannot be reached may have it.
             Err(outcome @ RunOutcome::Blocked(reason::ARTIFACT_FAILED, ..)) => {
+                self.have_fetched_again(object);
                 return early(object, &artifact.revision, lost(&text, &good, outcome));
             }
             Err(outcome) => return early(object, &good.revision, outcome),
@@ -439,6 +434,19 @@ impl KustomizationSession<'_> {
     }
 }
 
+impl KustomizationSession<'_> {
+    /// Has the source run, which fetches what is lost again if its kind can. It is asked once: what it could not fetch, it tries
+    /// again by itself.
+    fn have_fetched_again(&self, object: &Kustomization) {
+        let ready = object.condition(reconcile::READY);
+        let is_asked = ready.is_some_and(|ready| ready.reason == ARTIFACT_LOST.as_str());
+        let source = KustomizationController::source(object).filter(|_| !is_asked);
+        if let Some(source) = source {
+            self.context.work_queue.wake(&source, WakeReason::Waiting);
+        }
+    }
+}
+
 /// The result to which a Quarantine goes back; `None` if nothing is rolled back.
 pub(super) fn rolled_back_to(quarantine: &Quarantine) -> Option<BuildFacts> {
     let is_back = quarantine.spec.action == QuarantineAction::RollBack;
@@ -447,15 +455,21 @@ pub(super) fn rolled_back_to(quarantine: &Quarantine) -> Option<BuildFacts> {
 }
 
 /// The artifact that is applied in place of a quarantined result; `None` if none is.
-pub(crate) fn rolled_back_path(quarantine: &Quarantine) -> Option<String> {
+pub(crate) fn rolled_back_artifact(quarantine: &Quarantine) -> Option<NeededArtifact> {
     let is_in_force = windlass_quarantine::is_in_force(quarantine);
-    let good = rolled_back_to(quarantine).filter(|_| is_in_force)?;
-    Some(good.artifact_path).filter(|path| !path.is_empty())
+    rolled_back_to(quarantine).filter(|_| is_in_force).and_then(needed)
 }
 
 /// The artifact of the last good result of a Kustomization that goes back to it after a failure.
-pub(crate) fn last_good_path(object: &Kustomization) -> Option<String> {
-    rolls_back(object).then(|| report::last_good(object))?.map(|good| good.artifact_path)
+pub(crate) fn last_good_artifact(object: &Kustomization) -> Option<NeededArtifact> {
+    rolls_back(object).then(|| report::last_good(object))?.and_then(needed)
+}
+
+/// The artifact from which a result was made.
+fn needed(good: BuildFacts) -> Option<NeededArtifact> {
+    let BuildFacts { artifact_path, artifact_digest, revision, .. } = good;
+    let artifact = NeededArtifact { path: artifact_path, digest: artifact_digest, revision };
+    (!artifact.path.is_empty()).then_some(artifact)
 }
 
 /// A Quarantine as audits name objects.
@@ -502,7 +516,8 @@ fn back(
 /// The outcome of a run that cannot go back, because the artifact is gone.
 fn lost(text: &str, good: &BuildFacts, outcome: RunOutcome) -> RunOutcome {
     let text = format!(
-        "{text}; nothing is changed, because the artifact of revision {} is lost: {}; push a revision that works",
+        "{text}; nothing is changed, because the artifact of revision {} is lost: {}; a GitRepository or \
+         OCIRepository fetches it again, if its server still has it; otherwise push a revision that works",
         good.revision,
         outcome.text()
     );
@@ -513,7 +528,9 @@ fn lost(text: &str, good: &BuildFacts, outcome: RunOutcome) -> RunOutcome {
 #[cfg(test)]
 mod tests {
     use fake_cluster::spec_field_check;
+    use quarantine::on_failure::ON_FAILURE;
     use serde_json::{Value, json};
+    use windlass_quarantine::INVALID_ON_FAILURE;
 
     use super::*;
     use crate::kustomization::validated_spec;
@@ -609,14 +626,14 @@ mod tests {
     fn the_last_good_artifact_is_served_beside_the_current_one() {
         let path = "gitrepository/shop/shop/2.tar.gz";
         let current = artifact(path, &format!("http://source/{path}"));
-        let old = last_good_artifact(&current, &good("gitrepository/shop/shop/1.tar.gz")).unwrap();
+        let old = artifact_of_result(&current, &good("gitrepository/shop/shop/1.tar.gz")).unwrap();
         assert_eq!(old.url, "http://source/gitrepository/shop/shop/1.tar.gz");
         assert_eq!([old.digest.as_str(), old.revision.as_str()], ["sha256:1", "main@sha1:1"]);
         assert_eq!(old.size, None);
         for other in
             ["gitrepository/shop/other/1.tar.gz", "gitrepository/shop/shop/../x/1.tar.gz", ""]
         {
-            assert_eq!(last_good_artifact(&current, &good(other)), None, "{other}");
+            assert_eq!(artifact_of_result(&current, &good(other)), None, "{other}");
         }
     }
 

@@ -21,7 +21,6 @@ use release::lifecycle_hold::LIFECYCLE_PENDING;
 use super::deletion_counts;
 use super::deletion_hold::DeletionReport;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
-use windlass_quarantine::QUARANTINED;
 use windlass_runtime::controller_kind::REQUESTED_AT;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
@@ -89,7 +88,7 @@ impl KustomizationRun<'_> {
     /// not: only another revision, or a user, changes that.
     fn shown(&self) -> Cow<'_, RunOutcome> {
         match self.quarantine.filter(|_| self.outcome.is_settled()) {
-            Some(of) => Cow::Owned(RunOutcome::Stalled(QUARANTINED, of.text.clone())),
+            Some(of) => Cow::Owned(RunOutcome::Stalled(reason::QUARANTINED, of.text.clone())),
             None => Cow::Borrowed(self.outcome),
         }
     }
@@ -98,7 +97,7 @@ impl KustomizationRun<'_> {
 /// Whether the status reports that the last good result is applied in place of a quarantined one, or that nothing is applied
 /// because of one.
 pub(super) fn is_quarantined(object: &Kustomization) -> bool {
-    object.condition(reconcile::READY).is_some_and(|it| it.reason == QUARANTINED.as_str())
+    object.condition(reconcile::READY).is_some_and(|it| it.reason == reason::QUARANTINED.as_str())
 }
 
 /// Whether the status reports that a build is live: the newest attempt was at this revision with the current spec, it
@@ -128,6 +127,15 @@ pub(super) fn last_applied_build(object: &Kustomization) -> Option<&str> {
     let applied =
         history.find(|it| it.last_reconciled_status == reason::RECONCILIATION_SUCCEEDED.as_str());
     applied.map(|it| it.digest.as_str())
+}
+
+/// The images of a build that was good before, as the history has them.
+pub(super) fn images_of_build(object: &Kustomization, digest: &str) -> Vec<String> {
+    let mut history = object.status.iter().flat_map(|status| &status.history);
+    let known = history.find_map(|it| {
+        BuildFacts::of_entry(&it.digest, &it.metadata).filter(|_| it.digest == digest)
+    });
+    known.map(|facts| facts.images).unwrap_or_default()
 }
 
 /// Whether a build was once applied to its end, by the history.

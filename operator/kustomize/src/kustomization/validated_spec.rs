@@ -45,7 +45,7 @@ pub struct DesiredKustomization {
     /// The desired state of the plan.
     pub desired: Arc<ApplyDesiredState>,
     /// Names the content of all manifests.
-    pub(super) digest: String,
+    pub digest: String,
     /// Which files were read.
     pub trace: TreeTrace,
     /// Whether something on another server went into it, which the trace does not have.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use artifacts::archive::{self, ExtractOptions};
-use artifacts::store::{self, ArtifactStore};
+use artifacts::store::{self, ArtifactStore, NeededArtifact};
 use crds::source::{GitRepository, GitRepositoryStatus};
 use git::{GitReference, GitRemote, GitRevision, RequestedCommitContent};
 use kube_core::ResourceExt as _;
@@ -16,6 +16,7 @@ use super::artifact_file_selection::{contents, load};
 use super::include::RepositoryInclude;
 use super::verify::CommitVerification;
 use crate::source::executor::{SourceRun, StoredArtifact, keep};
+use crate::source::needed_artifact::keep_again;
 use windlass_cluster::error::chain;
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::git_remote::{classify, operation_context};
@@ -102,6 +103,47 @@ fn fetch_and_store(
         status.included_artifacts.clone_from(&included);
     });
     Ok(StoredArtifact { verified, ..stored })
+}
+
+/// Fetches a commit again, and keeps its artifact if it is the same as it was. Blocks.
+fn fetch_and_store_again(
+    run: &SourceRun<GitRepository>,
+    context: &git::GitOperationContext,
+    artifact: &NeededArtifact,
+) -> Result<(), RunOutcome> {
+    let GitFetchSpec { remote, reference, content, include, signed } = &run.work;
+    let store = &run.context.artifacts;
+    let object = &run.object;
+    let sha = git::revision::hash(&artifact.revision);
+    let branch = match reference {
+        // A commit that has left the branch was not meant to be applied any more, and a fork may have it, too.
+        GitReference::Branch(branch) => Some(branch.clone()),
+        _ => None,
+    };
+    let commit = GitReference::Commit { sha: sha.to_owned(), branch, name: None };
+    let included = included(store, include)?;
+    let checkout = git::checkout(remote, &commit, content, context).map_err(|e| classify(&e))?;
+    if let Some(signed) = signed {
+        signed.verify(&checkout)?;
+    }
+    let ignore = object.spec.ignore.as_deref();
+    let contents = contents(&checkout, &included, ignore, &remote.limits)?;
+    keep_again(store, &**object, artifact, |out| {
+        let load = |body: &_| load(&checkout, body).map_err(|outcome| outcome.text().to_owned());
+        archive::write(out, &contents, |_, body| load(body)).map(drop)
+    })
+}
+
+/// Fetches the commit of an earlier artifact again, and keeps that where it was.
+pub(super) async fn fetch_again(
+    run: &Arc<SourceRun<GitRepository>>,
+    artifact: &NeededArtifact,
+) -> Result<(), RunOutcome> {
+    let working = operation_context(&run.context);
+    let run = run.clone();
+    let artifact = artifact.clone();
+    let work = move || fetch_and_store_again(&run, &working, &artifact);
+    blocking(GIT_OPERATION_FAILED, "fetching", work).await
 }
 
 /// The revision that the remote has now.

@@ -6,7 +6,7 @@ use std::io::{self, BufReader};
 use std::sync::Arc;
 
 use artifacts::archive::{self, ExtractOptions};
-use artifacts::store::ArtifactStore;
+use artifacts::store::{ArtifactStore, NeededArtifact};
 use crds::source::{OCIRepository, OCIRepositoryStatus};
 use jiff::Timestamp;
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
@@ -24,6 +24,7 @@ use super::signed_version;
 use crate::image_trust::{ImageTrustError, ImageVerificationPolicy, signer};
 use crate::source::artifact_verification_record::VerificationRecord;
 use crate::source::executor::{RemoteRevision, SourceRun, StoredArtifact, keep};
+use crate::source::needed_artifact::keep_again;
 use crate::source::{LATEST_ARCHIVE, linked};
 use windlass_cluster::error::chain;
 use windlass_runtime::artifact_files::ORIGIN_REVISION;
@@ -129,6 +130,51 @@ pub(super) async fn fetch(
     };
     let stored = blocking(OCI_PULL_FAILED, "fetching", work).await?;
     Ok(StoredArtifact { verified, ..stored })
+}
+
+/// What an earlier artifact was pulled by.
+///
+/// # Errors
+/// Its revision has no digest.
+fn earlier(revision: &str) -> Result<OciLookupResult, RunOutcome> {
+    let (tag, digest) = match revision.rsplit_once('@') {
+        Some((tag, digest)) => (Some(tag.to_owned()), digest),
+        None => (None, revision),
+    };
+    let digest = OciDigest::parse(digest)
+        .map_err(|error| failed(OCI_PULL_FAILED, "failed to read the revision", &error))?;
+    Ok(OciLookupResult { digest, revision: revision.to_owned(), tag })
+}
+
+/// Pulls an earlier artifact again by its digest, once it is verified, and keeps it where it was if it is the same.
+pub(super) async fn fetch_again(
+    run: &Arc<SourceRun<OCIRepository>>,
+    artifact: &NeededArtifact,
+) -> Result<(), RunOutcome> {
+    let run = run.clone();
+    let artifact = artifact.clone();
+    let found = earlier(&artifact.revision)?;
+    let known = &run.context.remotes.oci;
+    let url = &run.object.spec.url;
+    let verified = verify(&run.work, known, url, &found).await?;
+    let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
+    let mut pulled = pull(&run.work, known, url, &found).await?;
+    let work = move || {
+        if is_signed && let Some(tag) = &found.tag {
+            signed_version::check(&mut pulled, tag)?;
+        }
+        let store = &run.context.artifacts;
+        let object = &run.object;
+        let mut body = pulled.layer.file;
+        if run.work.is_copied {
+            let copy = |out: &mut dyn io::Write| io::copy(&mut body, out).map(drop);
+            return keep_again(store, &**object, &artifact, copy);
+        }
+        let tree = extract(body)?;
+        let contents = contents(&tree, object.spec.ignore.as_deref())?;
+        keep_again(store, &**object, &artifact, |out| write(out, &tree, &contents))
+    };
+    blocking(OCI_PULL_FAILED, "fetching", work).await
 }
 
 /// Verifies what the registry was found to have, if it has to be signed.

@@ -565,6 +565,7 @@ fn good() -> BuildFacts {
         artifact_path: "gitrepository/shop/app/abc.tar.gz".to_owned(),
         spec: "sha256:s".to_owned(),
         inputs: String::new(),
+        images: vec!["example.com/app:1".to_owned()],
     }
 }
 
