@@ -2,11 +2,12 @@
 //! those of a local folder or chart.
 //!
 //! Below: comparing what each kind builds (`diff/kustomization.rs`, `diff/helm_release.rs`), changes by field
-//! (`diff/change.rs`). Elsewhere: building and rendering (`render.rs`).
+//! (`diff/change.rs`), what is quarantined (`diff/quarantined.rs`). Elsewhere: building and rendering (`render.rs`).
 
 mod change;
 mod helm_release;
 mod kustomization;
+mod quarantined;
 
 use std::path::PathBuf;
 
@@ -33,7 +34,14 @@ pub async fn predict(
     let cluster = &site.cluster;
     match BuildableKind::of(&object)? {
         BuildableKind::Kustomization => {
-            let built = render::kustomization::build(cluster, object, &given, settings).await?;
+            let applied = settings.clone();
+            let built =
+                render::kustomization::build(cluster, object.clone(), &given, settings).await?;
+            let digest = &built.desired_kustomization.digest;
+            if let Some(found) = quarantined::in_force(cluster, &object, digest, warn).await {
+                warn(&quarantined::text(&found));
+                return quarantined::way_back(cluster, &object, &found, applied).await;
+            }
             for warning in &built.desired_kustomization.warnings {
                 warn(warning);
             }
@@ -41,7 +49,14 @@ pub async fn predict(
         }
         BuildableKind::HelmRelease => {
             let rendered =
-                render::helm_release::render_release(cluster, object, &given, settings).await?;
+                render::helm_release::render_release(cluster, object.clone(), &given, settings)
+                    .await?;
+            if let Some(inputs) = &rendered.inputs
+                && let Some(found) = quarantined::in_force(cluster, &object, inputs, warn).await
+            {
+                warn(&quarantined::text(&found));
+                return Ok(DiffReport::default());
+            }
             helm_release::diff(cluster, rendered).await
         }
     }

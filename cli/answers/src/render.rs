@@ -47,6 +47,21 @@ pub enum ArtifactOrigin {
     Local(PathBuf),
     /// The artifact of the object's source.
     Source(ObjectId),
+    /// An earlier artifact of the object's source.
+    Earlier(EarlierArtifact),
+}
+
+/// An earlier artifact of a source, which is served beside its newest one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierArtifact {
+    /// The source.
+    pub source: ObjectId,
+    /// Where it lies below the root of the storage.
+    pub path: String,
+    /// Its digest.
+    pub digest: String,
+    /// Its revision.
+    pub revision: String,
 }
 
 impl ArtifactOrigin {
@@ -68,6 +83,7 @@ impl ArtifactOrigin {
 struct ArtifactDownload {
     kind: String,
     revision: String,
+    digest: String,
     bytes: Vec<u8>,
 }
 
@@ -76,14 +92,51 @@ async fn fetched(
     cluster: &ClusterConnection,
     source: &ObjectId,
 ) -> anyhow::Result<ArtifactDownload> {
+    let artifact = artifact_of(cluster, source).await?;
+    download(cluster, source, artifact).await
+}
+
+/// Reads an earlier artifact of a source from where its newest one is.
+async fn fetched_earlier(
+    cluster: &ClusterConnection,
+    earlier: &EarlierArtifact,
+) -> anyhow::Result<ArtifactDownload> {
+    let EarlierArtifact { source, path, digest, revision } = earlier;
+    let newest = artifact_of(cluster, source).await?;
+    let server = newest.url.strip_suffix(newest.path.as_str());
+    let server = server.with_context(|| {
+        format!("the URL of the artifact of {} does not end with its path", source.subject())
+    })?;
+    let url = format!("{server}{path}");
+    let artifact = Artifact {
+        url,
+        path: path.clone(),
+        digest: digest.clone(),
+        revision: revision.clone(),
+        ..newest
+    };
+    let what = format!("the artifact of revision {}, the last good one", earlier.revision);
+    download(cluster, source, artifact).await.context(what)
+}
+
+/// The artifact that the status of a source names.
+async fn artifact_of(cluster: &ClusterConnection, source: &ObjectId) -> anyhow::Result<Artifact> {
     let subject = source.subject();
     let found = cluster_facts::read(cluster, source).await.map_err(anyhow::Error::msg);
     let object = found.with_context(|| format!("cannot read {subject}"))?;
     let object = object.with_context(|| format!("{subject} does not exist"))?;
     let artifact = object.get("status").map(|it| it["artifact"].clone()).unwrap_or_default();
     ensure!(artifact.is_object(), "{subject} has no artifact; `windlass why` says why");
-    let artifact: Artifact = serde_json::from_value(artifact)
-        .with_context(|| format!("the artifact of {subject} cannot be read"))?;
+    serde_json::from_value(artifact)
+        .with_context(|| format!("the artifact of {subject} cannot be read"))
+}
+
+async fn download(
+    cluster: &ClusterConnection,
+    source: &ObjectId,
+    artifact: Artifact,
+) -> anyhow::Result<ArtifactDownload> {
+    let subject = source.subject();
     let bytes = match service(&artifact.url) {
         Some((endpoint, path)) => {
             let bytes = cluster.ask_service(&endpoint, &path, MOST_BYTES).await;
@@ -106,7 +159,8 @@ async fn fetched(
         None => direct(&artifact).await.with_context(|| format!("the artifact of {subject}"))?,
     };
     let kind = source.kind.clone();
-    Ok(ArtifactDownload { kind, revision: artifact.revision, bytes })
+    let Artifact { revision, digest, .. } = artifact;
+    Ok(ArtifactDownload { kind, revision, digest, bytes })
 }
 
 async fn direct(artifact: &Artifact) -> anyhow::Result<Vec<u8>> {

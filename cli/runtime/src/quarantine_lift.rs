@@ -10,6 +10,7 @@ use objects::{Gvk, Object};
 use serde_json::{Value, json};
 
 use windlass_cluster::ClusterConnection;
+use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// Users with this prefix are ServiceAccounts, which lift nothing.
@@ -47,20 +48,47 @@ pub async fn lift(
         !user.starts_with(SERVICE_ACCOUNT_PREFIX),
         "{user} is a ServiceAccount, which cannot lift a Quarantine"
     );
-    let gvk = Gvk::new(&Quarantine::api_version(&()), &Quarantine::kind(&()));
-    let resource = cluster.resource(&gvk).await?;
+    let resource = cluster.resource(&kind()).await?;
     let namespace = request.object.namespace();
-    let mut own = Vec::new();
-    let mut pages = cluster.object_pages(ObjectQuery { namespace, ..ObjectQuery::all(&resource) });
-    while let Some(page) = pages.next().await? {
-        let read = page.objects.into_iter().filter_map(|it| of_object(it, request.object));
-        own.extend(read);
-    }
+    let own = own(cluster, &resource, request.object).await?;
     let chosen = chosen(&own, request)?;
     let patch = patch(chosen, &user, request);
     let name = chosen.name_any();
     cluster.merge_patch_status(&resource, namespace, &name, &patch, request.manager).await?;
     Ok(chosen.spec.result.revision.clone())
+}
+
+/// The Quarantines of an object that are in force.
+///
+/// # Errors
+/// They cannot be listed.
+pub async fn in_force(
+    cluster: &ClusterConnection,
+    object: &Object,
+) -> anyhow::Result<Vec<Quarantine>> {
+    let resource = cluster.resource(&kind()).await?;
+    let mut own = own(cluster, &resource, object).await?;
+    own.retain(|it| !is_lifted(it));
+    Ok(own)
+}
+
+fn kind() -> Gvk {
+    Gvk::new(&Quarantine::api_version(&()), &Quarantine::kind(&()))
+}
+
+/// The Quarantines of an object.
+async fn own(
+    cluster: &ClusterConnection,
+    resource: &ApiResourceLocation,
+    object: &Object,
+) -> anyhow::Result<Vec<Quarantine>> {
+    let namespace = object.namespace();
+    let mut own = Vec::new();
+    let mut pages = cluster.object_pages(ObjectQuery { namespace, ..ObjectQuery::all(resource) });
+    while let Some(page) = pages.next().await? {
+        own.extend(page.objects.into_iter().filter_map(|it| of_object(it, object)));
+    }
+    Ok(own)
 }
 
 /// The Quarantine that an object of its kind is, if it is of this applier.

@@ -2,9 +2,10 @@
 //! shown.
 //!
 //! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`RedactedValue`],
-//! [`SecretMasking`], [`clean_line`]. Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them
+//! [`SecretMasking`], [`clean_line`], images of containers ([`container_images`]). Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them
 //! from a cluster (the program's `cluster` room).
 
+pub mod container_images;
 pub mod id;
 pub mod manifest;
 pub mod masking;

@@ -1,18 +1,15 @@
 //! Images of containers that change.
 //!
-//! Elsewhere: other fields (`field_change.rs`).
+//! Elsewhere: other fields (`field_change.rs`), the images of an object (`objects::container_images`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use objects::container_images::images_by_container;
 use objects::{Object, SecretMasking};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::change_plan::PlanObjectReference;
 use crate::field_change::shown_text;
-
-/// The lists of containers in the spec of a Pod.
-const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
 /// An image that changes, or is new.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,8 +33,8 @@ pub(crate) fn image_changes(
     after: &Object,
     secrets: &SecretMasking,
 ) -> Vec<ImageChange> {
-    let old = before.map(images).unwrap_or_default();
-    let new = images(after);
+    let old = before.map(images_by_container).unwrap_or_default();
+    let new = images_by_container(after);
     let object = PlanObjectReference::from(&after.id());
     let shown = |image: Option<&&str>| image.map(|image| shown_text(image, secrets));
     let containers: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
@@ -51,38 +48,9 @@ pub(crate) fn image_changes(
     changed.map(change).collect()
 }
 
-/// The images of an object by their containers.
-fn images(object: &Object) -> BTreeMap<String, &str> {
-    let Some(spec) = pod_spec(object) else { return BTreeMap::new() };
-    let list = move |name: &str| spec.get(name).and_then(Value::as_array).into_iter().flatten();
-    let containers = CONTAINER_LISTS.into_iter().flat_map(list).filter_map(|container| {
-        let name = container.get("name")?.as_str()?;
-        Some((name.to_owned(), container.get("image")?.as_str()?))
-    });
-    let volumes = list("volumes").filter_map(|volume| {
-        let name = volume.get("name")?.as_str()?;
-        Some((format!("volume {name}"), volume.pointer("/image/reference")?.as_str()?))
-    });
-    containers.chain(volumes).collect()
-}
-
-/// The spec of the Pods of a built-in workload.
-fn pod_spec(object: &Object) -> Option<&Value> {
-    let gvk = object.gvk();
-    let below = match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("", "Pod") => "",
-        ("", "ReplicationController")
-        | ("apps", "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet")
-        | ("batch", "Job") => "/template/spec",
-        ("batch", "CronJob") => "/jobTemplate/spec/template/spec",
-        _ => return None,
-    };
-    object.get("spec")?.pointer(below)
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! ImagePolicy: which tag of an image is the latest.
 //!
 //! Here: its run. In the folder: the ImageRepository that it names, and whether it may (`referenced_repository`), the order of tags and
-//! their digests (`tag_choice`), that it does not go down (`downgrade_prevention`), which tag has what else is asked of it (`candidates`):
+//! their digests (`tag_choice`), that it does not go down (`downgrade_prevention`), tags that failed (`quarantined_tags`), which tag has what else is asked of it (`candidates`):
 //! that it is known for some time (`min_age`, `tag_history_store`), and of its image (`candidate_image_check`) platforms
 //! (`required_platforms`) and signatures (`verification_keys`). Elsewhere: the decision (engine `image`), listing tags
 //! (`image_repository`), whether signatures are asked for (`image_verification`), what was verified (`verified_versions`).
@@ -10,6 +10,7 @@ mod candidate_image_check;
 mod candidates;
 mod downgrade_prevention;
 mod min_age;
+mod quarantined_tags;
 mod referenced_repository;
 mod required_platforms;
 mod tag_choice;
@@ -38,6 +39,7 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
+use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
 use windlass_runtime::object_store::StateCache;
 use windlass_runtime::run_context::RunContext;
@@ -47,6 +49,7 @@ use self::candidate_image_check::{CandidateImageCheck, ImageCheckResultCache};
 use self::candidates::{CandidateTags, CandidateWalk};
 use self::downgrade_prevention::{ALLOW_DOWNGRADE, TagRule};
 use self::min_age::MIN_AGE;
+use self::quarantined_tags::QuarantinedTags;
 use self::required_platforms::REQUIRED_PLATFORMS;
 use self::tag_choice::{DigestLookup, TagQuery, TagRanking};
 use self::verification_keys::{VerificationKeyError, VerificationKeys};
@@ -176,10 +179,13 @@ async fn attempt(
     let Some(object) = begun else { return Ok(None) };
     let source = referenced_repository::node_of_reference(&object);
     context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([source.clone()]));
+    let mut read = BTreeSet::from([known_quarantines::images_node(&node.namespace)]);
     if context.settings.verify_images_namespaces.is_some() {
-        let labels = namespace_policies::labels_node_of(&node.namespace);
-        context.work_queue.set_edges(node, DependencyEdge::Reference, BTreeSet::from([labels]));
+        read.insert(namespace_policies::labels_node_of(&node.namespace));
     }
+    context.work_queue.set_edges(node, DependencyEdge::Reference, read);
+    // It waits for Quarantines only as long as these are not known.
+    context.work_queue.set_edges(node, DependencyEdge::Waits, BTreeSet::new());
     let choice = PolicyRun { context, node, object: &object, source: &source };
     let rule = memory.lock().rule.clone();
     let mut findings = ImageFindings::default();
@@ -333,30 +339,39 @@ impl PolicyRun<'_> {
         let image =
             ScannedImage::of(&repository.spec).map_err(|outcome| blamed(source, outcome))?;
         let Some(scanned) = scanned_name(&repository, &image) else { return Ok(None) };
+        let now = jiff::Timestamp::now();
+        let retry_at = now.saturating_add(context.settings.requeue_dependency);
+        let retry_at = retry_at.unwrap_or(jiff::Timestamp::MAX);
+        let quarantined = QuarantinedTags::of(context, node, &scanned, retry_at).await?;
         let former = downgrade_prevention::former(object, &repository.spec.image, rule);
+        // What failed does not stay, so another tag is no downgrade.
+        let former = former.filter(|it| !quarantined.has(&it.tag));
         let floor =
             former.filter(|_| !downgrade_prevention::is_allowed(object)).map(|it| it.tag.clone());
         let is_checked = !platforms.is_empty() || !secrets.is_empty();
-        let query = TagQuery { image: scanned, floor, min_age, is_checked };
-        let ranking = tag_choice::rank(context, node, object, &repository, query).await?;
+        let query = TagQuery { image: scanned, floor, min_age, is_checked, quarantined };
+        let Some(ranked) = tag_choice::rank(context, node, object, &repository, query).await?
+        else {
+            return Ok(None);
+        };
         let lookup = DigestLookup { context, node, repository: &repository, image: &image };
-        let chosen = match ranking {
-            None => return Ok(None),
-            Some(TagRanking::Lower { tag, floor }) => {
+        let chosen = match ranked.ranking {
+            TagRanking::Lower { tag, floor } => {
                 return Err(downgrade_prevention::refused(lookup.image_name(), &tag, &floor).into());
             }
-            Some(TagRanking::Candidates(tags)) => {
+            TagRanking::Candidates(tags) => {
                 let request = ImageRequirements { platforms, secrets };
                 self.first_that_passes(&lookup, former, tags, request, findings).await?
             }
-            Some(TagRanking::Latest(tag)) => {
+            TagRanking::Latest(tag) => {
                 let chosen = lookup.version(&tag);
                 let digest = lookup.digest(object, &chosen).await?;
                 let version = ImageRef { digest, ..chosen };
                 LatestVersion { version, passed_over: String::new(), next: None, acceptance: None }
             }
         };
-        Ok(Some(chosen))
+        let passed_over = chosen.passed_over + &ranked.skipped;
+        Ok(Some(LatestVersion { passed_over, ..chosen }))
     }
 
     /// The Secrets with a key of each of which images have to be signed.

@@ -30,6 +30,7 @@ use helm_controller::release_runner::manifest_rendering::{
 };
 use helm_controller::release_runner::prepare_revision;
 use helm_controller::release_runner::storage::{ReleaseStorage, StorageError};
+use helm_controller::release_runner::validated_spec::ReleaseInputs;
 use windlass_cli_helm::template::load_chart;
 use windlass_cluster::ClusterConnection;
 use windlass_cluster::capabilities::ServerCapabilities;
@@ -52,6 +53,8 @@ pub struct RenderedHelmRelease {
     pub objects: Vec<Object>,
     /// Those of hooks.
     pub hooks: Vec<Object>,
+    /// Names what the release is rendered from; `None` if the chart is a local one.
+    pub(crate) inputs: Option<String>,
     /// Which strings are secret.
     pub secrets: SecretMasking,
     pub(crate) settings: OperatorSettings,
@@ -87,7 +90,17 @@ pub async fn render_release(
     let last = revisions.last().map_or(0, |it| it.record.version);
     let operation = if base.is_some() { Operation::Upgrade } else { Operation::Install };
     let options = spec.options;
-    let mut chart = chart(cluster, &object, given, &settings).await?;
+    let FoundChart { mut chart, artifact_digest, oci_digest } =
+        chart(cluster, &object, given, &settings).await?;
+    let inputs = artifact_digest.map(|artifact_digest| ReleaseInputs {
+        chart_name: chart.metadata.name.clone(),
+        chart_version: chart.metadata.version.clone(),
+        app_version: chart.metadata.app_version.clone(),
+        oci_digest,
+        config_digest: values.digest.clone(),
+        artifact_digest,
+    });
+    let inputs = inputs.map(|inputs| spec.desired(&object, inputs, 0, &settings).inputs);
     let mut config = values.map;
     is_in_place(&object, &spec.release, &chart)?;
     if let Some(base) = base.as_deref().filter(|_| options.preserve_values) {
@@ -134,9 +147,19 @@ pub async fn render_release(
         definitions,
         objects,
         hooks,
+        inputs,
         secrets,
         settings,
     })
+}
+
+/// A chart, and where it comes from.
+struct FoundChart {
+    chart: Chart,
+    /// The digest of the artifact of its source; `None` of a local chart.
+    artifact_digest: Option<String>,
+    /// The digest of its artifact in a registry; empty if it is not from one.
+    oci_digest: String,
 }
 
 /// The chart. That of a HelmChart has its `valuesFiles` already.
@@ -145,21 +168,24 @@ async fn chart(
     object: &HelmRelease,
     given: &ArtifactOrigin,
     settings: &OperatorSettings,
-) -> anyhow::Result<Chart> {
+) -> anyhow::Result<FoundChart> {
     match given {
         ArtifactOrigin::Local(path) => {
             let template = object.spec.chart.as_ref();
             let has_files = template.is_some_and(|it| !it.spec.values_files.is_empty());
             ensure!(!has_files, "spec.chart.spec.valuesFiles of a local chart are not supported");
-            load_chart(path).map_err(anyhow::Error::msg)
+            let chart = load_chart(path).map_err(anyhow::Error::msg)?;
+            Ok(FoundChart { chart, artifact_digest: None, oci_digest: String::new() })
         }
+        ArtifactOrigin::Earlier(_) => bail!("a chart has no earlier artifact"),
         ArtifactOrigin::Source(source) => {
             let artifact = fetched(cluster, source).await?;
             let tracks = settings.tracks_chart_digests();
             let chart = of_archive(&artifact.bytes, &artifact.kind, &artifact.revision, tracks);
-            chart.map(|(chart, _)| chart).map_err(|error| {
+            let (chart, oci_digest) = chart.map_err(|error| {
                 anyhow::anyhow!("could not load chart of {}: {error}", source.subject())
-            })
+            })?;
+            Ok(FoundChart { chart, artifact_digest: Some(artifact.digest), oci_digest })
         }
     }
 }

@@ -11,7 +11,8 @@ use tree::{FileTree, RelPath};
 
 use super::local_source_checkout::LocalSourceCheckout;
 use super::{
-    ArtifactDownload, ArtifactOrigin, fetched, on_large_stack, outcome_error, references, typed,
+    ArtifactDownload, ArtifactOrigin, fetched, fetched_earlier, on_large_stack, outcome_error,
+    references, typed,
 };
 use kustomize_controller::kustomization::build_inputs::KustomizationInputs;
 use kustomize_controller::kustomization::cluster_scope::scoped;
@@ -106,13 +107,22 @@ async fn tree(
             Ok((Box::new(checkout), Some(path), String::new()))
         }
         ArtifactOrigin::Source(source) => {
-            let fetched = fetched(cluster, source).await?;
-            let ArtifactDownload { bytes, revision, .. } = fetched;
-            let extracted =
-                on_large_stack(move || extract(bytes.as_slice(), &ExtractOptions::default()));
-            let files = extracted.await?;
-            let files = files.with_context(|| format!("the artifact of {}", source.subject()))?;
-            Ok((Box::new(files), None, revision))
+            of_artifact(fetched(cluster, source).await?, &source.subject()).await
+        }
+        ArtifactOrigin::Earlier(earlier) => {
+            let fetched = fetched_earlier(cluster, earlier).await?;
+            of_artifact(fetched, &earlier.source.subject()).await
         }
     }
+}
+
+/// The files of an artifact, and their revision.
+async fn of_artifact(
+    fetched: ArtifactDownload,
+    subject: &str,
+) -> anyhow::Result<(BoxedFileTree, Option<RelPath>, String)> {
+    let ArtifactDownload { bytes, revision, .. } = fetched;
+    let extracted = on_large_stack(move || extract(bytes.as_slice(), &ExtractOptions::default()));
+    let files = extracted.await?.with_context(|| format!("the artifact of {subject}"))?;
+    Ok((Box::new(files), None, revision))
 }

@@ -27,7 +27,7 @@ pub struct ReleaseValues {
     /// What the chart's own values are overridden with.
     pub map: GoMap,
     /// Of the map, as the history holds it: `sha256:…`.
-    pub(crate) digest: String,
+    pub digest: String,
     /// Strings of Secrets, which no status, event or log may show.
     pub secrets: SecretMasking,
     /// The versions of what `valuesFrom` names, by `Kind/namespace/name`.

@@ -20,6 +20,7 @@ use windlass_runtime::run_context::RunContext;
 
 use super::candidates::CandidateTags;
 use super::min_age::{MAX_DIGEST_REQUESTS, MAX_NAMED_TAGS, TagAge};
+use super::quarantined_tags::QuarantinedTags;
 use super::tag_history_store;
 use crate::image_kind_run::INVALID_POLICY;
 use crate::registry_access::{RegistrySecrets, ScannedImage, session};
@@ -38,6 +39,16 @@ pub(super) struct TagQuery {
     pub(super) min_age: Option<Duration>,
     /// Whether platforms or signatures are asked of the images.
     pub(super) is_checked: bool,
+    /// The tags that are skipped, because an applier failed with them.
+    pub(super) quarantined: QuarantinedTags,
+}
+
+/// How the tags of an image are ranked.
+pub(super) struct RankedTags {
+    /// What they say.
+    pub(super) ranking: TagRanking,
+    /// What is said of tags that are skipped, for people; empty if there are none.
+    pub(super) skipped: String,
 }
 
 /// What the tags of an image say.
@@ -66,7 +77,7 @@ pub(super) async fn rank(
     object: &Arc<ImagePolicy>,
     repository: &Arc<ImageRepository>,
     query: TagQuery,
-) -> Result<Option<TagRanking>, RunOutcome> {
+) -> Result<Option<RankedTags>, RunOutcome> {
     let store = context.artifacts.clone();
     let object = object.clone();
     let repository = repository.clone();
@@ -74,7 +85,9 @@ pub(super) async fn rank(
     let _permit = context.building.acquire(&node.namespace).await;
     let work = move || {
         let tags = tag_store::tags_of(&store, &repository, &query.image, FAILURE)?;
-        let Some(tags) = tags.filter(|tags| !tags.is_empty()) else { return Ok(None) };
+        let Some(mut tags) = tags.filter(|tags| !tags.is_empty()) else { return Ok(None) };
+        let skipped = query.quarantined.text(&tags);
+        tags.retain(|tag| !query.quarantined.has(tag));
         let now = Timestamp::now();
         let history = if query.min_age.is_some() {
             let history = tag_history_store::slot(&object)
@@ -95,7 +108,10 @@ pub(super) async fn rank(
             Ok(policy) => ranked(&policy, filter.as_ref(), &tags, query, history, now),
             Err(error) => Err(error),
         };
-        ranking.map(Some).map_err(unranked)
+        match ranking {
+            Ok(ranking) => Ok(Some(RankedTags { ranking, skipped })),
+            Err(error) => Err(unranked(error, &skipped)),
+        }
     };
     blocking(FAILURE, "choosing the latest tag", work).await
 }
@@ -129,7 +145,7 @@ fn ranked(
     let count = if query.min_age.is_some() { MAX_NAMED_TAGS + 1 } else { 1 };
     let best = policy.best_tags(filter, tags, count, &mut tag_meter())?;
     let latest = best.first().ok_or(PolicyError::NoTags)?.clone();
-    let TagQuery { image, floor, min_age, is_checked } = query;
+    let TagQuery { image, floor, min_age, is_checked, quarantined: _ } = query;
     let not_lower = |tags: &[String]| match &floor {
         Some(floor) => policy.not_lower(filter, tags, floor, &mut tag_meter()),
         None => Ok(tags.to_vec()),
@@ -154,9 +170,9 @@ fn ranked(
     Ok(TagRanking::Candidates(CandidateTags { image, best, candidates, age }))
 }
 
-/// Why no tag is the latest.
-fn unranked(error: PolicyError) -> RunOutcome {
-    let text = error.to_string();
+/// Why no tag is the latest, with what is said of tags that are skipped.
+fn unranked(error: PolicyError, skipped: &str) -> RunOutcome {
+    let text = format!("{error}{skipped}");
     if error.is_terminal() {
         RunOutcome::Stalled(INVALID_POLICY, text)
     } else {
@@ -312,7 +328,7 @@ mod tests {
         let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
         TagPolicy::new(&choice_of(&spec.policy))
             .and_then(|policy| ranked(&policy, filter.as_ref(), &tags, query, history, now()))
-            .map_err(unranked)
+            .map_err(|error| unranked(error, ""))
     }
 
     fn now() -> Timestamp {
@@ -325,6 +341,7 @@ mod tests {
             floor: floor.map(str::to_owned),
             min_age: min_age.map(Duration::from_secs),
             is_checked: false,
+            quarantined: QuarantinedTags::default(),
         }
     }
 
