@@ -1,13 +1,14 @@
 //! Images of a real registry: tags are listed, the latest is chosen, and a new one is picked up.
 //!
 //! In the folder: commits that use it (`automation`), versions that are not chosen although their tags are the latest
-//! (`guards`), versions that are chosen by what their images are (`content`), a double of a server with pull requests
-//! (`forge`). Elsewhere: pulling from that registry (`oci.rs`), what is chosen of which tags (`engines/image`).
+//! (`guards`), versions that are chosen by what their images are (`content`), tags that failed and are skipped (`quarantines`), a double
+//! of a server with pull requests (`forge`). Elsewhere: pulling from that registry (`oci.rs`), what is chosen of which tags (`engines/image`).
 
 mod automation;
 mod content;
 mod forge;
 mod guards;
+mod quarantines;
 
 use std::time::Duration;
 

@@ -33,6 +33,7 @@ mod lifecycles;
 mod merges;
 mod plans;
 mod post_renderers;
+mod quarantines;
 mod readiness;
 mod records;
 mod release_moves;

@@ -101,6 +101,65 @@ async fn a_rollback_stays_after_a_restart() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_last_good_artifact_that_is_lost_comes_back_from_git() -> Result<()> {
+    let story = Story::begin("quarantine-lost").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let files = |pods, value: &str| {
+        [("web.yaml", deployment("web", pods)), ("a.yaml", config_map("a", value))]
+    };
+    let upstream = story.follow("app", &files(PodBehavior::Ready, "1")).await?;
+    let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
+        "namespace": story.namespace}]);
+    story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "30s"})).await?;
+    let app = StoryObject::kustomization("app");
+    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
+    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
+    let is_recorded = |object: &DynamicObject| {
+        let metadata = &object.data["status"]["history"][0]["metadata"];
+        metadata["windlass.dev/ArtifactPath"].is_string()
+    };
+    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_recorded).await?;
+    let path = &object.data["status"]["history"][0]["metadata"]["windlass.dev/ArtifactPath"];
+    let path = windlass.storage().join(path.as_str().context("a path")?);
+    upstream.push(&files(PodBehavior::CrashLoop, "2")).await?;
+    story.await_failure(&app, "Quarantined").await?;
+    story.await_value("a", "1").await?;
+    // As an `emptyDir` is after the Pod was moved.
+    windlass.operator.kill()?;
+    ensure!(path.exists(), "the last good artifact is kept");
+    std::fs::remove_dir_all(windlass.storage().join("gitrepository"))?;
+    story.merge(&StoryObject::config_map("a"), json!({"data": {"value": "drifted"}})).await?;
+    windlass.resume().await?;
+    story.await_value("a", "1").await?;
+    story.await_failure(&app, "Quarantined").await?;
+    ensure!(path.exists(), "it was fetched again");
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_was_rolled_back_stays_so_after_a_restart() -> Result<()> {
+    let story = Story::begin("quarantine-release").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let charts = StoryChartRepository::of(&story).await?;
+    let web = |pods| deployment("web", pods);
+    charts.publish("1.0.0", &[("templates/d.yaml", &web(PodBehavior::Ready))]).await?;
+    let app = charts.release("app", json!({"upgrade": {"timeout": "3s"}})).await?;
+    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
+    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
+    story.await_revision(&app, 1).await?;
+    charts.publish("1.1.0", &[("templates/d.yaml", &web(PodBehavior::CrashLoop))]).await?;
+    story.await_failure(&app, "Quarantined").await?;
+    let before = story.history("app")?;
+    windlass.operator.kill()?;
+    // Flux would forget the failure, and release the same chart again.
+    story.merge(&app, json!({"spec": {"interval": "30m"}})).await?;
+    windlass.resume().await?;
+    story.await_failure(&app, "Quarantined").await?;
+    ensure!(story.history("app")? == before, "{:?}", story.history("app")?);
+    story.end().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn killed_while_it_applies_it_loses_no_object_and_finishes_afterwards() -> Result<()> {
     const COUNT: usize = 150;
     let story = Story::begin("killed").await?;

@@ -172,7 +172,16 @@ const PLACES: [(&str, &[&str]); 72] = [
             "releases::approvals",
         ],
     ),
-    ("operator/quarantine/", &["stories::quarantine", "restarts::", "cli::"]),
+    (
+        "operator/quarantine/",
+        &[
+            "stories::quarantine",
+            "releases::quarantines",
+            "images::quarantines",
+            "restarts::",
+            "cli::",
+        ],
+    ),
     (
         "operator/source/src/oci_repository",
         &["disasters::fetches", "oci::", "stories::oci", "stories::image_signatures"],
@@ -208,7 +217,10 @@ const PLACES: [(&str, &[&str]); 72] = [
         "engines/plan/",
         &["cli::diff", "cli::build_and_diff", "cli::predictions", "services::plan_check"],
     ),
-    ("engines/quarantine/", &["stories::quarantine", "restarts::"]),
+    (
+        "engines/quarantine/",
+        &["stories::quarantine", "releases::quarantines", "images::quarantines", "restarts::"],
+    ),
     ("engines/release/", &["releases::", "releases_alone::"]),
     ("engines/signatures/", &["stories::trust", "stories::verif", "stories::image_signatures"]),
     (
