@@ -36,6 +36,8 @@ pub struct CommitMetadata {
     pub sha: String,
     /// First line of its message.
     pub summary: String,
+    /// The name of its author, as the commit claims; empty if that is not known.
+    pub author: String,
     /// When it was written, by the author's clock; the epoch if that is not known.
     pub authored: Timestamp,
 }
@@ -47,11 +49,14 @@ impl CommitMetadata {
         let commit = objects.find_commit(&id, &mut buffer)?;
         let message = String::from_utf8_lossy(commit.message);
         let summary = message.trim_start().lines().next().unwrap_or_default().trim_end().to_owned();
-        let seconds = commit.author().ok().and_then(|author| author.time().ok()).map(|t| t.seconds);
+        let author = commit.author().ok();
+        let name = author.map(|it| String::from_utf8_lossy(it.name).into_owned());
+        let seconds = author.and_then(|it| it.time().ok()).map(|time| time.seconds);
         let authored = seconds
             .and_then(|seconds| Timestamp::from_second(seconds).ok())
             .unwrap_or(Timestamp::UNIX_EPOCH);
-        Ok((Self { sha: id.to_string(), summary, authored }, commit.tree()))
+        let author = name.unwrap_or_default();
+        Ok((Self { sha: id.to_string(), summary, author, authored }, commit.tree()))
     }
 
     /// The summary as events quote it: its first 50 characters, with three dots if there are more.
@@ -422,7 +427,8 @@ mod tests {
         let short = |summary: &str| {
             let sha = String::new();
             let summary = summary.to_owned();
-            CommitMetadata { sha, summary, authored: Timestamp::UNIX_EPOCH }.short_summary()
+            let author = String::new();
+            CommitMetadata { sha, summary, author, authored: Timestamp::UNIX_EPOCH }.short_summary()
         };
         assert_eq!(short(""), "");
         assert_eq!(short(&"é".repeat(50)), "é".repeat(50));

@@ -1,0 +1,170 @@
+//! The lines about members in a ChangeSet: one of at most 64 bytes each, and not too many of them.
+//!
+//! A name that is too long is cut, and ends with a part of its digest, so that it still names one object.
+
+use super::digest_of;
+use super::member_state::MemberState;
+
+/// How many lines are listed: as JSON, all of them are at most 128 KiB.
+const MAX_LINES: usize = 1_900;
+
+/// The longest name in a line: the longest state, the mark and the longest kind leave this room.
+const MAX_NAME_BYTES: usize = 44;
+
+/// How many hexadecimal digits of its digest a name ends with that is cut.
+const NAME_DIGEST_LENGTH: usize = 8;
+
+/// What marks a member whose spec another member applied.
+const CHILD: &str = "> ";
+
+/// The kind of a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MemberKind {
+    /// A Kustomization.
+    Kustomization,
+    /// A HelmRelease.
+    HelmRelease,
+    /// A Helmfile.
+    Helmfile,
+    /// A Helmfile of helmfile-operator.
+    OperatorHelmfile,
+}
+
+impl MemberKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] =
+        [Self::Kustomization, Self::HelmRelease, Self::Helmfile, Self::OperatorHelmfile];
+
+    /// How a line names it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kustomization => "ks",
+            Self::HelmRelease => "hr",
+            Self::Helmfile => "hf",
+            Self::OperatorHelmfile => "hfo",
+        }
+    }
+}
+
+/// A member.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListedMember {
+    /// How far it is.
+    pub state: MemberState,
+    /// Whether another member applied its spec.
+    pub is_child: bool,
+    /// Its kind.
+    pub kind: MemberKind,
+    /// Its name.
+    pub name: String,
+}
+
+/// A name as lines have it.
+#[must_use]
+pub fn shown_name(name: &str) -> String {
+    if name.len() <= MAX_NAME_BYTES {
+        return name.to_owned();
+    }
+    let begin = name.floor_char_boundary(MAX_NAME_BYTES - NAME_DIGEST_LENGTH - 1);
+    format!("{}~{}", &name[..begin], digest_of(&[name], NAME_DIGEST_LENGTH))
+}
+
+impl ListedMember {
+    /// Its kind and name, as lines have them.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        format!("{}/{}", self.kind.as_str(), shown_name(&self.name))
+    }
+
+    /// The line about it.
+    fn line(&self) -> String {
+        let mark = if self.is_child { CHILD } else { "" };
+        format!("{} {mark}{}", self.state.as_str(), self.subject())
+    }
+}
+
+/// A line about a member, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadLine<'l> {
+    /// How far it is.
+    pub state: MemberState,
+    /// Whether another member applied its spec.
+    pub is_child: bool,
+    /// Its kind and name, as lines have them.
+    pub subject: &'l str,
+}
+
+/// Reads a line; `None` if it is none.
+#[must_use]
+pub fn read(line: &str) -> Option<ReadLine<'_>> {
+    let (state, subject) = line.split_once(' ')?;
+    let state = MemberState::ALL.into_iter().find(|it| it.as_str() == state)?;
+    let child = subject.strip_prefix(CHILD);
+    Some(ReadLine { state, is_child: child.is_some(), subject: child.unwrap_or(subject) })
+}
+
+/// The lines about members, failures first, and how many are not listed.
+#[must_use]
+pub fn lines(mut members: Vec<ListedMember>) -> (Vec<String>, usize) {
+    members.sort();
+    let omitted = members.len().saturating_sub(MAX_LINES);
+    let lines = members.iter().take(MAX_LINES).map(ListedMember::line).collect();
+    (lines, omitted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The longest line, in bytes.
+    const MAX_LINE_BYTES: usize = 64;
+
+    fn member(state: MemberState, name: &str) -> ListedMember {
+        ListedMember {
+            state,
+            is_child: true,
+            kind: MemberKind::OperatorHelmfile,
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_line_is_short_whatever_the_name_is_and_still_names_one_object() {
+        let long = "x".repeat(253);
+        for state in MemberState::ALL {
+            for kind in MemberKind::ALL {
+                let line = ListedMember { kind, ..member(state, &long) }.line();
+                assert!(line.len() <= MAX_LINE_BYTES, "{line}");
+                let read = read(&line).unwrap();
+                assert_eq!((read.state, read.is_child), (state, true));
+            }
+        }
+        assert_ne!(shown_name(&long), shown_name(&format!("{long}y")));
+        assert_eq!(shown_name("shop"), "shop");
+    }
+
+    #[test]
+    fn all_lines_fit_and_failures_come_first() {
+        let mut members: Vec<_> =
+            (0..5_000).map(|at| member(MemberState::Succeeded, &format!("{at:0253}"))).collect();
+        members.push(member(MemberState::Failed, "z"));
+        let (lines, omitted) = lines(members);
+        assert_eq!((lines.len(), omitted), (MAX_LINES, 5_001 - MAX_LINES));
+        assert_eq!(lines[0], "Failed > hfo/z");
+        let bytes: usize = lines.iter().map(|line| line.len() + 3).sum();
+        assert!(bytes <= 128 << 10, "{bytes}");
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        let direct = ListedMember { is_child: false, ..member(MemberState::Waiting, "shop") };
+        let line = direct.line();
+        let expected =
+            ReadLine { state: MemberState::Waiting, is_child: false, subject: "hfo/shop" };
+        assert_eq!(read(&line), Some(expected));
+        assert_eq!(direct.subject(), "hfo/shop");
+        assert_eq!(read("Future ks/shop"), None);
+        assert_eq!(read(""), None);
+    }
+}
