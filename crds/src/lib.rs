@@ -85,6 +85,7 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<notification::Alert>(),
     KindDefinition::of::<extensions::ArtifactGenerator>(),
     KindDefinition::of::<source::Bucket>(),
+    KindDefinition::of::<release::ChangeSet>(),
     KindDefinition::of::<source::ExternalArtifact>(),
     KindDefinition::of::<release::FreezeBypass>(),
     KindDefinition::of::<release::Freeze>(),

@@ -1,11 +1,14 @@
 //! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, which changes and
-//! deletions wait for approval, when nothing begins, and which results are not applied again.
+//! deletions wait for approval, when nothing begins, which results are not applied again, and what became of one change of a
+//! source.
 //!
 //! Here: one file per kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and
 //! deleting audits (`operator/runtime/src/audit.rs`), the deletion budget (`engines/apply/src/deletion_budget.rs`), writing
 //! and deleting Plans (`operator/runtime/src/deletion_plan.rs`), what Freezes hold (`operator/runtime/src/freeze.rs`),
-//! what follows from a result that failed (`engines/quarantine`), writing Quarantines (`operator/quarantine`).
+//! what follows from a result that failed (`engines/quarantine`), writing Quarantines (`operator/quarantine`), verdicts about
+//! changes (`engines/changes`), writing ChangeSets (`operator/changes`).
 
+mod change_set;
 mod freeze;
 mod freeze_bypass;
 mod plan;
@@ -13,6 +16,10 @@ mod plan_policy;
 mod quarantine;
 mod release_audit;
 
+pub use change_set::{
+    ChangeSet, ChangeSetCommit, ChangeSetCounts, ChangeSetRollback, ChangeSetSource, ChangeSetSpec,
+    ChangeSetStatus, ChangeSetVerdict,
+};
 pub use freeze::{
     Freeze, FreezeCalendarSource, FreezeCalendarStatus, FreezeConfigMapKey, FreezeDriftCorrection,
     FreezeKind, FreezePeriod, FreezeSchedule, FreezeSpec, FreezeStatus,

@@ -13,7 +13,7 @@ use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
 use crate::release::{
-    AuditCauseKind, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit,
+    AuditCauseKind, ChangeSet, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit,
 };
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
@@ -235,6 +235,38 @@ fn a_quarantine_keeps_what_it_says() {
         "status": { "repeated": 1, "lift": { "user": "alice", "at": "2026-11-30T09:00:00Z", "reason": "fixed" } },
     });
     assert_eq!(round_trip::<Quarantine>(&quarantine), quarantine);
+}
+
+#[test]
+fn a_change_set_keeps_what_it_says() {
+    let change = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "ChangeSet",
+        "metadata": { "name": "a", "namespace": "b" },
+        "spec": {
+            "source": { "kind": "GitRepository", "name": "fleet", "uid": "u" },
+            "revision": "main@sha1:2",
+            "digest": "sha256:2",
+            "path": "gitrepository/b/fleet/2.tar.gz",
+            "sequence": 17,
+            "commit": { "subject": "Scale the shop", "author": "Alice", "time": "2026-11-30T09:00:00Z" },
+        },
+        "status": {
+            "verdict": "Failed",
+            "message": "1 of 2 members failed: ks/shop",
+            "members": ["Failed ks/shop", "Succeeded > hr/web"],
+            "omitted": 1,
+            "counts": { "members": 2, "succeeded": 1, "failed": 1 },
+            "otherNamespaces": { "members": 1, "waiting": 1 },
+            "unchanged": 38,
+            "closedAt": "2026-11-30T09:01:00Z",
+            "progressedAt": "2026-11-30T09:02:00Z",
+            "rollback": { "user": "alice", "at": "2026-11-30T09:03:00Z", "reason": "sales stopped" },
+            "rolledBackAt": "2026-11-30T09:04:00Z",
+            "notRolledBack": ["hf/db: a Helmfile is not rolled back"],
+        },
+    });
+    assert_eq!(round_trip::<ChangeSet>(&change), change);
 }
 
 #[test]

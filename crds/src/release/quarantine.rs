@@ -8,10 +8,10 @@ use crate::string_enum::choice;
 use crate::{Time, omit_empty, schema};
 
 custom_resource! {
-    /// A result of a Kustomization that failed its health checks or lifecycles, or of a HelmRelease
-    /// or Helmfile whose remediation is over. It is not applied again: not by the next reconciliation,
-    /// and not after a restart. Only windlass creates it; users lift it with `windlass resume
-    /// --revision`.
+    /// A result of a Kustomization that failed its health checks or lifecycles or that a user rolled
+    /// back, or of a HelmRelease or Helmfile whose remediation is over. It is not applied again: not by
+    /// the next reconciliation, and not after a restart. Only windlass creates it; users lift it with
+    /// `windlass resume --revision`.
     Quarantine {
         spec: QuarantineSpec,
         status: QuarantineStatus,
@@ -124,8 +124,8 @@ pub struct QuarantinedResult {
     #[schemars(length(max = 128))]
     pub inputs_digest: String,
 
-    /// The images of its workloads, the first 64 of them. ImagePolicies of the namespace skip those
-    /// of a result that failed, unless the last good result has them, too.
+    /// The images of its workloads, if there are no more than 64. ImagePolicies of the namespace skip
+    /// the tags of a result that failed, unless the last good result has them, too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 512)))]
     pub images: Vec<String>,

@@ -85,7 +85,7 @@ pub fn has_no_runs(object: &Object) -> bool {
     match object.kind() {
         "HelmRepository" => is_oci,
         "Alert" | "Provider" | "ExternalArtifact" => true,
-        "Freeze" | "FreezeBypass" | "Incident" | "Lifecycle" | "LifecycleBinding"
+        "ChangeSet" | "Freeze" | "FreezeBypass" | "Incident" | "Lifecycle" | "LifecycleBinding"
         | "LifecycleEvent" | "Plan" | "PlanPolicy" | "Quarantine" | "ReleaseAudit" => {
             object.gvk().group.ends_with(WINDLASS_GROUPS)
         }

@@ -25,11 +25,11 @@ pub fn is_definition(id: &ObjectId) -> bool {
     id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition"
 }
 
-/// Whether an object is a Quarantine. No applier applies one: windlass may write them, so a commit could record a failure that
-/// never was, or have one pruned that is in force.
+/// Whether an object is a Quarantine or a ChangeSet. No applier applies one: windlass may write them, so a commit could record a
+/// failure or a change that never was, or have a Quarantine pruned that is in force.
 #[must_use]
 pub fn is_record(id: &ObjectId) -> bool {
-    id.group == "release.windlass.dev" && id.kind == "Quarantine"
+    id.group == "release.windlass.dev" && matches!(id.kind.as_str(), "Quarantine" | "ChangeSet")
 }
 
 #[cfg(test)]
@@ -52,6 +52,7 @@ mod tests {
         assert!(is_definition(&id("apiextensions.k8s.io", "CustomResourceDefinition")));
         assert!(!is_definition(&id("", "Namespace")));
         assert!(is_record(&id("release.windlass.dev", "Quarantine")));
+        assert!(is_record(&id("release.windlass.dev", "ChangeSet")));
         assert!(!is_record(&id("release.windlass.dev", "Freeze")));
     }
     #[test]
