@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit};
+use crds::release::{ChangeSet, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit};
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass_notification::Incident;
 use crds::windlass_source::HTTPArchive;
@@ -199,6 +199,7 @@ const KINDS: &[KindRegistration] = &[
     KindRegistration::kept::<Quarantine>(|context, stop| {
         quarantine_watch::follow(context, stop).boxed()
     }),
+    KindRegistration::kept::<ChangeSet>(|context, stop| follow_changes(context, stop).boxed()),
     KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
         .only(OperatorSettings::notifies),
     KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
@@ -218,6 +219,14 @@ async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
     tokio::join!(
         deletion_plan::follow_plans(context.clone(), stop.clone()),
         pull_request_approval::run(context, check_removal, stop),
+    );
+}
+
+/// Follows ChangeSets until `stop`, and writes those of the sources that change.
+async fn follow_changes(context: Arc<RunContext>, stop: CancellationToken) {
+    tokio::join!(
+        windlass_changes::follow(context.clone(), stop.clone()),
+        windlass_changes::run(context, stop),
     );
 }
 

@@ -480,8 +480,9 @@ impl KustomizationSession<'_> {
         if let Some(known) = self.known_quarantine(object, artifact, &own, Some(&read)) {
             return self.go_back(object, timeouts, artifact, &target, inputs, &known).await;
         }
-        if report::is_quarantined(object) {
-            // What stayed on the way back is decided about by the next result, also by one with the same objects.
+        if report::is_quarantined(object) || self.is_settled_in_quarantine(&own) {
+            // What stayed on the way back is decided about by the next result, also by one with the same objects. What is
+            // applied and was rolled back by a user is built anew, and so found to be quarantined.
             self.memory().settled = None;
         }
         let mut ended = self.follow_source(object, timeouts, artifact, &target, inputs, &own).await;

@@ -1,6 +1,6 @@
 //! The artifacts to which Kustomizations may go back, so that no source throws them away.
 //!
-//! They are found in statuses and Quarantines whenever a source collects its garbage: nothing of that is kept in memory only.
+//! They are found in statuses, Quarantines and ChangeSets whenever a source collects its garbage: nothing of that is kept in memory only.
 //! Elsewhere: how many bytes of them are kept (`artifacts::store`), going back (`kustomization`).
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 
 use artifacts::store::{NeededArtifact, NeededArtifacts};
 use crds::kustomize::{HistoryEntry, Kustomization};
-use crds::release::Quarantine;
+use crds::release::{ChangeSet, ChangeSetVerdict, Quarantine};
 use futures::FutureExt as _;
 use reconcile::Time;
 
@@ -46,8 +46,43 @@ impl NeededArtifacts for LastGoodArtifacts {
         if context.settings.no_cross_namespace_refs {
             kustomizations.retain(|it| it.metadata.namespace.as_deref() == Some(namespace));
         }
-        Some(needed(namespace, &table.all(), &kustomizations))
+        let changes = context.shared::<WatchedObjectCache<ChangeSet>>();
+        changes.ready().ok()?;
+        let mut all = needed(namespace, &table.all(), &kustomizations);
+        all.extend(before_changes(namespace, changes.of(namespace)));
+        Some(all)
     }
+}
+
+/// The artifacts from before the newest change of each source of a namespace, to which a user may roll that back: those of the
+/// change before it, and of the last one that succeeded.
+fn before_changes(namespace: &str, mut changes: Vec<Arc<ChangeSet>>) -> Vec<NeededArtifact> {
+    changes.sort_by_key(|it| Reverse(it.spec.sequence));
+    let mut by_source: BTreeMap<&str, Vec<&ChangeSet>> = BTreeMap::new();
+    for change in &changes {
+        by_source.entry(change.spec.source.uid.as_str()).or_default().push(change);
+    }
+    let mut found = Vec::new();
+    for of_source in by_source.values() {
+        let older = of_source.get(1..).unwrap_or_default();
+        let has_succeeded = |it: &&&ChangeSet| {
+            it.status.as_ref().is_some_and(|it| it.verdict == ChangeSetVerdict::Succeeded)
+        };
+        let last = older.first().into_iter().chain(older.iter().find(has_succeeded));
+        found.extend(last.filter_map(|it| {
+            let mut parts = it.spec.path.split('/').skip(1);
+            let is_its = parts.next() == Some(namespace)
+                && parts.next() == Some(it.spec.source.name.as_str());
+            is_its.then(|| NeededArtifact {
+                path: it.spec.path.clone(),
+                digest: it.spec.digest.clone(),
+                revision: it.spec.revision.clone(),
+            })
+        }));
+    }
+    found.sort();
+    found.dedup();
+    found
 }
 
 /// Who needs an artifact; what is kept if there is not room for all stands first. What others do does not displace what the
@@ -160,6 +195,33 @@ mod tests {
     ) -> Vec<String> {
         let needed = needed(namespace, quarantines, kustomizations);
         needed.into_iter().map(|it| it.path).collect()
+    }
+
+    #[test]
+    fn what_there_was_before_the_newest_change_is_kept() {
+        let change = |sequence: i64, verdict: &str, path: &str| {
+            let object = json!({"metadata": {"name": sequence.to_string(), "namespace": "shop"},
+                "spec": {"source": {"kind": "GitRepository", "name": "shop", "uid": "u"},
+                    "revision": "r", "digest": "d", "path": path, "sequence": sequence},
+                "status": {"verdict": verdict}});
+            Arc::new(serde_json::from_value::<ChangeSet>(object).unwrap())
+        };
+        let changes = vec![
+            change(1, "Succeeded", &at("first")),
+            change(4, "Failed", &at("newest")),
+            change(2, "Succeeded", &at("good")),
+            change(3, "Failed", &at("before")),
+        ];
+        let paths = |changes| {
+            let needed: Vec<NeededArtifact> = before_changes("shop", changes);
+            needed.into_iter().map(|it| it.path).collect::<Vec<String>>()
+        };
+        assert_eq!(paths(changes), [at("before"), at("good")]);
+        let only = vec![change(1, "Succeeded", &at("first"))];
+        assert_eq!(paths(only), Vec::<String>::new());
+        let forged =
+            vec![change(2, "Succeeded", &at("a")), change(1, "Succeeded", "x/other/shop/b")];
+        assert_eq!(paths(forged), Vec::<String>::new());
     }
 
     const EARLIER: &str = "2026-11-30T08:00:00Z";

@@ -8,13 +8,15 @@
 //! * The Provider has attempts and pauses (`provider_worker`); an attempt (`delivery_attempt`) sends requests
 //!   (`transport`, `nats`), and how the last one ended is known (`last_deliveries`).
 //!
-//! Beside that: notifications about incidents (`incident_notifications`), warnings on Alerts (`alert_warnings`).
+//! Beside that: events that the verdict about a change replaces (`change_set_events`), notifications about incidents
+//! (`incident_notifications`), warnings on Alerts (`alert_warnings`).
 //! Elsewhere: the decisions (`engines/notify`), the way of events (`windlass_cluster::events`), requests
 //! (`windlass_runtime::http_request`).
 
 mod alert_match_queues;
 mod alert_router;
 mod alert_warnings;
+mod change_set_events;
 pub mod delivery_attempt;
 mod event_dispatch;
 pub mod incident_notifications;

@@ -37,7 +37,7 @@ use windlass_cluster::metrics::AuditOutcome;
 use windlass_cluster::object_pages::ObjectQuery;
 
 /// The label with the uid of the subject, by which the audits of an object are found.
-pub(crate) const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
+pub const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
 
 /// The field manager of audits.
 const MANAGER: &str = "windlass";

@@ -182,6 +182,7 @@ const PLACES: [(&str, &[&str]); 72] = [
             "cli::",
         ],
     ),
+    ("operator/changes/", &["stories::change_sets", "notifications::", "cli::"]),
     (
         "operator/source/src/oci_repository",
         &["disasters::fetches", "oci::", "stories::oci", "stories::image_signatures"],
@@ -196,6 +197,7 @@ const PLACES: [(&str, &[&str]); 72] = [
         "engines/cause/",
         &["cli::", "notifications::incidents", "sources::hostile_servers::addresses"],
     ),
+    ("engines/changes/", &["stories::change_sets"]),
     ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("engines/envsubst/", &["stories::substitution"]),
     ("engines/health/", &["stories::health", "cli::", "notifications::incidents"]),

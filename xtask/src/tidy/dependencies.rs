@@ -41,8 +41,9 @@ const SOURCE_CRATES: [&str; 4] = ["artifacts", "git", "http-client", "sources"];
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 23] = [
+const MAY_USE_CRDS: [&str; 24] = [
     "windlass-answers",
+    "windlass-changes",
     "windlass-cli",
     "windlass-cli-installation",
     "windlass-cli-plan",

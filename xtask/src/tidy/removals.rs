@@ -23,6 +23,7 @@ const UNGATED: [UngatedCall; 2] = [
             "operator/runtime/src/lifecycle.rs",
             "operator/runtime/src/deletion_plan.rs",
             "operator/quarantine/src/lib.rs",
+            "operator/changes/src/change_set_writer.rs",
             // Helm's records: those of a removal that has come to its end, and old ones.
             "operator/helm/src/release_runner/storage.rs",
             // Sources that were made for an object; nothing that is applied goes with them.

@@ -14,7 +14,7 @@ use apply::ApplyDesiredState;
 use artifacts::store::NeededArtifact;
 use crds::kustomize::{Kustomization, KustomizationSpec};
 use crds::release::{AuditCause, AuditCauseKind, Quarantine, QuarantineAction};
-use crds::{Artifact, GoDuration, ReconciledObject as _};
+use crds::{Artifact, GoDuration};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::container_images::images_of;
 use quarantine::build_facts::{BuildFacts, is_of_same_source, known_images};
@@ -150,6 +150,13 @@ impl KustomizationSession<'_> {
         let own = self.seen_quarantines(object);
         report::is_quarantined(object)
             && self.known_quarantine(object, artifact, &own, None).is_some()
+    }
+
+    /// Whether what is applied is quarantined now, as after the rollback of a change that was healthy.
+    pub(super) fn is_settled_in_quarantine(&self, own: &[Arc<Quarantine>]) -> bool {
+        let memory = self.memory();
+        let settled = memory.settled.as_ref();
+        settled.is_some_and(|it| windlass_quarantine::of_result(own, &it.digest).is_some())
     }
 
     /// The revision that is applied in place of an artifact; `None` if it is not known without a build that there is one.
@@ -361,15 +368,13 @@ impl KustomizationSession<'_> {
         quarantine.metadata.owner_references = object.owner_ref(&()).map(|owner| vec![owner]);
         let cluster = &self.context.cluster;
         let written = windlass_quarantine::record(cluster, quarantine, own).await?;
-        let table = self.context.shared::<WatchedObjectCache<Quarantine>>();
-        drop(table.insert(written.clone()));
+        known_quarantines::insert_written(&self.context, written.clone());
         self.remember_quarantine(object, artifact, inputs, &written);
         // What is not deleted now is deleted by the next failure.
         let name = written.name_any();
         let deleted = windlass_quarantine::delete_oldest(cluster, own, &name).await;
         for gone in deleted.unwrap_or_default() {
-            let uid = gone.uid().unwrap_or_default();
-            drop(table.remove(&self.node.namespace, &gone.name_any(), &uid));
+            known_quarantines::remove_deleted(&self.context, &self.node.namespace, &gone);
         }
         Ok(Arc::new(written))
     }
@@ -406,7 +411,11 @@ impl KustomizationSession<'_> {
             self.dismiss_events(object, None).await;
             return stays("the artifact of the last good revision is not one of this source");
         };
-        let built = match self.build(object, timeouts, &old, target, inputs).await {
+        let built = self.build(object, timeouts, &old, target, inputs).await;
+        if built.is_ok() {
+            self.memory().has_woken_source = false;
+        }
+        let built = match built {
             Ok(BuildOutcome::DesiredKustomization(built)) => built,
             Ok(BuildOutcome::Unchanged(ended)) => {
                 self.dismiss_events(object, None).await;
@@ -435,11 +444,10 @@ impl KustomizationSession<'_> {
 }
 
 impl KustomizationSession<'_> {
-    /// Has the source run, which fetches what is lost again if its kind can. It is asked once: what it could not fetch, it tries
-    /// again by itself.
+    /// Has the source run, which fetches what is lost again if its kind can. It is asked once in a process: what it could not
+    /// fetch, it tries again by itself. After a restart its first run may come before it is known what is needed.
     fn have_fetched_again(&self, object: &Kustomization) {
-        let ready = object.condition(reconcile::READY);
-        let is_asked = ready.is_some_and(|ready| ready.reason == ARTIFACT_LOST.as_str());
+        let is_asked = std::mem::replace(&mut self.memory().has_woken_source, true);
         let source = KustomizationController::source(object).filter(|_| !is_asked);
         if let Some(source) = source {
             self.context.work_queue.wake(&source, WakeReason::Waiting);
@@ -508,8 +516,8 @@ fn back(
         revision: quarantine.spec.result.revision.clone(),
         text: windlass_quarantine::text(quarantine),
     });
-    // The entry of the history is written anew.
-    ended.came.facts = Some(good);
+    // The entry of the history is written anew. One to which a user rolled back may have no facts.
+    ended.came.facts = Some(good).filter(|good| !good.spec.is_empty());
     ended
 }
 

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::NotificationDelivery;
 use super::alert_router::{ObjectLabels, is_of_incident};
+use super::change_set_events::is_withheld;
 use super::suppressed_notifications::AlertTopic;
 use windlass_cluster::metrics::NotificationOutcomeLabel;
 
@@ -151,6 +152,9 @@ impl AlertMatcher {
         let is_of_incident = is_of_incident(event);
         for name in alerts {
             let Some(alert) = context.seen::<Alert>(namespace, name) else { continue };
+            if is_withheld(context, event, &alert) {
+                continue;
+            }
             let decision = router.route(event, &alert, &mut labels).await;
             let Some((notification, bytes)) = router.notification(&alert, decision) else {
                 continue;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine};
+use crds::release::{ChangeSet, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine};
 use crds::windlass_notification::Incident;
 use futures::StreamExt as _;
 use objects::Gvk;
@@ -38,6 +38,10 @@ pub trait WatchCachedKind:
 {
     /// Whether its objects live in namespaces.
     const NAMESPACED: bool;
+}
+
+impl WatchCachedKind for ChangeSet {
+    const NAMESPACED: bool = true;
 }
 
 impl WatchCachedKind for Freeze {
@@ -78,7 +82,7 @@ impl WatchCachedKind for Quarantine {
 
 /// The node that stands for all objects of a kind: those who wait for it are woken when every change of them is seen
 /// again.
-pub fn kind_node<K: WatchCachedKind>() -> ObjectKey {
+pub(crate) fn kind_node<K: WatchCachedKind>() -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), "", "")
 }
 
@@ -214,7 +218,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// Waits until every change is seen, but not longer than `patience` from the interruption of the watch on, nor if the
     /// objects cannot be listed. What comes later does not wait: many runs would hold their workers in turn.
-    pub async fn current_within(&self, patience: Duration) {
+    pub(crate) async fn current_within(&self, patience: Duration) {
         let since = *self.interrupted_since.lock();
         let deadline = since.unwrap_or_else(Instant::now) + patience;
         let is_listed = || matches!(&*self.state.borrow(), WatchCacheState::Listed(_));

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use artifacts::archive::{self, ExtractOptions};
 use artifacts::store::{self, ArtifactStore, NeededArtifact};
+use changes::commit_metadata::CommitDescription;
+use crds::Artifact;
 use crds::source::{GitRepository, GitRepositoryStatus};
-use git::{GitReference, GitRemote, GitRevision, RequestedCommitContent};
+use git::{CommitMetadata, GitReference, GitRemote, GitRevision, RequestedCommitContent};
 use kube_core::ResourceExt as _;
 use reconcile::{NextRunTrigger, RunOutcome};
 use sources::source_reasons::{COPY_FAILURE, GIT_OPERATION_FAILED, NO_ARTIFACT};
@@ -67,6 +69,16 @@ fn included<'i>(
     includes.iter().map(files).collect()
 }
 
+/// What the artifact says of its commit.
+fn description(commit: &CommitMetadata) -> CommitDescription {
+    let is_known = commit.authored != jiff::Timestamp::UNIX_EPOCH;
+    CommitDescription {
+        subject: commit.summary.clone(),
+        author: commit.author.clone(),
+        time: if is_known { commit.authored.to_string() } else { String::new() },
+    }
+}
+
 /// Fetches the remote as it is now, packs it and keeps it. Blocks.
 fn fetch_and_store(
     work: &GitFetchSpec,
@@ -97,6 +109,7 @@ fn fetch_and_store(
         let load = |body: &_| load(&checkout, body).map_err(|outcome| outcome.text().to_owned());
         archive::write(out, &contents, |_, body| load(body)).map(drop)
     })?;
+    let artifact = Artifact { metadata: description(&checkout.commit).metadata(), ..artifact };
     let included: Vec<_> = include.iter().map(|include| include.artifact.clone()).collect();
     let message = format!("stored artifact for commit '{}'", checkout.commit.short_summary());
     let stored = StoredArtifact::new(artifact, message, move |status: &mut GitRepositoryStatus| {

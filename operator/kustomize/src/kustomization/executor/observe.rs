@@ -219,7 +219,7 @@ impl KustomizationExecutor {
     async fn compare(&self, manifest: &ManifestToApply) -> Result<LiveObjectState, ClusterError> {
         let id = &manifest.id;
         if is_record(id) {
-            let text = "only windlass writes Quarantines; remove it from the manifests";
+            let text = "only windlass writes objects of this kind; remove it from the manifests";
             return Ok(LiveObjectState::Refused(format!("{}: {text}", id.subject())));
         }
         let resource = match self.resource_when_served(id).await {

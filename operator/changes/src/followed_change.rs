@@ -1,0 +1,500 @@
+//! One change that is followed: its members, as they were seen last, and the status of its ChangeSet.
+//!
+//! Elsewhere: writing that (`change_set_writer`), which changes there are (the root of the crate).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use changes::build_change::{BuildChange, FollowedBuilds};
+use changes::member_lines::{self, ListedMember};
+use changes::member_state::MemberState;
+use changes::verdict::{self, ChangeVerdict, JudgedChange, MemberCounts};
+use crds::Time as When;
+use crds::release::{ChangeSet, ChangeSetCounts, ChangeSetSpec, ChangeSetStatus, ChangeSetVerdict};
+use kube_core::ResourceExt as _;
+use reconcile::{ObjectKey, Time};
+use serde_json::{Value, json};
+
+use windlass_runtime::run_context::RunContext;
+
+use super::applied_children::{AppliedChanges, has_appliers};
+use super::observed_members::{EarlierState, child_state, kind_of};
+use super::observed_sources::SourceConsumer;
+
+/// How long an audit is looked for that is not there when an attempt has ended.
+const AUDIT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long is tried to read what the API server refuses to tell.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the watch has time to see an object that the API server has.
+const WATCH_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many members of a change are followed. Those beyond that are counted as omitted.
+const MAX_MEMBERS: usize = 20_000;
+
+/// Longest message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 1_000;
+
+/// A member.
+#[derive(Debug, Clone)]
+struct Member {
+    state: MemberState,
+    /// The generation of the spec that another member applied; `None` for an applier of the source.
+    child: Option<i64>,
+    /// Since when it is known.
+    known: Instant,
+}
+
+/// What is known of what a Kustomization applied.
+#[derive(Debug, Clone)]
+enum AuditLookup {
+    /// It is asked for, since this time.
+    Pending(Instant),
+    /// It is known.
+    Done {
+        /// Whether the revision changed something.
+        has_changed: bool,
+    },
+    /// It could not be read.
+    Unreadable,
+}
+
+/// A change that is followed.
+pub(crate) struct FollowedChange {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) spec: ChangeSetSpec,
+    /// Since when the source has the revision.
+    pub(crate) since: Time,
+    members: BTreeMap<ObjectKey, Member>,
+    unchanged: BTreeSet<ObjectKey>,
+    /// Kustomizations that are known to build something else because of the revision.
+    changed: BTreeSet<ObjectKey>,
+    audits: BTreeMap<ObjectKey, AuditLookup>,
+    /// Children whose generation is not read yet, and since when.
+    unread: BTreeMap<ObjectKey, Instant>,
+    /// Whether children may be missing.
+    is_incomplete: bool,
+    closed: Option<Time>,
+    progressed: Time,
+    verdict: ChangeVerdict,
+    pub(crate) is_superseded: bool,
+    /// What a rollback that a user asked for left as it is; `None` if it was not carried out.
+    pub(crate) left_by_rollback: Option<Vec<String>>,
+    /// When that was carried out.
+    rolled_back_at: Option<Time>,
+    /// The states of members before this process, by the lines about them.
+    earlier: BTreeMap<String, MemberState>,
+    /// How many appliers are not followed.
+    dropped: usize,
+    /// Whether the ChangeSet has the verdict.
+    pub(crate) is_written: bool,
+    /// Whether the API server rejected the last write.
+    pub(crate) is_rejected: bool,
+}
+
+fn of_status(verdict: ChangeSetVerdict) -> ChangeVerdict {
+    match verdict {
+        ChangeSetVerdict::Progressing => ChangeVerdict::Progressing,
+        ChangeSetVerdict::Succeeded => ChangeVerdict::Succeeded,
+        ChangeSetVerdict::Failed => ChangeVerdict::Failed,
+        ChangeSetVerdict::Superseded => ChangeVerdict::Superseded,
+        ChangeSetVerdict::RolledBack => ChangeVerdict::RolledBack,
+        ChangeSetVerdict::Stalled => ChangeVerdict::Stalled,
+    }
+}
+
+fn as_status(verdict: ChangeVerdict) -> ChangeSetVerdict {
+    match verdict {
+        ChangeVerdict::Progressing => ChangeSetVerdict::Progressing,
+        ChangeVerdict::Succeeded => ChangeSetVerdict::Succeeded,
+        ChangeVerdict::Failed => ChangeSetVerdict::Failed,
+        ChangeVerdict::Superseded => ChangeSetVerdict::Superseded,
+        ChangeVerdict::RolledBack => ChangeSetVerdict::RolledBack,
+        ChangeVerdict::Stalled => ChangeSetVerdict::Stalled,
+    }
+}
+
+impl FollowedChange {
+    /// A change that begins, or one that an earlier process began and of which `status` says how far it came.
+    pub(crate) fn new(
+        namespace: &str,
+        name: &str,
+        spec: ChangeSetSpec,
+        status: Option<&ChangeSetStatus>,
+        since: Time,
+    ) -> Self {
+        let lines = status.into_iter().flat_map(|it| &it.members);
+        let read = lines.filter_map(|line| member_lines::read(line));
+        let earlier = read.map(|it| (it.subject.to_owned(), it.state)).collect();
+        let progressed = status.and_then(|it| it.progressed_at.as_ref()).map(|it| it.0);
+        // The verdict does not say it: a member may have gone back by itself before the user asked.
+        let rolled_back_at = status.and_then(|it| it.rolled_back_at.as_ref()).map(|it| it.0);
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            spec,
+            since,
+            members: BTreeMap::new(),
+            unchanged: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            audits: BTreeMap::new(),
+            unread: BTreeMap::new(),
+            is_incomplete: false,
+            closed: None,
+            progressed: progressed.unwrap_or(since),
+            verdict: status.map_or(ChangeVerdict::Progressing, |it| of_status(it.verdict)),
+            is_superseded: false,
+            left_by_rollback: status
+                .filter(|_| rolled_back_at.is_some())
+                .map(|it| it.not_rolled_back.clone()),
+            rolled_back_at,
+            earlier,
+            dropped: 0,
+            is_written: status.is_some(),
+            is_rejected: false,
+        }
+    }
+
+    /// The verdict, as it was judged last.
+    pub(crate) fn verdict(&self) -> ChangeVerdict {
+        self.verdict
+    }
+
+    /// Whether nothing changes any more unless a user or another revision asks for it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_written
+            && matches!(self.verdict, ChangeVerdict::Succeeded | ChangeVerdict::Superseded)
+    }
+
+    /// Whether all members are known.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// The rollback that a user asked for was carried out, and left these members as they are.
+    pub(crate) fn rolled_back(&mut self, left: Vec<String>, now: Time) {
+        self.left_by_rollback = Some(left);
+        self.rolled_back_at = Some(now);
+    }
+
+    /// Whether a Kustomization is known to build something else because of the revision. Of the first change of a source, and
+    /// without audits after a restart, that is not known of all members.
+    pub(crate) fn is_known_to_change(&self, key: &ObjectKey) -> bool {
+        self.changed.contains(key)
+    }
+
+    /// How far a member is; `None` if the applier is none.
+    pub(crate) fn state_of(&self, key: &ObjectKey) -> Option<MemberState> {
+        self.members.get(key).map(|it| it.state)
+    }
+
+    /// The members that did not come to their end, as `[kind, namespace, name]`.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = [String; 3]> {
+        let under_way = self.members.iter().filter(|(_, it)| !it.state.has_ended());
+        under_way.map(|(key, _)| [key.kind.clone(), key.namespace.clone(), key.name.clone()])
+    }
+
+    /// Takes in the states of members. Returns the Kustomizations whose audits tell more of them.
+    pub(crate) fn observe(
+        &mut self,
+        context: &RunContext,
+        consumers: &[SourceConsumer],
+        builds: &BTreeMap<String, FollowedBuilds>,
+        now: Time,
+    ) -> Vec<SourceConsumer> {
+        let mut asked = Vec::new();
+        let mut seen = BTreeSet::new();
+        self.dropped = 0;
+        for consumer in consumers {
+            let key = consumer.key();
+            let is_known = self.members.contains_key(&key) || self.unchanged.contains(&key);
+            if self.closed.is_some() && !is_known {
+                continue;
+            }
+            if !is_known && self.members.len() >= MAX_MEMBERS {
+                self.dropped += 1;
+                continue;
+            }
+            seen.insert(key.clone());
+            let earlier = self.earlier_state(&key);
+            let state = consumer.state(context, &self.spec.revision, earlier, now);
+            let (is_asked, has_changed) = self.change(context, consumer, &key, builds, state);
+            if is_asked {
+                asked.push(consumer.clone());
+            }
+            if has_changed {
+                self.unchanged.remove(&key);
+                self.put(key, state, None, now);
+            } else {
+                self.members.remove(&key);
+                self.unchanged.insert(key);
+            }
+        }
+        // What is deleted, or names another source, is no member any more.
+        self.members.retain(|key, it| it.child.is_some() || seen.contains(key));
+        self.unchanged.retain(|key| seen.contains(key));
+        self.observe_children(context, now);
+        if self.closed.is_none() && asked.is_empty() && self.unread.is_empty() && self.has_ended() {
+            self.closed = Some(now);
+        }
+        asked
+    }
+
+    /// Whether all appliers of the source came to their end.
+    fn has_ended(&self) -> bool {
+        self.members.values().all(|it| it.child.is_some() || it.state.has_ended())
+    }
+
+    /// The state of a member before, also by the lines that an earlier process wrote.
+    fn before(&self, key: &ObjectKey) -> Option<MemberState> {
+        let earlier = || {
+            let kind =
+                kind_of(&key.group, &key.kind).filter(|_| key.namespace == self.namespace)?;
+            let subject = format!("{}/{}", kind.as_str(), member_lines::shown_name(&key.name));
+            self.earlier.get(&subject).copied()
+        };
+        self.members.get(key).map(|it| it.state).or_else(earlier)
+    }
+
+    fn earlier_state(&self, key: &ObjectKey) -> EarlierState {
+        let age = self.members.get(key).map_or(Duration::ZERO, |it| it.known.elapsed());
+        EarlierState { state: self.before(key), age }
+    }
+
+    fn put(&mut self, key: ObjectKey, state: MemberState, child: Option<i64>, now: Time) {
+        let before = self.members.get(&key);
+        if state.has_ended() && before.is_some_and(|it| !it.state.has_ended()) {
+            self.progressed = now;
+        }
+        let known = before.map_or_else(Instant::now, |it| it.known);
+        self.members.insert(key, Member { state, child, known });
+    }
+
+    /// Whether the audits of an applier of the source have to be read, and whether it counts as a member: as long as it did not
+    /// come to its end it does.
+    fn change(
+        &mut self,
+        context: &RunContext,
+        consumer: &SourceConsumer,
+        key: &ObjectKey,
+        builds: &BTreeMap<String, FollowedBuilds>,
+        state: MemberState,
+    ) -> (bool, bool) {
+        let SourceConsumer::Kustomization(object) = consumer else { return (false, true) };
+        if !state.has_ended() || state == MemberState::Skipped {
+            return (false, true);
+        }
+        let followed = object.uid().and_then(|uid| builds.get(&uid));
+        let change = followed.map_or(BuildChange::Unknown, |it| it.change(&self.spec.revision));
+        // Nothing is known of what there was before the first change that is recorded.
+        let is_first = self.spec.sequence <= 1;
+        let is_unknown = change == BuildChange::Unknown && !is_first;
+        if change == BuildChange::Unchanged {
+            return (false, false);
+        }
+        let is_audited =
+            matches!(self.audits.get(key), Some(AuditLookup::Done { has_changed: true }));
+        if change == BuildChange::Changed || is_audited {
+            self.changed.insert(key.clone());
+        }
+        if !context.settings.release_audits || !(is_unknown || has_appliers(object)) {
+            return (false, true);
+        }
+        match self.audits.get(key) {
+            Some(AuditLookup::Done { has_changed }) => {
+                (false, !is_unknown || *has_changed || state != MemberState::Succeeded)
+            }
+            Some(AuditLookup::Pending(_)) => (true, true),
+            Some(AuditLookup::Unreadable) => (false, true),
+            None => {
+                self.audits.insert(key.clone(), AuditLookup::Pending(Instant::now()));
+                (true, true)
+            }
+        }
+    }
+
+    /// Takes in what a Kustomization applied.
+    pub(crate) fn audited(&mut self, key: &ObjectKey, found: &AppliedChanges) {
+        let Some(AuditLookup::Pending(since)) = self.audits.get(key) else { return };
+        // What has no audit may have changed nothing, or the API server did not take the audit yet.
+        if !found.is_audited && since.elapsed() < AUDIT_PATIENCE {
+            return;
+        }
+        self.is_incomplete |= found.is_incomplete;
+        let has_changed = found.is_audited;
+        self.audits.insert(key.clone(), AuditLookup::Done { has_changed });
+        for child in &found.children {
+            let is_known = self.members.contains_key(child) || self.unchanged.contains(child);
+            if !is_known && self.members.len() + self.unread.len() < MAX_MEMBERS {
+                self.unread.entry(child.clone()).or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Takes in that audits could not be read. After a while the change goes on without them, and says so: otherwise it would
+    /// have no verdict as long as that lasts.
+    pub(crate) fn audit_failed(&mut self, key: &ObjectKey) {
+        let Some(AuditLookup::Pending(since)) = self.audits.get(key) else { return };
+        if since.elapsed() >= READ_PATIENCE {
+            self.is_incomplete = true;
+            self.audits.insert(key.clone(), AuditLookup::Unreadable);
+        }
+    }
+
+    /// Takes in that the generation of a child could not be read, likewise.
+    pub(crate) fn generation_failed(&mut self, key: &ObjectKey) {
+        if self.unread.get(key).is_some_and(|since| since.elapsed() >= READ_PATIENCE) {
+            self.is_incomplete = true;
+            self.unread.remove(key);
+        }
+    }
+
+    /// Children whose generation has to be read.
+    pub(crate) fn unread(&self) -> Vec<ObjectKey> {
+        self.unread.keys().cloned().collect()
+    }
+
+    /// Takes in the generation of a child; `None` if it does not exist any more.
+    pub(crate) fn generation_read(&mut self, key: &ObjectKey, generation: Option<i64>, now: Time) {
+        self.unread.remove(key);
+        if let Some(generation) = generation {
+            let state = self.before(key).unwrap_or(MemberState::Progressing);
+            self.put(key.clone(), state, Some(generation), now);
+        }
+    }
+
+    fn observe_children(&mut self, context: &RunContext, now: Time) {
+        let children: Vec<(ObjectKey, i64)> =
+            self.members.iter().filter_map(|(key, it)| Some((key.clone(), it.child?))).collect();
+        for (key, generation) in children {
+            let Some(member) = self.members.get(&key) else { continue };
+            match child_state(context, &key, generation, now) {
+                Some(observed) => {
+                    let state = member.state.after(observed);
+                    self.put(key, state, Some(generation), now);
+                }
+                None if member.known.elapsed() >= WATCH_PATIENCE => {
+                    self.members.remove(&key);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The counts of the namespace of the source, and of all others.
+    fn counts(&self) -> [MemberCounts; 2] {
+        let mut counts = [MemberCounts::default(); 2];
+        let [own, others] = &mut counts;
+        for (key, member) in &self.members {
+            let count = if key.namespace == self.namespace { &mut *own } else { &mut *others };
+            count.add(member.state);
+        }
+        counts
+    }
+
+    /// The members of the namespace of the source.
+    fn listed(&self) -> Vec<ListedMember> {
+        let own = self.members.iter().filter(|(key, _)| key.namespace == self.namespace);
+        own.filter_map(|(key, member)| {
+            Some(ListedMember {
+                state: member.state,
+                is_child: member.child.is_some(),
+                kind: kind_of(&key.group, &key.kind)?,
+                name: key.name.clone(),
+            })
+        })
+        .collect()
+    }
+
+    /// Judges the change.
+    pub(crate) fn judge(&mut self, now: Time) -> ChangeVerdict {
+        let [own, others] = self.counts();
+        let change = JudgedChange {
+            counts: own.and(&others),
+            is_closed: self.closed.is_some(),
+            is_superseded: self.is_superseded,
+            is_rolled_back: self.left_by_rollback.is_some(),
+            progressed: self.progressed,
+            before: self.verdict,
+        };
+        self.verdict = verdict::verdict(&change, now);
+        self.verdict
+    }
+
+    /// The verdict in a sentence.
+    pub(crate) fn message(&self) -> String {
+        let [own, others] = self.counts();
+        let mut unwell = self.listed();
+        unwell.retain(|it| {
+            matches!(it.state, MemberState::Failed | MemberState::RolledBack)
+                || self.verdict == ChangeVerdict::Stalled && !it.state.has_ended()
+        });
+        unwell.sort();
+        let named: Vec<String> = unwell.iter().map(ListedMember::subject).collect();
+        let mut said = verdict::sentence(&own.and(&others), self.unchanged.len(), &named);
+        if self.is_incomplete {
+            said.push_str(
+                "; an audit could not be read, or does not list all objects, so that members may be missing",
+            );
+        }
+        let left = self.left_by_rollback.as_ref().map_or(0, Vec::len);
+        if left > 0 {
+            said.push_str(&format!("; {left} not rolled back, see status.notRolledBack"));
+        }
+        said.truncate(said.floor_char_boundary(MAX_MESSAGE_BYTES));
+        said
+    }
+
+    /// The status, as a patch of all its fields but those that users write.
+    pub(crate) fn status(&self) -> Value {
+        let [own, others] = self.counts();
+        let (lines, omitted) = member_lines::lines(self.listed());
+        let others = (others.total() > 0).then(|| counts_of(&others));
+        json!({
+            "verdict": as_status(self.verdict),
+            "message": self.message(),
+            "members": lines,
+            "omitted": omitted + self.dropped,
+            "counts": written(&counts_of(&own)),
+            "otherNamespaces": others.as_ref().map(written),
+            "unchanged": self.unchanged.len(),
+            "closedAt": self.closed.map(When),
+            "progressedAt": When(self.progressed),
+            "rolledBackAt": self.rolled_back_at.map(When),
+            "notRolledBack": self.left_by_rollback.clone().unwrap_or_default(),
+        })
+    }
+
+    /// Whether an object is this change.
+    pub(crate) fn is(&self, object: &ChangeSet) -> bool {
+        object.spec == self.spec && object.name_any() == self.name
+    }
+}
+
+/// Counts with each field, since what a patch leaves out stays.
+fn written(counts: &ChangeSetCounts) -> Value {
+    json!({
+        "members": counts.members,
+        "progressing": counts.progressing,
+        "waiting": counts.waiting,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "skipped": counts.skipped,
+        "rolledBack": counts.rolled_back,
+    })
+}
+
+fn counts_of(counts: &MemberCounts) -> ChangeSetCounts {
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    ChangeSetCounts {
+        members: number(counts.total()),
+        progressing: number(counts.progressing),
+        waiting: number(counts.waiting),
+        succeeded: number(counts.succeeded),
+        failed: number(counts.failed),
+        skipped: number(counts.skipped),
+        rolled_back: number(counts.rolled_back),
+    }
+}

@@ -1,0 +1,326 @@
+//! How far members are, by the objects as the watches saw them last.
+//!
+//! Elsewhere: what their statuses mean (`changes::member_state`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use changes::member_lines::MemberKind;
+use changes::member_state::{
+    self, MemberState, MemberTarget, ObservedMember, ObservedReady, QuarantineEffect,
+};
+use crds::ReconciledObject;
+use crds::helm::HelmRelease;
+use crds::helmfile::{Helmfile, helmfile_operator};
+use crds::kustomize::Kustomization;
+use crds::release::{Quarantine, QuarantineAction};
+use kube_core::{Resource as _, ResourceExt as _};
+use reconcile::{ObjectKey, Time, reason};
+
+use windlass_cluster::ClusterError;
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
+use windlass_runtime::object_hold::is_suspended;
+use windlass_runtime::run_context::RunContext;
+
+use super::observed_sources::SourceConsumer;
+
+/// How long a Kustomization that is pinned by an earlier revision has time to build the revision of a change, which may be
+/// another result. What it builds is not in its status as long as it stays pinned.
+const PINNED_PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is known of a member from before.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EarlierState {
+    pub(crate) state: Option<MemberState>,
+    /// How long it is known.
+    pub(crate) age: Duration,
+}
+
+/// The revisions in the status of an applier.
+#[derive(Debug, Clone, Copy, Default)]
+struct StatusRevisions<'o> {
+    attempted: Option<&'o str>,
+    applied: Option<&'o str>,
+}
+
+/// The kind of a member; `None` if it applies nothing.
+pub(crate) fn kind_of(group: &str, kind: &str) -> Option<MemberKind> {
+    let is = |other: [std::borrow::Cow<'_, str>; 2]| other == [group, kind];
+    if is([Kustomization::group(&()), Kustomization::kind(&())]) {
+        Some(MemberKind::Kustomization)
+    } else if is([HelmRelease::group(&()), HelmRelease::kind(&())]) {
+        Some(MemberKind::HelmRelease)
+    } else if is([Helmfile::group(&()), Helmfile::kind(&())]) {
+        Some(MemberKind::Helmfile)
+    } else if is([helmfile_operator::Helmfile::group(&()), helmfile_operator::Helmfile::kind(&())])
+    {
+        Some(MemberKind::OperatorHelmfile)
+    } else {
+        None
+    }
+}
+
+impl SourceConsumer {
+    /// Its group, kind, namespace and name.
+    pub(crate) fn key(&self) -> ObjectKey {
+        match self {
+            Self::Kustomization(object) => key_of(&**object),
+            Self::Helmfile(object) => key_of(&**object),
+        }
+    }
+
+    /// How far it is at a revision of its source.
+    pub(crate) fn state(
+        &self,
+        context: &RunContext,
+        revision: &str,
+        earlier: EarlierState,
+        now: Time,
+    ) -> MemberState {
+        let target = MemberTarget::Revision(revision);
+        match self {
+            Self::Kustomization(object) => {
+                let status = object.status.as_ref();
+                let revisions = StatusRevisions {
+                    attempted: status.and_then(|it| it.last_attempted_revision.as_deref()),
+                    applied: status.and_then(|it| it.last_applied_revision.as_deref()),
+                };
+                let own = quarantines_in_force(context, object);
+                let pinned = quarantine_of(&own, object, revision).or_else(|| {
+                    let is_pinned = earlier.age >= PINNED_PATIENCE;
+                    own.iter().find(|it| is_pinned && has_gone_back(object, it))
+                });
+                let effect = pinned.map(|it| effect_of(it));
+                let observed = observed(&**object, revisions, effect, now);
+                member_state::next_state(earlier.state, &observed, target)
+            }
+            Self::Helmfile(object) => {
+                let status = object.status.as_ref();
+                let revisions = StatusRevisions {
+                    attempted: status.and_then(|it| it.last_attempted_revision.as_deref()),
+                    applied: status.and_then(|it| it.last_applied_revision.as_deref()),
+                };
+                let observed = observed(&**object, revisions, None, now);
+                member_state::next_state(earlier.state, &observed, target)
+            }
+        }
+    }
+}
+
+fn key_of<K: WindlassKind>(object: &K) -> ObjectKey {
+    let namespace = object.namespace().unwrap_or_default();
+    ObjectKey::new(&K::group(&()), &K::kind(&()), &namespace, &object.name_any())
+}
+
+/// What a Kustomization built last of a revision; `None` if its history does not say.
+pub(crate) fn built_of<'o>(object: &'o Kustomization, revision: &str) -> Option<&'o str> {
+    let mut history = object.status.iter().flat_map(|status| &status.history);
+    let built =
+        history.find(|it| it.metadata.get("revision").map(String::as_str) == Some(revision));
+    built.map(|it| it.digest.as_str())
+}
+
+/// The Quarantines in force of a Kustomization.
+fn quarantines_in_force(context: &RunContext, object: &Kustomization) -> Vec<Arc<Quarantine>> {
+    let node = key_of(object);
+    let table = context.shared::<WatchedObjectCache<Quarantine>>();
+    let uid = object.uid().unwrap_or_default();
+    let mut own = windlass_quarantine::of_applier(table.of(&node.namespace), &node, &uid);
+    own.retain(|it| windlass_quarantine::is_in_force(it));
+    own
+}
+
+/// The Quarantine of what a Kustomization built of a revision. With another variable it may build something else of it.
+fn quarantine_of<'q>(
+    own: &'q [Arc<Quarantine>],
+    object: &Kustomization,
+    revision: &str,
+) -> Option<&'q Arc<Quarantine>> {
+    let built = built_of(object, revision);
+    own.iter().find(|it| {
+        let result = &it.spec.result;
+        result.revision == revision && built.is_none_or(|digest| digest == result.digest)
+    })
+}
+
+/// What a Quarantine does to its applier.
+fn effect_of(quarantine: &Quarantine) -> QuarantineEffect<'_> {
+    match (quarantine.spec.action, &quarantine.spec.last_good) {
+        (QuarantineAction::RollBack, Some(good)) => QuarantineEffect::RollsBack(&good.revision),
+        (QuarantineAction::RollBack | QuarantineAction::Hold, _) => QuarantineEffect::Held,
+    }
+}
+
+/// Whether a Kustomization reports that it is pinned, and is at what a Quarantine goes back to.
+fn has_gone_back(object: &Kustomization, quarantine: &Quarantine) -> bool {
+    let ready = object.condition(reconcile::READY);
+    let is_pinned = ready.is_some_and(|it| it.reason == reason::QUARANTINED.as_str());
+    let attempted = object.status.as_ref().and_then(|it| it.last_attempted_revision.as_deref());
+    let good = quarantine.spec.last_good.as_ref().map(|it| it.revision.as_str());
+    is_pinned && good.is_some() && attempted == good
+}
+
+/// What is observed of an object.
+fn observed<'o, K: WindlassKind + ReconciledObject>(
+    object: &'o K,
+    revisions: StatusRevisions<'o>,
+    quarantine: Option<QuarantineEffect<'o>>,
+    now: Time,
+) -> ObservedMember<'o> {
+    let ready = object.condition(reconcile::READY).map(|it| ObservedReady {
+        status: &it.status,
+        reason: &it.reason,
+        generation: it.observed_generation,
+    });
+    let reconciling = object.condition(reconcile::RECONCILING);
+    ObservedMember {
+        is_suspended: is_suspended(object, now),
+        // An attempt that failed has ended, also where it is repeated later.
+        is_reconciling: reconciling.is_some_and(|it| {
+            it.status == "True" && it.reason != reason::PROGRESSING_WITH_RETRY.as_str()
+        }),
+        generation: object.meta().generation.unwrap_or_default(),
+        ready,
+        attempted: revisions.attempted,
+        applied: revisions.applied,
+        quarantine,
+    }
+}
+
+/// How far a member is whose spec another member applied; `None` if the watch does not see it.
+pub(crate) fn child_state(
+    context: &RunContext,
+    key: &ObjectKey,
+    generation: i64,
+    now: Time,
+) -> Option<MemberState> {
+    fn seen<K: WindlassKind + ReconciledObject>(
+        context: &RunContext,
+        key: &ObjectKey,
+        generation: i64,
+        now: Time,
+    ) -> Option<MemberState> {
+        let object = context.seen::<K>(&key.namespace, &key.name)?;
+        let target = MemberTarget::Generation(generation);
+        let observed = observed(&*object, StatusRevisions::default(), None, now);
+        Some(member_state::next_state(None, &observed, target))
+    }
+    match kind_of(&key.group, &key.kind)? {
+        MemberKind::Kustomization => seen::<Kustomization>(context, key, generation, now),
+        MemberKind::HelmRelease => seen::<HelmRelease>(context, key, generation, now),
+        MemberKind::Helmfile => seen::<Helmfile>(context, key, generation, now),
+        MemberKind::OperatorHelmfile => {
+            seen::<helmfile_operator::Helmfile>(context, key, generation, now)
+        }
+    }
+}
+
+/// The generation of the spec of an object as it is now, which the watch may not have seen yet; `None` if it does not exist.
+///
+/// # Errors
+/// The API server refuses the request, or does not respond.
+pub(crate) async fn generation_of(
+    context: &RunContext,
+    key: &ObjectKey,
+) -> Result<Option<i64>, ClusterError> {
+    async fn read<K: WindlassKind>(
+        context: &RunContext,
+        key: &ObjectKey,
+    ) -> Result<Option<i64>, ClusterError> {
+        let object = context.cluster.read::<K>(&key.namespace, &key.name).await?;
+        Ok(object.map(|it| it.meta().generation.unwrap_or_default()))
+    }
+    match kind_of(&key.group, &key.kind) {
+        Some(MemberKind::Kustomization) => read::<Kustomization>(context, key).await,
+        Some(MemberKind::HelmRelease) => read::<HelmRelease>(context, key).await,
+        Some(MemberKind::Helmfile) => read::<Helmfile>(context, key).await,
+        Some(MemberKind::OperatorHelmfile) => {
+            read::<helmfile_operator::Helmfile>(context, key).await
+        }
+        None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn kustomization(ready: &Value, reconciling: &Value) -> Kustomization {
+        let condition = |type_: &str, it: &Value| {
+            json!({"type": type_, "status": it[0], "reason": it[1], "message": "",
+                "observedGeneration": 2, "lastTransitionTime": "2026-11-30T09:00:00Z"})
+        };
+        let conditions = json!([condition("Ready", ready), condition("Reconciling", reconciling)]);
+        serde_json::from_value(json!({"metadata": {"name": "shop", "generation": 2},
+            "spec": {"interval": "1m", "prune": true, "sourceRef": {"kind": "GitRepository", "name": "g"}},
+            "status": {"lastAttemptedRevision": "2", "lastAppliedRevision": "1", "conditions": conditions}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn an_attempt_that_failed_has_ended_also_where_it_is_repeated() {
+        let of = |ready: Value, reconciling: Value| {
+            let revisions = StatusRevisions { attempted: Some("2"), applied: Some("1") };
+            let object = kustomization(&ready, &reconciling);
+            let observed = observed(&object, revisions, None, Time::UNIX_EPOCH);
+            member_state::next_state(None, &observed, MemberTarget::Revision("2"))
+        };
+        let retried = json!(["True", "ProgressingWithRetry"]);
+        assert_eq!(of(json!(["False", "BuildFailed"]), retried.clone()), MemberState::Failed);
+        assert_eq!(of(json!(["False", "WindowClosed"]), retried), MemberState::Waiting);
+        let running = json!(["True", "Progressing"]);
+        assert_eq!(of(json!(["Unknown", "Progressing"]), running), MemberState::Progressing);
+    }
+
+    fn quarantine(digest: &str) -> Arc<Quarantine> {
+        let spec = json!({"subject": {"kind": "Kustomization", "name": "shop"}, "action": "RollBack",
+            "result": {"digest": digest, "revision": "2"}, "lastGood": {"digest": "b1", "revision": "1"}});
+        serde_json::from_value(json!({"metadata": {"name": "q"}, "spec": spec}))
+            .map(Arc::new)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_quarantine_counts_for_what_was_built_last_of_its_revision() {
+        let running = json!(["False", "Progressing"]);
+        let mut object = kustomization(&json!(["True", "ReconciliationSucceeded"]), &running);
+        let own = [quarantine("b2")];
+        assert!(quarantine_of(&own, &object, "2").is_some(), "its history does not say");
+        assert!(quarantine_of(&own, &object, "3").is_none());
+        let entry = json!({"digest": "c2", "firstReconciled": "2026-11-30T09:00:00Z",
+            "lastReconciled": "2026-11-30T09:00:00Z", "lastReconciledDuration": "1s",
+            "lastReconciledStatus": "ReconciliationSucceeded", "totalReconciliations": 1,
+            "metadata": {"revision": "2"}});
+        let status = object.status.as_mut().unwrap();
+        status.history = vec![serde_json::from_value(entry).unwrap()];
+        assert_eq!(built_of(&object, "2"), Some("c2"));
+        assert_eq!(built_of(&object, "3"), None);
+        assert!(quarantine_of(&own, &object, "2").is_none(), "a variable was mended");
+        assert_eq!(effect_of(&own[0]), QuarantineEffect::RollsBack("1"));
+    }
+
+    #[test]
+    fn what_is_pinned_by_an_earlier_revision_is_at_the_one_before_it() {
+        let running = json!(["False", "Progressing"]);
+        let mut object = kustomization(&json!(["False", "Quarantined"]), &running);
+        let pinned = quarantine("b2");
+        assert!(!has_gone_back(&object, &pinned), "nothing was changed");
+        object.status.as_mut().unwrap().last_attempted_revision = Some("1".to_owned());
+        assert!(has_gone_back(&object, &pinned));
+    }
+
+    #[test]
+    fn only_kinds_that_apply_objects_are_members() {
+        assert_eq!(kind_of("helm.toolkit.fluxcd.io", "HelmRelease"), Some(MemberKind::HelmRelease));
+        assert_eq!(kind_of("helmfile.windlass.dev", "Helmfile"), Some(MemberKind::Helmfile));
+        assert_eq!(
+            kind_of("apps.mumoshu.github.io", "Helmfile"),
+            Some(MemberKind::OperatorHelmfile)
+        );
+        assert_eq!(kind_of("source.toolkit.fluxcd.io", "GitRepository"), None);
+        assert_eq!(kind_of("example.com", "Kustomization"), None);
+    }
+}

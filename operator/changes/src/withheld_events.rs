@@ -1,0 +1,251 @@
+//! Events that the verdict about a change replaces, and the event about a verdict.
+//!
+//! An Alert with the annotation is sent one event about the source when a change has a verdict, and no events about its members
+//! while they are under way. What is reported about them otherwise is sent to it as to any other.
+//! Elsewhere: which Alerts select an event (`notification_controller::delivery`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use changes::verdict::ChangeVerdict;
+use crds::helmfile::Helmfile;
+use crds::kustomize::{CrossNamespaceSourceReference, Kustomization};
+use crds::notification::Alert;
+use crds::release::{ChangeSet, ChangeSetVerdict};
+use crds::source::{Bucket, ExternalArtifact, GitRepository, OCIRepository};
+use crds::{Artifact, ArtifactSource};
+use kube_core::{Resource as _, ResourceExt as _};
+use parking_lot::Mutex;
+use reconcile::ObjectKey;
+
+use windlass_cluster::events::{EventSeverity, ObjectEvent};
+use windlass_cluster::windlass_kind::WindlassKind;
+use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SOURCES;
+
+use super::change_set_writer::{of_source, verdict_of};
+use super::followed_change::FollowedChange;
+use super::observed_sources::{ObservedSource, source_of};
+
+/// Annotation of an Alert: whether it is sent the verdict about a change in place of events about its members.
+const CHANGE_SETS: &str = "windlass.dev/change-sets";
+
+/// The reasons of events about verdicts.
+const SUCCEEDED: &str = "ChangeSucceeded";
+const FAILED: &str = "ChangeFailed";
+const ROLLED_BACK: &str = "ChangeRolledBack";
+const STALLED: &str = "ChangeStalled";
+
+/// The members of changes that are under way, as the process that follows them saw them last.
+#[derive(Default)]
+pub(crate) struct ChangesUnderWay {
+    is_kept: AtomicBool,
+    /// Kind, namespace and name.
+    members: Mutex<BTreeSet<[String; 3]>>,
+    /// The uids of sources whose changes cannot be written, so that no verdict about them may come.
+    rejected: Mutex<BTreeSet<String>>,
+}
+
+impl ChangesUnderWay {
+    /// Sets whether changes are followed, so that each has a verdict at last.
+    pub(crate) fn set_kept(&self, is_kept: bool) {
+        self.is_kept.store(is_kept, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_members(&self, members: BTreeSet<[String; 3]>) {
+        *self.members.lock() = members;
+    }
+
+    pub(crate) fn set_rejected(&self, rejected: BTreeSet<String>) {
+        *self.rejected.lock() = rejected;
+    }
+}
+
+/// Whether an Alert is sent verdicts.
+#[must_use]
+pub fn is_wanted(alert: &Alert) -> bool {
+    alert.annotations().get(CHANGE_SETS).is_some_and(|text| text.trim() == "true")
+}
+
+/// Whether an event is about a verdict, by its reason.
+#[must_use]
+pub fn is_about_verdict(reason: &str) -> bool {
+    [SUCCEEDED, FAILED, ROLLED_BACK, STALLED].contains(&reason)
+}
+
+/// What of an event decides whether a verdict replaces it.
+#[derive(Debug, Clone, Copy)]
+pub struct ReportedEvent<'e> {
+    /// The kind of the object.
+    pub kind: &'e str,
+    /// Its namespace.
+    pub namespace: &'e str,
+    /// Its name.
+    pub name: &'e str,
+    /// The revision that the event is about, if it says it.
+    pub revision: Option<&'e str>,
+    /// Whether something failed.
+    pub is_error: bool,
+}
+
+/// Whether an event is about a member of a change without a verdict, or about the source that brings it.
+#[must_use]
+pub fn is_replaced_by_verdict(context: &RunContext, event: &ReportedEvent<'_>) -> bool {
+    let under_way = context.shared::<ChangesUnderWay>();
+    if !under_way.is_kept.load(Ordering::Relaxed) {
+        return false;
+    }
+    let ReportedEvent { kind, namespace, name, revision, is_error } = *event;
+    let member = [kind, namespace, name].map(str::to_owned);
+    if under_way.members.lock().contains(&member) {
+        return true;
+    }
+    let Some(revision) = revision else { return false };
+    let source = match kind {
+        kind if kind == Kustomization::kind(&()) => {
+            let object = context.seen::<Kustomization>(namespace, name);
+            object.and_then(|it| source_of(context, namespace, &it.spec.source_ref))
+        }
+        kind if kind == Helmfile::kind(&()) => {
+            let object = context.seen::<Helmfile>(namespace, name);
+            object.and_then(|it| source_of(context, namespace, it.spec.source_ref.as_ref()?))
+        }
+        // What keeps a source from bringing a change has no verdict, and what no applier names brings none.
+        kind if !is_error => {
+            let node = ObjectKey::new(SOURCES, kind, namespace, name);
+            has_consumers(context, &node).then_some(node)
+        }
+        _ => None,
+    };
+    source.is_some_and(|source| awaits_verdict(context, &source, revision))
+}
+
+/// Whether an applier names a source.
+fn has_consumers(context: &RunContext, source: &ObjectKey) -> bool {
+    let names = |namespace: Option<String>, named: &CrossNamespaceSourceReference| {
+        source_of(context, &namespace.unwrap_or_default(), named).as_ref() == Some(source)
+    };
+    let kustomizations = context.store::<Kustomization>().state();
+    kustomizations.iter().any(|it| names(it.namespace(), &it.spec.source_ref))
+        || context
+            .store::<Helmfile>()
+            .state()
+            .iter()
+            .any(|it| it.spec.source_ref.as_ref().is_some_and(|named| names(it.namespace(), named)))
+}
+
+/// Whether the change that a revision of a source brings has no verdict yet.
+fn awaits_verdict(context: &RunContext, source: &ObjectKey, revision: &str) -> bool {
+    let Some((uid, artifact)) = seen_source(context, source) else { return false };
+    if context.shared::<ChangesUnderWay>().rejected.lock().contains(&uid) {
+        return false;
+    }
+    let table = context.shared::<WatchedObjectCache<ChangeSet>>();
+    let own = of_source(&table, &source.namespace, &uid);
+    let Some(change) = own.iter().rev().find(|it| it.spec.revision == revision) else {
+        // It was not noticed yet.
+        return true;
+    };
+    let is_newest = own.last().is_some_and(|it| it.spec.sequence == change.spec.sequence);
+    match is_newest {
+        true => verdict_of(change) == ChangeSetVerdict::Progressing,
+        // A revision that comes back brings another change.
+        false => artifact.revision == revision,
+    }
+}
+
+/// The uid and the artifact of a source.
+fn seen_source(context: &RunContext, source: &ObjectKey) -> Option<(String, Artifact)> {
+    fn seen<K: WindlassKind + ArtifactSource>(
+        context: &RunContext,
+        source: &ObjectKey,
+    ) -> Option<(String, Artifact)> {
+        let object = context.seen::<K>(&source.namespace, &source.name)?;
+        Some((object.uid()?, object.artifact()?.clone()))
+    }
+    match source.kind.as_str() {
+        "Bucket" => seen::<Bucket>(context, source),
+        "ExternalArtifact" => seen::<ExternalArtifact>(context, source),
+        "GitRepository" => seen::<GitRepository>(context, source),
+        "OCIRepository" => seen::<OCIRepository>(context, source),
+        _ => None,
+    }
+}
+
+/// Announces the verdict about a change on its source, if an Alert is sent verdicts. Nothing is said of a change that was
+/// superseded: the next one says what became of all.
+pub(crate) fn announce(context: &RunContext, change: &FollowedChange, source: &ObservedSource) {
+    let Some(event) = event(change) else { return };
+    if context.store::<Alert>().state().iter().any(|alert| is_wanted(alert)) {
+        context.events.announce_about(source.about.clone(), source.controller, event);
+    }
+}
+
+/// The event about the verdict of a change; `None` if it has none that is announced.
+fn event(change: &FollowedChange) -> Option<ObjectEvent> {
+    let (reason, severity) = match change.verdict() {
+        ChangeVerdict::Succeeded => (SUCCEEDED, EventSeverity::Info),
+        ChangeVerdict::Failed => (FAILED, EventSeverity::Error),
+        ChangeVerdict::RolledBack => (ROLLED_BACK, EventSeverity::Error),
+        ChangeVerdict::Stalled => (STALLED, EventSeverity::Error),
+        ChangeVerdict::Progressing | ChangeVerdict::Superseded => return None,
+    };
+    let subject = change.spec.commit.as_ref().map(|it| format!(" ({})", it.subject));
+    let message = format!(
+        "change {} of revision {}{}: {}",
+        change.name,
+        change.spec.revision,
+        subject.unwrap_or_default(),
+        change.message()
+    );
+    let metadata = BTreeMap::from([
+        (format!("{SOURCES}/revision"), change.spec.revision.clone()),
+        (format!("{SOURCES}/change"), change.name.clone()),
+    ]);
+    Some(ObjectEvent { severity, reason: reason.to_owned(), message, metadata })
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::notification::AlertSpec;
+    use crds::release::{ChangeSetCommit, ChangeSetSpec, ChangeSetStatus};
+
+    use super::*;
+
+    #[test]
+    fn an_alert_is_sent_verdicts_if_its_annotation_says_so() {
+        let with = |text: &str| {
+            let mut alert = Alert::new("a", AlertSpec::default());
+            alert.metadata.annotations = Some([(CHANGE_SETS.to_owned(), text.to_owned())].into());
+            is_wanted(&alert)
+        };
+        assert!(with("true") && with(" true ") && !with("false") && !with(""));
+        assert!(!is_wanted(&Alert::new("a", AlertSpec::default())));
+    }
+
+    #[test]
+    fn the_event_names_change_commit_and_verdict_and_a_superseded_change_has_none() {
+        let change = |verdict: &str| {
+            let commit = ChangeSetCommit { subject: "Scale".to_owned(), ..Default::default() };
+            let spec = ChangeSetSpec {
+                revision: "main@sha1:2".to_owned(),
+                commit: Some(commit),
+                ..ChangeSetSpec::default()
+            };
+            let status = serde_json::json!({"verdict": verdict});
+            let status: ChangeSetStatus = serde_json::from_value(status).unwrap();
+            let since = jiff::Timestamp::UNIX_EPOCH;
+            FollowedChange::new("shop", "fleet-2-x", spec, Some(&status), since)
+        };
+        let failed = event(&change("Failed")).unwrap();
+        assert_eq!((failed.reason.as_str(), failed.severity), (FAILED, EventSeverity::Error));
+        assert_eq!(
+            failed.message,
+            "change fleet-2-x of revision main@sha1:2 (Scale): it changes no applier"
+        );
+        assert!(is_about_verdict(&failed.reason) && !is_about_verdict("HealthCheckFailed"));
+        assert_eq!(failed.metadata["source.toolkit.fluxcd.io/revision"], "main@sha1:2");
+        assert!(event(&change("Superseded")).is_none() && event(&change("Progressing")).is_none());
+    }
+}

@@ -1,0 +1,33 @@
+//! Which events an Alert is not sent, because it is sent the verdict about a change in their place.
+//!
+//! Elsewhere: which changes have no verdict yet, and the event about one (`windlass_changes::withheld_events`).
+
+use crds::notification::Alert;
+use windlass_changes::withheld_events::{
+    ReportedEvent, is_about_verdict, is_replaced_by_verdict, is_wanted,
+};
+
+use windlass_runtime::run_context::RunContext;
+use windlass_runtime::source_catalog::SOURCES;
+
+/// Whether an Alert is not sent an event: the verdict about a change comes in its place, or the event is such a verdict, and
+/// the Alert does not ask for them.
+pub(super) fn is_withheld(context: &RunContext, event: &notify::FluxEvent, alert: &Alert) -> bool {
+    let object = &event.object;
+    // Other controllers may have events of these reasons about their objects.
+    if object.group() == SOURCES && is_about_verdict(&event.reason) {
+        return !is_wanted(alert);
+    }
+    if !is_wanted(alert) {
+        return false;
+    }
+    let revision = event.metadata.get(&format!("{}/revision", object.group()));
+    let reported = ReportedEvent {
+        kind: &object.kind,
+        namespace: &object.namespace,
+        name: &object.name,
+        revision: revision.map(String::as_str),
+        is_error: event.severity == "error",
+    };
+    is_replaced_by_verdict(context, &reported)
+}
