@@ -9,6 +9,7 @@ mod approve;
 mod audit;
 mod build;
 mod bypass;
+mod changes;
 mod command_scope;
 mod command_syntax;
 mod complete;
@@ -79,6 +80,7 @@ fn command() -> Command {
         declared!("build", BUILD, build::BuildArgs, build::EXAMPLES),
         declared!("bundle", BUNDLE, bundle::BundleArgs, bundle::EXAMPLES),
         declared!("bypass", BYPASS, bypass::BypassArgs, bypass::EXAMPLES),
+        declared!("changes", CHANGES, changes::ChangesArgs, changes::EXAMPLES),
         declared!("check", CHECK, check::CheckArgs, check::EXAMPLES),
         declared!("completion", COMPLETION, completion_and_man::CompletionArgs),
         declared!("crd", CRD, crd::CrdArgs, crd::EXAMPLES),
@@ -137,6 +139,7 @@ const BUILD: &str =
     "Build a kustomization as `kustomize build` does, or what windlass applies for an object";
 const BUNDLE: &str = "Pack a helmfile with all charts that it names into one archive";
 const BYPASS: &str = "Let one operation begin although a Freeze denies";
+const CHANGES: &str = "Show what became of a commit, and of all appliers that it changes";
 const CHECK: &str = "Check whether windlass can be installed, or is installed and works";
 const COMPLETION: &str =
     "Print a script by which a shell completes commands, flags, and names of the cluster";
@@ -160,7 +163,8 @@ const MIGRATE: &str =
 const PLAN: &str = "Show what a change of a Git repository would change, without a cluster";
 const RECONCILE: &str = "Reconcile objects now, and follow what happens";
 const RESUME: &str = "Resume objects that are suspended";
-const ROLLBACK: &str = "Roll a release back to an earlier revision, and suspend it";
+const ROLLBACK: &str =
+    "Roll a release back to an earlier revision, and suspend it; or take a change back as a whole";
 const SERVE: &str = "Run the operator";
 const STATS: &str = "Count objects that are ready, failing and suspended";
 const SUSPEND: &str = "Suspend objects, with an owner, a reason and an end";
@@ -200,6 +204,7 @@ fn run_named(matches: &ArgMatches) -> Result<ExitCode, CommandError> {
         "build" => build::run(&mut flags(given)?)?,
         "bundle" => bundle::run(&flags(given)?)?.into(),
         "bypass" => bypass::run(&flags(given)?)?,
+        "changes" => changes::run(&flags(given)?)?,
         "check" => check::run(&flags(given)?)?,
         "completion" => completion_and_man::complete(flags(given)?)?.into(),
         "crd" => crd::run(&flags(given)?)?,

@@ -34,7 +34,7 @@ const EXIT_CODES: [(ExitCode, &str); 4] = [
     (ExitCode::Success, "success"),
     (
         ExitCode::ProblemsFound,
-        "something was found: `why` has a cause, `check` a failure, `diff`, `image plan`, `plan --detailed-exitcode`, `plan facts --check` and `resume --plan` a change, `crd diff` and `crd restore` an object that does not fit",
+        "something was found: `why` has a cause, `changes` a change that failed, `check` a failure, `diff`, `image plan`, `plan --detailed-exitcode`, `plan facts --check` and `resume --plan` a change, `crd diff` and `crd restore` an object that does not fit",
     ),
     (ExitCode::Failed, "wrong usage, or the command failed, also if only in part"),
     (ExitCode::ClusterUnreachable, "the cluster cannot be reached, or did not respond at first"),

@@ -1,9 +1,11 @@
-//! `windlass rollback`: takes a release back to an earlier revision, and keeps it there until it is resumed.
+//! `windlass rollback`: takes a release back to an earlier revision, and keeps it there until it is resumed; or takes a change of a
+//! source back (`rollback/change_rollback.rs`).
 //!
 //! The operator rolls back, with its hooks, waits and audit; this command suspends and asks for it by annotation, in one write,
 //! so that an operator which is away does it when it is back. Below: what to commit (`rollback/commit_advice.rs`). Elsewhere: the
 //! annotation (`reconcile::ReleaseRollback`), one release of a Helmfile (`release.rs`).
 
+mod change_rollback;
 mod commit_advice;
 
 use std::cell::RefCell;
@@ -34,7 +36,7 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 /// The flags of `windlass rollback`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct RollbackArgs {
-    /// A HelmRelease or a Helmfile
+    /// A HelmRelease, a Helmfile, or a change of a source: change/NAME
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
@@ -58,11 +60,16 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass rollback hr/web -n apps --reason incident-1234
   windlass rollback hr/web -n apps --to 3
   windlass rollback helmfile/all -n apps --release db --to 3
+  windlass rollback change/fleet-17-1a2b3c4d -n flux-system --reason incident-1234
 
-The release is suspended, too: otherwise the next reconciliation would undo the rollback. Afterwards, commit what the command
+A release is suspended, too: otherwise the next reconciliation would undo the rollback. Afterwards, commit what the command
 prints, then run windlass resume. What is requested while windlass does not run is carried out when it runs.
 
-Exit status: 0; 2 if the release was not rolled back; 3 if the cluster cannot be reached.";
+A change goes back as a whole: each Kustomization of the source in its namespace is pinned to what it had before, by a
+Quarantine, until the source moves on or `windlass resume KIND/NAME --revision REV` lifts that. What they applied follows. It
+requires the verb `rollback` on the ChangeSet, and the right to patch its status. ServiceAccounts cannot.
+
+Exit status: 0; 2 if the release or a member of the change was not rolled back; 3 if the cluster cannot be reached.";
 
 /// A revision, with or without the `v` that tables have.
 fn revision(text: &str) -> Result<i64, String> {
@@ -127,6 +134,13 @@ async fn roll_back(
     suspended: &RefCell<Option<String>>,
 ) -> anyhow::Result<ExitCode> {
     let target = kind_argument::one(&site.cluster, &args.what).await?;
+    if change_rollback::is_change(&target) {
+        ensure!(
+            args.to.is_none() && args.release.is_none() && args.owner.is_none(),
+            "--to, --release and --owner are for releases: a change goes back to what there was before, in the name of the user"
+        );
+        return change_rollback::roll_back(site, &target, args.reason.as_deref()).await;
+    }
     let owner = match &args.owner {
         Some(owner) => owner.clone(),
         None => site.cluster.own_name().await.context("name who rolls back with --owner")?,

@@ -294,6 +294,7 @@ mod tests {
         assert_eq!(
             left_out,
             [
+                "ChangeSet",
                 "FreezeBypass",
                 "Freeze",
                 "Incident",

@@ -5,6 +5,7 @@
 
 mod applied_object_health;
 pub mod audit;
+pub mod changes;
 pub mod cluster_facts;
 pub mod command_scope;
 pub mod diff;

@@ -7,6 +7,8 @@ use crds::release::{FreezeSpec, FreezeStatus};
 use objects::Object;
 use reconcile::{ObjectHold, Time, WindowEnd};
 use serde_json::Value;
+
+use super::changes;
 use windlass_cli_runtime::quarantine_lift;
 use windlass_runtime::freeze::calendar;
 
@@ -47,6 +49,7 @@ impl ObjectRow {
                 let of_gate = asked(object).or_else(|| withheld(object));
                 let of_gate = of_gate.or_else(|| denied(object, now)).or_else(|| let_begin(object));
                 let of_gate = of_gate.or_else(|| quarantine_lift::row_message(object));
+                let of_gate = of_gate.or_else(|| changes::row_message(object));
                 of_gate.unwrap_or_else(|| text(|it| it.message))
             }
         };

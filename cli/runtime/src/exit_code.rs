@@ -10,8 +10,8 @@ use super::connection::{ApiServerUnreachable, OutputError};
 pub enum ExitCode {
     /// The command did what it is for, or printed its help, or the reader of its output needed no more. All commands.
     Success,
-    /// The command found something: `why` a cause, an object that is not ready, or that no operator is active; `check` a
-    /// failure; `diff`, `image plan`, `plan --detailed-exitcode`, `plan facts --check` and `resume --plan` a
+    /// The command found something: `why` a cause, an object that is not ready, or that no operator is active; `changes` a change
+    /// that failed; `check` a failure; `diff`, `image plan`, `plan --detailed-exitcode`, `plan facts --check` and `resume --plan` a
     /// change; `crd diff` an object that does not fit; `crd restore` an
     /// object that cannot be created.
     ProblemsFound,

@@ -55,6 +55,7 @@ const STATUSES: &[CommandLineCase] = &[
     row("tree ks/app", 0, &["Kustomization/{ns}/app Ready", OLD], &[]),
     row("trace ks/app", 0, &["Kustomization/{ns}/app", OLD], &[]),
     row("history ks/app", 0, &["ReconciliationSucceeded", OLD], &[]),
+    row("changes", 0, &["no changes in namespace {ns}; -A shows all", OLD], &[]),
     row(
         "history ks/new",
         0,

@@ -16,11 +16,12 @@ const ANNOTATION_PREFIX: &str = "windlass.dev/";
 const MAX_NAMED_ANNOTATIONS: usize = 8;
 
 /// What follows [`ANNOTATION_PREFIX`] in the names that windlass reads or writes.
-const KNOWN_ANNOTATIONS: [&str; 47] = [
+const KNOWN_ANNOTATIONS: [&str; 48] = [
     "allow-downgrade",
     "allow-empty",
     "break-glass",
     "bundle",
+    "change-sets",
     "crd-export",
     "crd-export-digest",
     "crd-export-objects",

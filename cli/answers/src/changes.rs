@@ -1,0 +1,274 @@
+//! Changes of sources: which there are, and what became of their members.
+//!
+//! A ChangeSet names the members of its own namespace; those of others are counts there, and stay counts here.
+//! Elsewhere: what a ChangeSet says (`crds::release`), writing it (`windlass_changes`), lines about members
+//! (`changes::member_lines`).
+
+use anyhow::Context as _;
+use changes::member_lines;
+use changes::member_state::MemberState;
+use crds::release::{ChangeSet, ChangeSetCounts, ChangeSetVerdict};
+use kube_core::{Resource as _, ResourceExt as _};
+use objects::Object;
+use serde_json::{Value, json};
+
+use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
+use windlass_runtime::lifecycle::watched_object_cache::resource;
+
+/// How many characters of a commit or digest name a revision at least.
+const MIN_PREFIX_LENGTH: usize = 7;
+
+/// Changes, the newest first.
+#[derive(Debug, Default)]
+pub struct ListedChanges {
+    /// The changes.
+    pub changes: Vec<ChangeSet>,
+    /// What could not be listed, in words.
+    pub left_out: Vec<String>,
+}
+
+/// The changes whose labels match.
+///
+/// # Errors
+/// The kind is not installed, a change cannot be read, or the API server did not respond.
+pub async fn find(site: &CommandScope, labels: &str) -> anyhow::Result<ListedChanges> {
+    let target =
+        ResourceArgument { resource: resource::<ChangeSet>(), namespace: None, name: None };
+    let mut found = Vec::new();
+    let left_out = site
+        .list(&target, labels, |objects| {
+            for object in objects {
+                let named = object.name().to_owned();
+                let change: ChangeSet = serde_json::from_value(object.into_value())
+                    .with_context(|| format!("cannot read ChangeSet {named}"))?;
+                found.push(change);
+            }
+            Ok(())
+        })
+        .await?;
+    found.sort_by_key(|it| std::cmp::Reverse(order(it)));
+    Ok(ListedChanges { changes: found, left_out })
+}
+
+/// When a change began; of those of the same second, the later one of a source has the larger sequence.
+fn order(change: &ChangeSet) -> (Option<jiff::Timestamp>, i64) {
+    let created = change.metadata.creation_timestamp.as_ref().map(|at| at.0);
+    (created, change.spec.sequence)
+}
+
+/// Whether a word names a change: its name, its revision, or the beginning of its commit or digest.
+#[must_use]
+pub fn is_named(change: &ChangeSet, word: &str) -> bool {
+    let revision = change.spec.revision.as_str();
+    let is_prefix = |part: &str| word.len() >= MIN_PREFIX_LENGTH && part.starts_with(word);
+    change.metadata.name.as_deref() == Some(word)
+        || revision == word
+        || revision.rsplit(':').next().is_some_and(is_prefix)
+}
+
+/// The verdict about a change.
+#[must_use]
+pub fn verdict(change: &ChangeSet) -> ChangeSetVerdict {
+    change.status.as_ref().map(|it| it.verdict).unwrap_or_default()
+}
+
+/// Whether nothing more is to be expected of a change, unless a user or the source asks for it.
+#[must_use]
+pub fn is_over(change: &ChangeSet) -> bool {
+    !matches!(verdict(change), ChangeSetVerdict::Progressing | ChangeSetVerdict::Stalled)
+}
+
+/// Whether something is wrong with a change.
+#[must_use]
+pub fn is_bad(change: &ChangeSet) -> bool {
+    matches!(
+        verdict(change),
+        ChangeSetVerdict::Failed | ChangeSetVerdict::Stalled | ChangeSetVerdict::RolledBack
+    )
+}
+
+/// How many members came to their end, of how many in all namespaces.
+#[must_use]
+pub fn progress(change: &ChangeSet) -> String {
+    let Some(status) = &change.status else { return "0/0".to_owned() };
+    let counts = std::iter::once(&status.counts).chain(&status.other_namespaces);
+    let mut ended: i64 = 0;
+    let mut all: i64 = 0;
+    for ChangeSetCounts { members, progressing, waiting, .. } in counts {
+        all += members;
+        ended += members - progressing - waiting;
+    }
+    format!("{ended}/{all}")
+}
+
+/// A line about a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberLine {
+    /// Its state.
+    pub state: String,
+    /// Its kind and name, with a mark if another member applied its spec.
+    pub subject: String,
+    /// Whether it failed.
+    pub is_bad: bool,
+}
+
+/// The members of the namespace of a change.
+#[must_use]
+pub fn members(change: &ChangeSet) -> Vec<MemberLine> {
+    let lines = change.status.iter().flat_map(|it| &it.members);
+    let read = lines.map(|line| match member_lines::read(line) {
+        Some(read) => MemberLine {
+            state: read.state.as_str().to_owned(),
+            subject: format!("{}{}", if read.is_child { "> " } else { "" }, read.subject),
+            is_bad: matches!(read.state, MemberState::Failed | MemberState::RolledBack),
+        },
+        // A newer windlass wrote it.
+        None => MemberLine { state: String::new(), subject: line.clone(), is_bad: false },
+    });
+    read.collect()
+}
+
+/// What is said of members that are not named: those of other namespaces, and those that are too many.
+#[must_use]
+pub fn unnamed(change: &ChangeSet) -> Vec<String> {
+    let Some(status) = &change.status else { return Vec::new() };
+    let mut said = Vec::new();
+    if status.omitted > 0 {
+        said.push(format!("{} more members are not listed", status.omitted));
+    }
+    if let Some(counts) = &status.other_namespaces {
+        let ChangeSetCounts {
+            members,
+            progressing,
+            waiting,
+            succeeded,
+            failed,
+            skipped,
+            rolled_back,
+        } = counts;
+        let all = [
+            (failed, "failed"),
+            (rolled_back, "went back"),
+            (progressing, "in progress"),
+            (waiting, "waiting"),
+            (skipped, "suspended"),
+            (succeeded, "succeeded"),
+        ];
+        let some = all.into_iter().filter(|(count, _)| **count > 0);
+        let some: Vec<String> = some.map(|(count, word)| format!("{count} {word}")).collect();
+        let noun = if *members == 1 { "member" } else { "members" };
+        said.push(format!("{members} {noun} of other namespaces: {}", some.join(", ")));
+    }
+    said
+}
+
+/// Changes as a list of the Kubernetes API.
+///
+/// # Errors
+/// One cannot be written as JSON.
+pub fn to_list(changes: &[ChangeSet]) -> anyhow::Result<Value> {
+    let items: Result<Vec<Value>, _> = changes.iter().map(serde_json::to_value).collect();
+    Ok(json!({
+        "apiVersion": ChangeSet::api_version(&()),
+        "kind": "ChangeSetList",
+        "items": items?,
+    }))
+}
+
+/// The newer change of the source of a change, if there is one.
+#[must_use]
+pub fn newer<'c>(changes: &'c [ChangeSet], than: &ChangeSet) -> Option<&'c ChangeSet> {
+    changes.iter().find(|it| {
+        it.namespace() == than.namespace()
+            && it.spec.source.uid == than.spec.source.uid
+            && it.spec.sequence > than.spec.sequence
+    })
+}
+
+/// What a row of a table says of a ChangeSet; `None` for an object of another kind.
+#[must_use]
+pub(crate) fn row_message(object: &Object) -> Option<String> {
+    let is_of_group = object.api_version().starts_with("release.windlass.dev/");
+    let is_its_kind = is_of_group && object.kind() == ChangeSet::kind(&());
+    let spec = object.get("spec").filter(|_| is_its_kind)?;
+    let status = object.get("status");
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let verdict = match text(status.and_then(|it| it.get("verdict"))) {
+        verdict if verdict.is_empty() => ChangeSetVerdict::Progressing.as_str().to_owned(),
+        verdict => verdict,
+    };
+    let message = text(status.and_then(|it| it.get("message")));
+    let revision = text(spec.get("revision"));
+    Some(format!("{revision}: {verdict}: {message}").trim_end_matches([' ', ':']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(name: &str, sequence: i64, status: &Value) -> ChangeSet {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "namespace": "shop", "creationTimestamp": "2026-11-30T09:00:00Z"},
+            "spec": {"source": {"kind": "GitRepository", "name": "fleet", "uid": "u"},
+                "revision": "main@sha1:5f0c9d0c2f6a", "digest": "sha256:1", "sequence": sequence},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_change_is_named_by_its_name_its_revision_or_the_beginning_of_its_commit() {
+        let change = change("fleet-1-a", 1, &json!({}));
+        for word in ["fleet-1-a", "main@sha1:5f0c9d0c2f6a", "5f0c9d0"] {
+            assert!(is_named(&change, word), "{word}");
+        }
+        for word in ["5f0c", "main", "fleet", "6f0c9d0"] {
+            assert!(!is_named(&change, word), "{word}");
+        }
+    }
+
+    #[test]
+    fn members_of_other_namespaces_are_counted_and_not_named() {
+        let status = json!({"verdict": "Failed",
+            "members": ["Failed ks/shop", "Succeeded > hr/web", "Future x/y"], "omitted": 3,
+            "counts": {"members": 5, "failed": 1, "succeeded": 3, "waiting": 1},
+            "otherNamespaces": {"members": 3, "failed": 1, "progressing": 2}});
+        let change = change("fleet-1-a", 1, &status);
+        assert_eq!(progress(&change), "5/8");
+        let subjects: Vec<String> = members(&change).into_iter().map(|it| it.subject).collect();
+        assert_eq!(subjects, ["ks/shop", "> hr/web", "Future x/y"]);
+        let expected = [
+            "3 more members are not listed",
+            "3 members of other namespaces: 1 failed, 2 in progress",
+        ];
+        assert_eq!(unnamed(&change), expected);
+        assert!(is_bad(&change) && is_over(&change));
+    }
+
+    #[test]
+    fn only_a_change_of_the_same_source_is_newer() {
+        let old = change("fleet-1-a", 1, &json!({}));
+        let mut other = change("fleet-2-b", 2, &json!({}));
+        assert!(newer(std::slice::from_ref(&other), &old).is_some());
+        assert!(newer(std::slice::from_ref(&old), &other).is_none());
+        other.spec.source.uid = "v".to_owned();
+        assert!(newer(&[other], &old).is_none());
+    }
+
+    #[test]
+    fn a_row_says_the_verdict() {
+        let object = |status: Value| {
+            Object::new(json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "ChangeSet",
+                "metadata": {"name": "a"}, "spec": {"revision": "main@sha1:2"}, "status": status}))
+            .unwrap()
+        };
+        let said = |status| row_message(&object(status)).unwrap();
+        let failed = json!({"verdict": "Failed", "message": "1 member: 1 failed (ks/shop)"});
+        assert_eq!(said(failed), "main@sha1:2: Failed: 1 member: 1 failed (ks/shop)");
+        assert_eq!(said(json!({})), "main@sha1:2: Progressing");
+        let other = Object::new(json!({"apiVersion": "v1", "kind": "ChangeSet",
+            "metadata": {"name": "a"}, "spec": {}}));
+        assert_eq!(row_message(&other.unwrap()), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! `windlass changes`: what became of one change of a source, and of all appliers that it changes.
+//!
+//! Elsewhere: finding changes (`windlass_answers::changes`), rolling one back (`rollback/change_rollback.rs`).
+
+use std::time::Duration;
+
+use anyhow::bail;
+use clap::{Args as ClapArgs, ValueEnum};
+use crds::release::{ChangeSet, ChangeSetVerdict};
+use reconcile::Time;
+use windlass_answers::changes::{
+    ListedChanges, find, is_bad, is_named, is_over, members, progress, to_list, unnamed, verdict,
+};
+
+use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
+use windlass_cli_installation::cluster_operators;
+use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
+use windlass_cli_runtime::exit_code::ExitCode;
+use windlass_cli_runtime::table::{
+    PagedTable, TableCell, TerminalScreen, TextColour, age, clean, cut,
+};
+
+/// How often a change is read that is watched.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a subject in the table may be, in characters.
+const MAX_SUBJECT_CHARACTERS: usize = 60;
+
+/// How many characters of a revision the table shows.
+const MAX_REVISION_CHARACTERS: usize = 24;
+
+/// The flags of `windlass changes`.
+#[derive(Debug, Clone, ClapArgs)]
+pub(super) struct ChangesArgs {
+    /// One change: its name, its revision, or the beginning of its commit
+    #[arg(value_name = "REV")]
+    revision: Option<String>,
+    #[command(flatten)]
+    scope: NamespaceScope,
+    /// Print the change whenever it changes, until it has a verdict; without REV the newest one
+    #[arg(short, long)]
+    watch: bool,
+    /// Format
+    #[arg(short, long, value_enum, default_value_t = ChangesFormat::Table, hide_default_value = true)]
+    output: ChangesFormat,
+}
+
+pub(super) const EXAMPLES: &str = "Examples:
+  windlass changes -n flux-system               the last changes of the sources of a namespace
+  windlass changes 5f0c9d0 -n flux-system       what became of one commit
+  windlass changes 5f0c9d0 -A --watch           until all that it changes came to its end
+  windlass changes -A -o json                   for machines
+
+A change is one revision of a source with all Kustomizations, Helmfiles and HelmReleases that it changes, and has one verdict.
+`>` marks those whose spec another one applied. Members of other namespaces are counted. The last ten changes of each source are
+kept. `windlass rollback change/NAME` takes the Kustomizations of one back to what they had before.
+
+Exit status: 0; 1 if REV failed, stalled or was rolled back; 2 if something could not be read, or there is no such change; 3 if
+the cluster cannot be reached.";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ChangesFormat {
+    /// A table for people
+    Table,
+    /// A list as JSON
+    Json,
+    /// A list as YAML
+    Yaml,
+}
+
+/// Prints changes.
+///
+/// # Errors
+/// The cluster cannot be reached, the kind is not installed, or there is no such change.
+pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
+    if args.watch {
+        return args.scope.place.follow(async |site| {
+            let site = site.everywhere(args.scope.all_namespaces);
+            cluster_operators::say_doubt(&site.cluster).await;
+            watch(&site, args).await
+        });
+    }
+    let (found, place) = args.scope.place.run(async |site| {
+        let site = site.everywhere(args.scope.all_namespaces);
+        if args.output == ChangesFormat::Table {
+            cluster_operators::say_doubt(&site.cluster).await;
+        }
+        let found = find(&site, &args.scope.labels).await?;
+        anyhow::Ok((found, site.in_words()))
+    })?;
+    let ListedChanges { mut changes, left_out } = found;
+    if let Some(word) = &args.revision {
+        changes.retain(|it| is_named(it, word));
+    }
+    if args.output != ChangesFormat::Table {
+        let list = to_list(&changes)?;
+        let text = match args.output {
+            ChangesFormat::Yaml => goyaml::emit(&list)?,
+            ChangesFormat::Json | ChangesFormat::Table => {
+                format!("{}\n", serde_json::to_string_pretty(&list)?)
+            }
+        };
+        print(&text)?;
+    } else if args.revision.is_some() {
+        let screen = TerminalScreen::of_stdout();
+        for change in &changes {
+            print(&details(change, screen))?;
+        }
+    } else if !changes.is_empty() {
+        let screen = TerminalScreen::of_stdout();
+        let now = jiff::Timestamp::now();
+        print(&table(&changes, args.scope.all_namespaces, now, screen))?;
+    }
+    say_left_out(&left_out);
+    match (&args.revision, changes.is_empty(), left_out.is_empty()) {
+        (Some(word), true, true) => bail!("there is no change {} {place}", clean(word)),
+        (None, true, true) => {
+            say(ProgressGlyph::Action, &format!("no changes {place}"));
+            Ok(ExitCode::Success)
+        }
+        // What may not be listed may exist.
+        (_, _, false) => Ok(ExitCode::Failed),
+        (Some(_), false, true) => Ok(exit_code(&changes)),
+        (None, false, true) => Ok(ExitCode::Success),
+    }
+}
+
+/// The exit code of changes that were named.
+fn exit_code(changes: &[ChangeSet]) -> ExitCode {
+    match changes.iter().any(is_bad) {
+        true => ExitCode::ProblemsFound,
+        false => ExitCode::Success,
+    }
+}
+
+/// Prints a change whenever it changes, until it is over. One that does not exist yet is awaited: a commit may have been pushed
+/// just now.
+async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCode> {
+    let screen = TerminalScreen::of_stdout();
+    let mut printed = String::new();
+    let mut chosen: Option<String> = args.revision.clone();
+    let mut is_awaited = false;
+    loop {
+        let ListedChanges { mut changes, left_out } = find(site, &args.scope.labels).await?;
+        if let Some(word) = &chosen {
+            changes.retain(|it| is_named(it, word));
+        }
+        match changes.first() {
+            Some(change) => {
+                // A later one is not what was asked about.
+                chosen = change.metadata.name.clone();
+                let text = details(change, screen);
+                if text != printed {
+                    print(&text)?;
+                    printed = text;
+                }
+                if is_over(change) {
+                    say_left_out(&left_out);
+                    return Ok(exit_code(std::slice::from_ref(change)));
+                }
+            }
+            None if !left_out.is_empty() => {
+                say_left_out(&left_out);
+                return Ok(ExitCode::Failed);
+            }
+            None if !std::mem::replace(&mut is_awaited, true) => {
+                say(ProgressGlyph::Action, "there is no such change yet, waiting for it");
+            }
+            None => {}
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+fn colour(verdict: ChangeSetVerdict) -> TextColour {
+    match verdict {
+        ChangeSetVerdict::Succeeded => TextColour::Good,
+        ChangeSetVerdict::Progressing | ChangeSetVerdict::Superseded => TextColour::Busy,
+        ChangeSetVerdict::Failed | ChangeSetVerdict::RolledBack | ChangeSetVerdict::Stalled => {
+            TextColour::Bad
+        }
+    }
+}
+
+fn table(changes: &[ChangeSet], with_namespace: bool, now: Time, on: TerminalScreen) -> String {
+    let titles =
+        ["NAMESPACE", "CHANGE", "SOURCE", "REVISION", "VERDICT", "ENDED", "AGE", "SUBJECT"];
+    let skipped = usize::from(!with_namespace);
+    let rows: Vec<Vec<TableCell>> =
+        changes.iter().map(|it| row(it, now).into_iter().skip(skipped).collect()).collect();
+    PagedTable::new(&titles[skipped..], on).page(&rows)
+}
+
+fn row(change: &ChangeSet, now: Time) -> [TableCell; 8] {
+    let spec = &change.spec;
+    let subject = spec.commit.as_ref().map(|it| it.subject.as_str()).unwrap_or_default();
+    let verdict = verdict(change);
+    let created = change.metadata.creation_timestamp.as_ref().map(|at| at.0);
+    [
+        TableCell::new(change.metadata.namespace.as_deref().unwrap_or_default()),
+        TableCell::new(change.metadata.name.as_deref().unwrap_or_default()).vital(),
+        TableCell::new(&format!("{}/{}", spec.source.kind, spec.source.name)),
+        TableCell::new(&cut(&spec.revision, MAX_REVISION_CHARACTERS)),
+        TableCell::coloured(verdict.as_str(), Some(colour(verdict))),
+        TableCell::new(&progress(change)),
+        TableCell::new(&age(created, now)),
+        TableCell::new(&cut(subject, MAX_SUBJECT_CHARACTERS)),
+    ]
+}
+
+/// All that is known of a change.
+pub(super) fn details(change: &ChangeSet, on: TerminalScreen) -> String {
+    let spec = &change.spec;
+    let name = change.metadata.name.as_deref().unwrap_or_default();
+    let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
+    let source = format!("{}/{namespace}/{}", spec.source.kind, spec.source.name);
+    let mut lines = vec![
+        format!("change {} of {}", clean(name), clean(&source)),
+        format!("revision: {}", clean(&spec.revision)),
+    ];
+    if let Some(commit) = &spec.commit {
+        let by = match (commit.author.is_empty(), commit.time.is_empty()) {
+            (true, true) => String::new(),
+            (false, true) => format!(" ({})", commit.author),
+            (true, false) => format!(" ({})", commit.time),
+            (false, false) => format!(" ({}, {})", commit.author, commit.time),
+        };
+        lines.push(format!("commit: {}", clean(&format!("{}{by}", commit.subject))));
+    }
+    let verdict = verdict(change);
+    let message = change.status.as_ref().and_then(|it| it.message.as_deref()).unwrap_or_default();
+    let shown = on.paint(verdict.as_str(), Some(colour(verdict)));
+    lines.push(format!("verdict: {shown}: {}", clean(message)));
+    for member in members(change) {
+        let bad = member.is_bad.then_some(TextColour::Bad);
+        let state = format!("{:<11}", clean(&member.state));
+        lines.push(format!("  {} {}", on.paint(&state, bad), clean(&member.subject)));
+    }
+    lines.extend(unnamed(change).iter().map(|text| format!("  {text}")));
+    let left = change.status.iter().flat_map(|it| &it.not_rolled_back);
+    lines.extend(left.map(|text| format!("not rolled back: {}", clean(text))));
+    if is_bad(change) && verdict != ChangeSetVerdict::RolledBack {
+        lines.push(format!(
+            "to take it back: windlass rollback change/{} -n {}",
+            clean(name),
+            clean(namespace)
+        ));
+    }
+    lines.into_iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn change() -> ChangeSet {
+        serde_json::from_value(json!({
+            "metadata": {"name": "fleet-17-1a2b3c4d", "namespace": "flux-system",
+                "creationTimestamp": "2026-11-30T09:00:00Z"},
+            "spec": {"source": {"kind": "GitRepository", "name": "fleet", "uid": "u"},
+                "revision": "main@sha1:5f0c9d0c2f6a3f1f8a110d9f6f4e3f434f0c9d0c", "digest": "sha256:1",
+                "sequence": 17,
+                "commit": {"subject": "Scale\u{1b}[31m the shop", "author": "Alice",
+                    "time": "2026-11-30T08:59:00Z"}},
+            "status": {"verdict": "Failed", "message": "2 members: 1 failed, 1 succeeded (ks/shop)",
+                "members": ["Failed ks/shop", "Succeeded > hr/web"],
+                "counts": {"members": 2, "failed": 1, "succeeded": 1},
+                "otherNamespaces": {"members": 1, "succeeded": 1},
+                "notRolledBack": ["hf/db: it stays"]},
+        }))
+        .unwrap()
+    }
+
+    const PLAIN: TerminalScreen = TerminalScreen { width: None, is_coloured: false };
+
+    #[test]
+    fn a_change_is_printed_with_its_members_and_without_control_characters() {
+        expect_test::expect![[r#"
+            change fleet-17-1a2b3c4d of GitRepository/flux-system/fleet
+            revision: main@sha1:5f0c9d0c2f6a3f1f8a110d9f6f4e3f434f0c9d0c
+            commit: Scale\u{1b}[31m the shop (Alice, 2026-11-30T08:59:00Z)
+            verdict: Failed: 2 members: 1 failed, 1 succeeded (ks/shop)
+              Failed      ks/shop
+              Succeeded   > hr/web
+              1 member of other namespaces: 1 succeeded
+            not rolled back: hf/db: it stays
+            to take it back: windlass rollback change/fleet-17-1a2b3c4d -n flux-system
+        "#]]
+        .assert_eq(&details(&change(), PLAIN));
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_change() {
+        let now = "2026-11-30T10:00:00Z".parse().unwrap();
+        let text = table(&[change()], true, now, PLAIN);
+        for part in ["CHANGE", "fleet-17-1a2b3c4d", "GitRepository/fleet", "Failed", "3/3", "60m"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        assert_eq!(exit_code(&[change()]), ExitCode::ProblemsFound);
+    }
+}
