@@ -1,10 +1,12 @@
 //! Notifications: events are sent to services, and webhooks trigger reconciliations.
 //!
 //! Each story has a windlass of its own, which watches that story's namespace only. Services are a server on loopback that
-//! keeps what it is sent (`service.rs`). Below: incidents (`incidents.rs`), each type of Receiver (`receivers.rs`).
+//! keeps what it is sent (`service.rs`). Below: verdicts about commits (`change_sets.rs`), incidents (`incidents.rs`), each type of Receiver
+//! (`receivers.rs`).
 //! Elsewhere: what each type of service is sent (`cargo xtask conformance`), events that are posted to Flux's
 //! notification-controller (`restarts.rs`).
 
+mod change_sets;
 mod incidents;
 mod receivers;
 mod service;

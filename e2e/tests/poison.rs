@@ -141,7 +141,7 @@ fn nonsense(schema: &Value, chance: &mut PseudoRandomNumbers, depth: usize) -> V
 }
 
 /// Annotations and labels that windlass reads on its own objects.
-const ANNOTATIONS: [&str; 20] = [
+const ANNOTATIONS: [&str; 21] = [
     "reconcile.fluxcd.io/requestedAt",
     "reconcile.fluxcd.io/forceAt",
     "reconcile.fluxcd.io/resetAt",
@@ -154,6 +154,7 @@ const ANNOTATIONS: [&str; 20] = [
     "windlass.dev/rollback",
     "kustomize.toolkit.fluxcd.io/reconcile",
     "helmfile.windlass.dev/dialect",
+    "windlass.dev/change-sets",
     "windlass.dev/incidents",
     "windlass.dev/incident-after",
     "windlass.dev/incident-reminder",

@@ -7,6 +7,7 @@
 mod apply_and_prune;
 mod bad_input;
 mod bucket;
+mod change_sets;
 mod change_windows;
 mod chart_repositories;
 mod crd_cr_namespace;

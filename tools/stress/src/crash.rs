@@ -21,6 +21,7 @@ use attempt::{CrashRunReport, attempt};
 use crash_points::{CrashPoint, CrashPointSample};
 use e2e::installation;
 use scenario::CrashScenario;
+use scenario::change_set::ChangeSetScenario;
 use scenario::crds::CrdScenario;
 use scenario::helm_release::HelmReleaseScenario;
 use scenario::helmfile::HelmfileScenario;
@@ -101,13 +102,14 @@ struct CrashTestReport {
 }
 
 /// Every scenario.
-fn entries() -> [ScenarioEntry; 8] {
+fn entries() -> [ScenarioEntry; 9] {
     [
         entry::<KustomizationScenario>(),
         entry::<HelmReleaseScenario>(),
         entry::<HelmfileScenario>(),
         entry::<LifecycleScenario>(),
         entry::<QuarantineScenario>(),
+        entry::<ChangeSetScenario>(),
         entry::<CrdScenario>(),
         entry::<ReverseDeleteScenario>(),
         entry::<Images>(),

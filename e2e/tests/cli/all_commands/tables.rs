@@ -8,6 +8,7 @@ pub(super) const ABSENT: &[&str] = &[
     "no such objects",
     "does not exist",
     "no audits",
+    "no changes in",
     "no events",
     "no open incidents",
     "no object is failing",
@@ -62,6 +63,9 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("build ks/app", 2, NO_KUSTOMIZATION, &[]),
     row("build hr/web", 2, NO_RELEASE, &[]),
     row("bypass freeze/winter ks/app --reason=r", 2, &["Freeze/winter does not exist"], &[]),
+    row("changes", 0, &["no changes in namespace {ns}; -A shows all"], &["CHANGE"]),
+    row("changes 5f0c9d0", 2, &["there is no change 5f0c9d0 in namespace {ns}"], &["verdict"]),
+    row("rollback change/fleet-1-a", 2, &["fleet-1-a does not exist"], &["requested"]),
     row(
         "check",
         1,
@@ -211,6 +215,9 @@ pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
     row("bootstrap gitlab --hostname=127.0.0.1:1 --owner=o --repository=r", 2, DEFINITION, &[]),
     row("bootstrap gitea --hostname=127.0.0.1:1 --owner=o --repository=r", 2, DEFINITION, &[]),
     row("build ks/app", 2, KUSTOMIZATION, &[]),
+    row("changes", 2, &["left out: ", "cannot list resource \"changesets\""], &["CHANGE"]),
+    row("changes 5f0c9d0 -o json", 2, &["cannot list resource \"changesets\""], &[]),
+    row("changes -A", 2, EVERYWHERE, &[]),
     row(
         "bypass freeze/winter ks/app --reason=r",
         2,

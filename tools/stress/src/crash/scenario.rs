@@ -2,6 +2,7 @@
 //!
 //! Here: what a scenario is, and what it is played on. Elsewhere: the scenarios themselves, their list (`super`).
 
+pub(super) mod change_set;
 pub(super) mod crds;
 pub(super) mod helm_release;
 pub(super) mod helmfile;
