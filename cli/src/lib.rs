@@ -48,7 +48,7 @@ mod why;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
-use windlass_answers::{cluster_facts, kind_argument, object_row, owned_pods, render};
+use windlass_answers::{cluster_facts, kind_argument, object_row, render};
 use windlass_cli_helm::{bundle, helmfile, template};
 use windlass_cli_installation::{bootstrap, check, install, migrate, uninstall};
 use windlass_cli_plan as plan;

@@ -1,30 +1,30 @@
 //! `windlass logs`: what windlass printed about objects, or what the Pods of an object printed.
 //!
-//! Here: the command, lines of several containers in one order. Below: whose lines (`logs/logged_containers.rs`), those of windlass
-//! (`logs/entry.rs`). Elsewhere: reading them (`windlass_cluster::logs`).
+//! Here: the command. Below: the lines of windlass (`logs/entry.rs`). Elsewhere: whose lines
+//! (`windlass_answers::logged_containers`), lines of several containers in one order (`windlass_answers::container_logs`),
+//! reading them (`windlass_cluster::logs`).
 
 mod entry;
-mod logged_containers;
 
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
 use clap::{Args as ClapArgs, ValueEnum};
-use futures::stream::{BoxStream, StreamExt as _, select_all};
+use futures::stream::{StreamExt as _, select_all};
 use objects::clean_line;
-use serde_json::{Value, json};
 
 use self::entry::{LogEntry, LogLevel, LogLineSelection};
-use self::logged_containers::{LoggedContainers, LoggingContainer};
 use super::command_scope::{ClusterScope, CommandScope, say_left_out};
 use super::complete;
 use super::kind_argument;
+use windlass_answers::container_logs::{ContainerLogStream, as_json, in_order, unreadable};
+use windlass_answers::logged_containers::{self, LoggedContainers, LoggingContainer};
 use windlass_cli_installation::cluster_operators::{self, LeaseHolder};
 use windlass_cli_runtime::connection::{ProgressGlyph, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::{TerminalScreen, clean};
+use windlass_cluster::ClusterConnection;
 use windlass_cluster::logs::{ContainerLogLine, LogOptions};
-use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::parse_duration;
 
 /// The flags of `windlass logs`.
@@ -207,24 +207,15 @@ fn shown(
     line: &ContainerLogLine,
     format: LogFormat,
 ) -> Option<String> {
-    let LoggingContainer { namespace, pod, name } = container;
+    let LoggingContainer { pod, name, .. } = container;
     Some(match format {
         LogFormat::Text => {
             format!("{} {}: {}\n", clean(pod), clean(name), clean_line(&line.text))
         }
         LogFormat::Json => {
-            let at = line.at.map_or(Value::Null, |at| at.to_string().into());
-            let line = json!({"time": at, "namespace": namespace, "pod": pod, "container": name,
-                "line": line.text});
-            format!("{line}\n")
+            format!("{}\n", as_json(container, line))
         }
     })
-}
-
-/// A container, and the lines that are still to come.
-struct ContainerLogStream<'c> {
-    container: &'c LoggingContainer,
-    lines: BoxStream<'static, Result<ContainerLogLine, ClusterError>>,
 }
 
 /// Prints the lines of containers, and says what was left out.
@@ -239,13 +230,10 @@ async fn tell(
         say(ProgressGlyph::Warning, &clean(text));
     }
     let wanted = LogOptions { follows: args.follow, since: args.since, tail: args.tail };
-    let open = |container: &LoggingContainer| {
-        let LoggingContainer { namespace, pod, name } = container;
-        site.cluster.lines(namespace, pod, name, wanted).boxed()
-    };
-    let sources =
-        containers.iter().map(|container| ContainerLogStream { container, lines: open(container) });
-    let sources: Vec<ContainerLogStream<'_>> = sources.collect();
+    let sources: Vec<ContainerLogStream<'_>> = containers
+        .iter()
+        .map(|container| ContainerLogStream::open(&site.cluster, container, wanted))
+        .collect();
     let printed = std::cell::Cell::new(false);
     let each = |container: &LoggingContainer, line: &ContainerLogLine| match show(container, line) {
         Some(text) => {
@@ -264,46 +252,6 @@ async fn tell(
     }
     say_left_out(&left_out);
     Ok(if left_out.is_empty() { ExitCode::Success } else { ExitCode::Failed })
-}
-
-/// Hands out lines by their time, with one of each container in memory; returns what could not be read.
-async fn in_order(
-    mut sources: Vec<ContainerLogStream<'_>>,
-    mut each: impl FnMut(&LoggingContainer, &ContainerLogLine) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<String>> {
-    let mut failed = Vec::new();
-    let firsts = sources.iter_mut().map(|source| source.lines.next());
-    let firsts = futures::future::join_all(firsts).await;
-    let mut heads: Vec<(Option<jiff::Timestamp>, ContainerLogStream<'_>, ContainerLogLine)> =
-        Vec::new();
-    for (source, first) in sources.into_iter().zip(firsts) {
-        match first {
-            Some(Ok(line)) => heads.push((line.at, source, line)),
-            Some(Err(error)) => failed.push(unreadable(source.container, &error)),
-            None => {}
-        }
-    }
-    while let Some(at) = earliest(heads.iter().map(|(at, ..)| *at)) {
-        let Some((last, source, line)) = heads.get_mut(at) else { break };
-        each(source.container, line)?;
-        match source.lines.next().await {
-            Some(Ok(next)) => {
-                // A line without a time stays behind the one before it.
-                *last = next.at.or(*last);
-                *line = next;
-                continue;
-            }
-            Some(Err(error)) => failed.push(unreadable(source.container, &error)),
-            None => {}
-        }
-        heads.remove(at);
-    }
-    Ok(failed)
-}
-
-/// The index of the earliest time; what has none is earlier than anything.
-fn earliest(times: impl Iterator<Item = Option<jiff::Timestamp>>) -> Option<usize> {
-    times.enumerate().min_by_key(|(_, at)| *at).map(|(index, _)| index)
 }
 
 /// Hands out lines as they are printed; returns what could not be read.
@@ -326,11 +274,6 @@ async fn as_they_come(
     Ok(failed)
 }
 
-fn unreadable(container: &LoggingContainer, error: &ClusterError) -> String {
-    let LoggingContainer { namespace, pod, name } = container;
-    format!("Pod/{namespace}/{pod}: container '{name}': {error}")
-}
-
 #[cfg(test)]
 mod tests {
     use futures::stream;
@@ -338,6 +281,7 @@ mod tests {
     use super::*;
     use fake_cluster::operator_objects;
     use fake_cluster::with_objects;
+    use windlass_cluster::ClusterError;
 
     fn container(pod: &str) -> LoggingContainer {
         LoggingContainer { namespace: "apps".into(), pod: pod.into(), name: "app".into() }

@@ -99,6 +99,7 @@ mod tests {
     ) -> ObjectTreeBranch {
         let text = str::to_owned;
         ObjectTreeBranch {
+            id: None,
             object: text(object),
             health: text(health),
             revision: String::new(),

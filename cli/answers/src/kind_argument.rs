@@ -3,6 +3,8 @@
 //! Kinds of windlass and of Flux are those of `crds`; any other kind is asked of the cluster. Elsewhere: the namespace
 //! (`command_scope.rs`).
 
+use std::fmt;
+
 use anyhow::{Context as _, bail, ensure};
 use crds::KindNames;
 use objects::{Gvk, Object, ObjectId};
@@ -24,6 +26,21 @@ pub struct ResourceArgument {
     pub name: Option<String>,
 }
 
+/// Neither windlass nor the cluster has a kind of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKind {
+    /// What is said of it, with the nearest name.
+    text: String,
+}
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for UnknownKind {}
+
 /// Words that stand for several kinds: the categories of `crds`, without their prefix.
 const ALL: &str = "all";
 const CATEGORY: &str = "fluxcd-";
@@ -37,7 +54,7 @@ const MIN_NAME_SIMILARITY: f64 = 0.75;
 /// Finds what words name.
 ///
 /// # Errors
-/// There is no such kind; names the nearest one.
+/// [`UnknownKind`] if there is no such kind; names the nearest one.
 pub async fn targets(
     cluster: &ClusterConnection,
     words: &[String],
@@ -128,7 +145,7 @@ async fn resources_of(
     }
     let found = cluster.kinds_called(&word).await?;
     match found.len() {
-        0 => bail!(unknown(&word)),
+        0 => Err(UnknownKind { text: unknown(&word) }.into()),
         1 => Ok(found),
         // The core group first, as kubectl has it.
         _ => Ok(found.into_iter().take(1).collect()),

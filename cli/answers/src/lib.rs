@@ -5,18 +5,23 @@
 
 mod applied_object_health;
 pub mod audit;
+pub mod audited_revisions;
 pub mod changes;
 pub mod cluster_facts;
 pub mod command_scope;
+pub mod container_logs;
 pub mod diff;
 pub mod events;
 pub mod explained_readiness;
 pub mod helm_release_values;
 pub mod helmfile_release;
 pub mod history;
+pub mod incident_suspects;
 pub mod incidents;
 pub mod kind_argument;
+pub mod logged_containers;
 pub mod object_row;
+pub mod own_rights;
 pub mod owned_pods;
 pub mod render;
 pub mod trace;

@@ -27,6 +27,9 @@ const MAX_TREE_DEPTH: usize = 16;
 /// An object and what is below it.
 #[derive(Debug, Serialize)]
 pub struct ObjectTreeBranch {
+    /// The object, with its group; none if it stands for several.
+    #[serde(skip)]
+    pub id: Option<ObjectId>,
     /// The object as `Kind/namespace/name`, or what stands for several.
     pub object: String,
     /// `Ready`, `Suspended` and the like of our kinds, else the health by kstatus.
@@ -257,6 +260,7 @@ impl ObjectTreeReader<'_> {
 /// What stands for objects beyond the bound.
 fn unread(more: usize) -> ObjectTreeBranch {
     ObjectTreeBranch {
+        id: None,
         object: format!("{more} more objects"),
         health: "Unknown".to_owned(),
         revision: String::new(),
@@ -267,6 +271,7 @@ fn unread(more: usize) -> ObjectTreeBranch {
 
 fn left_out_of(target: &ResourceArgument, message: String) -> ObjectTreeBranch {
     ObjectTreeBranch {
+        id: None,
         object: target.resource.plural.clone(),
         health: "Unknown".to_owned(),
         revision: String::new(),
@@ -308,7 +313,8 @@ fn describe(id: &ObjectId, read: ObjectReadResult) -> ObjectTreeBranch {
             Err(error) => ("Unknown".to_owned(), error.to_string(), String::new()),
         },
     };
-    ObjectTreeBranch { object: id.subject(), health, revision, message, below: Vec::new() }
+    let object = id.subject();
+    ObjectTreeBranch { id: Some(id.clone()), object, health, revision, message, below: Vec::new() }
 }
 
 #[cfg(test)]
@@ -376,6 +382,7 @@ mod tests {
     #[test]
     fn a_source_stands_above_what_uses_it_and_a_chart_below_the_release_that_it_is_made_for() {
         let branch = |object: &str, below: Vec<ObjectTreeBranch>| ObjectTreeBranch {
+            id: None,
             object: object.to_owned(),
             health: "Ready".to_owned(),
             revision: String::new(),

@@ -46,6 +46,15 @@ pub struct AuthenticatedUser {
     pub groups: Vec<String>,
 }
 
+/// What an access review says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessAnswer {
+    /// Whether it is allowed.
+    pub is_allowed: bool,
+    /// Which rule says so, if the API server names one.
+    pub reason: String,
+}
+
 /// A verb on one object of the whole cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessToObject<'a> {
@@ -348,15 +357,39 @@ impl ClusterConnection {
     /// # Errors
     /// The API server refuses the request, or does not respond.
     pub async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, ClusterError> {
+        self.may_in("", verb, group, resource).await.map(|answer| answer.is_allowed)
+    }
+
+    /// Whether this user may do something with all objects of a resource in a namespace, and which rule says so. In all
+    /// namespaces if it is empty; `resource` may have a subresource, such as `pods/log`.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub async fn may_in(
+        &self,
+        namespace: &str,
+        verb: &str,
+        group: &str,
+        resource: &str,
+    ) -> Result<AccessAnswer, ClusterError> {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let mut attributes = json!({"verb": verb, "group": group, "resource": resource});
+        for (key, value) in [("namespace", namespace), ("subresource", subresource)] {
+            if !value.is_empty() {
+                attributes[key] = value.into();
+            }
+        }
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
+            "spec": {"resourceAttributes": attributes},
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         let body = review.to_string().into_bytes();
         let answer = self.send(Method::POST, path, "application/json", body).await?;
-        Ok(answer["status"]["allowed"] == true)
+        let status = &answer["status"];
+        let reason = status["reason"].as_str().unwrap_or_default().to_owned();
+        Ok(AccessAnswer { is_allowed: status["allowed"] == true, reason })
     }
 
     /// Whether another user may do something with an object. An answer that does not clearly say so is no.

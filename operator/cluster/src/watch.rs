@@ -99,8 +99,8 @@ impl ClusterConnection {
         KindWatch::new(self.own_watches.clone(), path, String::new(), FULL_OBJECTS).follow()
     }
 
-    /// Metadata of the selected objects of a kind.
-    pub(crate) fn watch_metadata(
+    /// Metadata of the selected objects of a kind, whenever they change.
+    pub fn watch_metadata(
         &self,
         resource: &ApiResourceLocation,
         selection: &WatchSelection,

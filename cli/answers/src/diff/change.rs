@@ -3,7 +3,7 @@
 //! Elsewhere: what would become of an object (`windlass_cli_plan::live_objects`), which fields differ and what is shown of
 //! them (`plan::FieldChangeList`), how changes are printed (the command `windlass diff`).
 
-use objects::{Object, ObjectId, SecretMasking};
+use objects::{Gvk, Object, ObjectId, SecretMasking};
 use plan::{FieldChangeLimits, FieldChangeList};
 use serde::Serialize;
 
@@ -50,9 +50,15 @@ pub struct DiffObjectReference {
 }
 
 impl DiffObjectReference {
+    /// Which object it is, in any version.
+    pub fn id(&self) -> ObjectId {
+        let group = Gvk::new(&self.api_version, &self.kind).group;
+        ObjectId::new(&self.namespace, &self.name, &group, &self.kind)
+    }
+
     /// `Kind/namespace/name`.
     pub fn subject(&self) -> String {
-        ObjectId::new(&self.namespace, &self.name, "", &self.kind).subject()
+        self.id().subject()
     }
 }
 

@@ -10,10 +10,10 @@ use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
 
-use crate::cluster_facts::{self, AT_ONCE};
-use crate::command_scope::CommandScope;
-use crate::kind_argument::ResourceArgument;
-use crate::owned_pods;
+use super::cluster_facts::{self, AT_ONCE};
+use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
+use super::owned_pods;
 use windlass_cli_installation::check::OURS;
 
 /// How many containers are read at once.
@@ -27,20 +27,24 @@ const MANAGER: &str = "manager";
 
 /// A container that has printed lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LoggingContainer {
-    pub(super) namespace: String,
-    pub(super) pod: String,
-    pub(super) name: String,
+pub struct LoggingContainer {
+    /// The namespace of its Pod.
+    pub namespace: String,
+    /// Its Pod.
+    pub pod: String,
+    /// Its name within the Pod.
+    pub name: String,
 }
 
 /// Containers, and what is said beside their lines.
 #[derive(Debug, Default)]
-pub(super) struct LoggedContainers {
-    pub(super) containers: Vec<LoggingContainer>,
+pub struct LoggedContainers {
+    /// Those that have printed something, or may have.
+    pub containers: Vec<LoggingContainer>,
     /// Containers that have not printed anything yet, and why.
-    pub(super) silent: Vec<String>,
+    pub silent: Vec<String>,
     /// What may not be read, or is too much.
-    pub(super) left_out: Vec<String>,
+    pub left_out: Vec<String>,
     more: usize,
 }
 
@@ -111,10 +115,7 @@ fn silence(status: Option<&Value>) -> Option<String> {
 ///
 /// # Errors
 /// Pods cannot be listed.
-pub(super) async fn of_windlass(
-    site: &CommandScope,
-    namespace: &str,
-) -> anyhow::Result<LoggedContainers> {
+pub async fn of_windlass(site: &CommandScope, namespace: &str) -> anyhow::Result<LoggedContainers> {
     let mut found = LoggedContainers::default();
     let pods = pods(site, namespace, OURS, &mut found).await?;
     pods.iter().for_each(|pod| found.add(pod));
@@ -125,10 +126,7 @@ pub(super) async fn of_windlass(
 ///
 /// # Errors
 /// The API server did not respond.
-pub(super) async fn of_object(
-    site: &CommandScope,
-    object: Object,
-) -> anyhow::Result<LoggedContainers> {
+pub async fn of_object(site: &CommandScope, object: Object) -> anyhow::Result<LoggedContainers> {
     let mut found = LoggedContainers::default();
     let mut seen = BTreeSet::from([object.id()]);
     let mut pending = VecDeque::from([object]);
