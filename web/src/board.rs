@@ -1,25 +1,24 @@
 //! All objects that are reconciled, a short row each: what lists and counts are made of.
 //!
-//! A row has no spec, no status and no value. Elsewhere: what a row says (`windlass_answers::object_row`), how long it is kept
-//! (`page_reader.rs`).
+//! A row has no spec, no status and no value. Below: rows that follow the objects by watches (`board/board_watcher.rs`), those of
+//! one kind (`board/followed_kind.rs`). Elsewhere: what a row says (`windlass_answers::object_row`).
 
+pub(crate) mod board_watcher;
+mod followed_kind;
 #[cfg(test)]
 pub(crate) mod samples;
+
+use std::rc::Rc;
 
 use jiff::Timestamp;
 use objects::Object;
 use reconcile::{ChangeWindowState, Time, reason};
-use windlass_answers::command_scope::CommandScope;
-use windlass_answers::kind_argument;
 use windlass_answers::object_row::ObjectRow;
 use windlass_cli_runtime::table::cut;
 
 use super::page_query::PageQuery;
 use super::parts::ObjectState;
 use super::route::ObjectPlace;
-
-/// How many objects have rows; others are counted.
-const MAX_ROWS: usize = 100_000;
 
 /// How long each text of a row is, in characters. The page of the object has the whole of it.
 const MAX_TEXT_CHARACTERS: usize = 160;
@@ -52,6 +51,8 @@ pub(crate) struct BoardRow {
     pub(crate) hold_ends: Option<Time>,
     /// When it may change, if that is limited.
     pub(crate) window: Option<RowWindow>,
+    /// When the row says something else although the object does not change: a suspension ends, a window opens or closes.
+    pub(crate) next_change: Option<Time>,
 }
 
 /// When an object may change. What its annotation says besides is not kept: that may be as long as 256 KiB.
@@ -73,13 +74,21 @@ impl RowWindow {
             ChangeWindowState::Invalid { text } => Self::Invalid(cut(&text, MAX_TEXT_CHARACTERS)),
         }
     }
+
+    fn next_change(&self) -> Option<Time> {
+        match self {
+            Self::Open(at) | Self::Closed(at) => *at,
+            Self::Invalid(_) => None,
+        }
+    }
 }
 
 /// Rows of all objects.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectBoard {
-    pub(crate) rows: Vec<BoardRow>,
-    /// What this user may not list, and what is beyond the bound.
+    /// In the order of [`BoardRow::key`].
+    pub(crate) rows: Rc<Vec<Rc<BoardRow>>>,
+    /// What this user may not list, what is not known, and what is beyond the bound.
     pub(crate) left_out: Vec<String>,
     pub(crate) read_at: Timestamp,
 }
@@ -97,6 +106,10 @@ impl BoardRow {
     pub(crate) fn of(object: &Object, now: Time) -> Self {
         let row = ObjectRow::of(object, now);
         let hold = cause::suspension(object, now).flatten();
+        let hold_ends = hold.and_then(|hold| hold.expires_at());
+        let window = ChangeWindowState::of(now, |key| object.annotation(key)).map(RowWindow::of);
+        let of_window = window.as_ref().and_then(RowWindow::next_change);
+        let next_change = [hold_ends, of_window].into_iter().flatten().filter(|at| *at > now).min();
         Self {
             place: ObjectPlace::of(&object.id()),
             kind: object.kind().to_owned(),
@@ -105,9 +118,15 @@ impl BoardRow {
             revision: cut(&row.revision, MAX_TEXT_CHARACTERS),
             since: row.since,
             suspended: cut(&row.suspended, MAX_TEXT_CHARACTERS),
-            hold_ends: hold.and_then(|hold| hold.expires_at()),
-            window: ChangeWindowState::of(now, |key| object.annotation(key)).map(RowWindow::of),
+            hold_ends,
+            window,
+            next_change,
         }
+    }
+
+    /// The order of rows: what needs a person first.
+    fn key(&self) -> (ObjectState, &str, &str, &str) {
+        (self.state, &self.kind, &self.place.namespace, &self.place.name)
     }
 }
 
@@ -124,64 +143,49 @@ pub(crate) fn state_of(row: &ObjectRow) -> ObjectState {
 }
 
 impl ObjectBoard {
-    /// Lists all kinds, page by page.
-    ///
-    /// # Errors
-    /// The API server did not respond, or refuses for another reason than missing rights.
-    pub(crate) async fn read(site: &CommandScope) -> anyhow::Result<Self> {
-        let read_at = Timestamp::now();
-        let targets = kind_argument::targets(&site.cluster, &["all".to_owned()]).await?;
-        let mut rows: Vec<BoardRow> = Vec::new();
-        let mut left_out = Vec::new();
-        let mut beyond = 0;
-        for target in &targets {
-            let refused = site.list(target, "", |objects| {
-                for object in &objects {
-                    match rows.len() < MAX_ROWS {
-                        true => rows.push(BoardRow::of(object, read_at)),
-                        false => beyond += 1,
-                    }
-                }
-                Ok(())
-            });
-            left_out.extend(refused.await?);
-        }
-        if beyond > 0 {
-            left_out
-                .push(format!("{beyond} objects beyond the first {MAX_ROWS}: name a namespace"));
-        }
-        rows.sort_by(|one, other| key(one).cmp(&key(other)));
-        Ok(Self { rows, left_out, read_at })
+    /// A board of rows in any order.
+    pub(crate) fn of(
+        mut rows: Vec<Rc<BoardRow>>,
+        left_out: Vec<String>,
+        read_at: Timestamp,
+    ) -> Self {
+        rows.sort_by(|one, other| one.key().cmp(&other.key()));
+        Self { rows: Rc::new(rows), left_out, read_at }
+    }
+
+    /// The rows, in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BoardRow> {
+        self.rows.iter().map(Rc::as_ref)
     }
 
     /// How many objects are in each state, by the order of [`ObjectState::ALL`].
     pub(crate) fn counts(&self) -> [usize; 6] {
-        counted(self.rows.iter())
+        counted(self.iter())
     }
 
     /// How many objects of each kind are in which state, by the name of the kind.
     pub(crate) fn by_kind(&self) -> Vec<KindCounts> {
         let all = self.kinds().into_iter().map(|kind| KindCounts {
             kind: kind.to_owned(),
-            counts: counted(self.rows.iter().filter(|row| row.kind == kind)),
+            counts: counted(self.iter().filter(|row| row.kind == kind)),
         });
         all.collect()
     }
 
     /// The kinds that have objects.
     pub(crate) fn kinds(&self) -> Vec<&str> {
-        distinct(self.rows.iter().map(|row| row.kind.as_str()))
+        distinct(self.iter().map(|row| row.kind.as_str()))
     }
 
     /// The namespaces that have objects.
     pub(crate) fn namespaces(&self) -> Vec<&str> {
-        distinct(self.rows.iter().map(|row| row.place.namespace.as_str()))
+        distinct(self.iter().map(|row| row.place.namespace.as_str()))
     }
 
     /// The rows that filters of a query let through, in its order.
     pub(crate) fn selected(&self, query: &PageQuery) -> Vec<&BoardRow> {
         let filters = ObjectFilters::of(query);
-        let mut rows: Vec<&BoardRow> = self.rows.iter().filter(|row| filters.admits(row)).collect();
+        let mut rows: Vec<&BoardRow> = self.iter().filter(|row| filters.admits(row)).collect();
         match query.get("sort") {
             "name" => rows.sort_by(|one, other| one.place.name.cmp(&other.place.name)),
             // What is not known is not the newest.
@@ -226,11 +230,6 @@ impl<'q> ObjectFilters<'q> {
             .into_iter()
             .any(|text| text.to_lowercase().contains(&self.words))
     }
-}
-
-/// What needs a person first.
-fn key(row: &BoardRow) -> (ObjectState, &str, &str, &str) {
-    (row.state, &row.kind, &row.place.namespace, &row.place.name)
 }
 
 fn counted<'r>(rows: impl Iterator<Item = &'r BoardRow>) -> [usize; 6] {
@@ -308,31 +307,5 @@ mod tests {
         let row = BoardRow::of(&long, "2026-11-24T12:00:00Z".parse().unwrap());
         assert!(matches!(&row.window, Some(RowWindow::Invalid(_))), "{:?}", row.window.is_some());
         assert!(format!("{row:?}").len() < 2_000, "{}", format!("{row:?}").len());
-    }
-
-    #[tokio::test]
-    async fn what_may_not_be_listed_is_named_and_not_counted_as_nothing() {
-        let cluster = fake_cluster::answering(|(request, _)| {
-            let resources = json!([{"name": "kustomizations", "singularName": "", "kind": "Kustomization",
-                "namespaced": true, "verbs": ["list"]}]);
-            let (code, answer) = match request.contains("/kustomizations")
-                || request.contains("/namespaces")
-            {
-                true => (
-                    403,
-                    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
-                        "reason": "Forbidden", "message": "no list <script>"}),
-                ),
-                false => (
-                    200,
-                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources}),
-                ),
-            };
-            (code, axum::body::Body::from(answer.to_string()))
-        });
-        let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
-        let board = ObjectBoard::read(&site).await.unwrap();
-        assert!(board.rows.is_empty());
-        assert!(board.left_out.iter().any(|it| it.contains("no list <script>")), "{board:?}");
     }
 }

@@ -4,9 +4,12 @@
 //! to a cluster, and no page has a value of a Secret. Elsewhere: finding out what pages show (`windlass-answers`), connections
 //! (`windlass-http-server`), the command (`windlass-cli`).
 
+mod assets;
 mod board;
+mod frame;
 mod guard;
 mod href;
+mod live;
 mod page_query;
 mod page_reader;
 mod pages;
@@ -14,7 +17,7 @@ mod parts;
 mod response;
 mod route;
 mod server;
+mod shared_read;
 mod shell_line;
-mod style;
 
 pub use self::server::LocalWebServer;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 const MAX_PAIRS: usize = 32;
 
 /// The longest value, in bytes.
-const MAX_VALUE_BYTES: usize = 512;
+const MAX_VALUE_BYTES: usize = 2048;
 
 /// A query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -23,6 +23,11 @@ impl PageQuery {
     /// A value; empty if there is none.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.get(name).map(String::as_str).unwrap_or_default()
+    }
+
+    /// All names with their values.
+    pub(crate) fn pairs(&self) -> Vec<(&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 
     /// The number of the page, from 1 on.

@@ -1,55 +1,28 @@
-//! What several pages read, kept for some seconds: a list of all objects costs the API server the same for one page as for ten.
-
-use std::rc::Rc;
-use std::time::Duration;
+//! A cluster as pages read it: what they share, and what each reads by itself.
 
 use jiff::Timestamp;
-use tokio::sync::{Mutex, Semaphore};
-use tokio::time::Instant;
+use tokio::sync::Semaphore;
 use windlass_answers::command_scope::CommandScope;
 use windlass_answers::kind_argument::{self, ResourceArgument};
 use windlass_answers::why::all::{self, UnreadyObjectsOverview, in_words};
 
-use super::board::ObjectBoard;
-use super::parts::SiteFacts;
-use super::shell_line::shell_line;
+use std::rc::Rc;
+use std::time::Duration;
 
-/// How long what was read is shown to further pages, which say when it was.
-const MAX_AGE: Duration = Duration::from_secs(10);
+use super::board::ObjectBoard;
+use super::board::board_watcher::BoardWatcher;
+use super::frame::SiteFacts;
+use super::shared_read::SharedRead;
+use super::shell_line::shell_line;
 
 /// How many pages predict what would change at once.
 const MAX_PREDICTIONS_AT_ONCE: usize = 2;
 
-/// What was read, and when.
-struct RecentRead<T> {
-    at: Instant,
-    value: Rc<T>,
-}
+/// When a page is read again that shows what is not watched.
+pub(crate) const UNWATCHED_RENEWAL: Duration = Duration::from_secs(30);
 
-/// Something that is read by the first page that needs it, and by others when it is too old. Pages that need it meanwhile wait
-/// for the first.
-struct SharedRead<T>(Mutex<Option<RecentRead<T>>>);
-
-impl<T> Default for SharedRead<T> {
-    fn default() -> Self {
-        Self(Mutex::new(None))
-    }
-}
-
-impl<T> SharedRead<T> {
-    /// What was read, or is read now. An error is not kept.
-    async fn get(&self, read: impl AsyncFnOnce() -> anyhow::Result<T>) -> anyhow::Result<Rc<T>> {
-        let mut kept = self.0.lock().await;
-        if let Some(recent) = kept.as_ref().filter(|it| it.at.elapsed() < MAX_AGE) {
-            return Ok(recent.value.clone());
-        }
-        // An old answer is not shown where the new one is an error.
-        *kept = None;
-        let value = Rc::new(read().await?);
-        *kept = Some(RecentRead { at: Instant::now(), value: value.clone() });
-        Ok(value)
-    }
-}
+/// When a page of an object is read again of which other objects decide how it is, such as its Pods, and which are not watched.
+pub(crate) const UNSETTLED_RENEWAL: Duration = Duration::from_secs(10);
 
 /// Everything that is not ready, and when that was read.
 pub(crate) struct UnreadyRead {
@@ -61,7 +34,8 @@ pub(crate) struct UnreadyRead {
 pub(crate) struct PageReader {
     pub(crate) site: CommandScope,
     pub(crate) facts: SiteFacts,
-    board: SharedRead<ObjectBoard>,
+    /// Follows the objects while `windlass ui` runs.
+    pub(crate) watcher: BoardWatcher,
     unready: SharedRead<UnreadyRead>,
     /// For predictions of what would change: each has an artifact in memory.
     pub(crate) predictions: Semaphore,
@@ -82,7 +56,7 @@ impl PageReader {
         Self {
             site,
             facts,
-            board: SharedRead::default(),
+            watcher: BoardWatcher::new(),
             unready: SharedRead::default(),
             predictions: Semaphore::new(MAX_PREDICTIONS_AT_ONCE),
         }
@@ -92,8 +66,24 @@ impl PageReader {
     ///
     /// # Errors
     /// The API server did not respond.
-    pub(crate) async fn board(&self) -> anyhow::Result<Rc<ObjectBoard>> {
-        self.board.get(async || ObjectBoard::read(&self.site).await).await
+    pub(crate) async fn board(&self) -> anyhow::Result<ObjectBoard> {
+        self.watcher.board(&self.site).await
+    }
+
+    /// When a page of the board is read again although no watch says that something has changed: where kinds are not watched.
+    pub(crate) fn board_renewal(&self) -> Option<Duration> {
+        self.watcher.renewal()
+    }
+
+    /// The same for a page of Incidents, audits and the like.
+    pub(crate) fn record_renewal(&self) -> Option<Duration> {
+        (!self.watcher.hears_records()).then_some(UNWATCHED_RENEWAL)
+    }
+
+    /// When the overview is read again: it is read as a whole, so that it may be older than the last change.
+    pub(crate) async fn overview_renewal(&self) -> Option<Duration> {
+        let unseen = self.unready.shows_in(self.watcher.changed_at()).await;
+        [unseen, self.board_renewal(), self.record_renewal()].into_iter().flatten().min()
     }
 
     /// Everything that is not ready, by its cause.

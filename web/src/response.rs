@@ -1,18 +1,24 @@
-//! What is answered, and what every answer forbids a browser: scripts, frames, content of other servers, guessing types.
+//! What is answered, and what every answer forbids a browser: scripts but those in files of this server, frames, content of
+//! other servers, guessing types.
+
+use std::convert::Infallible;
 
 use axum::body::Body;
 use axum::http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, REFERRER_POLICY,
-    SET_COOKIE, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    SET_COOKIE, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use futures::stream;
+use tokio::sync::mpsc;
 
-use super::style::AssetFile;
+use super::assets::AssetFile;
 
-/// What a browser may load and do. There is no script at all, so that none can be smuggled in.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; \
-    frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
+/// What a browser may load and do. Scripts are files of this server; none that stands in a page runs, and none makes markup of
+/// text but by the one policy of `assets/live.js`.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+    form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types windlass";
 
 /// The headers of every answer.
 fn restrictions() -> [(HeaderName, &'static str); 6] {
@@ -29,6 +35,9 @@ fn restrictions() -> [(HeaderName, &'static str); 6] {
 /// HTML.
 pub(crate) const HTML: &str = "text/html; charset=utf-8";
 
+/// What a server sends as it happens.
+const EVENT_STREAM: &str = "text/event-stream";
+
 /// JSON.
 pub(crate) const JSON: &str = "application/json";
 
@@ -43,19 +52,35 @@ pub(crate) struct PageAnswer {
 /// The answer with a page. Nothing keeps it: what it shows is as it was then, for one person.
 pub(crate) fn of_page(answer: PageAnswer) -> Response {
     let PageAnswer { status, content_type, text } = answer;
-    let mut response = plain(status, content_type, text);
+    let mut response = plain(status, content_type, text.into());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(VARY, HeaderValue::from_static("accept"));
     if status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
+    if status == StatusCode::UNAUTHORIZED {
+        // No scheme of a browser: what is not accepted is the kubeconfig.
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("kubeconfig"));
+    }
+    response
+}
+
+/// The answer with events, as long as there are any. No proxy keeps them back.
+pub(crate) fn of_events(events: mpsc::Receiver<String>) -> Response {
+    let events = stream::unfold(events, |mut events| async move {
+        events.recv().await.map(|event| (Ok::<String, Infallible>(event), events))
+    });
+    let mut response = plain(StatusCode::OK, EVENT_STREAM, Body::from_stream(events));
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
 /// The answer with a file, which is kept: its path changes with it.
 pub(crate) fn of_asset(file: &AssetFile) -> Response {
-    let mut response = plain(StatusCode::OK, file.content_type, file.text.to_owned());
+    let mut response = plain(StatusCode::OK, file.content_type, file.text.into());
     let kept = HeaderValue::from_static("public, max-age=31536000, immutable");
     response.headers_mut().insert(CACHE_CONTROL, kept);
     response
@@ -63,7 +88,7 @@ pub(crate) fn of_asset(file: &AssetFile) -> Response {
 
 /// The answer that gives a browser its cookie, and sends it to the first page.
 pub(crate) fn of_login(cookie: &str) -> Response {
-    let mut response = plain(StatusCode::SEE_OTHER, HTML, String::new());
+    let mut response = plain(StatusCode::SEE_OTHER, HTML, Body::empty());
     let headers = response.headers_mut();
     headers.insert(LOCATION, HeaderValue::from_static("/"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -73,8 +98,8 @@ pub(crate) fn of_login(cookie: &str) -> Response {
     response
 }
 
-fn plain(status: StatusCode, content_type: &'static str, text: String) -> Response {
-    let mut response = Response::new(Body::from(text));
+fn plain(status: StatusCode, content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -89,16 +114,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_answer_forbids_scripts_and_frames() {
+    fn every_answer_forbids_frames_and_all_scripts_but_files_of_this_server() {
         let page =
             PageAnswer { status: StatusCode::FORBIDDEN, content_type: HTML, text: String::new() };
         let file = AssetFile { content_type: "text/css; charset=utf-8", text: "" };
-        for response in [of_page(page), of_asset(&file), of_login("a=b")] {
+        let (_, events) = mpsc::channel(1);
+        for response in [of_page(page), of_asset(&file), of_login("a=b"), of_events(events)] {
             let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
             let policy = header("content-security-policy");
             assert!(policy.starts_with("default-src 'none'; "), "{policy}");
             assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
-            assert!(!policy.contains("unsafe") && !policy.contains("script-src"), "{policy}");
+            assert!(policy.contains("script-src 'self'; "), "{policy}");
+            assert!(!policy.contains("unsafe"), "{policy}");
+            assert!(policy.ends_with("require-trusted-types-for 'script'; trusted-types windlass"));
             assert_eq!(header("x-content-type-options"), "nosniff");
             assert_eq!(header("referrer-policy"), "no-referrer");
         }

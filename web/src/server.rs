@@ -1,7 +1,7 @@
 //! The server of `windlass ui`: it listens on this machine only, and answers one browser.
 //!
 //! Pages are made on the thread of the command, a few at once; what more is asked for waits, and what waits beyond a bound is
-//! refused. Elsewhere: which requests are answered (`guard.rs`), connections (`windlass_http_server`).
+//! refused. Pages that stay open hear of changes (`live.rs`). Elsewhere: which requests are answered (`guard.rs`), connections (`windlass_http_server`).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::header::ACCEPT;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -19,14 +20,16 @@ use tokio_util::sync::CancellationToken;
 use windlass_answers::command_scope::CommandScope;
 use windlass_http_server::HttpListener;
 
+use super::assets;
+use super::frame::refusal;
 use super::guard::{GuardVerdict, RequestGuard};
+use super::href::LIVE_PATH;
+use super::live::{self, MAX_WAITING_EVENTS, OpenPage};
 use super::page_query::PageQuery;
 use super::page_reader::PageReader;
 use super::pages::{self, PageRequest};
-use super::parts::refusal;
 use super::response::{self, HTML, JSON, PageAnswer};
 use super::route::Route;
-use super::style;
 
 /// How many pages are made at once: more than the six connections that a browser has, so that its slow pages leave room.
 const MAX_PAGES_AT_ONCE: usize = 8;
@@ -34,13 +37,22 @@ const MAX_PAGES_AT_ONCE: usize = 8;
 /// How many more wait for that.
 const MAX_WAITING_PAGES: usize = 32;
 
-/// How long a page may take: the API server is read for it.
-const PAGE_TIME_LIMIT: Duration = Duration::from_secs(60);
+/// How many open pages are made again at once, beside those that a person waits for.
+const MAX_RENEWALS_AT_ONCE: usize = 4;
 
-/// A page that is asked for, and where its answer goes.
-struct PageOrder {
-    page: PageRequest,
-    reply: oneshot::Sender<PageAnswer>,
+/// How many pages may be open at once and hear of changes; others are as they were opened.
+const MAX_OPEN_PAGES: usize = 16;
+
+/// By which header a browser that connects again says what it has.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// How long a page may take: the API server is read for it.
+pub(crate) const PAGE_TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a browser asks for, and where it goes.
+enum PageOrder {
+    Once { page: PageRequest, reply: oneshot::Sender<PageAnswer> },
+    Open(OpenPage),
 }
 
 /// What requests need.
@@ -86,33 +98,68 @@ impl LocalWebServer {
         local
             .run_until(async {
                 let reader = Rc::new(PageReader::new(site, access).await);
-                let making = make_pages(reader, orders);
+                let making = make_pages(reader.clone(), orders, stop.clone());
                 tokio::select! {
                     () = listener.serve(router, stop) => {}
                     () = making => {}
+                    () = reader.watcher.follow(&reader.site) => {}
                 }
             })
             .await;
     }
 }
 
-/// Makes the pages that are asked for. What a browser does not wait for any more is given up.
-async fn make_pages(reader: Rc<PageReader>, mut orders: mpsc::Receiver<PageOrder>) {
+/// Makes the pages that are asked for. What a browser does not wait for any more is given up, and streams of open pages end at
+/// `stop`: the server waits for what is under way.
+async fn make_pages(
+    reader: Rc<PageReader>,
+    mut orders: mpsc::Receiver<PageOrder>,
+    stop: CancellationToken,
+) {
     let permits = Arc::new(Semaphore::new(MAX_PAGES_AT_ONCE));
-    while let Some(PageOrder { page, mut reply }) = orders.recv().await {
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+    let renewals = Arc::new(Semaphore::new(MAX_RENEWALS_AT_ONCE));
+    let places = Arc::new(Semaphore::new(MAX_OPEN_PAGES));
+    while let Some(order) = orders.recv().await {
         let reader = reader.clone();
-        drop(spawn_local(async move {
-            let made = tokio::select! {
-                made = tokio::time::timeout(PAGE_TIME_LIMIT, pages::answer(&reader, &page)) => Some(made),
-                () = reply.closed() => None,
-            };
-            if let Some(made) = made {
-                let answer = made.unwrap_or_else(|_elapsed| too_late(page.wants_json));
-                drop(reply.send(answer));
+        match order {
+            PageOrder::Once { page, reply } => {
+                let Ok(permit) = permits.clone().acquire_owned().await else { return };
+                drop(spawn_local(async move {
+                    make_page(&reader, &page, reply).await;
+                    drop(permit);
+                }));
             }
-            drop(permit);
-        }));
+            PageOrder::Open(open) => {
+                let Ok(place) = places.clone().try_acquire_owned() else {
+                    live::refuse(&open);
+                    continue;
+                };
+                let renewals = renewals.clone();
+                let stop = stop.clone();
+                drop(spawn_local(async move {
+                    tokio::select! {
+                        () = live::follow(&reader, &renewals, open) => {}
+                        () = stop.cancelled() => {}
+                    }
+                    drop(place);
+                }));
+            }
+        }
+    }
+}
+
+async fn make_page(
+    reader: &PageReader,
+    page: &PageRequest,
+    mut reply: oneshot::Sender<PageAnswer>,
+) {
+    let made = tokio::select! {
+        made = tokio::time::timeout(PAGE_TIME_LIMIT, pages::answer(reader, page)) => Some(made),
+        () = reply.closed() => None,
+    };
+    if let Some(made) = made {
+        let answer = made.unwrap_or_else(|_elapsed| too_late(page.wants_json));
+        drop(reply.send(answer));
     }
 }
 
@@ -125,8 +172,11 @@ async fn respond(state: &ServerState, request: Request) -> Response {
         }
         GuardVerdict::Allowed => {}
     }
-    if let Some(file) = style::find(head.uri.path()) {
+    if let Some(file) = assets::find(head.uri.path()) {
         return response::of_asset(&file);
+    }
+    if head.uri.path() == LIVE_PATH {
+        return open(state, &head);
     }
     let is_json = wants_json(&head.headers);
     let Some(route) = Route::parse(head.uri.path()) else {
@@ -135,7 +185,7 @@ async fn respond(state: &ServerState, request: Request) -> Response {
     let query = PageQuery::parse(head.uri.query().unwrap_or_default());
     let page = PageRequest { route, query, wants_json: is_json };
     let (reply, answer) = oneshot::channel();
-    if state.pages.try_send(PageOrder { page, reply }).is_err() {
+    if state.pages.try_send(PageOrder::Once { page, reply }).is_err() {
         let text = "too many pages are being made; reload this one in a moment";
         return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, is_json));
     }
@@ -143,6 +193,26 @@ async fn respond(state: &ServerState, request: Request) -> Response {
         refused(StatusCode::SERVICE_UNAVAILABLE, "`windlass ui` ends", is_json)
     });
     response::of_page(answer)
+}
+
+/// The events of the page that a query names.
+fn open(state: &ServerState, head: &Parts) -> Response {
+    let query = PageQuery::parse(head.uri.query().unwrap_or_default());
+    let (path, of_page) = query.get("page").split_once('?').unwrap_or((query.get("page"), ""));
+    let Some(route) = Route::parse(path).filter(live::is_live) else {
+        return response::of_page(refused(StatusCode::NOT_FOUND, "there is no such page", false));
+    };
+    // What the browser has by now, if it was connected before.
+    let version = head.headers.get(LAST_EVENT_ID).and_then(|it| it.to_str().ok());
+    let version = version.unwrap_or(query.get("at")).to_owned();
+    let page = PageRequest { route, query: PageQuery::parse(of_page), wants_json: false };
+    let (events, received) = mpsc::channel(MAX_WAITING_EVENTS);
+    let open = OpenPage { page, version, events };
+    if state.pages.try_send(PageOrder::Open(open)).is_err() {
+        let text = "too many pages are being made";
+        return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, false));
+    }
+    response::of_events(received)
 }
 
 /// Whether a request is for JSON and not for a page that a browser shows.

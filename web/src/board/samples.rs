@@ -1,9 +1,11 @@
 //! Objects and rows of tests.
 
+use std::rc::Rc;
+
 use objects::Object;
 use serde_json::json;
 
-use super::{BoardRow, ObjectBoard, key};
+use super::{BoardRow, ObjectBoard};
 
 pub(crate) fn object(name: &str, ready: &str, reason: &str, suspend: bool) -> Object {
     let ready = json!([{"type": "Ready", "status": ready, "reason": reason,
@@ -16,7 +18,6 @@ pub(crate) fn object(name: &str, ready: &str, reason: &str, suspend: bool) -> Ob
 
 pub(crate) fn board(objects: &[Object]) -> ObjectBoard {
     let now = "2026-11-24T12:00:00Z".parse().unwrap();
-    let mut rows: Vec<BoardRow> = objects.iter().map(|it| BoardRow::of(it, now)).collect();
-    rows.sort_by(|one, other| key(one).cmp(&key(other)));
-    ObjectBoard { rows, left_out: Vec::new(), read_at: now }
+    let rows = objects.iter().map(|it| Rc::new(BoardRow::of(it, now))).collect();
+    ObjectBoard::of(rows, Vec::new(), now)
 }

@@ -1,6 +1,6 @@
-//! The files that pages need: one style sheet and one icon, in the program.
+//! The files that pages need, in the program: a style sheet, an icon, and two scripts without which each page works, too.
 //!
-//! Their paths have a digest of what is in them, so that browsers keep them.
+//! They are served as they are written. Their paths have a digest of what is in them, so that browsers keep them.
 
 use std::sync::OnceLock;
 
@@ -11,6 +11,15 @@ const STYLE: &str = include_str!("assets/style.css");
 
 /// The icon of the pages.
 const ICON: &str = include_str!("assets/icon.svg");
+
+/// Replaces parts of a page while it is open.
+const LIVE_SCRIPT: &str = include_str!("assets/live.js");
+
+/// Keys for what links do.
+const KEYS_SCRIPT: &str = include_str!("assets/keys.js");
+
+/// The type of a script.
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// How many digits of a digest a path has.
 const DIGEST_DIGITS: usize = 12;
@@ -33,8 +42,17 @@ pub(crate) fn icon_path() -> &'static str {
     PATH.get_or_init(|| path("icon", ICON, "svg"))
 }
 
+/// The paths of the scripts.
+pub(crate) fn script_paths() -> [&'static str; 2] {
+    static PATHS: OnceLock<[String; 2]> = OnceLock::new();
+    let paths =
+        PATHS.get_or_init(|| [path("live", LIVE_SCRIPT, "js"), path("keys", KEYS_SCRIPT, "js")]);
+    paths.each_ref().map(String::as_str)
+}
+
 /// The file at a path.
 pub(crate) fn find(path: &str) -> Option<AssetFile> {
+    let [live, keys] = script_paths();
     match path {
         path if path == style_path() => {
             Some(AssetFile { content_type: "text/css; charset=utf-8", text: STYLE })
@@ -42,6 +60,8 @@ pub(crate) fn find(path: &str) -> Option<AssetFile> {
         path if path == icon_path() => {
             Some(AssetFile { content_type: "image/svg+xml", text: ICON })
         }
+        path if path == live => Some(AssetFile { content_type: JAVASCRIPT, text: LIVE_SCRIPT }),
+        path if path == keys => Some(AssetFile { content_type: JAVASCRIPT, text: KEYS_SCRIPT }),
         _ => None,
     }
 }
@@ -58,7 +78,9 @@ mod tests {
 
     #[test]
     fn files_are_small_and_name_nothing_of_other_servers() {
+        let scripts = LIVE_SCRIPT.len() + KEYS_SCRIPT.len();
         assert!(STYLE.len() + ICON.len() <= 24 << 10, "{} bytes", STYLE.len() + ICON.len());
+        assert!(scripts <= 40 << 10, "{scripts} bytes");
         for foreign in ["http://", "https://", "url(", "@import", "javascript", "expression("] {
             let without_namespace = ICON.replace("http://www.w3.org/2000/svg", "");
             assert!(!STYLE.contains(foreign) && !without_namespace.contains(foreign), "{foreign}");
@@ -66,10 +88,30 @@ mod tests {
     }
 
     #[test]
+    fn scripts_make_no_code_and_no_markup_out_of_text() {
+        for script in [LIVE_SCRIPT, KEYS_SCRIPT] {
+            for foreign in
+                ["http://", "https://", "eval(", "Function(", "document.write", "outerHTML"]
+            {
+                assert!(!script.contains(foreign), "{foreign}");
+            }
+        }
+        // One place takes the HTML of this server, by the one policy.
+        assert_eq!(LIVE_SCRIPT.matches("innerHTML").count(), 1);
+        assert!(LIVE_SCRIPT.contains("template.innerHTML = trusted(html)"));
+        assert!(!KEYS_SCRIPT.contains("innerHTML") && !KEYS_SCRIPT.contains("insertAdjacentHTML"));
+    }
+
+    #[test]
     fn a_file_is_found_by_its_digest_only() {
         assert!(find(style_path()).is_some_and(|it| it.content_type.starts_with("text/css")));
         assert!(find(icon_path()).is_some_and(|it| it.content_type == "image/svg+xml"));
-        for path in ["/_/assets/style.css", "/_/assets/../Cargo.toml", "/_/assets/"] {
+        for path in script_paths() {
+            assert!(find(path).is_some_and(|it| it.content_type.starts_with("text/javascript")));
+        }
+        for path in
+            ["/_/assets/style.css", "/_/assets/live.js", "/_/assets/../Cargo.toml", "/_/assets/"]
+        {
             assert!(find(path).is_none(), "{path}");
         }
     }

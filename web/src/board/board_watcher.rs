@@ -1,0 +1,430 @@
+//! Watches of all kinds, by which rows follow the objects and open pages hear that something has changed.
+//!
+//! A kind that this user may not watch is listed by the pages that need it, at most every ten seconds. Of what is no row, such
+//! as Incidents and audits, only that something changed is heard. Elsewhere: what a watch of one kind does to its rows
+//! (`followed_kind.rs`), open pages (`live.rs`).
+
+use std::cell::{Cell, RefCell};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use crds::KindNames;
+use futures::future::join_all;
+use futures::stream::StreamExt as _;
+use jiff::Timestamp;
+use objects::Gvk;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use windlass_answers::command_scope::CommandScope;
+use windlass_answers::kind_argument;
+use windlass_cluster::ClusterError;
+use windlass_cluster::object_decode::FullObject;
+use windlass_cluster::watch::{WatchSelection, WatcherEvent};
+
+use super::followed_kind::FollowedKind;
+use super::{BoardRow, ObjectBoard};
+use crate::page_reader::UNWATCHED_RENEWAL;
+use crate::shared_read::SharedRead;
+
+/// How many objects have rows.
+const MAX_ROWS: usize = 100_000;
+
+/// When it is tried again to find out which kinds there are.
+const KINDS_RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// When it is tried again to watch a kind that this user may not watch: the right may have been granted.
+const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(300);
+
+/// How often it is checked whether a row says something else although its object has not changed.
+const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// When a page of rows is read again while a watch is interrupted.
+const INTERRUPTED_RENEWAL: Duration = Duration::from_secs(6);
+
+/// The word for all kinds that are reconciled.
+const ALL_KINDS: &str = "all";
+
+/// How the watch of a kind ended.
+enum KindWatchEnd {
+    Refused,
+    /// Some of its rows have to be made again.
+    Due,
+}
+
+/// Rows of the kinds that are listed and not watched.
+#[derive(Default)]
+struct ListedRows {
+    rows: Vec<Rc<BoardRow>>,
+    left_out: Vec<String>,
+    /// When the list began, which may be some pages ago.
+    read_at: Timestamp,
+}
+
+/// The board as pages got it last, which counts until something changes.
+struct MadeBoard {
+    version: u64,
+    board: ObjectBoard,
+}
+
+/// All rows, and who waits for a change of them.
+pub(crate) struct BoardWatcher {
+    /// None until it is known which kinds there are.
+    kinds: RefCell<Option<Vec<FollowedKind>>>,
+    /// Counts changes of rows.
+    rows: watch::Sender<u64>,
+    /// Counts changes of what has no rows: Incidents, audits, Plans and the like.
+    records: watch::Sender<u64>,
+    /// How many kinds without rows are not watched at the moment.
+    unwatched_records: Cell<usize>,
+    changed_at: Cell<Instant>,
+    listed: SharedRead<ListedRows>,
+    made: RefCell<Option<MadeBoard>>,
+}
+
+impl BoardWatcher {
+    pub(crate) fn new() -> Self {
+        Self {
+            kinds: RefCell::new(None),
+            rows: watch::Sender::new(0),
+            records: watch::Sender::new(0),
+            unwatched_records: Cell::new(0),
+            changed_at: Cell::new(Instant::now()),
+            listed: SharedRead::default(),
+            made: RefCell::new(None),
+        }
+    }
+
+    /// Hears of changes of rows.
+    pub(crate) fn row_changes(&self) -> watch::Receiver<u64> {
+        self.rows.subscribe()
+    }
+
+    /// Hears of changes of what has no rows.
+    pub(crate) fn record_changes(&self) -> watch::Receiver<u64> {
+        self.records.subscribe()
+    }
+
+    /// Whether all changes of what has no rows are heard.
+    pub(crate) fn hears_records(&self) -> bool {
+        self.unwatched_records.get() == 0
+    }
+
+    /// When a page of rows is read again although nothing says that they have changed: where a kind is listed and not watched,
+    /// or where it has to be said for how long a watch is interrupted.
+    pub(crate) fn renewal(&self) -> Option<Duration> {
+        let kinds = self.kinds.borrow();
+        let of = |kind: &FollowedKind| match (kind.is_refused(), kind.is_live()) {
+            (true, _) => Some(UNWATCHED_RENEWAL),
+            (false, true) => None,
+            (false, false) => Some(INTERRUPTED_RENEWAL),
+        };
+        kinds.iter().flatten().filter_map(of).min()
+    }
+
+    /// When a row changed last.
+    pub(crate) fn changed_at(&self) -> Instant {
+        self.changed_at.get()
+    }
+
+    /// Follows all kinds, without end.
+    pub(crate) async fn follow(&self, site: &CommandScope) {
+        let targets = loop {
+            match kind_argument::targets(&site.cluster, &[ALL_KINDS.to_owned()]).await {
+                Ok(targets) => break targets,
+                // Pages ask for themselves, and show why.
+                Err(_) => sleep(KINDS_RETRY_DELAY).await,
+            }
+        };
+        let count = targets.len();
+        let kinds = targets.into_iter().map(FollowedKind::new).collect();
+        *self.kinds.borrow_mut() = Some(kinds);
+        self.changed();
+        let rows = (0..count).map(|at| self.follow_kind(site, at));
+        let records = crds::names().filter(|it| it.is_record() || it.is_gate());
+        let records: Vec<&KindNames> = records.collect();
+        self.unwatched_records.set(records.len());
+        let records = records.into_iter().map(|names| self.follow_records(site, names));
+        tokio::join!(join_all(rows), join_all(records));
+        // No kind can be watched: pages list.
+        pending::<()>().await;
+    }
+
+    async fn follow_kind(&self, site: &CommandScope, at: usize) {
+        let target = match self.kinds.borrow().as_ref().and_then(|kinds| kinds.get(at)) {
+            Some(kind) => kind.target.clone(),
+            None => return,
+        };
+        if !target.resource.watchable {
+            self.with_kind(at, FollowedKind::refuse);
+            self.changed();
+            return;
+        }
+        loop {
+            let namespace = site.namespace_of(&target);
+            let events = site.cluster.watch_objects(&target.resource, namespace, "").boxed();
+            match self.hear(at, events).await {
+                KindWatchEnd::Due => {}
+                KindWatchEnd::Refused => sleep(REFUSED_RETRY_DELAY).await,
+            }
+        }
+    }
+
+    /// Takes what the watch of a kind brings.
+    async fn hear(
+        &self,
+        at: usize,
+        mut events: impl futures::Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Unpin,
+    ) -> KindWatchEnd {
+        let mut checks = interval(DUE_CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The first one comes at once, when nothing can be due.
+        checks.tick().await;
+        loop {
+            tokio::select! {
+                seen = events.next() => {
+                    let Some(seen) = seen else { return KindWatchEnd::Due };
+                    // A watch that is tried again after it was refused begins as one that was refused.
+                    let is_refused = seen.as_ref().is_err_and(|error| error.code() == Some(403));
+                    let room = MAX_ROWS.saturating_sub(self.count());
+                    let is_other = self.with_kind(at, |kind| kind.see(seen, room, Timestamp::now()));
+                    if is_other == Some(true) {
+                        self.changed();
+                    }
+                    if is_refused {
+                        return KindWatchEnd::Refused;
+                    }
+                }
+                _ = checks.tick() => {
+                    if self.with_kind(at, |kind| kind.is_due(Timestamp::now())) == Some(true) {
+                        return KindWatchEnd::Due;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hears that objects without rows change. What they are is read by the pages that show them.
+    async fn follow_records(&self, site: &CommandScope, names: &KindNames) {
+        let gvk = Gvk {
+            group: names.group.to_owned(),
+            version: names.version.to_owned(),
+            kind: names.kind.to_owned(),
+        };
+        let resource = loop {
+            match site.cluster.resource(&gvk).await {
+                Ok(resource) => break resource,
+                // One whose CRD is not installed has no objects.
+                Err(ClusterError::NoSuchKind { .. }) => {
+                    self.count_unwatched(-1);
+                    return;
+                }
+                Err(_) => sleep(KINDS_RETRY_DELAY).await,
+            }
+        };
+        let selection = match site.namespace.as_str() {
+            namespace if !namespace.is_empty() && resource.namespaced => {
+                WatchSelection::InNamespace(namespace.to_owned())
+            }
+            _ => WatchSelection::All,
+        };
+        let mut is_live = false;
+        loop {
+            let mut events = site.cluster.watch_metadata(&resource, &selection).boxed();
+            while let Some(seen) = events.next().await {
+                let is_refused = seen.as_ref().is_err_and(|error| error.code() == Some(403));
+                match &seen {
+                    Ok(WatcherEvent::Live) if !is_live => {
+                        is_live = true;
+                        self.count_unwatched(-1);
+                    }
+                    Ok(WatcherEvent::Interrupted) | Err(_) if is_live => {
+                        is_live = false;
+                        self.count_unwatched(1);
+                    }
+                    _ => {}
+                }
+                // What was unseen before the watch was live counts as a change, too.
+                let is_change = matches!(
+                    seen,
+                    Ok(WatcherEvent::Live | WatcherEvent::Applied(_) | WatcherEvent::Deleted(_))
+                );
+                if is_change {
+                    self.records.send_modify(|count| *count += 1);
+                }
+                if is_refused {
+                    break;
+                }
+            }
+            sleep(REFUSED_RETRY_DELAY).await;
+        }
+    }
+
+    fn count_unwatched(&self, change: isize) {
+        self.unwatched_records.set(self.unwatched_records.get().saturating_add_signed(change));
+    }
+
+    fn with_kind<T>(&self, at: usize, act: impl FnOnce(&mut FollowedKind) -> T) -> Option<T> {
+        self.kinds.borrow_mut().as_mut().and_then(|kinds| kinds.get_mut(at)).map(act)
+    }
+
+    fn count(&self) -> usize {
+        self.kinds.borrow().iter().flatten().map(FollowedKind::count).sum()
+    }
+
+    fn changed(&self) {
+        self.changed_at.set(Instant::now());
+        self.rows.send_modify(|count| *count += 1);
+    }
+
+    /// All rows as they are now.
+    ///
+    /// # Errors
+    /// It is not known which kinds there are, or none of them could be listed.
+    pub(crate) async fn board(&self, site: &CommandScope) -> anyhow::Result<ObjectBoard> {
+        if self.kinds.borrow().is_none() {
+            // The reason, if there is one; else they are known in a moment.
+            kind_argument::targets(&site.cluster, &[ALL_KINDS.to_owned()]).await?;
+        }
+        self.wait_for_lists().await?;
+        let targets: Vec<_> = match self.kinds.borrow().as_ref() {
+            Some(kinds) => {
+                kinds.iter().filter(|kind| kind.is_refused()).map(|it| it.target.clone()).collect()
+            }
+            None => Vec::new(),
+        };
+        if targets.is_empty() {
+            return Ok(self.made());
+        }
+        let listed = self.listed.get(async || {
+            let mut found = ListedRows { read_at: Timestamp::now(), ..ListedRows::default() };
+            for target in &targets {
+                let now = Timestamp::now();
+                let refused = site.list(target, "", |objects| {
+                    let room = MAX_ROWS.saturating_sub(found.rows.len());
+                    if objects.len() > room {
+                        let text = format!("{}: too many objects", target.resource.plural);
+                        found.left_out.push(text);
+                    }
+                    let rows = objects.iter().take(room).map(|it| Rc::new(BoardRow::of(it, now)));
+                    found.rows.extend(rows);
+                    Ok(())
+                });
+                let refused = refused.await?;
+                found.left_out.extend(refused);
+            }
+            Ok(found)
+        });
+        let listed = listed.await?;
+        let ObjectBoard { rows, mut left_out, read_at } = self.made();
+        let rows = rows.iter().chain(&listed.rows).cloned().collect();
+        left_out.extend(listed.left_out.iter().cloned());
+        Ok(ObjectBoard::of(rows, left_out, read_at.min(listed.read_at)))
+    }
+
+    /// Waits until each kind was listed, or is known not to be.
+    async fn wait_for_lists(&self) -> anyhow::Result<()> {
+        let mut changes = self.rows.subscribe();
+        loop {
+            if let Some(kinds) = self.kinds.borrow().as_ref() {
+                let is_known = |kind: &FollowedKind| kind.is_listed() || kind.is_refused();
+                let failure = kinds.iter().find_map(FollowedKind::failure);
+                if let Some(error) = failure.filter(|_| !kinds.iter().any(is_known)) {
+                    return Err(error.clone()).context("cannot list objects");
+                }
+                if kinds.iter().all(|kind| is_known(kind) || kind.failure().is_some()) {
+                    return Ok(());
+                }
+            }
+            changes.changed().await.context("objects are not watched any more")?;
+        }
+    }
+
+    /// The board of the rows that watches bring.
+    fn made(&self) -> ObjectBoard {
+        let version = *self.rows.borrow();
+        let now = Timestamp::now();
+        let kinds = self.kinds.borrow();
+        let kinds = kinds.as_deref().unwrap_or_default();
+        let left_out: Vec<String> = kinds.iter().flat_map(|kind| kind.remarks(now)).collect();
+        let mut made = self.made.borrow_mut();
+        let rows = match made.as_ref().filter(|it| it.version == version) {
+            Some(made) => made.board.rows.clone(),
+            None => {
+                let rows = kinds.iter().flat_map(FollowedKind::rows).cloned().collect();
+                let board = ObjectBoard::of(rows, Vec::new(), now);
+                let rows = board.rows.clone();
+                *made = Some(MadeBoard { version, board });
+                rows
+            }
+        };
+        ObjectBoard { rows, left_out, read_at: now }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use serde_json::json;
+
+    use super::*;
+
+    fn resources() -> serde_json::Value {
+        let resources = json!([{"name": "kustomizations", "singularName": "", "kind": "Kustomization",
+            "namespaced": true, "verbs": ["list", "watch"]}]);
+        json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources})
+    }
+
+    fn forbidden() -> serde_json::Value {
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403,
+            "reason": "Forbidden", "message": "no list <script>"})
+    }
+
+    async fn board(watcher: &BoardWatcher, site: &CommandScope) -> anyhow::Result<ObjectBoard> {
+        tokio::select! {
+            () = watcher.follow(site) => panic!("it has no end"),
+            board = watcher.board(site) => board,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_listed_is_named_and_not_counted_as_nothing() {
+        let cluster = fake_cluster::answering(|(request, _)| {
+            let is_list = request.contains("/kustomizations") || request.contains("/namespaces");
+            let (code, answer) = if is_list { (403, forbidden()) } else { (200, resources()) };
+            (code, Body::from(answer.to_string()))
+        });
+        let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
+        let board = board(&BoardWatcher::new(), &site).await.unwrap();
+        assert!(board.rows.is_empty());
+        assert!(board.left_out.iter().any(|it| it.contains("no list <script>")), "{board:?}");
+    }
+
+    #[tokio::test]
+    async fn a_board_follows_its_watches_and_is_an_error_where_nothing_could_be_listed() {
+        let kustomization =
+            json!({"metadata": {"name": "web", "namespace": "apps", "resourceVersion": "3"}});
+        let list = json!({"metadata": {"resourceVersion": "3"}, "items": [kustomization]});
+        let is_away = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let away = is_away.clone();
+        let cluster = fake_cluster::answering(move |(request, _)| {
+            let answer = match request.contains("/kustomizations") {
+                true if away.load(std::sync::atomic::Ordering::Relaxed) => {
+                    return (500, Body::from("{}"));
+                }
+                true if request.contains("watch=true") => return (200, Body::empty()),
+                true => list.clone(),
+                false => resources(),
+            };
+            (200, Body::from(answer.to_string()))
+        });
+        let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
+        let watcher = BoardWatcher::new();
+        let found = board(&watcher, &site).await.unwrap();
+        let names: Vec<&str> = found.iter().map(|row| row.place.name.as_str()).collect();
+        assert_eq!(names, ["web"]);
+        is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(board(&BoardWatcher::new(), &site).await.is_err());
+    }
+}

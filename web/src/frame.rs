@@ -1,0 +1,274 @@
+//! The frame of all pages, and the parts of which a page is made: each is replaced by itself while the page is open.
+//!
+//! Elsewhere: what parts show (`pages.rs`), replacing them (`live.rs`, `assets/live.js`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use maud::{DOCTYPE, Markup, html};
+use objects::clean_line;
+use sha2::{Digest as _, Sha256};
+
+use super::assets;
+use super::href::Href;
+use super::parts::{sprite, text};
+use super::route::Route;
+
+/// How many digits of a digest tell two versions of a part apart.
+const DIGEST_DIGITS: usize = 16;
+
+/// What is the same on all pages of a server.
+#[derive(Debug, Clone)]
+pub(crate) struct SiteFacts {
+    /// The namespace, or that it is all of them.
+    pub(crate) place: String,
+    /// Where the API server is, by which a person with several clusters sees which one this is.
+    pub(crate) server: String,
+    /// How the API server names the user; empty if it does not say.
+    pub(crate) user: String,
+    /// The flags by which a command means the same cluster and user; empty if none is needed.
+    pub(crate) flags: String,
+}
+
+impl SiteFacts {
+    /// A command that is about this cluster, too, where the kubeconfig alone would lead to another one.
+    pub(crate) fn command(&self, command: &str) -> String {
+        match self.flags.as_str() {
+            "" => command.to_owned(),
+            flags => format!("{command} {flags}"),
+        }
+    }
+}
+
+/// Where a part is on a wide screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartColumn {
+    /// Above the columns.
+    Whole,
+    Main,
+    Side,
+}
+
+/// A part of a page. Each rendering of a page has the same parts in the same order, also those that are empty.
+#[derive(Debug, Clone)]
+pub(crate) struct PagePart {
+    /// What it is called within its page.
+    pub(crate) id: &'static str,
+    column: PartColumn,
+    pub(crate) content: Markup,
+}
+
+impl PagePart {
+    /// A part as wide as the page.
+    pub(crate) fn whole(id: &'static str, content: Markup) -> Self {
+        Self { id, column: PartColumn::Whole, content }
+    }
+
+    /// A part in the wide column.
+    pub(crate) fn main(id: &'static str, content: Markup) -> Self {
+        Self { id, column: PartColumn::Main, content }
+    }
+
+    /// A part in the narrow column.
+    pub(crate) fn side(id: &'static str, content: Markup) -> Self {
+        Self { id, column: PartColumn::Side, content }
+    }
+
+    /// What differs if its content does.
+    pub(crate) fn digest(&self) -> String {
+        let digest = hex::encode(Sha256::digest(self.content.0.as_bytes()));
+        digest.chars().take(DIGEST_DIGITS).collect()
+    }
+}
+
+/// A page without its frame.
+#[derive(Debug)]
+pub(crate) struct PageParts {
+    pub(crate) route: Route,
+    /// What the tab of a browser says.
+    pub(crate) title: String,
+    /// The command that says the same.
+    pub(crate) command: String,
+    /// When what is shown was read.
+    pub(crate) read_at: Timestamp,
+    pub(crate) parts: Vec<PagePart>,
+    /// After which time it may show something else although no watch says so.
+    pub(crate) renew_after: Option<Duration>,
+    /// The version of what it shows, where that is one object; empty for other pages.
+    pub(crate) version: String,
+}
+
+/// The parts in their columns.
+fn arranged(parts: &[PagePart]) -> Markup {
+    let of = |column: PartColumn| parts.iter().filter(move |part| part.column == column);
+    let has_columns = of(PartColumn::Main).chain(of(PartColumn::Side)).next().is_some();
+    html! {
+        @for part in of(PartColumn::Whole) { (framed_part(part)) }
+        @if has_columns {
+            div class="cols" {
+                div class="stack" { @for part in of(PartColumn::Main) { (framed_part(part)) } }
+                div class="stack" { @for part in of(PartColumn::Side) { (framed_part(part)) } }
+            }
+        }
+    }
+}
+
+fn framed_part(part: &PagePart) -> Markup {
+    html! { div class="part" data-part=(part.id) data-digest=(part.digest()) { (part.content) } }
+}
+
+/// The pages that every page leads to.
+const SECTIONS: [(Route, &str); 8] = [
+    (Route::Overview, "Overview"),
+    (Route::Objects, "Objects"),
+    (Route::Incidents, "Incidents"),
+    (Route::Changes, "Changes"),
+    (Route::Approvals, "Approvals"),
+    (Route::Calendar, "Calendar"),
+    (Route::Audits, "Audits"),
+    (Route::Me, "Me"),
+];
+
+/// A whole page. `live` is where its parts come from while it is open.
+pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) -> String {
+    let is_current = |route: &Route| match page.route {
+        Route::Object { .. } => *route == Route::Objects,
+        Route::Incident { .. } => *route == Route::Incidents,
+        Route::Commit(_) => *route == Route::Changes,
+        ref current => route == current,
+    };
+    let current = |route: &Route| is_current(route).then_some("page");
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&page.title))
+            body data-live=[live] {
+                (sprite())
+                a class="skip" href="#main" { "To the content" }
+                div class="rail" {
+                    a class="brand" href=(Href::inside(&Route::Overview)) { "windlass" }
+                    div class="where" {
+                        (text(&site.place))
+                        small { (text(&site.server)) }
+                        small { "read with your kubeconfig" @if !site.flags.is_empty() { ", " (text(&site.flags)) } }
+                    }
+                    nav aria-label="Pages" {
+                        @for (route, title) in &SECTIONS {
+                            a href=(Href::inside(route)) aria-current=[current(route)] { (title) }
+                        }
+                    }
+                    footer { (text(&site.user)) br; "Nothing can be changed here." }
+                }
+                div {
+                    header class="top" {
+                        strong { (text(&page.title)) }
+                        form class="find" action="/objects" method="get" role="search" {
+                            input type="search" name="q" aria-label="Search objects" placeholder="Search objects" maxlength="200";
+                            button class="btn" type="submit" { "Search" }
+                        }
+                        span class="asof" {
+                            "as of " span id="read-at" { (clock(page.read_at)) }
+                            // Empty without a script, which then is right: the page stays as it is.
+                            " " span id="live" role="status" {}
+                        }
+                    }
+                    main id="main" {
+                        (arranged(&page.parts))
+                        div class="cmd" { span { "The same on the command line" } code { (clean_line(&site.command(&page.command))) } }
+                    }
+                }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+/// A page that says why there is no other: without a cluster, so that it says nothing of one.
+pub(crate) fn refusal(title: &str, text: &str) -> String {
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(title))
+            body { (sprite()) main id="main" { h1 { (title) } p { (text) } } }
+        }
+    };
+    markup.into_string()
+}
+
+fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (clean_line(title)) " · windlass" }
+            link rel="stylesheet" href=(Href::asset(assets::style_path()));
+            link rel="icon" type="image/svg+xml" href=(Href::asset(assets::icon_path()));
+            @for path in assets::script_paths() { script type="module" src=(Href::asset(path)) {} }
+        }
+    }
+}
+
+/// A time of today, as all pages write it.
+pub(crate) fn clock(at: Timestamp) -> String {
+    at.strftime("%H:%M:%S UTC").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::remarks;
+
+    #[test]
+    fn a_page_has_the_scripts_of_this_server_only() {
+        let page = PageParts {
+            route: Route::Objects,
+            title: "</title><script>alert(1)</script>".to_owned(),
+            command: "windlass get \"><script>".to_owned(),
+            read_at: "2026-11-24T12:00:00Z".parse().unwrap(),
+            parts: vec![PagePart::whole("a", remarks(&["<script>alert(2)</script>".to_owned()]))],
+            renew_after: None,
+            version: String::new(),
+        };
+        let site = SiteFacts {
+            place: "<b>apps".to_owned(),
+            server: "<u>server".to_owned(),
+            user: "\" onmouseover=\"x".to_owned(),
+            flags: "--context '<prod>'".to_owned(),
+        };
+        let live = Href::live("/objects?q=\"><script>", "1");
+        let html = framed(&page, &site, Some(&live));
+        let scripts: Vec<&str> = html.split("<script").skip(1).collect();
+        assert_eq!(scripts.len(), assets::script_paths().len(), "{html}");
+        for script in scripts {
+            assert!(script.starts_with(" type=\"module\" src=\"/_/assets/"), "{script}");
+        }
+        let of_live = "data-live=\"/_/live?page=%2Fobjects%3Fq%3D%22%3E%3Cscript%3E&amp;at=1\"";
+        assert!(html.contains(of_live), "{html}");
+        for absent in
+            ["<script>", "style=", "http://", "https://", "\" onmouseover", "<b>apps", "<u>"]
+        {
+            assert!(!html.contains(absent), "{absent}: {html}");
+        }
+        assert!(html.contains("<title>&lt;/title&gt;&lt;script&gt;"), "{html}");
+        assert!(html.contains("<a href=\"/objects\" aria-current=\"page\">Objects</a>"), "{html}");
+        let command = "<code>windlass get &quot;&gt;&lt;script&gt; --context '&lt;prod&gt;'</code>";
+        assert!(html.contains(command), "{html}");
+    }
+
+    #[test]
+    fn parts_are_in_their_columns_and_their_digest_is_that_of_their_content() {
+        let main = PagePart::main("m", html! { "1" });
+        let side = PagePart::side("s", html! {});
+        let digest = main.digest();
+        assert_eq!(digest, "6b86b273ff34fce1", "of the text 1");
+        let html = arranged(&[PagePart::whole("w", html! { "0" }), side.clone(), main]);
+        let columns = format!(
+            "<div class=\"cols\"><div class=\"stack\"><div class=\"part\" data-part=\"m\" data-digest=\"{digest}\">1</div>\
+             </div><div class=\"stack\"><div class=\"part\" data-part=\"s\" data-digest=\"{}\"></div></div></div>",
+            side.digest()
+        );
+        assert!(html.into_string().ends_with(&columns));
+        assert!(!arranged(&[PagePart::whole("w", html! {})]).into_string().contains("cols"));
+    }
+}

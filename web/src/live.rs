@@ -1,0 +1,536 @@
+//! Pages that are open: when something of them changes, the parts that differ are made again and sent.
+//!
+//! The events are those of `text/event-stream`: `live` once changes are seen, `part` with the HTML of a part, `read` with the time
+//! of the reading and whether changes are seen, `failed` with why it failed, in which case the page stays as it is and says so.
+//! Each `read` carries the version of what was read, by which a browser that connects again misses nothing. Elsewhere: what the
+//! browser does with them (`assets/live.js`), watches (`board_watcher.rs`).
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt as _};
+use serde_json::json;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::{Instant, interval, sleep, sleep_until};
+use windlass_answers::kind_argument;
+use windlass_cluster::ClusterError;
+use windlass_cluster::object_decode::FullObject;
+use windlass_cluster::watch::WatcherEvent;
+
+use super::frame::{PageParts, clock};
+use super::page_reader::{PageReader, UNSETTLED_RENEWAL, UNWATCHED_RENEWAL};
+use super::pages::{self, PageContent, PageRequest};
+use super::route::{ObjectPlace, ObjectTab, Route};
+use super::server::PAGE_TIME_LIMIT;
+
+/// How often something is sent although nothing happens, so that both sides notice a connection that is lost.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How long a stream lasts: less than a connection, which would not end by itself. The browser connects again.
+const STREAM_LIFETIME: Duration = Duration::from_secs(540);
+
+/// How soon a browser connects again.
+const RECONNECT_DELAY_MILLISECONDS: u32 = 1_000;
+
+/// How many events wait for a browser.
+pub(crate) const MAX_WAITING_EVENTS: usize = 32;
+
+/// How long after one version of a page the next is made, by what it costs the API server.
+const BOARD_PAUSE: Duration = Duration::from_millis(250);
+const OBJECT_PAUSE: Duration = Duration::from_secs(1);
+const LIST_PAUSE: Duration = Duration::from_secs(2);
+const EVERYTHING_PAUSE: Duration = Duration::from_secs(10);
+
+/// What takes long to make is made again after so many times as long, so that pages that stay open do not take all of the time.
+const PAUSE_PER_MAKING_TIME: u32 = 4;
+
+/// How soon a browser connects again that was refused, since too many pages are open.
+const CROWDED_RECONNECT_DELAY_MILLISECONDS: u32 = 30_000;
+
+/// What a page is made of, by which it is known when it changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PageFacts {
+    Rows,
+    Records,
+    RowsAndRecords,
+    OneObject,
+    /// It is made when it is opened only.
+    Fixed,
+}
+
+/// What pages of a route are made of.
+fn facts(route: &Route) -> PageFacts {
+    match route {
+        Route::Overview | Route::Calendar => PageFacts::RowsAndRecords,
+        Route::Objects => PageFacts::Rows,
+        // What would change is predicted by dry-runs of all objects: a person asks for that.
+        Route::Object { tab: ObjectTab::Diff, .. } | Route::Me => PageFacts::Fixed,
+        Route::Object { .. } => PageFacts::OneObject,
+        Route::Incidents
+        | Route::Incident { .. }
+        | Route::Changes
+        | Route::Commit(_)
+        | Route::Approvals
+        | Route::Audits => PageFacts::Records,
+    }
+}
+
+fn pause(route: &Route) -> Duration {
+    match route {
+        Route::Objects => BOARD_PAUSE,
+        Route::Object { .. } => OBJECT_PAUSE,
+        // It reads all objects, for what fails without an incident.
+        Route::Incidents => EVERYTHING_PAUSE,
+        _ => LIST_PAUSE,
+    }
+}
+
+/// Whether an open page is made again when something changes.
+pub(crate) fn is_live(route: &Route) -> bool {
+    facts(route) != PageFacts::Fixed
+}
+
+/// The version of what a page shows, unless that is one object, which has its own.
+pub(crate) fn version(reader: &PageReader, route: &Route) -> String {
+    let rows = *reader.watcher.row_changes().borrow();
+    let records = *reader.watcher.record_changes().borrow();
+    match facts(route) {
+        PageFacts::Rows => rows.to_string(),
+        PageFacts::Records => records.to_string(),
+        PageFacts::RowsAndRecords => format!("{rows}-{records}"),
+        PageFacts::OneObject | PageFacts::Fixed => String::new(),
+    }
+}
+
+/// A page that is open in a browser.
+pub(crate) struct OpenPage {
+    pub(crate) page: PageRequest,
+    /// The version that the browser has.
+    pub(crate) version: String,
+    /// What is sent to it.
+    pub(crate) events: mpsc::Sender<String>,
+}
+
+/// Why a page is made again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PageWake {
+    Change,
+    /// Changes are not seen at the moment.
+    Interruption(String),
+}
+
+/// What wakes a page.
+enum PageWatch {
+    Counters { rows: Option<watch::Receiver<u64>>, records: Option<watch::Receiver<u64>> },
+    Object(ObjectWatch),
+    Nothing,
+}
+
+/// The watch of the one object that a page is about.
+struct ObjectWatch {
+    events: BoxStream<'static, Result<WatcherEvent<FullObject>, ClusterError>>,
+    /// The version that the browser has.
+    version: String,
+    /// Whether the list that is under way has brought the object.
+    is_listed: bool,
+    is_interrupted: bool,
+}
+
+impl ObjectWatch {
+    async fn next(&mut self) -> PageWake {
+        while let Some(seen) = self.events.next().await {
+            match seen {
+                Ok(WatcherEvent::Listed(whole) | WatcherEvent::Applied(whole)) => {
+                    self.is_listed = true;
+                    let version =
+                        whole.value.as_ref().and_then(|it| it.pointer("/metadata/resourceVersion"));
+                    let version = version.and_then(|it| it.as_str()).unwrap_or_default();
+                    if version != self.version {
+                        version.clone_into(&mut self.version);
+                        return PageWake::Change;
+                    }
+                }
+                Ok(WatcherEvent::Listing) => self.is_listed = false,
+                // It is gone since it was read, or since the watch was interrupted.
+                Ok(WatcherEvent::ListEnded) if !self.is_listed && !self.version.is_empty() => {
+                    self.version.clear();
+                    return PageWake::Change;
+                }
+                Ok(WatcherEvent::Deleted(_)) => {
+                    self.version.clear();
+                    return PageWake::Change;
+                }
+                Ok(WatcherEvent::Live) if std::mem::take(&mut self.is_interrupted) => {
+                    return PageWake::Change;
+                }
+                Ok(WatcherEvent::ListEnded | WatcherEvent::Live | WatcherEvent::Interrupted) => {}
+                // Also where this user may not watch it: that is another right than the one to read it.
+                Err(error) => {
+                    if !std::mem::replace(&mut self.is_interrupted, true) {
+                        return PageWake::Interruption(error.to_string());
+                    }
+                }
+            }
+        }
+        pending().await
+    }
+}
+
+impl PageWatch {
+    async fn of(reader: &PageReader, route: &Route, version: &str) -> Self {
+        let rows = || Some(reader.watcher.row_changes());
+        let records = || Some(reader.watcher.record_changes());
+        match (facts(route), route) {
+            (PageFacts::Rows, _) => Self::Counters { rows: rows(), records: None },
+            (PageFacts::Records, _) => Self::Counters { rows: None, records: records() },
+            (PageFacts::RowsAndRecords, _) => Self::Counters { rows: rows(), records: records() },
+            (PageFacts::OneObject, Route::Object { place, .. }) => {
+                Self::of_object(reader, place, version).await
+            }
+            (PageFacts::OneObject | PageFacts::Fixed, _) => Self::Nothing,
+        }
+    }
+
+    async fn of_object(reader: &PageReader, place: &ObjectPlace, version: &str) -> Self {
+        // The page itself says what is wrong with the kind.
+        let Ok(target) = kind_argument::one(&reader.site.cluster, &[place.word()]).await else {
+            return Self::Nothing;
+        };
+        let namespace = reader.site.namespace_of(&target);
+        let events = reader.site.cluster.watch_object(&target.resource, namespace, &place.name);
+        let version = version.to_owned();
+        Self::Object(ObjectWatch {
+            events: events.boxed(),
+            version,
+            is_listed: false,
+            is_interrupted: false,
+        })
+    }
+
+    async fn next(&mut self) -> PageWake {
+        match self {
+            Self::Counters { rows, records } => {
+                tokio::select! {
+                    () = changed(rows) => {}
+                    () = changed(records) => {}
+                }
+                PageWake::Change
+            }
+            Self::Object(watch) => watch.next().await,
+            Self::Nothing => pending().await,
+        }
+    }
+}
+
+async fn changed(changes: &mut Option<watch::Receiver<u64>>) {
+    let is_over = match changes {
+        Some(changes) => changes.changed().await.is_err(),
+        None => true,
+    };
+    if is_over {
+        pending::<()>().await;
+    }
+}
+
+/// Ends the stream of a page at once, since too many are open. The browser says so, and tries again.
+pub(crate) fn refuse(open: &OpenPage) {
+    let retry = format!("retry: {CROWDED_RECONNECT_DELAY_MILLISECONDS}\n\n");
+    let why = failed("too many pages are open, so that this one is as it was read");
+    // Nothing was sent before, so that there is room.
+    for event in [retry, why] {
+        drop(open.events.try_send(event));
+    }
+}
+
+/// Sends what changes of a page, until the browser leaves or the stream has lasted long enough. `permits` are those of open pages
+/// that are made again: what waits for a change holds none.
+pub(crate) async fn follow(reader: &PageReader, permits: &Semaphore, open: OpenPage) {
+    let OpenPage { page, version, events } = open;
+    let sent = BTreeMap::new();
+    let mut stream =
+        PageStream { reader, permits, page, sent, renew_at: None, is_unwatched: false };
+    tokio::select! {
+        () = stream.follow(&version, &events) => {}
+        () = events.closed() => {}
+        () = sleep(STREAM_LIFETIME) => {}
+    }
+}
+
+/// What a browser has of a page.
+struct PageStream<'r> {
+    reader: &'r PageReader,
+    permits: &'r Semaphore,
+    page: PageRequest,
+    /// The digests of the parts that were sent.
+    sent: BTreeMap<&'static str, String>,
+    /// When it is made again although nothing wakes it.
+    renew_at: Option<Instant>,
+    /// Whether changes are not seen, so that it is made again now and then.
+    is_unwatched: bool,
+}
+
+impl PageStream<'_> {
+    /// Ends when the browser takes nothing any more.
+    async fn follow(&mut self, version: &str, events: &mpsc::Sender<String>) {
+        if events.send(format!("retry: {RECONNECT_DELAY_MILLISECONDS}\n\n")).await.is_err() {
+            return;
+        }
+        let mut watch = PageWatch::of(self.reader, &self.page.route, version).await;
+        // The watch has begun: what is the same now has not changed in between.
+        let now = self::version(self.reader, &self.page.route);
+        let mut is_other = !now.is_empty() && now != version;
+        self.is_unwatched = matches!(watch, PageWatch::Nothing);
+        if !self.is_unwatched && events.send("event: live\ndata: {}\n\n".to_owned()).await.is_err()
+        {
+            return;
+        }
+        // Whether watches are enough, the first version says that is made here.
+        self.renew(Some(match facts(&self.page.route) {
+            PageFacts::OneObject => UNSETTLED_RENEWAL,
+            _ => UNWATCHED_RENEWAL,
+        }));
+        let mut heartbeat = interval(HEARTBEAT_INTERVAL);
+        let mut quiet_until = Instant::now();
+        loop {
+            if is_other && quiet_until <= Instant::now() {
+                is_other = false;
+                let began = Instant::now();
+                let made = self.make().await;
+                let took = began.elapsed();
+                for event in made {
+                    if events.send(event).await.is_err() {
+                        return;
+                    }
+                }
+                let pause = pause(&self.page.route).max(took.saturating_mul(PAUSE_PER_MAKING_TIME));
+                quiet_until = Instant::now() + pause;
+            }
+            let next = tokio::select! {
+                wake = watch.next() => match wake {
+                    PageWake::Change => {
+                        self.is_unwatched = false;
+                        is_other = true;
+                        continue;
+                    }
+                    PageWake::Interruption(why) => self.interrupted(&why),
+                },
+                () = renewal(self.renew_at), if !is_other => {
+                    is_other = true;
+                    continue;
+                }
+                // The pause is over.
+                () = sleep_until(quiet_until), if is_other => continue,
+                _ = heartbeat.tick() => ": \n\n".to_owned(),
+            };
+            if events.send(next).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Changes are not seen: it is made again now and then. Returns the event that says so.
+    fn interrupted(&mut self, why: &str) -> String {
+        self.is_unwatched = true;
+        if self.renew_at.is_none() {
+            self.renew(None);
+        }
+        failed(&format!("changes are not seen: {why}"))
+    }
+
+    /// Makes it again after a time; if changes are not seen, also without one.
+    fn renew(&mut self, after: Option<Duration>) {
+        let unwatched = self.is_unwatched.then_some(UNWATCHED_RENEWAL);
+        let after = [after, unwatched].into_iter().flatten().min();
+        self.renew_at = after.map(|after| Instant::now() + after);
+    }
+
+    /// Makes the page. Returns the events for what differs from what was sent.
+    async fn make(&mut self) -> Vec<String> {
+        let Ok(_permit) = self.permits.acquire().await else { return Vec::new() };
+        let version = version(self.reader, &self.page.route);
+        let making = pages::make(self.reader, &self.page);
+        let made = tokio::time::timeout(PAGE_TIME_LIMIT, making).await;
+        match made {
+            Ok(Ok(PageContent::Html(page))) => {
+                self.renew(page.renew_after);
+                self.differences(&page, &version)
+            }
+            Ok(Ok(PageContent::Absent(text))) => {
+                self.renew(Some(UNWATCHED_RENEWAL));
+                vec![failed(&text)]
+            }
+            // A browser asked for a page.
+            Ok(Ok(PageContent::Json(_))) => Vec::new(),
+            Ok(Err(error)) => {
+                self.renew(Some(UNWATCHED_RENEWAL));
+                vec![failed(&format!("{error:#}"))]
+            }
+            Err(_elapsed) => {
+                self.renew(Some(UNWATCHED_RENEWAL));
+                vec![failed("the API server has not responded in time")]
+            }
+        }
+    }
+
+    fn differences(&mut self, page: &PageParts, version: &str) -> Vec<String> {
+        let mut events = Vec::new();
+        for part in &page.parts {
+            let digest = part.digest();
+            if self.sent.get(part.id) == Some(&digest) {
+                continue;
+            }
+            let data = json!({"part": part.id, "digest": &digest, "html": &part.content.0});
+            events.push(format!("event: part\ndata: {data}\n\n"));
+            self.sent.insert(part.id, digest);
+        }
+        let version = if page.version.is_empty() { version } else { &page.version };
+        let data = json!({"at": clock(page.read_at), "watched": !self.is_unwatched});
+        events.push(format!("event: read\nid: {version}\ndata: {data}\n\n"));
+        events
+    }
+}
+
+/// Waits until a page is made again although nothing wakes it.
+async fn renewal(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// That the page is as old as it says, and why. JSON has no line of its own.
+fn failed(text: &str) -> String {
+    format!("event: failed\ndata: {}\n\n", json!({"text": objects::clean_line(text)}))
+}
+
+#[cfg(test)]
+mod tests {
+    use maud::html;
+    use objects::Object;
+    use windlass_answers::command_scope::CommandScope;
+
+    use super::*;
+    use crate::frame::PagePart;
+    use crate::page_query::PageQuery;
+
+    async fn reader() -> PageReader {
+        let (cluster, _) = fake_cluster::with_objects(Vec::new()).await;
+        PageReader::new(CommandScope { cluster, namespace: "apps".to_owned() }, &[]).await
+    }
+
+    fn request(route: Route) -> PageRequest {
+        PageRequest { route, query: PageQuery::default(), wants_json: false }
+    }
+
+    fn page(parts: Vec<PagePart>) -> PageParts {
+        let read_at = "2026-11-24T12:00:00Z".parse().unwrap();
+        pages::plain_page(Route::Objects, "Objects", String::new(), read_at, parts)
+    }
+
+    #[tokio::test]
+    async fn only_what_differs_is_sent_and_no_text_ends_an_event() {
+        let reader = reader().await;
+        let permits = Semaphore::new(1);
+        let page_request = request(Route::Objects);
+        let mut stream = PageStream {
+            reader: &reader,
+            permits: &permits,
+            page: page_request,
+            sent: BTreeMap::new(),
+            renew_at: None,
+            is_unwatched: false,
+        };
+        let hostile = PagePart::whole("a", html! { "<b>\n\nevent: part\n\r\u{2028}" });
+        let first = stream.differences(&page(vec![hostile.clone()]), "7");
+        let digest = hostile.digest();
+        let expected = format!(
+            "event: part\ndata: {{\"digest\":\"{digest}\",\"html\":\"&lt;b&gt;\\n\\nevent: part\\n\\r\u{2028}\",\"part\":\"a\"}}\n\n"
+        );
+        let read =
+            "event: read\nid: 7\ndata: {\"at\":\"12:00:00 UTC\",\"watched\":true}\n\n".to_owned();
+        assert_eq!(first, [expected, read.clone()]);
+        assert_eq!(stream.differences(&page(vec![hostile.clone()]), "7"), [read]);
+        let other = PagePart::whole("b", html! { "x" });
+        assert_eq!(stream.differences(&page(vec![hostile, other]), "8").len(), 2);
+        assert_eq!(failed("a\nb"), "event: failed\ndata: {\"text\":\"a b\"}\n\n");
+        stream.renew(None);
+        assert!(stream.renew_at.is_none());
+        stream.is_unwatched = true;
+        stream.renew(None);
+        assert!(stream.renew_at.is_some(), "what is not watched is read again");
+    }
+
+    #[tokio::test]
+    async fn a_page_of_an_object_is_made_again_when_another_version_of_it_is_seen() {
+        let object = |version: &str| {
+            let object = serde_json::json!({"metadata": {"name": "a", "resourceVersion": version}});
+            Ok(WatcherEvent::Applied(FullObject::of(object)))
+        };
+        let lost = || Err(ClusterError::NoAnswer("lost".to_owned()));
+        let seen = vec![
+            object("1"),
+            object("2"),
+            lost(),
+            lost(),
+            Ok(WatcherEvent::Live),
+            object("2"),
+            Ok(WatcherEvent::Listing),
+            Ok(WatcherEvent::ListEnded),
+        ];
+        let events = futures::stream::iter(seen).chain(futures::stream::pending()).boxed();
+        let version = "1".to_owned();
+        let mut watch = ObjectWatch { events, version, is_listed: false, is_interrupted: false };
+        assert_eq!(watch.next().await, PageWake::Change);
+        assert_eq!(watch.version, "2");
+        assert!(matches!(watch.next().await, PageWake::Interruption(_)));
+        assert_eq!(watch.next().await, PageWake::Change, "what was unseen may have changed it");
+        assert_eq!(watch.next().await, PageWake::Change, "a list without it has ended");
+        let more = tokio::time::timeout(Duration::from_millis(20), watch.next());
+        assert!(more.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_browser_that_leaves_ends_its_stream_and_one_that_stays_hears_of_failures() {
+        let reader = reader().await;
+        let permits = Semaphore::new(1);
+        let place = ObjectPlace {
+            kind: "ks".to_owned(),
+            namespace: "apps".to_owned(),
+            name: "none".to_owned(),
+        };
+        let (events, mut received) = mpsc::channel(MAX_WAITING_EVENTS);
+        let page = request(Route::Object { place, tab: ObjectTab::Why });
+        let open = OpenPage { page, version: String::new(), events };
+        let reading = async {
+            assert_eq!(received.recv().await.unwrap(), "retry: 1000\n\n");
+            drop(received);
+        };
+        tokio::join!(follow(&reader, &permits, open), reading);
+        assert_eq!(permits.available_permits(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_page_beyond_the_bound_says_why_it_is_not_live() {
+        let (events, mut received) = mpsc::channel(MAX_WAITING_EVENTS);
+        refuse(&OpenPage { page: request(Route::Objects), version: String::new(), events });
+        assert_eq!(received.recv().await.unwrap(), "retry: 30000\n\n");
+        assert!(received.recv().await.unwrap().starts_with("event: failed\n"));
+        assert_eq!(received.recv().await, None);
+    }
+
+    #[tokio::test]
+    async fn pages_of_records_have_another_version_than_those_of_rows() {
+        let reader = reader().await;
+        assert_eq!(version(&reader, &Route::Objects), "0");
+        assert_eq!(version(&reader, &Route::Overview), "0-0");
+        assert_eq!(version(&reader, &Route::Me), "");
+        assert!(is_live(&Route::Audits) && !is_live(&Route::Me));
+        let object = Object::new(serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "namespace": "b"}}))
+        .unwrap();
+        let place = ObjectPlace::of(&object.id());
+        let of = |tab: ObjectTab| is_live(&Route::Object { place: place.clone(), tab });
+        assert!(of(ObjectTab::Why) && !of(ObjectTab::Diff));
+    }
+}
