@@ -7,6 +7,9 @@ use url::Url;
 
 use super::route::Route;
 
+/// Where open pages hear of changes.
+pub(crate) const LIVE_PATH: &str = "/_/live";
+
 /// A link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Href(String);
@@ -27,6 +30,18 @@ impl Href {
             query if query.is_empty() => Self::inside(route),
             query => Self(format!("{}?{query}", route.path())),
         }
+    }
+
+    /// Where the parts of an open page come from: of the page at an address, and since this version of it.
+    pub(crate) fn live(page: &str, version: &str) -> Self {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        query.append_pair("page", page).append_pair("at", version);
+        Self(format!("{LIVE_PATH}?{}", query.finish()))
+    }
+
+    /// The address itself.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// A file of this server, by its path.

@@ -5,18 +5,25 @@
 mod approvals;
 mod audits;
 mod calendar;
+mod changes;
+mod incident;
 mod incidents;
+mod me;
 mod object;
 mod objects;
 mod overview;
 
 use axum::http::StatusCode;
 use serde_json::Value;
+use windlass_answers::kind_argument::UnknownKind;
 use windlass_cluster::ClusterError;
 
+use super::frame::{self, PagePart, PageParts, SiteFacts};
+use super::href::Href;
+use super::live;
 use super::page_query::PageQuery;
 use super::page_reader::PageReader;
-use super::parts::{self, PageParts, SiteFacts};
+use super::parts;
 use super::response::{HTML, JSON, PageAnswer};
 use super::route::Route;
 
@@ -42,29 +49,51 @@ pub(crate) const ROWS_PER_PAGE: usize = 100;
 
 /// Makes a page. An error is a page, too, and says what the API server said.
 pub(crate) async fn answer(reader: &PageReader, request: &PageRequest) -> PageAnswer {
-    let made = match &request.route {
+    // What changes while the page is made is shown by the next version.
+    let version = live::version(reader, &request.route);
+    of_content(make(reader, request).await, &reader.facts, request, &version)
+}
+
+/// Finds out what a page shows.
+///
+/// # Errors
+/// Those of the page.
+pub(crate) async fn make(
+    reader: &PageReader,
+    request: &PageRequest,
+) -> anyhow::Result<PageContent> {
+    match &request.route {
         Route::Overview => overview::page(reader, request).await,
         Route::Objects => objects::page(reader, request).await,
         Route::Object { place, tab } => object::page(reader, request, place, *tab).await,
         Route::Incidents => incidents::page(reader, request).await,
+        Route::Incident { namespace, name } => {
+            incident::page(reader, request, namespace, name).await
+        }
+        Route::Changes => changes::page(reader, request).await,
+        Route::Commit(commit) => changes::of_commit(reader, request, commit).await,
         Route::Approvals => approvals::page(reader, request).await,
         Route::Calendar => calendar::page(reader, request).await,
         Route::Audits => audits::page(reader, request).await,
-    };
-    of_content(made, &reader.facts, request)
+        Route::Me => me::page(reader, request).await,
+    }
 }
 
 fn of_content(
     made: anyhow::Result<PageContent>,
     site: &SiteFacts,
     request: &PageRequest,
+    version: &str,
 ) -> PageAnswer {
     match made {
-        Ok(PageContent::Html(page)) => PageAnswer {
-            status: StatusCode::OK,
-            content_type: HTML,
-            text: parts::framed(&page, site),
-        },
+        Ok(PageContent::Html(page)) => {
+            let version = if page.version.is_empty() { version } else { &page.version };
+            let address = Href::with_query(&page.route, &request.query.pairs());
+            let is_live = live::is_live(&page.route);
+            let live = is_live.then(|| Href::live(address.as_str(), version));
+            let text = frame::framed(&page, site, live.as_ref());
+            PageAnswer { status: StatusCode::OK, content_type: HTML, text }
+        }
         Ok(PageContent::Json(value)) => json(StatusCode::OK, &value),
         Ok(PageContent::Absent(text)) => failed(StatusCode::NOT_FOUND, &text, site, request),
         Err(error) => failed(status_of(&error), &format!("{error:#}"), site, request),
@@ -73,8 +102,12 @@ fn of_content(
 
 /// The status of a page that could not be made: the API server, or the way to it, is at fault unless it refused.
 fn status_of(error: &anyhow::Error) -> StatusCode {
+    if error.downcast_ref::<UnknownKind>().is_some() {
+        return StatusCode::NOT_FOUND;
+    }
     match error.downcast_ref::<ClusterError>() {
-        Some(error) if matches!(error.code(), Some(401 | 403)) => StatusCode::FORBIDDEN,
+        Some(error) if error.code() == Some(401) => StatusCode::UNAUTHORIZED,
+        Some(error) if error.code() == Some(403) => StatusCode::FORBIDDEN,
         // A path that is not served says nothing about objects.
         Some(error) if error.is_not_found() => StatusCode::NOT_FOUND,
         _ => StatusCode::BAD_GATEWAY,
@@ -88,6 +121,9 @@ fn failed(status: StatusCode, text: &str, site: &SiteFacts, request: &PageReques
     let what = match status {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::FORBIDDEN => "You may not read what this page shows",
+        StatusCode::UNAUTHORIZED => {
+            "The API server does not accept your credentials any more; log in again, and start `windlass ui` again"
+        }
         _ => "This page could not be read; nothing is known of what it shows",
     };
     let page = PageParts {
@@ -95,9 +131,11 @@ fn failed(status: StatusCode, text: &str, site: &SiteFacts, request: &PageReques
         title: "Not shown".to_owned(),
         command: "windlass check".to_owned(),
         read_at: jiff::Timestamp::now(),
-        content: parts::failure(what, text),
+        parts: vec![PagePart::whole("failure", parts::failure(what, text))],
+        renew_after: None,
+        version: String::new(),
     };
-    PageAnswer { status, content_type: HTML, text: parts::framed(&page, site) }
+    PageAnswer { status, content_type: HTML, text: frame::framed(&page, site, None) }
 }
 
 fn json(status: StatusCode, value: &Value) -> PageAnswer {
@@ -112,6 +150,19 @@ pub(crate) fn complete(left_out: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The parts of a page with one command, which needs no other renewal than its watches.
+pub(crate) fn plain_page(
+    route: Route,
+    title: &str,
+    command: String,
+    read_at: jiff::Timestamp,
+    parts: Vec<PagePart>,
+) -> PageParts {
+    let title = title.to_owned();
+    let version = String::new();
+    PageParts { route, title, command, read_at, parts, renew_after: None, version }
+}
+
 /// Objects as a list of the Kubernetes API, as `windlass get -o json` prints it.
 pub(crate) fn list_of(items: Vec<Value>) -> Value {
     serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items})
@@ -119,6 +170,8 @@ pub(crate) fn list_of(items: Vec<Value>) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use windlass_answers::kind_argument;
+
     use super::*;
 
     fn request(wants_json: bool) -> PageRequest {
@@ -137,13 +190,13 @@ mod tests {
     #[test]
     fn an_error_of_the_api_server_is_shown_and_is_not_taken_for_nothing() {
         let error = || anyhow::anyhow!("connection refused <script>alert(1)</script>\u{202e}");
-        let page = of_content(Err(error()), &site(), &request(false));
+        let page = of_content(Err(error()), &site(), &request(false), "");
         assert_eq!(page.status, StatusCode::BAD_GATEWAY);
         assert!(page.text.contains("nothing is known of what it shows"), "{}", page.text);
         let escaped = "connection refused &lt;script&gt;alert(1)&lt;/script&gt;\\u{202e}";
         assert!(page.text.contains(escaped), "{}", page.text);
-        assert!(!page.text.contains("<script"), "{}", page.text);
-        let json = of_content(Err(error()), &site(), &request(true));
+        assert!(!page.text.contains("<script>"), "{}", page.text);
+        let json = of_content(Err(error()), &site(), &request(true), "");
         assert_eq!((json.status, json.content_type), (StatusCode::BAD_GATEWAY, JSON));
         assert!(json.text.contains("\"error\": \"connection refused"), "{}", json.text);
     }
@@ -156,6 +209,7 @@ mod tests {
             lacks.map(|()| PageContent::Json(serde_json::json!([]))),
             &site(),
             &request(true),
+            "",
         );
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY);
         assert!(answer.text.contains("left out: events: forbidden; plans: 429"), "{}", answer.text);
@@ -170,13 +224,24 @@ mod tests {
         };
         assert_eq!(status(404), StatusCode::BAD_GATEWAY);
         assert_eq!(status(403), StatusCode::FORBIDDEN);
+        assert_eq!(status(401), StatusCode::UNAUTHORIZED);
         assert_eq!(status(429), StatusCode::BAD_GATEWAY);
+    }
+
+    #[tokio::test]
+    async fn a_kind_that_there_is_not_is_not_found() {
+        let (cluster, _) = fake_cluster::with_objects(Vec::new()).await;
+        let words = ["kustomisation".to_owned()];
+        let error = kind_argument::targets(&cluster, &words).await.unwrap_err();
+        let page = of_content(Err(error), &site(), &request(false), "");
+        assert_eq!(page.status, StatusCode::NOT_FOUND);
+        assert!(page.text.contains("did you mean `kustomization`?"), "{}", page.text);
     }
 
     #[test]
     fn an_object_that_does_not_exist_is_said_to_be_absent() {
         let absent = PageContent::Absent("Kustomization/apps/web does not exist".to_owned());
-        let page = of_content(Ok(absent), &site(), &request(false));
+        let page = of_content(Ok(absent), &site(), &request(false), "");
         assert_eq!(page.status, StatusCode::NOT_FOUND);
         assert!(page.text.contains("Kustomization/apps/web does not exist"), "{}", page.text);
     }

@@ -1,16 +1,14 @@
-//! What all pages are made of: the frame, states in six shapes with a word beside each, text from anywhere made harmless.
+//! What all pages are made of: states in six shapes with a word beside each, text from anywhere made harmless.
 //!
-//! Elsewhere: where links may lead (`href.rs`), colours and sizes (`assets/style.css`).
+//! Elsewhere: the frame around them (`frame.rs`), where links may lead (`href.rs`), colours and sizes (`assets/style.css`).
 
-use jiff::Timestamp;
-use maud::{DOCTYPE, Markup, html};
-use objects::clean_line;
+use maud::{Markup, html};
+use objects::{ObjectId, clean_line};
 use reconcile::Time;
 use windlass_cli_runtime::table::{age, cut};
 
 use super::href::Href;
 use super::route::{ObjectPlace, ObjectTab, Route};
-use super::style;
 
 /// How long a message in a row may be, in characters; the whole of it is one click away.
 const MAX_ROW_CHARACTERS: usize = 240;
@@ -70,7 +68,8 @@ impl ObjectState {
         }
     }
 
-    fn symbol(self) -> &'static str {
+    /// Where its shape is within each page.
+    pub(crate) fn symbol(self) -> &'static str {
         match self {
             Self::Failing => "#s-bad",
             Self::Waiting => "#s-wait",
@@ -95,7 +94,7 @@ pub(crate) fn pill(state: ObjectState) -> Markup {
 }
 
 /// The six shapes, once a page: octagon, clock, ring, pause, triangle, tick.
-fn sprite() -> Markup {
+pub(crate) fn sprite() -> Markup {
     html! {
         svg class="sprite" aria-hidden="true" {
             symbol id="s-bad" viewBox="0 0 16 16" {
@@ -181,6 +180,12 @@ pub(crate) fn subject(named: &str) -> Markup {
     }
 }
 
+/// An object of which the group is known, as a link: of two kinds of one name, the right one.
+pub(crate) fn object_link(id: &ObjectId) -> Markup {
+    let route = Route::Object { place: ObjectPlace::of(id), tab: ObjectTab::Why };
+    html! { a href=(Href::inside(&route)) { (text(&id.subject())) } }
+}
+
 /// A list of what could not be read, or is worth knowing; nothing if there is nothing. All but the first are folded, so that
 /// they do not push what a person came for off the screen.
 pub(crate) fn remarks(all: &[String]) -> Markup {
@@ -213,127 +218,6 @@ pub(crate) fn failure(what: &str, error: &str) -> Markup {
         div class="alert bad" role="alert" {
             (shape(ObjectState::Failing))
             div { strong { (what) } br; (message(error)) }
-        }
-    }
-}
-
-/// What is the same on all pages of a server.
-#[derive(Debug, Clone)]
-pub(crate) struct SiteFacts {
-    /// The namespace, or that it is all of them.
-    pub(crate) place: String,
-    /// Where the API server is, by which a person with several clusters sees which one this is.
-    pub(crate) server: String,
-    /// How the API server names the user; empty if it does not say.
-    pub(crate) user: String,
-    /// The flags by which a command means the same cluster and user; empty if none is needed.
-    pub(crate) flags: String,
-}
-
-impl SiteFacts {
-    /// A command that is about this cluster, too, where the kubeconfig alone would lead to another one.
-    pub(crate) fn command(&self, command: &str) -> String {
-        match self.flags.as_str() {
-            "" => command.to_owned(),
-            flags => format!("{command} {flags}"),
-        }
-    }
-}
-
-/// A page without its frame.
-pub(crate) struct PageParts {
-    pub(crate) route: Route,
-    /// What the tab of a browser says.
-    pub(crate) title: String,
-    /// The command that says the same.
-    pub(crate) command: String,
-    /// When what is shown was read.
-    pub(crate) read_at: Timestamp,
-    pub(crate) content: Markup,
-}
-
-/// The pages that every page leads to.
-const SECTIONS: [(Route, &str); 6] = [
-    (Route::Overview, "Overview"),
-    (Route::Objects, "Objects"),
-    (Route::Incidents, "Incidents"),
-    (Route::Approvals, "Approvals"),
-    (Route::Calendar, "Calendar"),
-    (Route::Audits, "Audits"),
-];
-
-/// A whole page.
-pub(crate) fn framed(page: &PageParts, site: &SiteFacts) -> String {
-    let is_current = |route: &Route| match page.route {
-        Route::Object { .. } => *route == Route::Objects,
-        ref current => route == current,
-    };
-    let current = |route: &Route| is_current(route).then_some("page");
-    let markup = html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(&page.title))
-            body {
-                (sprite())
-                a class="skip" href="#main" { "To the content" }
-                div class="rail" {
-                    a class="brand" href=(Href::inside(&Route::Overview)) { "windlass" }
-                    div class="where" {
-                        (text(&site.place))
-                        small { (text(&site.server)) }
-                        small { "read with your kubeconfig" @if !site.flags.is_empty() { ", " (text(&site.flags)) } }
-                    }
-                    nav aria-label="Pages" {
-                        @for (route, title) in &SECTIONS {
-                            a href=(Href::inside(route)) aria-current=[current(route)] { (title) }
-                        }
-                    }
-                    footer { (text(&site.user)) br; "Nothing can be changed here." }
-                }
-                div {
-                    header class="top" {
-                        strong { (text(&page.title)) }
-                        form class="find" action="/objects" method="get" role="search" {
-                            input type="search" name="q" aria-label="Search objects" placeholder="Search objects" maxlength="200";
-                            button class="btn" type="submit" { "Search" }
-                        }
-                        span class="asof" {
-                            "as of "
-                            time datetime=(format!("{:.0}", page.read_at)) { (page.read_at.strftime("%H:%M:%S UTC").to_string()) }
-                        }
-                    }
-                    main id="main" {
-                        (page.content)
-                        div class="cmd" { span { "The same on the command line" } code { (clean_line(&site.command(&page.command))) } }
-                    }
-                }
-            }
-        }
-    };
-    markup.into_string()
-}
-
-/// A page that says why there is no other: without a cluster, so that it says nothing of one.
-pub(crate) fn refusal(title: &str, text: &str) -> String {
-    let markup = html! {
-        (DOCTYPE)
-        html lang="en" {
-            (head(title))
-            body { (sprite()) main id="main" { h1 { (title) } p { (text) } } }
-        }
-    };
-    markup.into_string()
-}
-
-fn head(title: &str) -> Markup {
-    html! {
-        head {
-            meta charset="utf-8";
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            title { (clean_line(title)) " · windlass" }
-            link rel="stylesheet" href=(Href::asset(style::style_path()));
-            link rel="icon" type="image/svg+xml" href=(Href::asset(style::icon_path()));
         }
     }
 }
@@ -407,32 +291,5 @@ mod tests {
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), 18);
-    }
-
-    #[test]
-    fn a_page_has_no_script_and_nothing_of_another_server() {
-        let page = PageParts {
-            route: Route::Objects,
-            title: "</title><script>alert(1)</script>".to_owned(),
-            command: "windlass get \"><script>".to_owned(),
-            read_at: "2026-11-24T12:00:00Z".parse().unwrap(),
-            content: remarks(&["<script>alert(2)</script>".to_owned()]),
-        };
-        let site = SiteFacts {
-            place: "<b>apps".to_owned(),
-            server: "<u>server".to_owned(),
-            user: "\" onmouseover=\"x".to_owned(),
-            flags: "--context '<prod>'".to_owned(),
-        };
-        let html = framed(&page, &site);
-        for absent in
-            ["<script", "style=", "http://", "https://", "\" onmouseover", "<b>apps", "<u>"]
-        {
-            assert!(!html.contains(absent), "{absent}: {html}");
-        }
-        assert!(html.contains("<title>&lt;/title&gt;&lt;script&gt;"), "{html}");
-        assert!(html.contains("<a href=\"/objects\" aria-current=\"page\">Objects</a>"), "{html}");
-        let command = "<code>windlass get &quot;&gt;&lt;script&gt; --context '&lt;prod&gt;'</code>";
-        assert!(html.contains(command), "{html}");
     }
 }

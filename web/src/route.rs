@@ -14,16 +14,46 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// The longest part of a path, in bytes. A name of Kubernetes has at most 253.
 const MAX_PART_BYTES: usize = 512;
 
+/// Kinds that have Pods, or apply what has.
+const HAVE_PODS: [&str; 12] = [
+    "Kustomization",
+    "HelmRelease",
+    "Helmfile",
+    "Deployment",
+    "StatefulSet",
+    "DaemonSet",
+    "ReplicaSet",
+    "ReplicationController",
+    "Rollout",
+    "Job",
+    "CronJob",
+    "Pod",
+];
+
+/// How many digits of a commit a path has at least, and at most.
+const COMMIT_DIGITS: std::ops::RangeInclusive<usize> = 7..=64;
+
 /// A page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     Overview,
     Objects,
-    Object { place: ObjectPlace, tab: ObjectTab },
+    Object {
+        place: ObjectPlace,
+        tab: ObjectTab,
+    },
     Incidents,
+    Incident {
+        namespace: String,
+        name: String,
+    },
+    Changes,
+    /// A commit, by the first digits of its digest.
+    Commit(String),
     Approvals,
     Calendar,
     Audits,
+    Me,
 }
 
 /// An object as a path names it.
@@ -40,26 +70,39 @@ pub(crate) struct ObjectPlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectTab {
     Why,
+    Graph,
     Tree,
     Diff,
     History,
     Events,
+    Logs,
     Values,
     Yaml,
 }
 
 impl ObjectTab {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Why, Self::Tree, Self::Diff, Self::History, Self::Events, Self::Values, Self::Yaml];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Why,
+        Self::Graph,
+        Self::Tree,
+        Self::Diff,
+        Self::History,
+        Self::Events,
+        Self::Logs,
+        Self::Values,
+        Self::Yaml,
+    ];
 
     /// The last part of its path; empty for the first one.
     fn word(self) -> &'static str {
         match self {
             Self::Why => "",
+            Self::Graph => "graph",
             Self::Tree => "tree",
             Self::Diff => "diff",
             Self::History => "history",
             Self::Events => "events",
+            Self::Logs => "logs",
             Self::Values => "values",
             Self::Yaml => "yaml",
         }
@@ -68,10 +111,12 @@ impl ObjectTab {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Why => "Why",
+            Self::Graph => "Graph",
             Self::Tree => "Tree",
             Self::Diff => "Diff",
             Self::History => "History",
             Self::Events => "Events",
+            Self::Logs => "Logs",
             Self::Values => "Values",
             Self::Yaml => "YAML",
         }
@@ -80,7 +125,8 @@ impl ObjectTab {
     /// Whether objects of a kind have it.
     pub(crate) fn is_of(self, kind: &str) -> bool {
         match self {
-            Self::Why | Self::Tree | Self::Events | Self::Yaml => true,
+            Self::Why | Self::Graph | Self::Tree | Self::Events | Self::Yaml => true,
+            Self::Logs => HAVE_PODS.contains(&kind),
             Self::Diff => matches!(kind, "Kustomization" | "HelmRelease"),
             Self::History => matches!(kind, "Kustomization" | "HelmRelease" | "Helmfile"),
             Self::Values => kind == "HelmRelease",
@@ -147,6 +193,12 @@ impl Route {
             [""] => Self::Overview,
             ["objects"] => Self::Objects,
             ["incidents"] => Self::Incidents,
+            ["incidents", namespace, name] if !namespace.is_empty() && !name.is_empty() => {
+                Self::Incident { namespace: namespace.to_owned(), name: name.to_owned() }
+            }
+            ["changes"] => Self::Changes,
+            ["c", commit] => Self::of_commit(commit)?,
+            ["me"] => Self::Me,
             ["approvals"] => Self::Approvals,
             ["calendar"] => Self::Calendar,
             ["audits"] => Self::Audits,
@@ -156,6 +208,12 @@ impl Route {
             }
             _ => return None,
         })
+    }
+
+    fn of_commit(commit: &str) -> Option<Self> {
+        let is_hex = commit.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_commit = is_hex && COMMIT_DIGITS.contains(&commit.len());
+        is_commit.then(|| Self::Commit(commit.to_ascii_lowercase()))
     }
 
     fn of_object(kind: &str, namespace: &str, name: &str, tab: &str) -> Option<Self> {
@@ -176,13 +234,19 @@ impl Route {
             Self::Overview => "/".to_owned(),
             Self::Objects => "/objects".to_owned(),
             Self::Incidents => "/incidents".to_owned(),
+            Self::Incident { namespace, name } => {
+                format!("/incidents/{}/{}", escaped(namespace), escaped(name))
+            }
+            Self::Changes => "/changes".to_owned(),
+            Self::Commit(commit) => format!("/c/{commit}"),
+            Self::Me => "/me".to_owned(),
             Self::Approvals => "/approvals".to_owned(),
             Self::Calendar => "/calendar".to_owned(),
             Self::Audits => "/audits".to_owned(),
             Self::Object { place: ObjectPlace { kind, namespace, name }, tab } => {
                 let namespace = if namespace.is_empty() { NO_NAMESPACE } else { namespace };
-                let parts = [kind, namespace, name].map(|it| utf8_percent_encode(it, ESCAPED));
-                let [kind, namespace, name] = parts.map(|it| it.to_string());
+                let [kind, namespace, name] =
+                    [kind.as_str(), namespace, name.as_str()].map(escaped);
                 match tab.word() {
                     "" => format!("/o/{kind}/{namespace}/{name}"),
                     tab => format!("/o/{kind}/{namespace}/{name}/{tab}"),
@@ -190,6 +254,11 @@ impl Route {
             }
         }
     }
+}
+
+/// A part of a path as an address has it.
+fn escaped(part: &str) -> String {
+    utf8_percent_encode(part, ESCAPED).to_string()
 }
 
 /// A part of a path; `None` if it is too long, or has what no name has.
@@ -217,6 +286,10 @@ mod tests {
             Route::Approvals,
             Route::Calendar,
             Route::Audits,
+            Route::Changes,
+            Route::Me,
+            Route::Commit("0123abc".to_owned()),
+            Route::Incident { namespace: "apps".to_owned(), name: "a\"<b".to_owned() },
             object("clusterrole", "", "system:node-\"<b>?#", ObjectTab::Yaml),
         ];
         all.extend(ObjectTab::ALL.map(|tab| object("ks", "apps", "web", tab)));
@@ -237,7 +310,11 @@ mod tests {
             "/o/ks/apps",
             "/o/ks//web",
             "/o/ks/apps/web/",
-            "/o/ks/apps/web/logs",
+            "/o/ks/apps/web/exec",
+            "/c/0123ab",
+            "/c/0123abz",
+            "/incidents/apps",
+            "/incidents/apps/",
             "/o/ks/apps/..%2f..%2fsecrets",
             "/o/ks/apps/a%00b",
             "/o/ks/apps/%ff",

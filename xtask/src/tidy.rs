@@ -3,7 +3,7 @@
 //! Here: finding files, and failing with a list of faults.
 //! Elsewhere: who may depend on whom and what may enter the tree (`dependencies`, `layers`, `licence`), how often it is
 //! compiled (`features`), sizes of crates (`crate_sizes`), source files (`source_file`), leftovers of tools (`leftovers`),
-//! settings of the tools (`lints`), pages (`pages`), public items that nothing uses (`dead_code`), deletions without a gate
+//! settings of the tools (`lints`), markup of web pages (`markup`), pages (`pages`), public items that nothing uses (`dead_code`), deletions without a gate
 //! (`removals`), tests of every kind (`kinds`), names of annotations (`annotations`), words (`words`), names (`names`), CRDs
 //! (`tools/crd-manifests`), recorded answers (`tools/conformance`).
 //!
@@ -20,6 +20,7 @@ mod layers;
 mod leftovers;
 mod licence;
 mod lints;
+mod markup;
 mod names;
 mod pages;
 mod removals;

@@ -1,4 +1,5 @@
-//! `windlass ui`: which browser is answered, what its pages say, and that they say what the commands print.
+//! `windlass ui`: which browser is answered, what its pages say, that they say what the commands print, and that pages which
+//! stay open hear of changes.
 //!
 //! Elsewhere: how text is escaped, and which requests are refused (unit tests of `web`).
 
@@ -10,7 +11,7 @@ use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
-use reqwest::header::{ACCEPT, COOKIE, HOST, LOCATION, SET_COOKIE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -82,8 +83,39 @@ impl PageServer {
         ensure!(status == StatusCode::OK, "{path}: {status}\n{text}");
         let lacks: Vec<_> = says.iter().filter(|part| !text.contains(**part)).collect();
         ensure!(lacks.is_empty(), "{path} lacks {lacks:?}\n{text}");
-        ensure!(!text.contains("<script") && !text.contains("<img"), "{path}\n{text}");
+        let scripts = text.matches("<script").count();
+        let own = text.matches("<script type=\"module\" src=\"/_/assets/").count();
+        ensure!(scripts == own && !text.contains("<img"), "{path}\n{text}");
         Ok(text)
+    }
+
+    /// Opens a page and keeps it open while something is done; waits for a part of it that then has a text.
+    async fn hears(
+        &self,
+        path: &str,
+        text: &str,
+        act: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let page = self.page(path, &[]).await?;
+        ensure!(!page.contains(text), "{path} has {text} already\n{page}");
+        let address = page.split("data-live=\"").nth(1).and_then(|rest| rest.split('"').next());
+        let address = address.context("the page is not live")?.replace("&amp;", "&");
+        let events = self.http.get(format!("{}{address}", self.base)).header(COOKIE, &self.cookie);
+        let mut events = events.send().await?;
+        ensure!(events.headers()[CONTENT_TYPE] == "text/event-stream", "{events:?}");
+        forbids_scripts(&events)?;
+        act().await?;
+        let reading = async {
+            let mut heard = String::new();
+            while let Some(piece) = events.chunk().await? {
+                heard.push_str(&String::from_utf8_lossy(&piece));
+                if heard.contains("event: part\ndata: ") && heard.contains(text) {
+                    return Ok(());
+                }
+            }
+            anyhow::bail!("{path}: the stream ended\n{heard}")
+        };
+        tokio::time::timeout(DEFAULT_WAIT_TIMEOUT, reading).await?
     }
 
     async fn json(&self, path: &str) -> Result<Value> {
@@ -140,6 +172,19 @@ async fn pages_are_for_the_browser_that_was_opened_and_say_what_commands_print()
     server.page(&format!("{app}/events"), &["Events", "windlass events"]).await?;
     server.page(&format!("{app}/diff"), &["Nothing would change."]).await?;
     server.page(&format!("{app}/yaml"), &["kind: Kustomization"]).await?;
+    server.page(&format!("{app}/graph"), &["<svg class=\"graph\"", "Deployment", "Pod"]).await?;
+    server.page(&format!("{app}/logs"), &["What containers printed", "--workload"]).await?;
+    server.page("/changes", &["windlass audit"]).await?;
+    server.page("/c/0123456789abcdef", &["is not known: no object that you may list"]).await?;
+    server.page("/me", &["kustomizations.kustomize.toolkit.fluxcd.io", "kubectl auth"]).await?;
+    let unknown = server.read("/o/kustomisation/a/b", "text/html").await?;
+    ensure!(unknown.status == StatusCode::NOT_FOUND, "{}", unknown.text);
+    server
+        .hears("/objects", "latecomer", async || {
+            story.kustomization("latecomer", "app", json!({"suspend": true})).await?;
+            Ok(())
+        })
+        .await?;
     says_what_commands_print(&story, &server, &app).await?;
 
     let hostile = format!("/o/ks/{namespace}/hostile");

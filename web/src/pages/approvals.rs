@@ -10,9 +10,10 @@ use windlass_answers::object_row::ObjectRow;
 use windlass_cli_runtime::table::cut;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete, list_of};
+use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
 use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, PageParts, ago, message, shape, text};
+use crate::parts::{ObjectState, ago, message, shape, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
 use crate::shell_line::shell_line;
 
@@ -77,7 +78,12 @@ pub(super) async fn page(
         title: "Approvals".to_owned(),
         command: format!("windlass get {} {}", KINDS.join(","), reader.scope_flag()),
         read_at,
-        content: panel("What waits for an approval", &found, ROWS_PER_PAGE, read_at),
+        parts: vec![PagePart::whole(
+            "waiting",
+            panel("What waits for an approval", &found, ROWS_PER_PAGE, read_at),
+        )],
+        renew_after: reader.record_renewal(),
+        version: String::new(),
     }))
 }
 

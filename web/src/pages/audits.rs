@@ -7,10 +7,11 @@ use windlass_answers::audit::{self, AuditObjectName, ListedAudits, ended, parse_
 use windlass_answers::object_row::short;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
+use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
 use crate::page_query::PageQuery;
 use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, PageParts, ago, message, remarks, shape, subject, text};
+use crate::parts::{ObjectState, ago, message, remarks, shape, subject, text};
 use crate::route::Route;
 use crate::shell_line::shell_line;
 
@@ -40,7 +41,9 @@ pub(super) async fn page(
         title: "Audits".to_owned(),
         command: format!("windlass audit{named} {}", reader.scope_flag()),
         read_at,
-        content: content(&found, &request.query, read_at),
+        parts: vec![PagePart::whole("audits", content(&found, &request.query, read_at))],
+        renew_after: reader.record_renewal(),
+        version: String::new(),
     }))
 }
 

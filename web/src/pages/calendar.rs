@@ -10,9 +10,10 @@ use windlass_answers::object_row::ObjectRow;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete, list_of};
 use crate::board::{BoardRow, ObjectBoard, RowWindow};
+use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
 use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, PageParts, message, remarks, shape, text};
+use crate::parts::{ObjectState, message, remarks, shape, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
 
 /// How many Freezes are read.
@@ -39,7 +40,9 @@ pub(super) async fn page(
         title: "Calendar".to_owned(),
         command: "windlass get freezes".to_owned(),
         read_at: board.read_at,
-        content: content(&board, &freezes, Timestamp::now()),
+        parts: parts(&board, &freezes, Timestamp::now()),
+        renew_after: [reader.board_renewal(), reader.record_renewal()].into_iter().flatten().min(),
+        version: String::new(),
     }))
 }
 
@@ -80,7 +83,7 @@ struct CalendarEntry<'b> {
 /// What changes next: when windows open and close, and when suspensions end.
 fn entries(board: &ObjectBoard, now: Time) -> Vec<CalendarEntry<'_>> {
     let mut all = Vec::new();
-    for row in &board.rows {
+    for row in board.iter() {
         if let Some(at) = row.hold_ends {
             all.push(CalendarEntry { at, what: "the suspension ends", row });
         }
@@ -96,42 +99,49 @@ fn entries(board: &ObjectBoard, now: Time) -> Vec<CalendarEntry<'_>> {
     all
 }
 
-fn content(board: &ObjectBoard, freezes: &anyhow::Result<ListedFreezes>, now: Timestamp) -> Markup {
-    let entries = entries(board, now);
-    let more = entries.len().saturating_sub(ROWS_PER_PAGE);
-    let unlimited: Vec<&BoardRow> = board
-        .rows
-        .iter()
-        .filter(|row| !row.suspended.is_empty() && row.hold_ends.is_none())
-        .collect();
+fn parts(
+    board: &ObjectBoard,
+    freezes: &anyhow::Result<ListedFreezes>,
+    now: Timestamp,
+) -> Vec<PagePart> {
     let among = match board.left_out.is_empty() {
         true => "",
         false => " among the objects that you may list",
     };
+    vec![
+        PagePart::whole("remarks", remarks(&board.left_out)),
+        PagePart::main("next", next_changes(board, among, now)),
+        PagePart::main("invalid", invalid_windows(board)),
+        PagePart::side("freezes", frozen(freezes, now)),
+        PagePart::side("suspended", suspended(board, among)),
+    ]
+}
+
+fn next_changes(board: &ObjectBoard, among: &str, now: Timestamp) -> Markup {
+    let entries = entries(board, now);
+    let more = entries.len().saturating_sub(ROWS_PER_PAGE);
     html! {
-        (remarks(&board.left_out))
-        div class="cols" {
-            div class="stack" {
-                section class="panel" {
-                    header { h2 { "What changes next" } span class="more" { "times are UTC" } }
-                    @if entries.is_empty() { p { "No window opens or closes, and no suspension ends by itself" (among) "." } }
-                    @for entry in entries.iter().take(ROWS_PER_PAGE) { (entry_item(entry)) }
-                    @if more > 0 { p { (more) " more" } }
-                }
-                (invalid_windows(board))
-            }
-            div class="stack" {
-                (frozen(freezes, now))
-                section class="panel" {
-                    header { h2 { "Suspended without an end" } span class="more" { (unlimited.len()) } }
-                    @if unlimited.is_empty() { p { "None" (among) "." } }
-                    @for row in unlimited.iter().take(ROWS_PER_PAGE) {
-                        div class="item" {
-                            (shape(ObjectState::Suspended))
-                            strong { (object_link(row)) }
-                            p { "by " (text(&row.suspended)) }
-                        }
-                    }
+        section class="panel" {
+            header { h2 { "What changes next" } span class="more" { "times are UTC" } }
+            @if entries.is_empty() { p { "No window opens or closes, and no suspension ends by itself" (among) "." } }
+            @for entry in entries.iter().take(ROWS_PER_PAGE) { (entry_item(entry)) }
+            @if more > 0 { p { (more) " more" } }
+        }
+    }
+}
+
+fn suspended(board: &ObjectBoard, among: &str) -> Markup {
+    let is_unlimited = |row: &&BoardRow| !row.suspended.is_empty() && row.hold_ends.is_none();
+    let unlimited: Vec<&BoardRow> = board.iter().filter(is_unlimited).collect();
+    html! {
+        section class="panel" {
+            header { h2 { "Suspended without an end" } span class="more" { (unlimited.len()) } }
+            @if unlimited.is_empty() { p { "None" (among) "." } }
+            @for row in unlimited.iter().take(ROWS_PER_PAGE) {
+                div class="item" {
+                    (shape(ObjectState::Suspended))
+                    strong { (object_link(row)) }
+                    p { "by " (text(&row.suspended)) }
                 }
             }
         }
@@ -152,7 +162,7 @@ fn entry_item(entry: &CalendarEntry<'_>) -> Markup {
 
 /// Windows that cannot be read, so that nothing is applied.
 fn invalid_windows(board: &ObjectBoard) -> Markup {
-    let invalid = board.rows.iter().filter_map(|row| match &row.window {
+    let invalid = board.iter().filter_map(|row| match &row.window {
         Some(RowWindow::Invalid(text)) => Some((row, text)),
         _ => None,
     });
@@ -219,6 +229,11 @@ mod tests {
         it
     }
 
+    fn html(board: &ObjectBoard, now: Timestamp) -> String {
+        let parts = parts(board, &Ok(ListedFreezes::default()), now);
+        parts.into_iter().map(|part| part.content.into_string()).collect()
+    }
+
     #[test]
     fn what_changes_next_comes_first_and_a_window_that_cannot_be_read_is_named() {
         let mut held = object("held", "True", "X", true);
@@ -233,7 +248,7 @@ mod tests {
         let names: Vec<&str> =
             entries(&board, now).iter().map(|it| it.row.place.name.as_str()).collect();
         assert_eq!(names, ["soon", "late"]);
-        let html = content(&board, &Ok(ListedFreezes::default()), now).into_string();
+        let html = html(&board, now);
         assert!(html.contains("Tue 24 Nov 13:00") && html.contains("the window opens"), "{html}");
         assert!(
             html.contains("Windows that cannot be read") && !html.contains("<often>"),
@@ -246,12 +261,12 @@ mod tests {
     fn what_may_not_be_listed_is_not_taken_for_having_no_windows() {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
         let mut empty = board(&[]);
-        let html =
-            |board: &ObjectBoard| content(board, &Ok(ListedFreezes::default()), now).into_string();
-        assert!(html(&empty).contains("no suspension ends by itself.</p>"));
+        assert!(html(&empty, now).contains("no suspension ends by itself.</p>"));
         empty.left_out.push("kustomizations: forbidden".to_owned());
-        assert!(html(&empty).contains("ends by itself among the objects that you may list.</p>"));
-        assert!(html(&empty).contains("<p>None among the objects that you may list.</p>"));
+        assert!(
+            html(&empty, now).contains("ends by itself among the objects that you may list.</p>")
+        );
+        assert!(html(&empty, now).contains("<p>None among the objects that you may list.</p>"));
     }
 
     #[test]

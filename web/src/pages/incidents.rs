@@ -1,14 +1,16 @@
 //! Which failures are open, since when, what they affect, and to whom they were sent.
 
-use crds::windlass_notification::{Incident, IncidentState};
+use crds::windlass_notification::{Incident, IncidentState, IncidentSubject};
 use jiff::Timestamp;
 use maud::{Markup, html};
+use objects::{Gvk, ObjectId};
 use windlass_answers::incidents::{ListedIncidents, find, first_line, sent, since, to_list};
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
+use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
 use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, PageParts, ago, message, remarks, shape, subject, text};
+use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, subject, text};
 use crate::route::Route;
 
 /// How many affected objects are named.
@@ -37,7 +39,12 @@ pub(super) async fn page(
         title: "Incidents".to_owned(),
         command: format!("windlass incidents {}{flag}", reader.scope_flag()),
         read_at,
-        content: content(&found, is_all, request.query.page(), read_at),
+        parts: vec![PagePart::whole(
+            "incidents",
+            content(&found, is_all, request.query.page(), read_at),
+        )],
+        renew_after: reader.record_renewal(),
+        version: String::new(),
     }))
 }
 
@@ -72,16 +79,32 @@ fn next(is_all: bool, page: usize) -> Href {
     Href::with_query(&Route::Incidents, &[("all", all), ("page", page.as_str())])
 }
 
+/// The object that fails.
+pub(super) fn subject_of(incident: &Incident) -> ObjectId {
+    let IncidentSubject { api_version, kind, name, .. } = &incident.spec.subject;
+    let namespace = incident.metadata.namespace.as_deref().unwrap_or_default();
+    ObjectId::new(namespace, name, &Gvk::new(api_version, kind).group, kind)
+}
+
+/// The shape of an incident.
+pub(super) fn state_of(incident: &Incident) -> ObjectState {
+    match windlass_answers::incidents::state(incident) {
+        Some(IncidentState::Open) => ObjectState::Failing,
+        Some(IncidentState::Resolved) => ObjectState::Ready,
+        None => ObjectState::Unknown,
+    }
+}
+
 fn item(incident: &Incident, now: Timestamp) -> Markup {
     let spec = &incident.spec;
     let status = incident.status.clone().unwrap_or_default();
     let namespace = incident.metadata.namespace.as_deref().unwrap_or_default();
-    let state = match status.state {
-        Some(IncidentState::Open) => ObjectState::Failing,
-        Some(IncidentState::Resolved) => ObjectState::Ready,
-        None => ObjectState::Unknown,
+    let state = state_of(incident);
+    let about = subject_of(incident);
+    let route = Route::Incident {
+        namespace: namespace.to_owned(),
+        name: incident.metadata.name.clone().unwrap_or_default(),
     };
-    let about = format!("{}/{namespace}/{}", spec.subject.kind, spec.subject.name);
     let affected = status.affected.unwrap_or_default();
     let named = affected.objects.len().min(MAX_NAMED_OBJECTS);
     let sent = sent(incident);
@@ -91,9 +114,10 @@ fn item(incident: &Incident, now: Timestamp) -> Markup {
             strong { (message(&first_line(incident))) }
             (ago(since(incident), now))
             p {
-                (subject(&about)) " · " (text(&spec.cause.reason))
-                @if !spec.cause.object.is_empty() && spec.cause.object != about { " · cause " (subject(&spec.cause.object)) }
+                (object_link(&about)) " · " (text(&spec.cause.reason))
+                @if !spec.cause.object.is_empty() && spec.cause.object != about.subject() { " · cause " (subject(&spec.cause.object)) }
                 @if !sent.is_empty() { " · sent to " (text(&sent)) }
+                " · " a href=(Href::inside(&route)) { "what changed before" }
             }
             @if affected.count > 0 {
                 p {

@@ -3,10 +3,14 @@
 //! Each tab is read when it is opened, with the rights of the user. Below: the tabs (`object/…`).
 
 mod changes;
+mod drawn_graph;
 mod explanation;
+mod graph_nodes;
+mod logs;
 mod past;
 mod tree_list;
 
+use cause::object_references;
 use jiff::Timestamp;
 use maud::{Markup, html};
 use objects::Object;
@@ -19,9 +23,10 @@ use windlass_cluster::ClusterError;
 
 use super::{PageContent, PageRequest, complete};
 use crate::board::state_of;
+use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
-use crate::page_reader::PageReader;
-use crate::parts::{PageParts, ago, lines, pill, text};
+use crate::page_reader::{PageReader, UNSETTLED_RENEWAL};
+use crate::parts::{ObjectState, ago, lines, pill, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
 
 /// What a tab is made of.
@@ -39,8 +44,15 @@ struct TabRead<'r> {
 
 /// A tab: what it shows, and the same for programs.
 struct TabContent {
-    content: Markup,
+    parts: Vec<PagePart>,
     json: Value,
+}
+
+impl TabContent {
+    /// A tab of one part.
+    fn of(content: Markup, json: Value) -> Self {
+        Self { parts: vec![PagePart::whole("tab", content)], json }
+    }
 }
 
 /// The page.
@@ -77,12 +89,21 @@ async fn of_target(
         return Ok(PageContent::Absent(text));
     }
     let head = head(&object, place, tab, now);
+    let version = object.meta("resourceVersion").and_then(Value::as_str).unwrap_or_default();
+    let version = version.to_owned();
+    let state = state_of(&ObjectRow::of_any(&object, now));
+    // Its Pods, which are not watched, decide how it becomes ready; and containers print without any change.
+    let is_settled =
+        !matches!(state, ObjectState::Failing | ObjectState::Waiting | ObjectState::Progressing);
+    let is_renewed = tab == ObjectTab::Logs || (!is_settled && tab != ObjectTab::Diff);
     let release = Some(request.query.get("release")).filter(|name| !name.is_empty());
     let wants_json = request.wants_json;
     let read = TabRead { reader, place, target, object, release, wants_json, now };
     let command = command(place, tab);
-    let TabContent { content, json } = match tab {
+    let TabContent { parts, json } = match tab {
         ObjectTab::Why => explained(read).await?,
+        ObjectTab::Graph => drawn(read).await?,
+        ObjectTab::Logs => printed(read).await?,
         ObjectTab::Tree => applied(read).await?,
         ObjectTab::Diff => {
             let _permit = read.reader.predictions.acquire().await?;
@@ -101,7 +122,9 @@ async fn of_target(
         title: format!("{kind} {}", place.name),
         command,
         read_at: now,
-        content: html! { (head) (content) },
+        parts: [PagePart::whole("head", head)].into_iter().chain(parts).collect(),
+        renew_after: is_renewed.then_some(UNSETTLED_RENEWAL),
+        version,
     }))
 }
 
@@ -120,10 +143,12 @@ fn command(place: &ObjectPlace, tab: ObjectTab) -> String {
     let named = place.command_words();
     match tab {
         ObjectTab::Why => format!("windlass why {named}"),
-        ObjectTab::Tree => format!("windlass tree {named}"),
+        // The graph is the tree, drawn.
+        ObjectTab::Graph | ObjectTab::Tree => format!("windlass tree {named}"),
         ObjectTab::Diff => format!("windlass diff {named}"),
         ObjectTab::History => format!("windlass history {named}"),
         ObjectTab::Events => format!("windlass events {named}"),
+        ObjectTab::Logs => format!("windlass logs --workload {named} --tail {}", logs::LAST_LINES),
         ObjectTab::Values => format!("windlass values {named}"),
         ObjectTab::Yaml => format!("windlass get {named} -o yaml"),
     }
@@ -158,20 +183,38 @@ async fn explained(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     let TabRead { reader, target, object, now, .. } = read;
     let found = why::explain(&reader.site, &target, None).await?;
     let json = serde_json::to_value(why::WhyReport::of(&found))?;
-    Ok(TabContent { content: explanation::content(&found, &object, now), json })
+    Ok(TabContent { parts: explanation::parts(&found, &object, now), json })
 }
 
 async fn applied(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     let found = tree::read(&read.reader.site, read.object, false).await?;
     let json = serde_json::to_value(&found)?;
-    Ok(TabContent { content: tree_list::content(&found), json })
+    Ok(TabContent::of(tree_list::content(&found), json))
+}
+
+async fn drawn(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let id = read.object.id();
+    let applier = object_references::applier(&read.object);
+    let found = tree::read(&read.reader.site, read.object, false).await?;
+    let json = serde_json::to_value(&found)?;
+    let nodes = graph_nodes::of_tree(&found, &id, applier.as_ref());
+    Ok(TabContent::of(drawn_graph::content(&nodes, read.place), json))
+}
+
+async fn printed(read: TabRead<'_>) -> anyhow::Result<TabContent> {
+    let TabRead { reader, object, wants_json, .. } = read;
+    let found = logs::read(&reader.site, object).await?;
+    if wants_json {
+        complete(&found.left_out)?;
+    }
+    Ok(TabContent::of(logs::content(&found), logs::json(&found)))
 }
 
 async fn done(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     let TabRead { reader, object, release, now, .. } = read;
     let found = history::read(&reader.site, &object, release).await?;
     let content = past::history(&found, now);
-    Ok(TabContent { content, json: found.entries.into() })
+    Ok(TabContent::of(content, found.entries.into()))
 }
 
 async fn happened(read: TabRead<'_>) -> anyhow::Result<TabContent> {
@@ -184,20 +227,20 @@ async fn happened(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     }
     let content = past::events(&found, now);
     let all = found.events.into_iter().map(|it| shown(it).into_value()).collect();
-    Ok(TabContent { content, json: Value::Array(all) })
+    Ok(TabContent::of(content, Value::Array(all)))
 }
 
 async fn valued(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     let found = helm_release_values::read(&read.reader.site, read.object, None).await?;
     let json = serde_json::to_value(&found.origins)?;
-    Ok(TabContent { content: changes::values(&found), json })
+    Ok(TabContent::of(changes::values(&found), json))
 }
 
 fn itself(read: TabRead<'_>) -> anyhow::Result<TabContent> {
     let json = shown(read.object).into_value();
     let yaml = goyaml::emit(&json)?;
     let content = html! { div class="panel" { pre class="yaml" { bdi { (lines(&yaml)) } } } };
-    Ok(TabContent { content, json })
+    Ok(TabContent::of(content, json))
 }
 
 #[cfg(test)]
@@ -226,6 +269,10 @@ mod tests {
         of_target(&reader, &request, &place, tab, target).await.unwrap()
     }
 
+    fn shown_text(page: PageParts) -> String {
+        page.parts.into_iter().map(|part| part.content.into_string()).collect()
+    }
+
     fn secret() -> Value {
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "apps",
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "hunter2", "note": "<script>"}},
@@ -234,11 +281,11 @@ mod tests {
 
     #[tokio::test]
     async fn no_value_of_a_secret_is_on_its_page_or_in_its_json() {
-        for tab in [ObjectTab::Yaml, ObjectTab::Why, ObjectTab::Tree] {
+        for tab in [ObjectTab::Yaml, ObjectTab::Why, ObjectTab::Graph, ObjectTab::Tree] {
             let PageContent::Html(page) = answered(vec![secret()], tab, false).await else {
                 panic!("a page")
             };
-            let html = page.content.into_string();
+            let html = shown_text(page);
             assert!(!html.contains("hunter2") && !html.contains("aHVudGVyMg"), "{html}");
             let PageContent::Json(json) = answered(vec![secret()], tab, true).await else {
                 panic!("JSON")
@@ -249,12 +296,13 @@ mod tests {
         let PageContent::Html(page) = answered(vec![secret()], ObjectTab::Yaml, false).await else {
             panic!("a page")
         };
-        let html = page.content.into_string();
+        let command = page.command.clone();
+        let html = shown_text(page);
         assert!(
             html.contains("note: &lt;script&gt;") || html.contains("note: '&lt;script&gt;'"),
             "{html}"
         );
-        assert_eq!(page.command, "windlass get secret/db -n apps -o yaml");
+        assert_eq!(command, "windlass get secret/db -n apps -o yaml");
     }
 
     #[tokio::test]

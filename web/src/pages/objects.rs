@@ -8,10 +8,11 @@ use windlass_answers::command_scope::shown;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete, list_of};
 use crate::board::{BoardRow, ObjectBoard, ObjectFilters};
+use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
 use crate::page_query::PageQuery;
 use crate::page_reader::PageReader;
-use crate::parts::{ObjectState, PageParts, ago, remarks, shape, text};
+use crate::parts::{ObjectState, ago, remarks, shape, text};
 use crate::route::{ObjectTab, Route};
 use crate::shell_line::shell_line;
 
@@ -39,7 +40,9 @@ pub(super) async fn page(
         title: "Objects".to_owned(),
         command: command(&reader.scope_flag(), query),
         read_at: board.read_at,
-        content: content(&board, query, Timestamp::now()),
+        parts: parts(&board, query, Timestamp::now()),
+        renew_after: reader.board_renewal(),
+        version: String::new(),
     }))
 }
 
@@ -86,13 +89,20 @@ fn command(scope: &str, query: &PageQuery) -> String {
     format!("windlass get {kind} {scope}{state}")
 }
 
-fn content(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Markup {
+/// The filters are a part of their own, so that rows that change do not take the text from who writes one.
+fn parts(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Vec<PagePart> {
+    vec![
+        PagePart::whole("remarks", remarks(&board.left_out)),
+        PagePart::whole("filters", filters(board, query)),
+        PagePart::whole("rows", listed(board, query, now)),
+    ]
+}
+
+fn listed(board: &ObjectBoard, query: &PageQuery, now: Timestamp) -> Markup {
     let rows = board.selected(query);
     let first = (query.page() - 1) * ROWS_PER_PAGE;
     let shown: Vec<&BoardRow> = rows.iter().skip(first).take(ROWS_PER_PAGE).copied().collect();
     html! {
-        (remarks(&board.left_out))
-        (filters(board, query))
         div class="panel" {
             header {
                 h2 { (rows.len()) " of " (board.rows.len()) " objects" }
@@ -203,7 +213,8 @@ mod tests {
 
     fn html(board: &ObjectBoard, query: &str) -> String {
         let now = "2026-11-24T12:00:00Z".parse().unwrap();
-        content(board, &PageQuery::parse(query), now).into_string()
+        let parts = parts(board, &PageQuery::parse(query), now);
+        parts.into_iter().map(|part| part.content.into_string()).collect()
     }
 
     #[test]

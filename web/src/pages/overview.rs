@@ -12,11 +12,10 @@ use windlass_answers::why::all::{CauseGroup, in_words};
 use super::approvals::{self, WaitingOperations};
 use super::{PageContent, PageRequest};
 use crate::board::{KindCounts, ObjectBoard};
+use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
 use crate::page_reader::{PageReader, UnreadyRead};
-use crate::parts::{
-    ObjectState, PageParts, ago, failure, lines, message, remarks, shape, subject, text,
-};
+use crate::parts::{ObjectState, ago, failure, lines, message, remarks, shape, subject, text};
 use crate::route::Route;
 
 /// How many causes are listed.
@@ -55,44 +54,51 @@ pub(super) async fn page(
         title: "Overview".to_owned(),
         command: format!("windlass why {}", reader.scope_flag()),
         read_at: parts.unready.read_at,
-        content: content(&parts, &reader.site.namespace, Timestamp::now()),
+        parts: page_parts(&parts, &reader.site.namespace, Timestamp::now()),
+        renew_after: reader.overview_renewal().await,
+        version: String::new(),
     }))
 }
 
 /// What the page is made of.
 struct OverviewParts {
     unready: Rc<UnreadyRead>,
-    board: anyhow::Result<Rc<ObjectBoard>>,
+    board: anyhow::Result<ObjectBoard>,
     incidents: anyhow::Result<ListedIncidents>,
     waiting: WaitingOperations,
 }
 
-fn content(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Markup {
+fn page_parts(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Vec<PagePart> {
     let overview = &parts.unready.overview;
     // The shape stands for the glyph that the line begins with on a terminal.
     let sum = overview.sum(&in_words(namespace));
     let sum = sum.trim_start_matches(|letter: char| !letter.is_alphanumeric());
     // Whether an operator acts at all is the last remark, and what matters most.
-    let said: Vec<String> =
-        overview.remarks.iter().rev().chain(&overview.left_out).cloned().collect();
-    html! {
-        div class="lede" { h1 { (text(sum)) } }
-        @match &parts.board {
-            Ok(board) => (states(board)),
-            Err(error) => (failure("The objects cannot be counted", &format!("{error:#}"))),
-        }
-        (remarks(&said))
-        div class="cols" {
-            div class="stack" {
-                (causes(&overview.causes, overview.unexplained, now))
-                @if let Ok(board) = &parts.board { (by_kind(&board.by_kind())) }
-            }
-            div class="stack" {
-                (open_incidents(&parts.incidents, now))
-                (approvals::panel("Needs a person", &parts.waiting, MAX_ENTRIES, now))
-            }
-        }
-    }
+    let said = overview.remarks.iter().rev().chain(&overview.left_out).cloned();
+    let of_board = parts.board.iter().flat_map(|board| &board.left_out).cloned();
+    let mut said: Vec<String> = said.collect();
+    // What may not be listed is among both.
+    said.extend(of_board.filter(|text| !overview.left_out.contains(text)));
+    let counted = match &parts.board {
+        Ok(board) => states(board),
+        Err(error) => failure("The objects cannot be counted", &format!("{error:#}")),
+    };
+    let kinds = match &parts.board {
+        Ok(board) => by_kind(&board.by_kind()),
+        Err(_) => html! {},
+    };
+    vec![
+        PagePart::whole("sum", html! { div class="lede" { h1 { (text(sum)) } } }),
+        PagePart::whole("states", counted),
+        PagePart::whole("remarks", remarks(&said)),
+        PagePart::main("causes", causes(&overview.causes, overview.unexplained, now)),
+        PagePart::main("kinds", kinds),
+        PagePart::side("incidents", open_incidents(&parts.incidents, now)),
+        PagePart::side(
+            "approvals",
+            approvals::panel("Needs a person", &parts.waiting, MAX_ENTRIES, now),
+        ),
+    ]
 }
 
 /// How many objects are in each state, as a bar and in words.
@@ -225,7 +231,7 @@ mod tests {
     use super::*;
     use crate::board::samples::{board, object};
 
-    fn parts(board: anyhow::Result<Rc<ObjectBoard>>) -> OverviewParts {
+    fn parts(board: anyhow::Result<ObjectBoard>) -> OverviewParts {
         let cause = CauseGroup {
             cause: "GitRepository/apps/shop: <script>alert(1)</script>".to_owned(),
             since: Some("2026-11-24T11:55:00Z".parse().unwrap()),
@@ -252,13 +258,14 @@ mod tests {
     }
 
     fn html(parts: &OverviewParts) -> String {
-        content(parts, "", "2026-11-24T12:00:00Z".parse().unwrap()).into_string()
+        let parts = page_parts(parts, "", "2026-11-24T12:00:00Z".parse().unwrap());
+        parts.into_iter().map(|part| part.content.into_string()).collect()
     }
 
     #[test]
     fn the_first_line_is_that_of_the_command_and_each_cause_has_its_objects_and_advice() {
         let board = board(&[object("k0", "False", "X", false), object("a", "True", "X", false)]);
-        let html = html(&parts(Ok(Rc::new(board))));
+        let html = html(&parts(Ok(board)));
         let sum = "<h1><bdi>6 of 10 objects in all namespaces that may be listed are not ready (causes: 1)</bdi></h1>";
         assert!(html.contains(sum), "{html}");
         let cause = "<strong><a href=\"/o/gitrepository/apps/shop\"><bdi>GitRepository/apps/shop</bdi></a>: <bdi>&lt;script&gt;";

@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 72] = [
+const PLACES: [(&str, &[&str]); 75] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/answers/", &["cli::", "leader::without_operator"]),
@@ -200,6 +200,7 @@ const PLACES: [(&str, &[&str]); 72] = [
     ("engines/changes/", &["stories::change_sets"]),
     ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("engines/envsubst/", &["stories::substitution"]),
+    ("engines/graph-layout/", &["cli::pages"]),
     ("engines/health/", &["stories::health", "cli::", "notifications::incidents"]),
     ("engines/helm/", &["releases::", "releases_alone::"]),
     ("engines/helmfile/", &["releases::helmfile", "stories::helmfile"]),

@@ -12,7 +12,7 @@ use windlass_cli_runtime::serve_flags;
 
 use super::TabContent;
 use crate::pages::complete;
-use crate::parts::{lines_within, message, remarks, subject, text};
+use crate::parts::{lines_within, message, object_link, remarks, text};
 
 /// How many objects are shown, and how many fields of each; the command prints all.
 const MAX_SHOWN_OBJECTS: usize = 200;
@@ -43,7 +43,7 @@ pub(super) async fn predicted(
         complete(&found.problems)?;
     }
     let json = serde_json::to_value(&found.changes)?;
-    Ok(TabContent { content: difference(&found, &warnings), json })
+    Ok(TabContent::of(difference(&found, &warnings), json))
 }
 
 /// Why what would change may not change, or only later, as the command says it, too.
@@ -85,7 +85,7 @@ fn changed(change: &DiffChange) -> Markup {
     };
     let beyond = fields.fields.len().saturating_sub(MAX_SHOWN_FIELDS) + fields.omitted_fields;
     html! {
-        h3 { (word) (subject(&object.subject())) }
+        h3 { (word) (object_link(&object.id())) }
         @if let Some(note) = note { p { (note) } }
         @for field in fields.fields.iter().take(MAX_SHOWN_FIELDS) { (changed_field(field)) }
         @if beyond > 0 { p { (beyond) " more fields" } }

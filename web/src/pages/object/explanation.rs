@@ -10,9 +10,9 @@ use serde_json::Value;
 use windlass_answers::trace;
 use windlass_answers::why::{ImageTagReport, ObjectExplanation};
 
+use crate::frame::PagePart;
 use crate::href::Href;
-use crate::parts::{ObjectState, ago, lines, message, remarks, shape, subject, text};
-use crate::route::{ObjectPlace, ObjectTab, Route};
+use crate::parts::{ObjectState, ago, lines, message, object_link, remarks, shape, subject, text};
 
 /// How many tags of an image are listed.
 const MAX_LISTED_TAGS: usize = 50;
@@ -23,20 +23,20 @@ const MAX_UNREAD_OBJECTS: usize = 20;
 /// How many conditions are listed.
 const MAX_CONDITIONS: usize = 30;
 
-/// The tab.
-pub(super) fn content(found: &ObjectExplanation, object: &Object, now: Timestamp) -> Markup {
+/// The parts of the tab.
+pub(super) fn parts(found: &ObjectExplanation, object: &Object, now: Timestamp) -> Vec<PagePart> {
     let ObjectExplanation { why, tags } = found;
-    html! {
-        div class="cols" {
-            div class="stack" {
-                section class="panel" { (cause(why, now)) }
-                (remarks(&why.remarks))
-                @if let Some(tags) = tags { (image_tags(tags)) }
-                (conditions(object, now))
-            }
-            section class="panel" { header { h2 { "Facts" } } (facts(object, now)) }
-        }
-    }
+    let tags = tags.as_ref().map(image_tags);
+    vec![
+        PagePart::main("cause", html! { section class="panel" { (cause(why, now)) } }),
+        PagePart::main("remarks", remarks(&why.remarks)),
+        PagePart::main("tags", html! { @if let Some(tags) = tags { (tags) } }),
+        PagePart::main("conditions", conditions(object, now)),
+        PagePart::side(
+            "facts",
+            html! { section class="panel" { header { h2 { "Facts" } } (facts(object, now)) } },
+        ),
+    ]
 }
 
 /// The shape of the state that the walk found.
@@ -107,11 +107,6 @@ fn advised(advice: &CauseAdvice) -> Markup {
             @if let Some(command) = &advice.command { code { bdi { (lines(command)) } } }
         }
     }
-}
-
-fn object_link(id: &ObjectId) -> Markup {
-    let route = Route::Object { place: ObjectPlace::of(id), tab: ObjectTab::Why };
-    html! { a href=(Href::inside(&route)) { (text(&id.subject())) } }
 }
 
 fn image_tags(tags: &ImageTagReport) -> Markup {
@@ -251,7 +246,8 @@ mod tests {
             "metadata": {"name": "shop", "namespace": "apps"}, "spec": spec});
         let object = Object::new(object).unwrap();
         let found = ObjectExplanation { why, tags: None };
-        content(&found, &object, "2026-11-24T12:00:00Z".parse().unwrap()).into_string()
+        let parts = parts(&found, &object, "2026-11-24T12:00:00Z".parse().unwrap());
+        parts.into_iter().map(|part| part.content.into_string()).collect()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use windlass_answers::events::{ListedEvents, field, object_of};
 use windlass_answers::history::ObjectHistory;
 use windlass_answers::object_row::{short, time};
 
-use crate::parts::{ObjectState, ago, message, remarks, shape, subject, text};
+use crate::parts::{ObjectState, ago, message, object_link, remarks, shape, text};
 
 /// How many entries are shown.
 const MAX_SHOWN_ENTRIES: usize = 200;
@@ -86,7 +86,7 @@ fn event_item(event: &Object, now: Timestamp) -> Markup {
             (shape(state))
             strong { (text(field(event, "reason"))) }
             (ago(last_seen(event), now))
-            p { (subject(&object_of(event).subject())) }
+            p { (object_link(&object_of(event))) }
             div class="note" { (message(field(event, "message"))) }
         }
     }

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use windlass_answers::tree::ObjectTreeBranch;
 
-use crate::parts::{ObjectState, message, shape, subject, text};
+use crate::parts::{ObjectState, message, object_link, shape, subject, text};
 
 /// How many objects are shown, and how deep; `windlass tree` prints all.
 const MAX_SHOWN_OBJECTS: usize = 1_000;
@@ -69,7 +69,13 @@ fn groups<'l, 't>(all: &'l [ShownBranch<'t>], depth: usize) -> Vec<&'l [ShownBra
 fn line(branch: &ObjectTreeBranch) -> Markup {
     html! {
         div {
-            span { (shape(state(&branch.health))) " " (subject(&branch.object)) }
+            span {
+                (shape(state(&branch.health))) " "
+                @match &branch.id {
+                    Some(id) => (object_link(id)),
+                    None => (subject(&branch.object)),
+                }
+            }
             span class="dim" { (text(&branch.health)) }
             @if !branch.revision.is_empty() { span class="mono" { (text(&branch.revision)) } }
             @if !branch.message.is_empty() { span class="soft" { (message(&branch.message)) } }
@@ -78,7 +84,7 @@ fn line(branch: &ObjectTreeBranch) -> Markup {
 }
 
 /// The shape of a health, as the tree names it.
-fn state(health: &str) -> ObjectState {
+pub(super) fn state(health: &str) -> ObjectState {
     match health {
         "Ready" | "Current" => ObjectState::Ready,
         "NotReady" | "Failed" | "NotFound" => ObjectState::Failing,
@@ -94,6 +100,7 @@ mod tests {
 
     fn branch(object: &str, below: Vec<ObjectTreeBranch>) -> ObjectTreeBranch {
         ObjectTreeBranch {
+            id: None,
             object: object.to_owned(),
             health: "Ready".to_owned(),
             revision: String::new(),

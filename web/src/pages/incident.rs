@@ -1,0 +1,257 @@
+//! One incident: what fails and why, what changed before, what it affects, and to whom it was sent.
+
+use crds::windlass_notification::{Incident, IncidentNotification};
+use jiff::Timestamp;
+use maud::{Markup, html};
+use objects::ObjectId;
+use windlass_answers::audit::{self, ListedAudits, ended};
+use windlass_answers::command_scope::shown;
+use windlass_answers::incident_suspects::{IncidentSuspect, SUSPECT_PERIOD, suspects};
+use windlass_answers::incidents::{first_line, since};
+use windlass_answers::kind_argument;
+
+use super::incidents::{state_of, subject_of};
+use super::{PageContent, PageRequest};
+use crate::frame::{PagePart, PageParts};
+use crate::page_reader::PageReader;
+use crate::parts::{ObjectState, ago, message, object_link, pill, remarks, shape, subject, text};
+use crate::route::Route;
+use crate::shell_line::shell_line;
+
+/// How many operations that may have caused it are listed.
+const MAX_LISTED_SUSPECTS: usize = 20;
+
+/// How many fields of one are named.
+const MAX_NAMED_FIELDS: usize = 6;
+
+/// The page.
+///
+/// # Errors
+/// The kind is not installed, the incident cannot be read, or the API server did not respond.
+pub(super) async fn page(
+    reader: &PageReader,
+    request: &PageRequest,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<PageContent> {
+    let read_at = Timestamp::now();
+    let word = format!("incident/{namespace}/{name}");
+    let target = kind_argument::one(&reader.site.cluster, &[word]).await?;
+    let Some(object) = reader.site.cluster.get(&target.resource, namespace, name).await? else {
+        let absent = kind_argument::absent(&reader.site, &target).await;
+        return Ok(PageContent::Absent(absent.to_string()));
+    };
+    if request.wants_json {
+        return Ok(PageContent::Json(shown(object).into_value()));
+    }
+    let incident: Incident = serde_json::from_value(object.into_value())?;
+    // What was done elsewhere is none of its causes that audits know of.
+    let audits = audit::find(&reader.site, "", None, None).await;
+    let named = shell_line(&[&format!("incident/{name}"), "-n", namespace]);
+    Ok(PageContent::Html(PageParts {
+        route: Route::Incident { namespace: namespace.to_owned(), name: name.to_owned() },
+        title: format!("Incident {name}"),
+        command: format!("windlass get {named} -o json"),
+        read_at,
+        parts: parts(&incident, &audits, read_at),
+        renew_after: reader.record_renewal(),
+        version: String::new(),
+    }))
+}
+
+fn parts(
+    incident: &Incident,
+    audits: &anyhow::Result<ListedAudits>,
+    now: Timestamp,
+) -> Vec<PagePart> {
+    let left_out = match audits {
+        Ok(found) => found.left_out.clone(),
+        Err(_) => Vec::new(),
+    };
+    vec![
+        PagePart::whole("head", head(incident, now)),
+        PagePart::whole("remarks", remarks(&left_out)),
+        PagePart::main("cause", cause(incident)),
+        PagePart::main("suspects", suspect_list(incident, audits, now)),
+        PagePart::side("affected", affected(incident)),
+        PagePart::side("sent", notifications(incident, now)),
+    ]
+}
+
+fn head(incident: &Incident, now: Timestamp) -> Markup {
+    let status = incident.status.clone().unwrap_or_default();
+    html! {
+        div class="head" {
+            h1 { (message(&first_line(incident))) (pill(state_of(incident))) }
+            p {
+                (object_link(&subject_of(incident)))
+                " · fails for " (ago(since(incident), now))
+                @if let Some(at) = &status.resolved_at { " · resolved " (ago(Some(at.0), now)) " ago" }
+            }
+        }
+    }
+}
+
+fn cause(incident: &Incident) -> Markup {
+    let spec = &incident.spec;
+    let now_said = incident.status.as_ref().and_then(|status| status.message.as_deref());
+    html! {
+        section class="panel" {
+            header { h2 { "Cause" } span class="more" { (text(&spec.reason)) } }
+            div class="cause" {
+                h2 { (shape(state_of(incident))) " "
+                    @if !spec.cause.object.is_empty() { (subject(&spec.cause.object)) ": " }
+                    (message(&spec.cause.message))
+                }
+                @if !spec.cause.reason.is_empty() { p { span class="dim" { "Reason: " } (text(&spec.cause.reason)) } }
+                @if let Some(said) = now_said.filter(|said| *said != spec.cause.message) {
+                    div { span class="dim" { "It says now: " } (message(said)) }
+                }
+            }
+        }
+    }
+}
+
+fn suspect_list(
+    incident: &Incident,
+    audits: &anyhow::Result<ListedAudits>,
+    now: Timestamp,
+) -> Markup {
+    html! {
+        section class="panel" {
+            header {
+                h2 { "What changed before" }
+                span class="more" { "in the " (SUSPECT_PERIOD.as_hours()) " hours before it began; nearest to the cause first" }
+            }
+            @match audits {
+                Ok(found) => {
+                    @let all = suspects(incident, &found.audits);
+                    @if all.is_empty() && found.left_out.is_empty() {
+                        p { "No operation that has an audit changed the cause, or an object that fails." }
+                    }
+                    @if all.is_empty() && !found.left_out.is_empty() { p { "Not known: audits may not be listed." } }
+                    @for it in all.iter().take(MAX_LISTED_SUSPECTS) { (suspect(it, now)) }
+                    @if all.len() > MAX_LISTED_SUSPECTS { p { (all.len() - MAX_LISTED_SUSPECTS) " more" } }
+                },
+                Err(error) => p { "Not known: " (message(&format!("{error:#}"))) },
+            }
+        }
+    }
+}
+
+fn suspect(it: &IncidentSuspect<'_>, now: Timestamp) -> Markup {
+    let spec = &it.audit.spec;
+    let namespace = it.audit.metadata.namespace.as_deref().unwrap_or_default();
+    let of = ObjectId::new(namespace, &spec.subject.name, &spec.subject.group, &spec.subject.kind);
+    let versions = spec.causes.iter().filter_map(|it| it.version.as_deref());
+    let versions: Vec<&str> = versions.collect();
+    let fields = spec.changes.objects.iter().flat_map(|it| &it.fields);
+    let fields: Vec<&String> = fields.take(MAX_NAMED_FIELDS).collect();
+    html! {
+        div class="item" {
+            (shape(ObjectState::Unknown))
+            strong { (spec.operation.as_str()) " of " (object_link(&of)) }
+            (ago(ended(it.audit), now))
+            p { (it.reason.words()) @if !versions.is_empty() { " · " (text(&versions.join(", "))) } }
+            @if !fields.is_empty() {
+                p class="mono" { @for (at, field) in fields.iter().enumerate() { @if at > 0 { ", " } (text(field)) } }
+            }
+        }
+    }
+}
+
+fn affected(incident: &Incident) -> Markup {
+    let affected = incident.status.clone().unwrap_or_default().affected.unwrap_or_default();
+    let named = i64::try_from(affected.objects.len()).unwrap_or(i64::MAX);
+    html! {
+        section class="panel" {
+            header { h2 { "Affects" } span class="more" { (affected.count) " objects" } }
+            @if affected.count == 0 { p { "No other object, as far as is known." } }
+            @for object in &affected.objects { div class="item" { (shape(ObjectState::Waiting)) div { (subject(object)) } } }
+            @if affected.count > named { p { (affected.count - named) " more" } }
+        }
+    }
+}
+
+fn notifications(incident: &Incident, now: Timestamp) -> Markup {
+    let all = incident.status.clone().unwrap_or_default().notifications;
+    html! {
+        section class="panel" {
+            header { h2 { "Sent to" } }
+            @if all.is_empty() { p { "It was sent to no service." } }
+            @for it in &all { (notification(it, now)) }
+        }
+    }
+}
+
+fn notification(it: &IncidentNotification, now: Timestamp) -> Markup {
+    html! {
+        div class="item" {
+            (shape(ObjectState::Unknown))
+            strong { (text(&it.provider)) }
+            (ago(it.at.as_ref().map(|at| at.0), now))
+            p { (it.state.as_str()) " · Alert " (text(&it.namespace)) "/" (text(&it.alert)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::release::ReleaseAudit;
+    use serde_json::json;
+
+    use super::*;
+
+    fn incident() -> Incident {
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": "apps"},
+            "spec": {"subject": {"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "name": "web"},
+                "reason": "Health", "cause": {"object": "Deployment/apps/<b>", "reason": "X", "message": "<script>\u{202e}"}},
+            "status": {"state": "Open", "since": "2026-01-01T00:00:30Z", "message": "now <i>",
+                "affected": {"count": 3, "objects": ["Kustomization/apps/\"><img>"]},
+                "notifications": [{"namespace": "apps", "alert": "al<u>", "provider": "pager", "state": "Opened"}]},
+        }))
+        .unwrap()
+    }
+
+    fn audit() -> ReleaseAudit {
+        serde_json::from_value(json!({
+            "metadata": {"name": "x", "namespace": "apps"},
+            "spec": {"subject": {"kind": "Kustomization", "name": "web", "group": "kustomize.toolkit.fluxcd.io"},
+                "operation": "Apply", "outcome": "Failed", "started": "2026-01-01T00:00:00Z", "ended": "2026-01-01T00:00:10Z",
+                "changes": {"objects": [{"change": "Changed", "kind": "Deployment", "namespace": "apps", "name": "<b>",
+                    "fields": ["/spec/<image>"]}]}},
+        }))
+        .unwrap()
+    }
+
+    fn html(audits: anyhow::Result<ListedAudits>) -> String {
+        let parts = parts(&incident(), &audits, "2026-01-01T00:01:00Z".parse().unwrap());
+        parts.into_iter().map(|part| part.content.into_string()).collect()
+    }
+
+    #[test]
+    fn an_incident_says_what_changed_before_and_everything_is_escaped() {
+        let html = html(Ok(ListedAudits { audits: vec![audit()], left_out: Vec::new() }));
+        assert!(html.contains("changed the object that is the cause"), "{html}");
+        assert!(html.contains("<p class=\"mono\"><bdi>/spec/&lt;image&gt;</bdi></p>"), "{html}");
+        assert!(html.contains("<a href=\"/o/ks/apps/web\">"), "{html}");
+        assert!(html.contains("<bdi>&lt;script&gt;\\u{202e}</bdi>"), "{html}");
+        assert!(html.contains("It says now: </span><bdi>now &lt;i&gt;</bdi>"), "{html}");
+        assert!(html.contains("<p>2 more</p>") && html.contains("al&lt;u&gt;"), "{html}");
+        for hostile in ["<script", "<img", "<i>", "<b>"] {
+            assert!(!html.contains(hostile), "{hostile}: {html}");
+        }
+    }
+
+    #[test]
+    fn that_nothing_changed_is_said_only_where_all_audits_were_read() {
+        let none = "No operation that has an audit";
+        assert!(html(Ok(ListedAudits::default())).contains(none));
+        let left_out = vec!["audits: forbidden".to_owned()];
+        let hidden = html(Ok(ListedAudits { audits: Vec::new(), left_out }));
+        assert!(!hidden.contains(none) && hidden.contains("audits may not be listed"), "{hidden}");
+        let failed = html(Err(anyhow::anyhow!("timed out <b>")));
+        assert!(!failed.contains(none) && failed.contains("timed out &lt;b&gt;"), "{failed}");
+    }
+}

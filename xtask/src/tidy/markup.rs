@@ -1,0 +1,59 @@
+//! Markup of pages is made by `maud` and by nothing else, so that what an object is called is never markup.
+//!
+//! Elsewhere: which links there may be (`web/src/href.rs`), what a browser may run (`web/src/response.rs`).
+
+use super::{assert_none, files, read};
+
+/// Files that may make markup of text without escaping it, each with a reason. There is none: pictures are made by `maud`, too.
+const UNESCAPING: [&str; 0] = [];
+
+/// What turns escaping off. Its parts are apart, so that this file does not have it.
+const UNESCAPED: &str = concat!("Pre", "Escaped");
+
+/// Attributes of markup that take a literal only where the policy of pages or the escaping of links would be passed by.
+const FORBIDDEN_ATTRIBUTES: [&str; 6] =
+    [" href=\"", " src=\"", " style=", " onclick=", " onload=", " onerror="];
+
+/// A link to a part of the same page, which is a literal of the frame.
+const OWN_ANCHOR: &str = " href=\"#";
+
+/// The lines of a file that are code and not tests.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let code = text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code);
+    let lines = code.lines().enumerate().map(|(at, line)| (at + 1, line));
+    lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+/// What is wrong with the markup of a file.
+fn faults(path: &str, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in code(text) {
+        if line.contains(UNESCAPED) && !UNESCAPING.contains(&path) {
+            found.push(format!("{path}:{number}: `{UNESCAPED}` turns escaping off"));
+        }
+        let attributes = FORBIDDEN_ATTRIBUTES.iter().filter(|it| line.contains(**it));
+        let attributes = attributes.filter(|_| !line.contains(OWN_ANCHOR));
+        found.extend(
+            attributes.map(|it| format!("{path}:{number}: `{}`: write an Href", it.trim())),
+        );
+    }
+    found
+}
+
+#[test]
+fn pages_escape_everything_and_link_through_one_type() {
+    let all = ["web", "cli"].into_iter().flat_map(|folder| files(folder, ".rs"));
+    assert_none(&all.flat_map(|path| faults(&path, &read(&path))).collect::<Vec<_>>());
+}
+
+#[test]
+fn markup_that_is_not_escaped_is_found() {
+    let bad =
+        format!("html! {{ ({UNESCAPED}(name)) }}\na href=\"/x\" {{}}\ndiv style=\"top: 0\" {{}}\n");
+    assert_eq!(faults("web/src/a.rs", &bad).len(), 3);
+    let good =
+        "a href=(Href::inside(&route)) {}\na class=\"skip\" href=\"#main\" {}\n// href=\"/x\"\n";
+    assert_none(&faults("web/src/a.rs", good));
+    let tests = "#[cfg(test)]\nmod tests {\n    assert!(html.contains(\"<a href=\\\"/x\"));\n}\n";
+    assert_none(&faults("web/src/a.rs", tests));
+}
