@@ -91,6 +91,19 @@ impl<'a> FaultTestSetup<'a> {
         Ok(())
     }
 
+    /// Waits for as long as an outage lasts. If the API server only throttles, the Kustomization never fails by that.
+    async fn outage(&self, status: u16) -> Result<()> {
+        let end = tokio::time::Instant::now() + OUTAGE;
+        while tokio::time::Instant::now() < end {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let app = self.story.read(&StoryObject::kustomization("app")).await?;
+            let app = app.context("the Kustomization is gone")?;
+            let ready = condition(&app, "Ready");
+            ensure!(status != 429 || ready["status"] != "False", "it has failed: {ready}");
+        }
+        Ok(())
+    }
+
     async fn push(&self, value: &str) -> Result<String> {
         self.upstream.push(&borrowed(&config_maps(value))).await
     }
@@ -150,14 +163,14 @@ async fn refuse(name: &str, status: u16) -> Result<()> {
     let mut stage = FaultTestSetup::set(&story).await?;
     stage.proxy.begin(ApiFault::Refusing { status, percent: 40 });
     let revision = stage.push("2").await?;
-    tokio::time::sleep(OUTAGE).await;
+    stage.outage(status).await?;
     stage.proxy.heal();
     stage.ensure_well(&revision, "2").await?;
     let revision = stage.push("3").await?;
     stage.await_begun("3").await?;
     stage.proxy.begin(ApiFault::Refusing { status, percent: 100 });
     stage.proxy.end_watches();
-    tokio::time::sleep(OUTAGE).await;
+    stage.outage(status).await?;
     stage.proxy.heal();
     stage.ensure_well(&revision, "3").await?;
     story.end().await

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use http::Request;
 use serde_json::Value;
 
-use super::{ClusterConnection, ClusterError};
+use super::{ClusterConnection, ClusterError, throttled_requests};
 use helm::capabilities::{Capabilities, KubeVersion};
 
 /// What an API server can do.
@@ -88,7 +88,7 @@ impl ClusterConnection {
             .header(http::header::ACCEPT, accept)
             .body(Vec::new())
             .map_err(|error| ClusterError::NoAnswer(format!("{path} is not a path: {error}")))?;
-        self.unary.request::<Value>(request).await.map_err(ClusterError::from)
+        self.unary.request::<Value>(request).await.map_err(throttled_requests::noted)
     }
 }
 

@@ -5,12 +5,12 @@
 //! [`object_pages`]), whether an object exists
 //! (`object_existence`), statuses and finalizers ([`status_writes`]), events on their way to those who follow them
 //! ([`events`]) and as Kubernetes records them ([`kubernetes_events`]), watching ([`watch`]: over connections of a
-//! [`connection_pool`], object by object as [`object_decode`] reads them), which objects changes wake ([`work_queue`]) and how often
-//! (`wake_interval`), and how many run at once ([`run_permits`]), applied and awaited objects ([`object_watcher`]), Namespaces
+//! [`connection_pool`], object by object as [`object_decode`] reads them, of our kinds with what is needed of `managed_fields`), which objects changes wake ([`work_queue`]) and how often
+//! (`wake_interval`), and how many run at once ([`run_permits`]) and prepare ([`preparing_permit`]), applied and awaited objects ([`object_watcher`]), Namespaces
 //! ([`namespace_policies`]), also
 //! changes of definitions ([`crd_watch`]) and of rights ([`rbac_watch`]), whether definitions have our fields
 //! ([`dependency_schema`]), what an answer may cost
-//! ([`response_limit`]), when a server wants to be asked again (`request_retry`), which kinds do not respond
+//! ([`response_limit`]), when a server wants to be asked again (`request_retry`), which requests of a run it throttled ([`throttled_requests`]), which kinds do not respond
 //! ([`silent_kinds`]), kubeconfigs from Secrets
 //! ([`kubeconfig`]), what specs name ([`spec_references`]), selectors of labels ([`label_selectors`]), which of several
 //! processes acts ([`election`], [`lease`], [`leadership`]), metrics ([`metrics`]),
@@ -37,6 +37,7 @@ pub mod leadership;
 pub mod lease;
 pub mod list_pager;
 pub mod logs;
+mod managed_fields;
 pub mod metrics;
 pub mod namespace_policies;
 pub mod object_decode;
@@ -44,6 +45,7 @@ mod object_existence;
 pub mod object_pages;
 pub mod object_watcher;
 pub mod objects;
+pub mod preparing_permit;
 pub mod rbac_watch;
 mod request_retry;
 pub mod resource_version;
@@ -53,6 +55,7 @@ pub mod service_ranges;
 pub mod silent_kinds;
 pub mod spec_references;
 pub mod status_writes;
+pub mod throttled_requests;
 mod wake_interval;
 pub mod watch;
 pub mod windlass_kind;

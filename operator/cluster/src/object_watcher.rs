@@ -4,6 +4,7 @@
 //! by name. What was applied is remembered as a digest of the manifest and a fingerprint of the live object.
 //! Nothing here survives a restart: each node verifies its objects once after a start.
 
+mod reference_reads;
 mod references;
 mod watch_task;
 mod watcher_state;
@@ -18,16 +19,20 @@ use parking_lot::{Mutex, MutexGuard};
 use reconcile::ObjectKey;
 use serde_json::Value;
 
+pub(crate) use self::reference_reads::{FoundReference, ReferenceContent};
+use self::reference_reads::{ReferenceReads, ReferenceSlot};
 pub use self::references::RunReferenceRead;
 pub use self::watcher_state::{LiveObjectKnowledge, WatchMoment};
-use self::watcher_state::{LiveObjectSighting, ObjectWatcherState, TrackedObject, WatchKey};
+use self::watcher_state::{
+    LiveObjectSighting, ManifestDigest, ObjectWatcherState, TrackedObject, WatchKey,
+};
 use crate::discovery::ApiResourceLocation;
 use crate::metrics::WakeReason;
 use crate::resource_version::{is_later, of_metadata};
 use crate::wake_interval::{WakeDecision, WakeIntervals};
 use crate::watch::WatchSelection;
 use crate::work_queue::WorkQueue;
-use crate::{ClusterConnection, ClusterError};
+use crate::{ClusterConnection, ClusterError, throttled_requests};
 
 /// The marks on the objects that a kind applies.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +100,8 @@ pub struct ObjectWatcher {
     work_queue: Arc<WorkQueue>,
     marks: Arc<KindOwnershipMarks>,
     state: Mutex<ObjectWatcherState>,
+    /// What runs read a moment ago of the objects that specs name.
+    reads: ReferenceReads,
     pace: WakeIntervals,
     myself: Weak<Self>,
 }
@@ -119,6 +126,7 @@ impl ObjectWatcher {
             cluster,
             work_queue,
             state: Mutex::new(ObjectWatcherState::of(marks.clone())),
+            reads: ReferenceReads::default(),
             pace: WakeIntervals::default(),
             marks,
             myself: myself.clone(),
@@ -143,11 +151,11 @@ impl ObjectWatcher {
     pub fn knowledge(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> LiveObjectKnowledge {
         let state = self.state();
         let Some(tracked) = state.tracked.get(id) else { return LiveObjectKnowledge::None };
-        let steady = tracked.owner == *owner && !tracked.dirty && tracked.writer.is_none();
+        let steady = *tracked.owner == *owner && !tracked.dirty && tracked.writer.is_none();
         if !steady || !state.is_watched(tracked) {
             return LiveObjectKnowledge::None;
         }
-        match tracked.digest == digest {
+        match tracked.manifest == Some(ManifestDigest::of(digest)) {
             true if state.is_unmoved(id, tracked) => LiveObjectKnowledge::Unmoved,
             true => LiveObjectKnowledge::Applied,
             false => LiveObjectKnowledge::Other,
@@ -156,12 +164,14 @@ impl ObjectWatcher {
 
     /// Whether a manifest was applied; the object may have changed or gone since.
     pub fn had_applied(&self, owner: &ObjectKey, id: &ObjectId, digest: &str) -> bool {
-        self.state().tracked.get(id).is_some_and(|t| t.owner == *owner && t.digest == digest)
+        let manifest = Some(ManifestDigest::of(digest));
+        let is_it = |it: &TrackedObject| *it.owner == *owner && it.manifest == manifest;
+        self.state().tracked.get(id).is_some_and(is_it)
     }
 
     /// Whether a watch has seen that an object is not as a node applied it any more.
     pub fn has_moved(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
-        self.state().tracked.get(id).is_some_and(|it| it.owner == *owner && it.dirty)
+        self.state().tracked.get(id).is_some_and(|it| *it.owner == *owner && it.dirty)
     }
 
     /// Whether no watch has seen a change of an object that a node applied, and no write is in progress.
@@ -184,19 +194,20 @@ impl ObjectWatcher {
     /// Notes that a write to an object begins. [`Self::applied`] or [`Self::write_failed`] ends it.
     pub fn writing(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
+        let owner = state.shared_node(owner);
         // A watch may see a new object before its creation is answered, so it is known from here on.
         match state.tracked.get_mut(id) {
-            Some(tracked) => tracked.writer = Some(owner.clone()),
+            Some(tracked) => tracked.writer = Some(owner),
             None => {
                 let tracked = TrackedObject {
                     owner: owner.clone(),
                     watch: None,
-                    digest: String::new(),
+                    manifest: None,
                     applied: LiveObjectSighting::default(),
-                    writer: Some(owner.clone()),
+                    writer: Some(owner),
                     dirty: false,
                 };
-                state.track(id.clone(), tracked);
+                state.track(id, tracked);
             }
         }
     }
@@ -207,7 +218,7 @@ impl ObjectWatcher {
         &self,
         owner: &ObjectKey,
         resource: &ApiResourceLocation,
-        digest: String,
+        digest: &str,
         live: &Object,
         since: WatchMoment,
     ) {
@@ -221,10 +232,15 @@ impl ObjectWatcher {
         let dirty =
             seen.is_some_and(|seen| seen.is_drift_from(applied)) || state.losses.since(&id, since);
         let watch = resource.watchable.then(|| WatchKey::labelled(resource, label));
-        let owner_of_it = owner.clone();
-        let tracked =
-            TrackedObject { owner: owner_of_it, watch, digest, applied, writer: None, dirty };
-        state.track(id, tracked);
+        let tracked = TrackedObject {
+            owner: state.shared_node(owner),
+            watch: watch.map(|key| state.shared_watch(key)),
+            manifest: Some(ManifestDigest::of(digest)),
+            applied,
+            writer: None,
+            dirty,
+        };
+        state.track(&id, tracked);
         self.ensure(&mut state, owner, resource, WatchSelection::Labelled(label));
         drop(state);
         if dirty {
@@ -235,7 +251,7 @@ impl ObjectWatcher {
     /// Whether a live watch has seen an object of an owner, and no version later than a resourceVersion.
     pub fn confirms(&self, owner: &ObjectKey, id: &ObjectId, version: u64) -> bool {
         let state = self.state();
-        let Some(tracked) = state.tracked.get(id).filter(|it| it.owner == *owner) else {
+        let Some(tracked) = state.tracked.get(id).filter(|it| *it.owner == *owner) else {
             return false;
         };
         let seen = state.sighted(self.marks.label_of(owner), id);
@@ -246,7 +262,7 @@ impl ObjectWatcher {
     /// that.
     pub fn hush(&self, owner: &ObjectKey, id: &ObjectId) {
         let mut state = self.state();
-        if state.tracked.get(id).is_some_and(|it| it.owner == *owner) {
+        if state.tracked.get(id).is_some_and(|it| *it.owner == *owner) {
             state.hushed.insert(id.clone());
         }
     }
@@ -340,6 +356,50 @@ impl ObjectWatcher {
         self.state().references.now()
     }
 
+    /// An object that a spec names, and the moment before it was read, for [`Self::refer_to`]: as `ask` reads it, or as another
+    /// run read it if it is still like that. If it is to be read `anew`, only a request counts that is sent after this call.
+    pub(crate) async fn read_reference(
+        &self,
+        id: &ObjectId,
+        anew: bool,
+        ask: impl Future<Output = Result<FoundReference, ClusterError>>,
+    ) -> (Result<FoundReference, ClusterError>, WatchMoment) {
+        let wanted = Instant::now();
+        let slot = self.reads.slot(id);
+        let confirmed = || if anew { None } else { self.confirmed_reference(id, &slot) };
+        if let Some((found, since)) = confirmed() {
+            return (Ok(Some(found)), since);
+        }
+        let _asking = slot.asking.lock().await;
+        if let Some(answer) = slot.asked_since(wanted) {
+            if let Err(error) = &answer.found {
+                // It was noted for the run that asked. This one fails by it as little.
+                throttled_requests::note(error, matches!(error, ClusterError::NoAnswer(_)));
+            }
+            return (answer.found, answer.since);
+        }
+        if let Some((found, since)) = confirmed() {
+            return (Ok(Some(found)), since);
+        }
+        let asked = Instant::now();
+        let since = self.before_reading();
+        let answer = self.reads.keep(&slot, asked, since, ask.await);
+        (answer.found, answer.since)
+    }
+
+    /// What was read a moment ago of an object, if a live watch has seen that version and no other; and the present moment.
+    fn confirmed_reference(
+        &self,
+        id: &ObjectId,
+        slot: &ReferenceSlot,
+    ) -> Option<((ReferenceContent, u64), WatchMoment)> {
+        let answer = slot.last()?;
+        let (content, version) = answer.recent(Instant::now())?;
+        let state = self.state();
+        let found = (content.clone(), version);
+        state.confirms_reference(id, version).then(|| (found, state.references.now()))
+    }
+
     /// Replaces the objects that the spec of a node names, with the versions that its run read. A change of one wakes
     /// the node, also a change since it was read.
     pub fn refer_to(&self, owner: &ObjectKey, referred: &[RunReferenceRead]) {
@@ -406,7 +466,7 @@ impl ObjectWatcher {
         let state = self.state();
         let is_awaited = |id: &ObjectId| !state.waiting_for(id).is_empty();
         let users = state.watches.get(key).map(|watch| &watch.users);
-        let is_for_dependents = users.is_some_and(|users| users.iter().all(ObjectKey::is_part));
+        let is_for_dependents = users.is_some_and(|users| users.iter().all(|user| user.is_part()));
         key.is_for_references()
             || (is_for_dependents && key.named_object().is_some_and(|id| !is_awaited(&id)))
     }
@@ -466,7 +526,7 @@ impl ObjectWatcher {
             && seen.is_drift_from(tracked.applied)
         {
             tracked.dirty = true;
-            drifted = Some(tracked.owner.clone());
+            drifted = Some(ObjectKey::clone(&tracked.owner));
         }
         let drifted = drifted.filter(|_| !state.hushed.contains(id));
         let waiting = state.waiting_for(id);
@@ -499,7 +559,7 @@ impl ObjectWatcher {
         if let Some(tracked) = tracked.filter(|it| key.is_of(self.marks.label_of(&it.owner))) {
             tracked.dirty = true;
             if tracked.writer.is_none() {
-                drifted = Some(tracked.owner.clone());
+                drifted = Some(ObjectKey::clone(&tracked.owner));
             }
         }
         let drifted = drifted.filter(|_| !state.hushed.contains(id));

@@ -1,7 +1,8 @@
 //! Secrets, ConfigMaps and ServiceAccounts that a spec names: read for a run, and watched so that a change wakes the object.
 //!
-//! They are read with windlass's own identity (Parity(flux)), and nothing of them is kept beyond the run. Without a cluster
-//! they are those that a repository declares ([`DeclaredReferences`]).
+//! They are read with windlass's own identity (Parity(flux)). Runs that read the same object at nearly the same time share what
+//! was read, and nothing of it is kept for longer than a few seconds (`object_watcher::reference_reads`). Without a cluster they
+//! are those that a repository declares ([`DeclaredReferences`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +13,9 @@ use objects::{Gvk, Object, ObjectId};
 use reconcile::ObjectKey;
 
 use super::ClusterError;
-use super::object_watcher::{ObjectWatcher, RunReferenceRead, WatchMoment};
+use super::object_watcher::{
+    FoundReference, ObjectWatcher, ReferenceContent, RunReferenceRead, WatchMoment,
+};
 
 /// The most image pull secrets of a ServiceAccount that are read for a run. Differs(flux): there is no limit.
 const MAX_PULL_SECRETS: usize = 64;
@@ -111,6 +114,8 @@ enum ReferenceOrigin {
 #[must_use = "what was read is to be watched"]
 pub struct ReadReferences {
     origin: ReferenceOrigin,
+    /// Whether what earlier runs read does not count.
+    is_anew: bool,
     read: Vec<RunReferenceRead>,
     /// What was asked for and is not declared by the manifests.
     undeclared: BTreeSet<ObjectId>,
@@ -121,15 +126,22 @@ impl ReadReferences {
     pub fn new(watcher: &Arc<ObjectWatcher>) -> Self {
         Self {
             origin: ReferenceOrigin::Cluster(watcher.clone()),
+            is_anew: false,
             read: Vec::new(),
             undeclared: BTreeSet::new(),
         }
+    }
+
+    /// If a user requested the run, everything is read as it is now, whatever other runs read a moment ago.
+    pub fn reading_anew(self, is_requested: bool) -> Self {
+        Self { is_anew: is_requested, ..self }
     }
 
     /// An empty list for a run that reads from manifests, without a cluster. No ServiceAccount is known.
     pub fn of_manifests(declared: Arc<DeclaredReferences>) -> Self {
         Self {
             origin: ReferenceOrigin::Manifests(declared),
+            is_anew: false,
             read: Vec::new(),
             undeclared: BTreeSet::new(),
         }
@@ -173,10 +185,16 @@ impl ReadReferences {
                 return Ok(self.declared("Secret", namespace, name, &declared));
             }
         };
-        let since = watcher.before_reading();
-        let (data, version) = watcher.cluster().secret(namespace, name).await?.unzip();
-        self.note(&watcher, ObjectId::new(namespace, name, "", "Secret"), version, since).await?;
-        Ok(data)
+        let ask = async {
+            let found = watcher.cluster().secret(namespace, name).await?;
+            let content = |data| ReferenceContent::Secret(Arc::new(data));
+            Ok::<_, ClusterError>(found.map(|(data, version)| (content(data), version)))
+        };
+        let id = ObjectId::new(namespace, name, "", "Secret");
+        Ok(match self.read_in(&watcher, id, ask).await? {
+            Some(ReferenceContent::Secret(data)) => Some(Arc::unwrap_or_clone(data)),
+            _ => None,
+        })
     }
 
     /// The strings of a ConfigMap; `None` when there is none of that name.
@@ -194,11 +212,16 @@ impl ReadReferences {
                 return Ok(data.map(|data| data.into_iter().filter_map(text).collect()));
             }
         };
-        let since = watcher.before_reading();
-        let (data, version) = watcher.cluster().config_map(namespace, name).await?.unzip();
-        self.note(&watcher, ObjectId::new(namespace, name, "", "ConfigMap"), version, since)
-            .await?;
-        Ok(data)
+        let ask = async {
+            let found = watcher.cluster().config_map(namespace, name).await?;
+            let content = |data| ReferenceContent::ConfigMap(Arc::new(data));
+            Ok::<_, ClusterError>(found.map(|(data, version)| (content(data), version)))
+        };
+        let id = ObjectId::new(namespace, name, "", "ConfigMap");
+        Ok(match self.read_in(&watcher, id, ask).await? {
+            Some(ReferenceContent::ConfigMap(data)) => Some(Arc::unwrap_or_clone(data)),
+            _ => None,
+        })
     }
 
     /// The names of a ServiceAccount's image pull secrets; `None` when there is no ServiceAccount of that name.
@@ -215,10 +238,28 @@ impl ReadReferences {
                 return Ok(None);
             }
         };
-        let since = watcher.before_reading();
-        let (names, version) = watcher.cluster().pull_secrets(namespace, name).await?.unzip();
-        self.note(&watcher, id, version, since).await?;
-        Ok(names)
+        let ask = async {
+            let found = watcher.cluster().pull_secrets(namespace, name).await?;
+            let content = |names| ReferenceContent::PullSecrets(Arc::new(names));
+            Ok::<_, ClusterError>(found.map(|(names, version)| (content(names), version)))
+        };
+        Ok(match self.read_in(&watcher, id, ask).await? {
+            Some(ReferenceContent::PullSecrets(names)) => Some(Arc::unwrap_or_clone(names)),
+            _ => None,
+        })
+    }
+
+    /// Reads an object from a cluster, or takes what another run read if it is still like that, and notes its version.
+    async fn read_in(
+        &mut self,
+        watcher: &ObjectWatcher,
+        id: ObjectId,
+        ask: impl Future<Output = Result<FoundReference, ClusterError>>,
+    ) -> Result<Option<ReferenceContent>, ClusterError> {
+        let (found, since) = watcher.read_reference(&id, self.is_anew, ask).await;
+        let (content, version) = found?.unzip();
+        self.note(watcher, id, version, since).await?;
+        Ok(content)
     }
 
     /// Adds what another part of the same run read.
@@ -256,7 +297,58 @@ impl ReadReferences {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::body::Body;
+    use futures::future::join_all;
+
     use super::*;
+    use crate::fake_cluster::answering;
+    use crate::metrics::MetricsRegistry;
+    use crate::work_queue::WorkQueue;
+
+    /// The watcher of a cluster with one ConfigMap, and how often that was read.
+    async fn cluster_with_config_map() -> (Arc<ObjectWatcher>, Arc<AtomicUsize>) {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let count = reads.clone();
+        let cluster = answering(move |(request, _)| {
+            let text = match request.contains("/configmaps/") {
+                true => {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"x": "1"},
+                        "metadata": {"name": "values", "namespace": "shop", "resourceVersion": "7"}})
+                }
+                false => serde_json::json!({"groupVersion": "v1", "resources": [
+                    {"name": "configmaps", "singularName": "", "kind": "ConfigMap",
+                        "namespaced": true, "verbs": ["get"]}]}),
+            };
+            (200, Body::from(text.to_string()))
+        })
+        .await;
+        let work_queue = Arc::new(WorkQueue::new(MetricsRegistry::new()));
+        (ObjectWatcher::new(cluster, work_queue, BTreeMap::new()), reads)
+    }
+
+    #[tokio::test]
+    async fn runs_that_want_an_object_at_once_share_one_or_two_answers() {
+        let (watcher, reads) = cluster_with_config_map().await;
+        let read = |anew: bool| {
+            let mut references = ReadReferences::new(&watcher).reading_anew(anew);
+            async move {
+                let data = references.config_map("shop", "values").await.unwrap().unwrap();
+                (data, references.version("ConfigMap", "shop", "values"))
+            }
+        };
+        let expected = (BTreeMap::from([("x".to_owned(), "1".to_owned())]), Some(7));
+        for found in join_all((0..20).map(|at| read(at % 2 == 0))).await {
+            assert_eq!(found, expected);
+        }
+        let shared = reads.load(Ordering::Relaxed);
+        assert!((1..=2).contains(&shared), "{shared} reads for 20 runs");
+        read(false).await;
+        let asked = reads.load(Ordering::Relaxed);
+        assert_eq!(asked, shared + 1, "no watch says that it is still the same");
+    }
 
     #[test]
     fn an_image_pull_secret_is_read_once_and_not_so_many_of_them() {

@@ -209,6 +209,10 @@ impl ApplierKind for HelmReleaseController {
         memory.release.observation().filter(|_| is_seen)
     }
 
+    fn continues_wait(own: &HelmReleaseState) -> bool {
+        own.waits_for.is_some()
+    }
+
     fn moved(own: &mut HelmReleaseState) {
         (own.waits_for, own.release) = (None, Arc::default());
     }
@@ -252,6 +256,10 @@ impl ApplierKind for HelmReleaseController {
         references: &mut ReadReferences,
     ) -> Result<values::ReleaseValues, RunOutcome> {
         values::read(&session.node.namespace, &object.spec, references).await
+    }
+
+    fn has_more_to_report(details: &HelmReleaseRunDetails) -> bool {
+        details.pending.is_some()
     }
 
     async fn reconcile(
@@ -377,7 +385,13 @@ impl HelmReleaseSession<'_> {
         if let Err(error) = self.required(object, storage, &target).await {
             return early(error.outcome()?);
         }
-        let loaded = match release_runner::chart_cache::load(&self.context, &source).await {
+        let load = release_runner::chart_cache::load(&self.context, &source);
+        // The artifact of another shard comes over the network.
+        let loaded = match source.is_elsewhere {
+            true => self.preparing.aside(load).await,
+            false => load.await,
+        };
+        let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(outcome) => return early(outcome),
         };
@@ -411,9 +425,12 @@ impl HelmReleaseSession<'_> {
             chart: Some(loaded),
             expressions: self.expressions.clone(),
             secrets: values.secrets,
+            preparing: self.preparing.clone(),
         });
         self.memory().source = Some(source.key());
-        let ended = self.drive(&object, desired_release, &target, Some(&quarantines)).await;
+        // On the heap, only those runs take the memory of it that read what their specs name.
+        let ended =
+            Box::pin(self.drive(&object, desired_release, &target, Some(&quarantines))).await;
         Ok(ended.map(|mut ended| {
             ended.came.helm_chart = Some(helm_chart);
             ended

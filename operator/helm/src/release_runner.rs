@@ -54,6 +54,7 @@ use self::manifest_objects::ManifestObject;
 use self::validated_spec::ValidatedSpec;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::object_watcher::OwnershipMarks;
+use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_cluster::run_permits::RunPermit;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::RunExpressions;
@@ -165,6 +166,8 @@ pub struct DesiredRelease {
     pub expressions: Arc<RunExpressions>,
     /// What came from Secrets, which no status, event or log may show.
     pub secrets: SecretMasking,
+    /// The permit under which this was made. It ends when the release has its permit for applying.
+    pub preparing: PreparingPermit,
 }
 
 impl DesiredRelease {

@@ -119,6 +119,8 @@ pub struct KustomizationState {
     attempts: AuditedAttempts,
     /// The artifact that was found to build a quarantined result.
     quarantined: Option<QuarantinedBuild>,
+    /// Whether the source was woken to fetch the last good artifact again, which is lost.
+    has_woken_source: bool,
 }
 
 /// A wait in progress. It keeps the build, so that the next run need not build again.
@@ -272,7 +274,8 @@ impl ApplierKind for KustomizationController {
     }
 
     fn pace(timeouts: &KustomizationTimeouts) -> ReconcileIntervals {
-        ReconcileIntervals { interval: timeouts.interval, retry: timeouts.retry }
+        let KustomizationTimeouts { interval, retry, timeout } = *timeouts;
+        ReconcileIntervals { interval, retry, timeout }
     }
 
     fn observation(
@@ -286,6 +289,10 @@ impl ApplierKind for KustomizationController {
         let waiting = memory.waiting.as_ref()?;
         let same = Some(waiting.generation) == object.meta().generation;
         same.then_some(waiting.observation)
+    }
+
+    fn continues_wait(own: &KustomizationState) -> bool {
+        own.waiting.is_some()
     }
 
     fn moved(own: &mut KustomizationState) {
@@ -338,6 +345,10 @@ impl ApplierKind for KustomizationController {
         references: &mut ReadReferences,
     ) -> Result<KustomizationInputs, RunOutcome> {
         KustomizationInputs::read(&session.context.settings, object, references).await
+    }
+
+    fn has_more_to_report(details: &KustomizationRunDetails) -> bool {
+        !details.changes.is_empty()
     }
 
     async fn reconcile(
@@ -478,14 +489,17 @@ impl KustomizationSession<'_> {
         self.end_failed_wait(object);
         let read = inputs.digest();
         if let Some(known) = self.known_quarantine(object, artifact, &own, Some(&read)) {
-            return self.go_back(object, timeouts, artifact, &target, inputs, &known).await;
+            let back = self.go_back(object, timeouts, artifact, &target, inputs, &known);
+            return Box::pin(back).await;
         }
         if report::is_quarantined(object) || self.is_settled_in_quarantine(&own) {
             // What stayed on the way back is decided about by the next result, also by one with the same objects. What is
             // applied and was rolled back by a user is built anew, and so found to be quarantined.
             self.memory().settled = None;
         }
-        let mut ended = self.follow_source(object, timeouts, artifact, &target, inputs, &own).await;
+        let followed = self.follow_source(object, timeouts, artifact, &target, inputs, &own);
+        // On the heap, only those runs take the memory of it that read what their specs name.
+        let mut ended = Box::pin(followed).await;
         self.record_facts(object, artifact, &read, &mut ended).await;
         ended
     }
@@ -616,6 +630,7 @@ impl KustomizationSession<'_> {
             self.memory().waiting = None;
             return ended;
         }
+        self.postpone(&mut ended, timeouts.timeout);
         if let RunOutcome::Settled(_, text) = &mut ended.outcome {
             *text = validated_spec::with_warnings(
                 std::mem::take(text),
@@ -758,6 +773,7 @@ impl KustomizationSession<'_> {
             PermitPriority::New
         };
         let permit = target.applying().run_permit_in(priority, &self.node.namespace).await;
+        self.preparing.end();
         let revision = desired.revision.clone();
         let watcher = target.watcher().clone();
         let executor = KustomizationExecutor::new(

@@ -2,7 +2,7 @@
 //!
 //! Here: what a kind has to say about itself ([`ApplierKind`]), and the run that is the same for all of them: gate, edges,
 //! target, memory, report. In the folder: an object that may not go on now (`paused_run`), how often a
-//! wait is observed (`wait_observation`), what has to stay until an object is gone (`needs`), an object that is deleted
+//! wait is observed (`wait_observation`), a run of which the API server throttled a request (`throttled_run`), what has to stay until an object is gone (`needs`), an object that is deleted
 //! (`finalize`).
 //! Elsewhere: the kinds (crates of their own), decisions (engines `apply`, `release`).
 
@@ -10,6 +10,7 @@ pub mod finalize;
 mod needs;
 mod paused_run;
 mod suspensions;
+mod throttled_run;
 mod wait_observation;
 
 use std::collections::BTreeSet;
@@ -29,6 +30,7 @@ use reconcile::{
 
 use needs::{dependency_nodes, needs};
 use suspensions::SuspensionAuditRateLimit;
+use throttled_run::DEFAULT_TIMEOUT;
 pub use wait_observation::WaitObservation;
 
 use crate::cluster_target::{ClusterTarget, TargetSpec};
@@ -46,8 +48,11 @@ use crate::{
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::ObjectEvent;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
+use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_cluster::resource_version::LATEST_VERSION;
+use windlass_cluster::run_permits::PermitPriority;
 use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::{ExpressionCache, RunExpressions};
 use windlass_serve::settings::OperatorSettings;
@@ -116,6 +121,11 @@ pub trait ApplierKind: Sized + 'static {
         object: &Self::Object,
     ) -> Option<WaitObservation>;
 
+    /// Whether the next run only continues a wait of the last one: it has little left to do, and others may wait for its end.
+    fn continues_wait(_own: &Self::Own) -> bool {
+        false
+    }
+
     /// The object is now applied to another cluster or as another user: forgets what was remembered about applied
     /// objects.
     fn moved(own: &mut Self::Own);
@@ -160,6 +170,11 @@ pub trait ApplierKind: Sized + 'static {
         object: &Self::Object,
         references: &mut ReadReferences,
     ) -> impl Future<Output = Result<Self::SpecInputs, RunOutcome>> + Send;
+
+    /// Whether a run has something to report besides its outcome, such as what it changed.
+    fn has_more_to_report(_details: &Self::RunDetails) -> bool {
+        false
+    }
 
     /// Reconciles an object after the gate opened. `None` means that something changed meanwhile and that the next run
     /// must begin at once.
@@ -207,6 +222,8 @@ pub struct ReconcileIntervals {
     pub interval: Duration,
     /// The time from a failed run to the next run.
     pub retry: Duration,
+    /// How long runs are repeated of which the API server throttles requests, before that counts as a failure.
+    pub timeout: Duration,
 }
 
 /// What a run would do if the windows were open and no Freeze held the object.
@@ -281,6 +298,7 @@ pub struct ApplierState<K: ApplierKind> {
     target: Option<Arc<ClusterTarget>>,
     own: Arc<Mutex<K::Own>>,
     suspension_audits: SuspensionAuditRateLimit,
+    throttled_runs: ThrottledRuns,
     /// The uid of the deleted object, if the removal of what it applied has begun: it waits for no dependents any more. Another
     /// object may have its name later.
     removal_begun: Option<String>,
@@ -294,6 +312,7 @@ impl<K: ApplierKind> Default for ApplierState<K> {
             target: None,
             own: Arc::default(),
             suspension_audits: SuspensionAuditRateLimit::default(),
+            throttled_runs: ThrottledRuns::default(),
             removal_begun: None,
         }
     }
@@ -326,6 +345,14 @@ impl<K: ApplierKind> ControllerKind for K {
         <K as ApplierKind>::announcement(object)
     }
 
+    fn caught_up(node: &ObjectKey, object: &K::Object, context: &RunContext) {
+        let memory = context.shared::<StateCache<ApplierState<K>>>().known(node);
+        let latest = memory.map(|memory| memory.lock().latest.clone());
+        if let Some(latest) = latest {
+            latest.caught_up(object);
+        }
+    }
+
     fn run(
         object: Arc<K::Object>,
         context: Arc<RunContext>,
@@ -337,6 +364,9 @@ impl<K: ApplierKind> ControllerKind for K {
         forget::<K>(node, context);
     }
 }
+
+/// When a dependency is read again of which the API server did not say whether it is there.
+const AFTER_UNKNOWN_DEPENDENCY: Duration = Duration::from_secs(10);
 
 /// The time until a run is repeated whose result the API server refused to record.
 pub const AFTER_REFUSAL: Duration = Duration::from_secs(5);
@@ -351,6 +381,10 @@ pub struct ApplierSession<K: ApplierKind> {
     pub latest: Arc<LatestWrittenObject<K::Object>>,
     /// The expressions of its spec.
     pub expressions: Arc<RunExpressions>,
+    /// The permit under which the run reads what the spec names, until it applies.
+    pub preparing: PreparingPermit,
+    /// Whether an API server throttled its requests.
+    requests: ThrottledRequests,
     /// When the run began.
     pub began: Time,
     /// The Freezes that held the object when the run began. What comes later does not hold this run: it ends, also if it is this
@@ -401,10 +435,27 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     // A deletion waits for no Freeze, and for no Plan.
     if seen.meta().deletion_timestamp.is_none() {
         freeze::known(&context).await;
-        deletion_plan::current(&context).await;
+        Box::pin(deletion_plan::current(&context)).await;
     }
     let node = node_of(&*seen);
-    let memory = context.shared::<StateCache<ApplierState<K>>>().of(&node);
+    let states = context.shared::<StateCache<ApplierState<K>>>();
+    let preparing = PreparingPermit::default();
+    // A deletion builds nothing. For another cluster, which may not respond, a run takes a permit of that one later (`named`).
+    if seen.meta().deletion_timestamp.is_none() && seen.kube_config().is_none() {
+        let continues = states.known(&node).is_some_and(|memory| {
+            let own = memory.lock().own.clone();
+            K::continues_wait(&own.lock())
+        });
+        let priority = if continues { PermitPriority::Resume } else { PermitPriority::New };
+        let permits = context.targets.preparing_at_home();
+        preparing.acquire(permits, priority, &node.namespace).await;
+    }
+    // The object may have changed or gone while the run waited for its turn, and a namesake has a memory of its own.
+    let seen = context.newest(seen)?;
+    if !context.settings.selects(seen.labels()) {
+        return None;
+    }
+    let memory = states.of(&node);
     let (latest, kept, own) = {
         let memory = memory.lock();
         (memory.latest.clone(), memory.expressions.clone(), memory.own.clone())
@@ -413,14 +464,30 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     let expressions = Arc::new(RunExpressions::new(&node.namespace, kept));
     let began = jiff::Timestamp::now();
     let freeze = freeze::holding(&context, &*object, began);
-    let session = ApplierSession { context, node, latest, expressions, began, freeze, memory, own };
+    let session = ApplierSession {
+        context,
+        node,
+        latest,
+        expressions,
+        preparing,
+        requests: ThrottledRequests::default(),
+        began,
+        freeze,
+        memory,
+        own,
+    };
+    // A run takes much memory for what it does next. On the heap, only those take it that have a permit.
     let outcome = match object.meta().deletion_timestamp {
-        Some(_) => session.delete(object.clone()).await,
-        None => session.attempt(object.clone()).await,
+        Some(_) => {
+            session.preparing.end();
+            session.requests.watch(Box::pin(session.delete(object.clone()))).await
+        }
+        None => session.requests.watch(Box::pin(session.attempt(object.clone()))).await,
     };
     if session.freeze.is_some() {
         let object = session.latest.begun(&object);
-        freeze::end_bypasses(&session.context, &*object, jiff::Timestamp::now()).await;
+        let ended = freeze::end_bypasses(&session.context, &*object, jiff::Timestamp::now());
+        Box::pin(ended).await;
     }
     let again = outcome.unwrap_or_else(|error| {
         log_failed_request(&session.node, &error);
@@ -495,11 +562,16 @@ impl<K: ApplierKind> ApplierSession<K> {
         if let Err(outcome) = self.expressions.read(object.meta(), health, depends_on).await {
             return self.finish(ApplierRunReport::early(&object, outcome), None).await;
         }
-        match K::reconcile(self, &object, facts, spec.clone()).await? {
+        match Box::pin(K::reconcile(self, &object, facts, spec.clone())).await? {
             // Something changed meanwhile: the next run decides anew.
             None => Ok(Some(Duration::ZERO)),
-            Some(ApplierRunReport { unsaid_for: Some(time), .. }) => Ok(Some(time)),
-            Some(ended) => self.finish(ended, Some(spec)).await,
+            Some(mut ended) => {
+                self.postpone(&mut ended, K::pace(&spec).timeout);
+                match ended.unsaid_for {
+                    Some(time) => Ok(Some(time)),
+                    None => self.finish(ended, Some(spec)).await,
+                }
+            }
         }
     }
 
@@ -558,6 +630,10 @@ impl<K: ApplierKind> ApplierSession<K> {
         let dependencies =
             dependency_gate::named_by(context, store, object, &looked_up, expressions, stale);
         let mut dependencies = dependencies.await;
+        let requeue = match looked_up.iter().flatten().any(|it| it.is_unknown) {
+            true => context.settings.requeue_dependency.min(AFTER_UNKNOWN_DEPENDENCY),
+            false => context.settings.requeue_dependency,
+        };
         self.await_dependencies(looked_up);
         let is_blocked = context.settings.no_cross_namespace_refs;
         let needed = match context.dependencies.named_by(&**object, is_blocked) {
@@ -566,7 +642,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         };
         dependencies.extend(needed.iter().map(|it| context.dependencies.state(it)));
         let facts = RunGateFacts { dependencies, suspended: false, ..facts };
-        match after_resolve(&facts, self.in_future(context.settings.requeue_dependency)) {
+        match after_resolve(&facts, self.in_future(requeue)) {
             RunGate::Outcome(outcome) => Some(outcome),
             RunGate::Open | RunGate::Suspended | RunGate::Closed => None,
         }
@@ -623,8 +699,20 @@ impl<K: ApplierKind> ApplierSession<K> {
         object: &K::Object,
     ) -> Result<(Arc<ClusterTarget>, K::SpecInputs), RunOutcome> {
         // All references are watched before a missing one ends the run.
-        let mut references = ReadReferences::new(&self.context.watcher);
-        let target = self.context.targets.of(&self.wanted(object), &mut references).await;
+        let mut references = ReadReferences::new(&self.context.watcher)
+            .reading_anew(hold_conditions::is_asked(object));
+        let wanted = self.wanted(object);
+        if wanted.kube_config.is_some() {
+            // A cluster that does not respond delays only the objects of that cluster.
+            self.preparing.end();
+        }
+        let targets = &self.context.targets;
+        let target = targets.of(&wanted, &mut references).await;
+        let permits = match &target {
+            Ok(target) => target.preparing(),
+            Err(_) => targets.preparing_at_home(),
+        };
+        self.preparing.acquire(permits, PermitPriority::New, &self.node.namespace).await;
         let named = K::read(self, object, &mut references).await;
         references.watch(&self.node);
         let target = target?;
@@ -660,7 +748,11 @@ impl<K: ApplierKind> ApplierSession<K> {
         spec: Option<K::ValidatedSpec>,
     ) -> Result<Option<Duration>, ClusterError> {
         let now = jiff::Timestamp::now();
-        let none = ReconcileIntervals { interval: AFTER_REFUSAL, retry: AFTER_REFUSAL };
+        let none = ReconcileIntervals {
+            interval: AFTER_REFUSAL,
+            retry: AFTER_REFUSAL,
+            timeout: DEFAULT_TIMEOUT,
+        };
         let pace = spec.as_ref().map_or(none, K::pace);
         let again = spec.map_or(AFTER_REFUSAL, |spec| self.interval(&ended.object, &spec));
         let outcome =

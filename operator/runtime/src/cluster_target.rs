@@ -36,11 +36,25 @@ const KUBE_CONFIG: &str = "spec.kubeConfig";
 /// does not delay the objects of other clusters.
 pub const APPLYING_AT_ONCE: usize = 16;
 
+/// How many runs of one cluster may read what their specs name, and hold that and what is built of it, before they apply.
+///
+/// It is enough that [`APPLYING_AT_ONCE`] always have work, and all that a herd of ten thousand objects has in memory.
+const PREPARING_AT_ONCE: usize = 32;
+
+/// How many of these a namespace may have, so that runs of one that take long leave some for others.
+const MAX_PREPARING_PER_NAMESPACE: usize = 24;
+
+fn preparing_permits() -> RunPermits {
+    RunPermits::shared(PREPARING_AT_ONCE, MAX_PREPARING_PER_NAMESPACE)
+}
+
 /// A cluster, with the state that all objects applied to it share.
 pub(crate) struct ClusterDestination {
     cluster: ClusterConnection,
     /// The watches of the applied objects.
     watcher: Arc<ObjectWatcher>,
+    /// Permits for runs that prepare what they will apply.
+    preparing: RunPermits,
     /// Permits for runs that apply now.
     applying: RunPermits,
     /// Follows the CRDs of a remote cluster.
@@ -150,6 +164,11 @@ impl ClusterTarget {
         });
     }
 
+    /// Permits for runs that read what their specs name, until they apply.
+    pub(crate) fn preparing(&self) -> &RunPermits {
+        &self.destination.preparing
+    }
+
     /// Permits for runs that apply now.
     pub fn applying(&self) -> &RunPermits {
         &self.destination.applying
@@ -245,6 +264,7 @@ impl ClusterTargets {
         let destination = ClusterDestination {
             cluster: cluster.clone(),
             watcher: watcher.clone(),
+            preparing: preparing_permits(),
             applying,
             crd_watch: None,
             rights_watch: OnceLock::new(),
@@ -256,6 +276,11 @@ impl ClusterTargets {
         let targets = Mutex::default();
         let allowed = KubeconfigPolicy { insecure_tls: settings.insecure_kubeconfig_tls };
         Self { home, work_queue, metrics, budgets, allowed, destinations, targets }
+    }
+
+    /// Permits for runs that prepare what they will apply to windlass's own cluster, or whose cluster is not known yet.
+    pub(crate) fn preparing_at_home(&self) -> &RunPermits {
+        self.home.preparing()
     }
 
     /// The target that a spec names. `references` then contains the Secret that the spec names.
@@ -351,6 +376,7 @@ impl ClusterTargets {
         let destination = Arc::new(ClusterDestination {
             cluster,
             watcher,
+            preparing: preparing_permits(),
             applying: RunPermits::new(APPLYING_AT_ONCE),
             crd_watch: Some(tokio::spawn(follow).abort_handle()),
             rights_watch: OnceLock::new(),

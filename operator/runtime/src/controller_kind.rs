@@ -61,6 +61,9 @@ pub trait ControllerKind: 'static {
         context: Arc<RunContext>,
     ) -> BoxFuture<'static, Option<Duration>>;
 
+    /// The store has this version of an object that does not run now: what is remembered of it besides may be dropped.
+    fn caught_up(_node: &ObjectKey, _object: &Self::Object, _context: &RunContext) {}
+
     /// The object is gone: forget what is known about it.
     fn forget(node: &ObjectKey, context: &RunContext) {
         context.shared::<StateCache<Self::ControllerState>>().forget(node);

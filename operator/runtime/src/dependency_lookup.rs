@@ -78,6 +78,8 @@ pub(crate) struct DependencyLookup {
     pub(crate) nodes: BTreeSet<ObjectKey>,
     /// The namespace in which it was looked for; empty for kinds without namespaces.
     pub(crate) namespace: String,
+    /// Whether the API server did not say. Nothing wakes for that, so it is read again soon.
+    pub(crate) is_unknown: bool,
 }
 
 /// The group, version and kind of an entry of `dependsOn` that names an object of another kind than `K`; `None` if it names one
@@ -213,6 +215,7 @@ struct DependencyAnswer {
     since: WatchMoment,
     nodes: BTreeSet<ObjectKey>,
     namespace: String,
+    is_unknown: bool,
 }
 
 /// Reads the dependencies of one run.
@@ -231,7 +234,8 @@ struct DependencyReader<'a, K> {
 impl<K: WindlassKind> DependencyReader<'_, K> {
     async fn judge(&self, wanted: &WantedDependency<'_>) -> DependencyLookup {
         let _permit = self.requests.of_namespaces.acquire(self.own).await;
-        let DependencyAnswer { found, resource, since, nodes, namespace } = self.read(wanted).await;
+        let DependencyAnswer { found, resource, since, nodes, namespace, is_unknown } =
+            self.read(wanted).await;
         let WantedDependency { entry, gvk, is_applier, .. } = wanted;
         let version = found.as_ref().ok().map(|it| it.get("metadata").map_or(0, of_metadata));
         let state = match found {
@@ -245,7 +249,7 @@ impl<K: WindlassKind> DependencyReader<'_, K> {
         let version = if state == DependencyState::Ready { Some(LATEST_VERSION) } else { version };
         let id = ObjectId::new(&namespace, &entry.name, &gvk.group, &gvk.kind);
         let reference = watched.map(|resource| RunReferenceRead { resource, id, version, since });
-        DependencyLookup { state, reference, nodes, namespace }
+        DependencyLookup { state, reference, nodes, namespace, is_unknown }
     }
 
     async fn read(&self, wanted: &WantedDependency<'_>) -> DependencyAnswer {
@@ -258,10 +262,12 @@ impl<K: WindlassKind> DependencyReader<'_, K> {
             since: self.context.watcher.before_reading(),
             nodes: BTreeSet::new(),
             namespace: namespace.to_owned(),
+            is_unknown: false,
         };
         let resource = match self.within_limit(gvk, self.context.cluster.resource(gvk)).await {
             Ok(resource) => resource,
             Err(error) => {
+                answer.is_unknown = !matches!(error, ClusterError::NoSuchKind { .. });
                 answer.found = Err(failed(&error, gvk, &mut answer.nodes));
                 return answer;
             }
@@ -280,7 +286,10 @@ impl<K: WindlassKind> DependencyReader<'_, K> {
                 answer.nodes.extend(places.map(|it| rights(self.target.place(), it)));
                 Err(DependencyState::MissingOrForbidden(self.shown.clone()))
             }
-            Err(error) => Err(failed(&error, gvk, &mut answer.nodes)),
+            Err(error) => {
+                answer.is_unknown = !matches!(error, ClusterError::NoSuchKind { .. });
+                Err(failed(&error, gvk, &mut answer.nodes))
+            }
         };
         answer.resource = Some(resource);
         answer

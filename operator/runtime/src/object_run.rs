@@ -17,6 +17,7 @@ use kube_core::{Resource as _, ResourceExt as _};
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use reconcile::deletion_order::SKIP_ORDER;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument as _;
@@ -44,11 +45,18 @@ fn trigger<K: ControllerKind>(object: &K::Object) -> String {
     format!("{:?} {deleting} {requested} {asked:?}", meta.generation)
 }
 
+/// A digest of a text that is only compared: there is one for each object.
+type TextDigest = [u8; 32];
+
+fn digest_of(text: &str) -> TextDigest {
+    Sha256::digest(text).into()
+}
+
 /// How an object was when it was last seen.
 #[derive(Clone)]
 struct ObjectSnapshot {
-    trigger: String,
-    announcement: String,
+    trigger: TextDigest,
+    announcement: TextDigest,
     ours: bool,
 }
 
@@ -92,7 +100,8 @@ impl WatchEventHandler {
     /// Handles an object that exists and cannot be read. Its dependents see it as gone.
     fn unreadable<K: ControllerKind>(&self, object: UnreadableObject) {
         let node = node_named::<K::Object>(&object.meta.namespace, &object.meta.name);
-        if self.last.lock().remove(&node).is_some() {
+        if let Some(known) = self.forget_last(&node) {
+            self.count::<K>(known.ours, false);
             self.gone::<K>(&node);
         }
         if !self.context.settings.selects(object.meta.labels.as_ref().unwrap_or(&BTreeMap::new())) {
@@ -123,6 +132,20 @@ impl WatchEventHandler {
         self.context.metrics.watch_is_live(&K::kind(&()), live);
     }
 
+    fn forget_last(&self, node: &ObjectKey) -> Option<ObjectSnapshot> {
+        self.last.lock().remove(node)
+    }
+
+    /// Counts an object of this process that came or left.
+    fn count<K: ControllerKind>(&self, was_ours: bool, is_ours: bool) {
+        let kind = K::Object::kind(&());
+        match (was_ours, is_ours) {
+            (false, true) => self.context.metrics.object_came(&kind),
+            (true, false) => self.context.metrics.object_left(&kind),
+            (true, true) | (false, false) => {}
+        }
+    }
+
     fn is_readable_again(&self, node: &ObjectKey) {
         self.unreadable.lock().remove(node);
     }
@@ -131,14 +154,19 @@ impl WatchEventHandler {
         let node = node_of(object);
         self.is_readable_again(&node);
         let now = ObjectSnapshot {
-            trigger: trigger::<K>(object),
-            announcement: K::announcement(object),
+            trigger: digest_of(&trigger::<K>(object)),
+            announcement: digest_of(&K::announcement(object)),
             ours: is_ours(object, &self.context),
         };
         let before = {
             let mut last = self.last.lock();
             last.insert(node.clone(), now.clone())
         };
+        self.count::<K>(before.as_ref().is_some_and(|b| b.ours), now.ours);
+        // A run that is under way needs what its writes returned until it ends.
+        if !self.context.work_queue.is_running(&node) {
+            K::caught_up(&node, object, &self.context);
+        }
         self.context.work_queue.set_needs(&node, &K::needs(object, &self.context));
         let is_awake = self.awake.load(Ordering::Acquire);
         let is_new = before.as_ref().is_none_or(|b| b.trigger != now.trigger || !b.ours);
@@ -167,7 +195,8 @@ impl WatchEventHandler {
 
     fn deleted<K: ControllerKind>(&self, node: &ObjectKey) {
         self.is_readable_again(node);
-        self.last.lock().remove(node);
+        let known = self.forget_last(node);
+        self.count::<K>(known.is_some_and(|known| known.ours), false);
         self.gone::<K>(node);
     }
 
@@ -186,12 +215,12 @@ impl WatchEventHandler {
     ) {
         self.unreadable.lock().retain(|node, _| unreadable.contains(node));
         let present: BTreeSet<ObjectKey> = objects.iter().map(|o| node_of(&**o)).collect();
-        let mut last = self.last.lock();
-        let missing: Vec<ObjectKey> =
-            last.keys().filter(|n| !present.contains(n)).cloned().collect();
-        last.retain(|node, _| present.contains(node));
-        drop(last);
-        for node in missing {
+        let missing: Vec<(ObjectKey, ObjectSnapshot)> = {
+            let mut last = self.last.lock();
+            last.extract_if(.., |node, _| !present.contains(node)).collect()
+        };
+        for (node, known) in missing {
+            self.count::<K>(known.ours, false);
             self.gone::<K>(&node);
         }
         for object in objects {
@@ -303,6 +332,9 @@ async fn isolated<K: ControllerKind>(
     let outcome = AssertUnwindSafe(K::run(object.clone(), context.clone())).catch_unwind().await;
     context.metrics.running.dec();
     context.work_queue.run_ends(&node);
+    if let Some(seen) = context.seen::<K::Object>(namespace, name) {
+        K::caught_up(&node, &seen, &context);
+    }
     context.metrics.reconciled(&node, begun.elapsed());
     let again = match outcome {
         Ok(again) => again,

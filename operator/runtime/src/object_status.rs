@@ -44,6 +44,18 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
         }
     }
 
+    /// A watch has seen this version: what a write returned is dropped unless it is newer, so that the object is not in memory
+    /// twice. To be called while the object does not run: a run builds upon what its writes returned.
+    pub fn caught_up(&self, seen: &K) {
+        let mut latest = self.0.lock();
+        let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
+        let is_newer =
+            |written: &Arc<K>| written.uid() == seen.uid() && number(written) > number(seen);
+        if !latest.as_ref().is_some_and(is_newer) {
+            *latest = None;
+        }
+    }
+
     /// The object with which a run began, with the status of our newest write.
     ///
     /// The response to a status write is the whole object. A spec or a request in it that is newer than the beginning
@@ -281,6 +293,22 @@ mod tests {
         // The next run begins with it.
         let seen = latest.or_seen(object);
         assert_eq!(latest.begun(&seen).meta().generation, Some(2));
+    }
+
+    #[test]
+    fn what_was_written_is_kept_until_the_watch_has_seen_it() {
+        let latest = LatestWrittenObject::<Kustomization>::default();
+        latest.wrote(kustomization(3, 1, "a", "True"));
+        latest.caught_up(&kustomization(2, 1, "a", "Unknown"));
+        let seen = Arc::new(kustomization(2, 1, "a", "Unknown"));
+        assert_eq!(latest.begun(&seen).condition("Ready").unwrap().status, "True");
+        latest.caught_up(&kustomization(3, 1, "a", "True"));
+        assert!(latest.0.lock().is_none());
+        latest.wrote(kustomization(4, 1, "a", "True"));
+        let mut namesake = kustomization(1, 1, "a", "Unknown");
+        namesake.metadata.uid = Some("2".to_owned());
+        latest.caught_up(&namesake);
+        assert!(latest.0.lock().is_none(), "it was of an object that is gone");
     }
 
     #[test]

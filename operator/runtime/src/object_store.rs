@@ -5,6 +5,7 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use kube_core::ResourceExt as _;
 use parking_lot::{Mutex, RwLock};
 use reconcile::ObjectKey;
 use tokio::sync::watch;
@@ -39,6 +40,17 @@ impl TypeMap {
     /// An object of a kind, as last seen.
     pub fn seen<K: WindlassKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.store::<K>().get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// The later one of two versions of an object: this one, and that which was seen last. A namesake that was created since is
+    /// later. `None` if the object is gone.
+    pub(crate) fn newest<K: WindlassKind>(&self, seen: Arc<K>) -> Option<Arc<K>> {
+        let namespace = seen.namespace().unwrap_or_default();
+        let stored = self.seen::<K>(&namespace, &seen.name_any())?;
+        // resourceVersions of one object can be compared as numbers (Kubernetes 1.35).
+        let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
+        let is_later = stored.uid() != seen.uid() || number(&stored) > number(&seen);
+        Some(if is_later { stored } else { seen })
     }
 
     /// Returns once the objects of a kind were listed; false if its watch ended before.
@@ -115,6 +127,11 @@ impl<M: Default> StateCache<M> {
         self.0.lock().entry(node.clone()).or_default().clone()
     }
 
+    /// The state of a node, if it was asked for before.
+    pub fn known(&self, node: &ObjectKey) -> Option<Arc<Mutex<M>>> {
+        self.0.lock().get(node).cloned()
+    }
+
     /// Drops the state of a node that is gone.
     pub fn forget(&self, node: &ObjectKey) {
         self.0.lock().remove(node);
@@ -155,6 +172,24 @@ mod tests {
         kept.list(vec![bucket("b")]);
         assert!(kept.seen::<Bucket>("apps", "a").is_none());
         assert!(kept.seen::<Bucket>("apps", "b").is_some());
+    }
+
+    #[test]
+    fn a_run_that_waited_goes_on_with_the_latest_version_of_its_object() {
+        let kept = TypeMap::default();
+        let bucket = |uid: &str, version: &str| -> Bucket {
+            let metadata = serde_json::json!({"namespace": "apps", "name": "a", "uid": uid, "resourceVersion": version});
+            let spec = serde_json::json!({"bucketName": "b", "endpoint": "e", "interval": "1m"});
+            serde_json::from_value(serde_json::json!({"metadata": metadata, "spec": spec})).unwrap()
+        };
+        let version = |uid: &str, version: &str| {
+            kept.newest(Arc::new(bucket(uid, version)))?.metadata.resource_version.clone()
+        };
+        assert_eq!(version("1", "7"), None, "it is gone");
+        kept.list(vec![bucket("1", "10")]);
+        assert_eq!(version("1", "9").as_deref(), Some("10"));
+        assert_eq!(version("1", "11").as_deref(), Some("11"), "the store is behind");
+        assert_eq!(version("0", "11").as_deref(), Some("10"), "it is another object");
     }
 
     #[tokio::test]

@@ -65,6 +65,12 @@ impl RunContext {
         self.kept.store()
     }
 
+    /// The version of an object that was seen last: that of a run that waited for its turn, unless a later one is stored. `None`
+    /// if the object is gone, so that the run has nothing to do.
+    pub fn newest<K: WindlassKind>(&self, seen: Arc<K>) -> Option<Arc<K>> {
+        self.kept.newest(seen)
+    }
+
     /// An object of a kind, as last seen.
     pub fn seen<K: WindlassKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.kept.seen(namespace, name)

@@ -240,6 +240,14 @@ impl<K: SourceKind> ControllerKind for SourceController<K> {
         all.collect::<Vec<_>>().join(" ")
     }
 
+    fn caught_up(node: &ObjectKey, object: &K, context: &RunContext) {
+        let memory = context.shared::<StateCache<SourceState<K>>>().known(node);
+        let latest = memory.map(|memory| memory.lock().latest.clone());
+        if let Some(latest) = latest {
+            latest.caught_up(object);
+        }
+    }
+
     fn run(object: Arc<K>, context: Arc<RunContext>) -> BoxFuture<'static, Option<Duration>> {
         async move { run(object, &context).await }.boxed()
     }
@@ -251,6 +259,7 @@ pub(crate) const AFTER_REFUSAL: Duration = Duration::from_secs(10);
 /// One run; returns when to run again.
 async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<RunContext>) -> Option<Duration> {
     let node = node_of(&*seen);
+    let seen = context.newest(seen)?;
     let memory = context.shared::<StateCache<SourceState<K>>>().of(&node);
     let latest = memory.lock().latest.clone();
     let object = latest.or_seen(seen);
@@ -401,12 +410,15 @@ async fn attempt<K: SourceKind>(
         // Before the status says so, which wakes those that may only apply what is verified.
         artifact_verification_record::confirm(context, &*object, &desired.shape).await;
     }
-    if outcome.is_settled() {
+    let is_settled = outcome.is_settled();
+    let outcome = offered(context, &object, executor.stored().as_ref(), outcome).await;
+    let came = SourceRunDetails { stored: executor.stored(), run: Some(run.clone()) };
+    let again = finish(context, memory, latest, &object, came, outcome).await?;
+    if is_settled {
+        // After the status, because those that wait for the newest artifact need not wait for these.
         needed_artifact::fetch_lost(&run, node, memory).await;
     }
-    let outcome = offered(context, &object, executor.stored().as_ref(), outcome).await;
-    let came = SourceRunDetails { stored: executor.stored(), run: Some(run) };
-    finish(context, memory, latest, &object, came, outcome).await
+    Ok(again)
 }
 
 /// The details of a run besides its outcome.

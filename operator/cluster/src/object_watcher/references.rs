@@ -92,6 +92,11 @@ impl WatchedReferences {
         is_newer || self.recent.differs_since(id, *since, *version)
     }
 
+    /// Whether a version of an object is the last one that a watch saw.
+    pub(super) fn is_seen_in(&self, id: &ObjectId, version: u64) -> bool {
+        self.named.get(id).is_some_and(|reference| reference.seen == Some(Some(version)))
+    }
+
     /// Forgets the objects that a node names.
     pub(super) fn forget(&mut self, user: &ObjectKey) {
         self.forget_others(user, &BTreeSet::new());

@@ -176,6 +176,7 @@ impl HelmReleaseSession<'_> {
             chart: None,
             expressions: self.expressions.clone(),
             secrets: SecretMasking::default(),
+            preparing: self.preparing.clone(),
         })
     }
 }

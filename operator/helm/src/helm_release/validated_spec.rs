@@ -165,7 +165,7 @@ fn read(
     let interval = timeouts.interval;
     let retry = interval.clamp(SHORTEST_INTERVAL, MAX_RETRY_DELAY);
     ValidatedSpec {
-        pace: ReconcileIntervals { interval, retry },
+        pace: ReconcileIntervals { interval, retry, timeout: timeouts.timeout },
         release: ReleaseSpec {
             target,
             post_renderers_digest: postrender::digest(&spec.post_renderers),

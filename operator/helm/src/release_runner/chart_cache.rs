@@ -144,6 +144,17 @@ pub(crate) async fn load(
     Ok(loaded)
 }
 
+/// A chart of no source that is kept, by the digest of its files.
+pub fn known(context: &RunContext, digest: &str) -> Option<Arc<LoadedChart>> {
+    context.shared::<ChartCache>().find(digest)
+}
+
+/// Keeps a chart of no source with those of sources, by the digest of its files.
+pub fn keep(context: &RunContext, digest: &str, chart: &Arc<LoadedChart>) {
+    let bytes = chart.chart.size();
+    context.shared::<ChartCache>().keep(digest.to_owned(), chart, bytes);
+}
+
 /// Why there is no chart in an artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusableChartError {

@@ -219,7 +219,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         if !rules.have_drifted(&live, &dry) {
             let write = self.unanswered().take_applied(id, &digest);
             self.known().answered_late.extend(write.map(|write| (id.clone(), write)));
-            watcher.applied(&self.node, resource, digest, &live, since);
+            watcher.applied(&self.node, resource, &digest, &live, since);
             return Ok(DriftComparison::Same);
         }
         self.unanswered().forget(id);

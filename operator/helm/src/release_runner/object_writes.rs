@@ -185,7 +185,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             before.iter().filter(|it| !wanted.contains(&it.id)).collect();
         let left = definitions_last(left);
         let mut faults = Vec::new();
-        let holds_data = self.holds_data(journal);
+        // The way back after a failure; a rollback that a user requests deletes what Helm deletes. The journal says so, because the
+        // owner may be suspended or changed meanwhile.
+        let holds_data = journal.plan.holds_data && journal.origin.rollback.is_none();
         let is_held = |it: &ManifestObject| is_kept(&it.id) || deletes_claims(&it.object);
         for member in left {
             // The release does not have it any more, and nothing deletes it.
@@ -197,14 +199,6 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         }
         applied.error = (!faults.is_empty()).then(|| faults.join(" && "));
         Ok(applied)
-    }
-
-    /// Whether an operation is the way back after a failure that the owner wants to have rolled back: it deletes nothing that has
-    /// data. A rollback that a user requests deletes what Helm deletes.
-    fn holds_data(&self, journal: &OperationJournal) -> bool {
-        journal.action == OperationKind::Rollback
-            && journal.origin.rollback.is_none()
-            && self.desired().failures.rolls_back
     }
 
     /// The objects of a revision; if they are not to be had as a whole, those whose kinds are served.
@@ -303,7 +297,7 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             Ok(written) => {
                 if is_observed {
                     let digest = self.manifest_digest(object);
-                    watcher.applied(&self.node, resource, digest, &written, since);
+                    watcher.applied(&self.node, resource, &digest, &written, since);
                     let now = jiff::Timestamp::now();
                     self.contests().corrected(id, now, self.contested_pause());
                 }

@@ -134,6 +134,7 @@ pub async fn drive<O: ReleaseStatusOwner>(
     let priority =
         if memory.of().wait.is_some() { PermitPriority::Resume } else { PermitPriority::New };
     let permit = target.applying().run_permit_in(priority, &node.namespace).await;
+    desired_release.preparing.end();
     let (contests, unanswered) = {
         let memory = memory.of();
         (memory.contests.clone(), memory.unanswered.clone())

@@ -91,7 +91,7 @@ impl KustomizationSession<'_> {
         let _asked_for = cancel.clone().drop_guard();
         let namespace = &self.node.namespace;
         let permits = BuildPermits::new(&self.context, namespace, permit, cancel.clone());
-        let permits = SharedBuildPermits::new(permits);
+        let permits = SharedBuildPermits::new(permits.of_run(&self.preparing));
         let timeout = timeouts.timeout;
         let servers = RemoteServerAccess {
             bases: RemoteBaseAccess::of(
@@ -162,7 +162,13 @@ impl KustomizationSession<'_> {
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
         let is_elsewhere = source_reference::is_elsewhere(&self.context, own, source);
-        artifact_files::files(&self.context, artifact, is_elsewhere).await.map_err(|error| {
+        let fetching = artifact_files::files(&self.context, artifact, is_elsewhere);
+        let fetched = match is_elsewhere {
+            // Another process may not respond.
+            true => self.preparing.aside(fetching).await,
+            false => fetching.await,
+        };
+        fetched.map_err(|error| {
             let what = format!("artifact of revision {}", artifact.revision);
             let again = self.in_future(self.context.settings.requeue_dependency);
             error.ends(&source_reference::source_node(own, source), &what, again)

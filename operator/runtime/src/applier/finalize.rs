@@ -11,8 +11,8 @@ use objects::ObjectId;
 use reconcile::{NextRunTrigger, RunOutcome, reason};
 
 use super::{
-    AFTER_REFUSAL, ApplierKind, ApplierRunReport, ApplierSession, ClusterTarget, FinalizeOutcome,
-    ReadReferences, TargetSpec,
+    AFTER_REFUSAL, ApplierKind, ApplierRunReport, ApplierSession, ClusterTarget, DEFAULT_TIMEOUT,
+    FinalizeOutcome, ReadReferences, TargetSpec,
 };
 use crate::deletion_order;
 use crate::run_error::RunError;
@@ -68,7 +68,14 @@ impl<K: ApplierKind> ApplierSession<K> {
                 self.latest.set_finalizer(&self.context, &object, false).await?;
                 Ok(None)
             }
-            FinalizeOutcome::Later(ended, spec) => self.finish(*ended, spec).await,
+            FinalizeOutcome::Later(mut ended, spec) => {
+                let timeout = spec.as_ref().map_or(DEFAULT_TIMEOUT, |spec| K::pace(spec).timeout);
+                self.postpone(&mut ended, timeout);
+                match ended.unsaid_for {
+                    Some(time) => Ok(Some(time)),
+                    None => self.finish(*ended, spec).await,
+                }
+            }
             FinalizeOutcome::Anew => Ok(Some(Duration::ZERO)),
         }
     }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster_target::ClusterTarget;
 use crate::run_context::RunContext;
 use crate::time_limit::TimeLimit;
+use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
 use windlass_serve::settings::OperatorSettings;
 
@@ -60,6 +61,7 @@ pub struct BuildPermits {
     pub(super) runtime: Handle,
     pub(super) cancel: CancellationToken,
     pub(super) held: HeldBuildPermits,
+    pub(super) preparing: PreparingPermit,
 }
 
 /// The permits that a build holds now.
@@ -83,7 +85,15 @@ impl BuildPermits {
             runtime: Handle::current(),
             cancel,
             held: HeldBuildPermits { building: Some(building), reaching: None },
+            preparing: PreparingPermit::default(),
         }
+    }
+
+    /// The permits of a build of a run that has a permit for preparing. The run gives it back once the build asks a server: a
+    /// slow server then delays only the builds that ask servers.
+    #[must_use]
+    pub fn of_run(self, preparing: &PreparingPermit) -> Self {
+        Self { preparing: preparing.clone(), ..self }
     }
 
     /// Calls `ask`, which sends requests to servers, without a build permit. Other builds continue meanwhile, even if a
@@ -92,6 +102,7 @@ impl BuildPermits {
     /// The fetched files stay in memory, so the build keeps its remote permit until it ends.
     pub(crate) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
         self.held.building = None;
+        self.preparing.end();
         if self.held.reaching.is_none() {
             self.held.reaching = self.wait_for(&self.reaching);
         }

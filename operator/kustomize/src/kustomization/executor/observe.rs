@@ -360,7 +360,7 @@ impl KustomizationExecutor {
         let drifted = self.take_over_patch(manifest, &live).is_some()
             || self.settings.ignore.have_drifted(&live, dry);
         if !drifted {
-            watcher.applied(&self.node, resource, manifest.digest.clone(), &live, since);
+            watcher.applied(&self.node, resource, &manifest.digest, &live, since);
         } else if watcher.had_applied(&self.node, id, &manifest.digest) {
             let pause = reconcile::contested_pause(self.desired.retry);
             let text = contested_text(id, Some((&live, dry)), MANAGER, IGNORE, pause);

@@ -173,8 +173,7 @@ impl KustomizationExecutor {
         let written = self.write_over(manifest, &resource, live, recreation).await;
         match written {
             Ok((written, since)) => {
-                let digest = manifest.digest.clone();
-                watcher.applied(&self.node, &resource, digest, &written, since);
+                watcher.applied(&self.node, &resource, &manifest.digest, &written, since);
                 self.unanswered().forget(id);
                 let mut known = self.known();
                 known.seen.insert(id.clone(), LiveObjectState::InSync);

@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::build::remote_base_access::{BuildPermits, HeldBuildPermits};
 use crate::time_limit::TIME_LIMIT;
+use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_cluster::run_permits::RunPermits;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
@@ -67,6 +68,7 @@ fn services(
         runtime: RUNTIME.handle().clone(),
         cancel: cancel.clone(),
         held: HeldBuildPermits { building: Some(permit), reaching: None },
+        preparing: PreparingPermit::default(),
     };
     let egress = EgressRules::with_loopback();
     let budgets = Arc::new(HostBudgets::within(egress.clone()));

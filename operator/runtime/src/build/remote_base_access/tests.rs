@@ -50,6 +50,7 @@ impl BuildPermitsFixture {
                 building: self.building.acquire("shop").now_or_never(),
                 reaching: None,
             },
+            preparing: PreparingPermit::default(),
         });
         RemoteBaseAccess::Fetched(Box::new(BaseFetchContext {
             git,

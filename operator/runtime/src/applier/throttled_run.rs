@@ -1,0 +1,43 @@
+//! A run of which the API server throttled a request: it is repeated for as long as its spec gives it, and has not failed before.
+//! Between two such runs an object holds no permit.
+//!
+//! Elsewhere: which requests count, and when such a run is repeated (`windlass_cluster::throttled_requests`).
+
+use std::time::Duration;
+
+use kube_core::ResourceExt as _;
+use reconcile::{NextRunTrigger, RunOutcome, reason};
+
+use super::{ApplierKind, ApplierRunReport, ApplierSession};
+use windlass_cluster::throttled_requests::ThrottledRuns;
+
+/// For how long runs are repeated whose spec gives no time, because it could not be read.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+
+impl<K: ApplierKind> ApplierSession<K> {
+    /// If the run failed and one of its requests was throttled, it has not failed but goes on later: its outcome says so, and
+    /// nothing is written unless there is more to report. `timeout` is the time after which such runs have failed.
+    ///
+    /// Differs(flux): there, each such run makes `Ready` False, of all objects at once when an API server is busy.
+    pub fn postpone(&self, ended: &mut ApplierRunReport<K>, timeout: Duration) {
+        let mut memory = self.memory.lock();
+        let throttling = self.requests.throttling().filter(|_| !ended.outcome.is_settled());
+        let Some(throttling) = throttling else {
+            memory.throttled_runs = ThrottledRuns::default();
+            return;
+        };
+        let RunOutcome::Failed(_, text, _) = &ended.outcome else { return };
+        let now = jiff::Timestamp::now();
+        let seed = reconcile::seed(&ended.object.uid().unwrap_or_default());
+        let Some(delay) = memory.throttled_runs.again(now, throttling, timeout, seed) else {
+            return;
+        };
+        drop(memory);
+        let wake = NextRunTrigger::at(self.in_future(delay));
+        let text = format!(
+            "the API server throttled a request or closed its connection, retrying: {text}"
+        );
+        ended.outcome = RunOutcome::Running(reason::PROGRESSING, text, wake);
+        ended.unsaid_for = (!K::has_more_to_report(&ended.came)).then_some(delay);
+    }
+}
