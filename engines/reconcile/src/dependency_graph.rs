@@ -4,6 +4,7 @@
 //! Elsewhere: watches and queues (the program), what follows from a dependency's state (`run_gate.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use crate::ObjectKey;
 
@@ -25,36 +26,43 @@ const MOST_FOLLOWED: usize = 20_000;
 
 /// The edges between nodes, readable from both ends.
 ///
-/// A node need not exist to be a target: that is how its appearance wakes those that wait for it.
+/// A node need not exist to be a target: that is how its appearance wakes those that wait for it. Names are shared, because each
+/// edge is there twice and an operator has tens of thousands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DependencyGraph {
     /// From a node to what it depends on. Nodes without edges are absent, here and below.
-    outward: BTreeMap<ObjectKey, BTreeSet<(DependencyEdge, ObjectKey)>>,
+    outward: BTreeMap<Arc<ObjectKey>, BTreeSet<(DependencyEdge, Arc<ObjectKey>)>>,
     /// The same edges from their other end.
-    inward: BTreeMap<ObjectKey, BTreeSet<(ObjectKey, DependencyEdge)>>,
+    inward: BTreeMap<Arc<ObjectKey>, BTreeSet<(Arc<ObjectKey>, DependencyEdge)>>,
     /// Nodes that are in no cycle, which stays so until an edge is added: cycles are looked for when edges change, and not by
     /// each run.
-    acyclic: BTreeSet<ObjectKey>,
+    acyclic: BTreeSet<Arc<ObjectKey>>,
 }
 
 impl DependencyGraph {
     /// Replaces all edges that start at a node.
     pub fn set_edges(&mut self, from: &ObjectKey, edges: BTreeSet<(DependencyEdge, ObjectKey)>) {
-        if self.outward.get(from).map_or(edges.is_empty(), |known| *known == edges) {
+        let known = self.outward.get(from).into_iter().flatten();
+        let known = known.map(|(edge, to)| (*edge, &**to));
+        if known.eq(edges.iter().map(|(edge, to)| (*edge, to))) {
             return;
         }
         let known = self.outward.get(from).into_iter().flatten();
-        let known: BTreeSet<ObjectKey> = known
+        let known: BTreeSet<Arc<ObjectKey>> = known
             .filter(|(edge, _)| *edge == DependencyEdge::DependsOn)
             .map(|(_, to)| to.clone())
             .collect();
-        self.replace(from, edges);
+        let name = self.shared(from);
+        self.replace(&name, edges);
         if self.dependencies(from).any(|to| !known.contains(to)) {
-            self.learn_cycle(from);
+            self.learn_cycle(&name);
         }
     }
 
-    fn replace(&mut self, from: &ObjectKey, edges: BTreeSet<(DependencyEdge, ObjectKey)>) {
+    fn replace(&mut self, from: &Arc<ObjectKey>, edges: BTreeSet<(DependencyEdge, ObjectKey)>) {
+        // Names of edges that stay are taken over.
+        let edges: BTreeSet<(DependencyEdge, Arc<ObjectKey>)> =
+            edges.iter().map(|(edge, to)| (*edge, self.shared(to))).collect();
         self.forget(from);
         for (edge, to) in &edges {
             self.inward.entry(to.clone()).or_default().insert((from.clone(), *edge));
@@ -64,6 +72,13 @@ impl DependencyGraph {
         }
     }
 
+    /// The name of a node as the edges that there are have it.
+    fn shared(&self, node: &ObjectKey) -> Arc<ObjectKey> {
+        let known = self.outward.get_key_value(node).map(|(name, _)| name);
+        let known = known.or_else(|| self.inward.get_key_value(node).map(|(name, _)| name));
+        known.cloned().unwrap_or_else(|| Arc::new(node.clone()))
+    }
+
     /// Replaces the edges of one sort that start at a node; its other edges stay.
     pub fn set_edges_of(
         &mut self,
@@ -71,8 +86,10 @@ impl DependencyGraph {
         edge: DependencyEdge,
         to: BTreeSet<ObjectKey>,
     ) {
-        let mut edges = self.outward.get(from).cloned().unwrap_or_default();
-        edges.retain(|(other, _)| *other != edge);
+        let known = self.outward.get(from).into_iter().flatten();
+        let others = known.filter(|(other, _)| *other != edge);
+        let mut edges: BTreeSet<(DependencyEdge, ObjectKey)> =
+            others.map(|(other, node)| (*other, ObjectKey::clone(node))).collect();
         edges.extend(to.into_iter().map(|node| (edge, node)));
         self.set_edges(from, edges);
     }
@@ -81,9 +98,10 @@ impl DependencyGraph {
     /// it are woken if it comes back.
     pub fn forget(&mut self, node: &ObjectKey) {
         self.acyclic.remove(node);
-        for (edge, to) in self.outward.remove(node).unwrap_or_default() {
+        let Some((name, gone)) = self.outward.remove_entry(node) else { return };
+        for (edge, to) in gone {
             if let Some(edges) = self.inward.get_mut(&to) {
-                edges.remove(&(node.clone(), edge));
+                edges.remove(&(name.clone(), edge));
                 if edges.is_empty() {
                     self.inward.remove(&to);
                 }
@@ -93,7 +111,8 @@ impl DependencyGraph {
 
     /// The objects that depend on a node that has changed, and why; one may do so for several reasons.
     pub fn changed(&self, node: &ObjectKey) -> BTreeSet<(ObjectKey, DependencyEdge)> {
-        self.inward.get(node).cloned().unwrap_or_default()
+        let edges = self.inward.get(node).into_iter().flatten();
+        edges.map(|(from, edge)| (ObjectKey::clone(from), *edge)).collect()
     }
 
     /// Every node that others depend on, by reason: exactly what has to be watched.
@@ -101,7 +120,7 @@ impl DependencyGraph {
         let mut targets = BTreeMap::<_, BTreeSet<_>>::new();
         for (to, edges) in &self.inward {
             for (_, edge) in edges {
-                targets.entry(*edge).or_default().insert(to);
+                targets.entry(*edge).or_default().insert(&**to);
             }
         }
         targets
@@ -118,14 +137,15 @@ impl DependencyGraph {
             return None;
         }
         if !self.is_in_cycle(node) {
-            self.acyclic.insert(node.clone());
+            let name = self.shared(node);
+            self.acyclic.insert(name);
             return None;
         }
         self.shortest_cycle(node)
     }
 
     /// Edges were added at a node: cached cycles that lead to it may not be valid any more.
-    fn learn_cycle(&mut self, node: &ObjectKey) {
+    fn learn_cycle(&mut self, node: &Arc<ObjectKey>) {
         if !self.is_in_cycle(node) {
             self.acyclic.insert(node.clone());
             return;
@@ -158,6 +178,7 @@ impl DependencyGraph {
             };
             for to in self.dependencies(next) {
                 followed += follow();
+                let to = &**to;
                 if behind.contains(to) {
                     return true;
                 }
@@ -170,6 +191,7 @@ impl DependencyGraph {
                 if *edge != DependencyEdge::DependsOn {
                     continue;
                 }
+                let from = &**from;
                 if ahead.contains(from) {
                     return true;
                 }
@@ -187,7 +209,7 @@ impl DependencyGraph {
         let mut queue = VecDeque::from([node]);
         let mut followed = 0;
         while let Some(at) = queue.pop_front().filter(|_| followed < MOST_FOLLOWED) {
-            for next in self.dependencies(at) {
+            for next in self.dependencies(at).map(|next| &**next) {
                 followed += follow();
                 if next == node {
                     return Some(way_back(node, at, &reached_from));
@@ -218,7 +240,7 @@ impl DependencyGraph {
         shown.join(" → ")
     }
 
-    fn dependencies<'g>(&'g self, node: &ObjectKey) -> impl Iterator<Item = &'g ObjectKey> {
+    fn dependencies<'g>(&'g self, node: &ObjectKey) -> impl Iterator<Item = &'g Arc<ObjectKey>> {
         let edges = self.outward.get(node).into_iter().flatten();
         edges.filter(|(edge, _)| *edge == DependencyEdge::DependsOn).map(|(_, to)| to)
     }

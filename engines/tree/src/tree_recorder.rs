@@ -68,11 +68,15 @@ impl TreeQuery {
 
 /// What was examined, each with the digest of the answer.
 ///
-/// It holds digests only, never the content of a file.
+/// It holds digests only, never the content of a file. Clones share it: it is kept from one build to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeTrace {
-    seen: BTreeMap<(RelPath, TreeQuery), Sha256Digest>,
+    /// In walk order.
+    seen: Arc<[ExaminedPath]>,
 }
+
+/// A question and the digest of its answer.
+type ExaminedPath = ((RelPath, TreeQuery), Sha256Digest);
 
 impl TreeTrace {
     /// Everything that was examined, in walk order.
@@ -107,7 +111,7 @@ impl TreeTrace {
     /// [`TreeTrace::is_same_in`] holds.
     pub fn changed_in(&self, files: &(impl FileTree + ?Sized)) -> Vec<&RelPath> {
         let changed =
-            self.seen.iter().filter(|((path, look), seen)| look.answer(files, path) != **seen);
+            self.seen.iter().filter(|((path, look), seen)| look.answer(files, path) != *seen);
         let mut paths: Vec<&RelPath> = changed.map(|((path, _), _)| path).collect();
         paths.dedup();
         paths
@@ -131,25 +135,24 @@ impl TreeTrace {
 #[derive(Debug)]
 pub struct TreeRecorder<'a, F: ?Sized> {
     files: &'a F,
-    trace: Mutex<TreeTrace>,
+    seen: Mutex<BTreeMap<(RelPath, TreeQuery), Sha256Digest>>,
 }
 
 impl<'a, F: FileTree + ?Sized> TreeRecorder<'a, F> {
     /// Begins with an empty note.
     #[must_use]
     pub fn new(files: &'a F) -> Self {
-        Self { files, trace: Mutex::default() }
+        Self { files, seen: Mutex::default() }
     }
 
     /// Everything that was examined.
     #[must_use]
     pub fn seen(self) -> TreeTrace {
-        self.trace.into_inner()
+        TreeTrace { seen: self.seen.into_inner().into_iter().collect() }
     }
 
     fn note(&self, path: &RelPath, look: TreeQuery, answer: Sha256Digest) {
-        let mut trace = self.trace.lock();
-        trace.seen.insert((path.clone(), look), answer);
+        self.seen.lock().insert((path.clone(), look), answer);
     }
 }
 

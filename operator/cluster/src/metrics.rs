@@ -1,12 +1,14 @@
 //! Every metric, once.
 //!
-//! `gotk_*` are Flux's names, so that its dashboards keep working; `windlass_*` are ours.
+//! `gotk_*` are Flux's names, so that its dashboards keep working; `windlass_*` are ours. What is measured of single objects is
+//! measured of kinds as well, and of single objects only while there are not too many ([`MAX_OBJECTS_WITH_SERIES`]).
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use http::{Method, Uri};
+use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -148,10 +150,30 @@ impl ApiRequestCounters {
 
 type DurationHistograms = Family<ObjectMetricLabels, Histogram, fn() -> Histogram>;
 
+type KindDurationHistograms = Family<KindMetricLabels, Histogram, fn() -> Histogram>;
+
+/// The most objects of which each has series of its own.
+///
+/// Differs(flux): it has thirteen series for each object however many there are, which is 18 MB for each scrape of ten thousand.
+const MAX_OBJECTS_WITH_SERIES: usize = 2_000;
+
+/// Objects have series again when there are so few: a number that goes up and down must not end and begin them each time.
+const OBJECTS_WITH_SERIES_AGAIN: usize = 1_500;
+
+/// Whether objects have series of their own.
+struct ObjectSeries {
+    /// How many objects this process reconciles.
+    objects: usize,
+    are_kept: bool,
+}
+
 /// All metrics, and the registry that writes them.
 pub struct MetricsRegistry {
     registry: Registry,
     reconcile_duration: DurationHistograms,
+    kind_reconcile_duration: KindDurationHistograms,
+    objects: Family<KindMetricLabels, Gauge<i64, AtomicI64>>,
+    object_series: Mutex<ObjectSeries>,
     /// Requests to the API server.
     pub api_requests: ApiRequestCounters,
     /// Runs under way now.
@@ -166,6 +188,7 @@ pub struct MetricsRegistry {
     events: Family<ReceivedEventMetricLabels, Counter>,
     audits: Family<AuditMetricLabels, Counter>,
     builds: Family<ObjectMetricLabels, Counter>,
+    kind_builds: Family<KindMetricLabels, Counter>,
     dropped_events: Family<EventSinkMetricLabels, Counter>,
     notifications: Family<NotificationMetricLabels, Counter>,
     /// Notifications that wait for their Providers.
@@ -192,6 +215,18 @@ impl MetricsRegistry {
             "gotk_reconcile_duration_seconds",
             "How long a reconciliation of an object took, in seconds",
             reconcile_duration.clone(),
+        );
+        let kind_reconcile_duration: KindDurationHistograms =
+            Family::new_with_constructor(duration_buckets);
+        registry.register(
+            "windlass_reconcile_duration_seconds",
+            "How long reconciliations of the objects of a kind took, in seconds",
+            kind_reconcile_duration.clone(),
+        );
+        let objects = added(
+            &mut registry,
+            "windlass_objects",
+            "Objects that this process reconciles, by kind",
         );
         let api_requests = ApiRequestCounters(added(
             &mut registry,
@@ -232,6 +267,11 @@ impl MetricsRegistry {
             "windlass_builds",
             "Builds of an object's manifests; a revision that changes none of its files needs none",
         );
+        let kind_builds = added(
+            &mut registry,
+            "windlass_builds_by_kind",
+            "Builds of the manifests of the objects of a kind",
+        );
         let dropped_events = added(
             &mut registry,
             "windlass_dropped_events",
@@ -250,6 +290,9 @@ impl MetricsRegistry {
         Arc::new(Self {
             registry,
             reconcile_duration,
+            kind_reconcile_duration,
+            objects,
+            object_series: Mutex::new(ObjectSeries { objects: 0, are_kept: true }),
             api_requests,
             running,
             wakes,
@@ -260,6 +303,7 @@ impl MetricsRegistry {
             events,
             audits,
             builds,
+            kind_builds,
             dropped_events,
             notifications,
             waiting_notifications,
@@ -302,16 +346,49 @@ impl MetricsRegistry {
         self.audits.get_or_create(&AuditMetricLabels { outcome }).inc();
     }
 
+    /// Counts an object that this process reconciles from now on. With too many of them, what was measured of single objects is
+    /// dropped.
+    pub fn object_came(&self, kind: &str) {
+        self.objects.get_or_create(&KindMetricLabels { kind: kind.to_owned() }).inc();
+        let mut series = self.object_series.lock();
+        series.objects += 1;
+        if series.are_kept && series.objects > MAX_OBJECTS_WITH_SERIES {
+            series.are_kept = false;
+            self.reconcile_duration.clear();
+            self.builds.clear();
+            tracing::info!(
+                objects = series.objects,
+                "more than {MAX_OBJECTS_WITH_SERIES} objects: metrics are by kind only, and not of single objects"
+            );
+        }
+    }
+
+    /// Counts an object that this process reconciles no longer.
+    pub fn object_left(&self, kind: &str) {
+        self.objects.get_or_create(&KindMetricLabels { kind: kind.to_owned() }).dec();
+        let mut series = self.object_series.lock();
+        series.objects = series.objects.saturating_sub(1);
+        series.are_kept |= series.objects <= OBJECTS_WITH_SERIES_AGAIN;
+    }
+
     /// Counts a build of an object's manifests.
     pub fn built(&self, node: &ObjectKey) {
-        self.builds.get_or_create(&ObjectMetricLabels::of(node)).inc();
+        self.kind_builds.get_or_create(&KindMetricLabels { kind: node.kind.clone() }).inc();
+        let series = self.object_series.lock();
+        if series.are_kept {
+            self.builds.get_or_create(&ObjectMetricLabels::of(node)).inc();
+        }
     }
 
     /// Records how long a run took.
     pub fn reconciled(&self, node: &ObjectKey, took: Duration) {
-        self.reconcile_duration
-            .get_or_create(&ObjectMetricLabels::of(node))
-            .observe(took.as_secs_f64());
+        let seconds = took.as_secs_f64();
+        let kind = KindMetricLabels { kind: node.kind.clone() };
+        self.kind_reconcile_duration.get_or_create(&kind).observe(seconds);
+        let series = self.object_series.lock();
+        if series.are_kept {
+            self.reconcile_duration.get_or_create(&ObjectMetricLabels::of(node)).observe(seconds);
+        }
     }
 
     /// Drops what was measured about an object that is gone.
@@ -326,5 +403,52 @@ impl MetricsRegistry {
         // Writing into a String cannot fail.
         prometheus_client::encoding::text::encode(&mut text, &self.registry).unwrap_or_default();
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many series of single objects the exposition text has.
+    fn object_series(metrics: &MetricsRegistry) -> usize {
+        metrics.text().lines().filter(|line| line.contains("name=\"")).count()
+    }
+
+    #[test]
+    fn objects_have_series_of_their_own_only_while_there_are_not_too_many() {
+        let metrics = MetricsRegistry::new();
+        let run = |name: &str| {
+            let node = ObjectKey::new("g", "Kustomization", "shop", name);
+            metrics.built(&node);
+            metrics.reconciled(&node, Duration::from_secs(1));
+        };
+        for _ in 0..MAX_OBJECTS_WITH_SERIES {
+            metrics.object_came("Kustomization");
+        }
+        run("a");
+        // Eleven buckets, their sum and their count; the builds.
+        assert_eq!(object_series(&metrics), 14);
+        metrics.object_came("HelmRelease");
+        assert_eq!(object_series(&metrics), 0, "what was measured is dropped");
+        run("a");
+        assert_eq!(object_series(&metrics), 0);
+        for _ in OBJECTS_WITH_SERIES_AGAIN..MAX_OBJECTS_WITH_SERIES {
+            metrics.object_left("Kustomization");
+        }
+        run("a");
+        assert_eq!(object_series(&metrics), 0, "there is one object too many");
+        metrics.object_left("Kustomization");
+        run("a");
+        assert_eq!(object_series(&metrics), 14);
+        let text = metrics.text();
+        for line in [
+            "windlass_reconcile_duration_seconds_count{kind=\"Kustomization\"} 4",
+            "windlass_builds_by_kind_total{kind=\"Kustomization\"} 4",
+            "windlass_objects{kind=\"Kustomization\"} 1499",
+            "windlass_objects{kind=\"HelmRelease\"} 1",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 
+use super::managed_fields;
+
 /// Deepest nesting that is read into memory: what `serde_json` takes. Deeper values would be dropped, cloned and
 /// compared by recursion, on any thread.
 const MAX_NESTING_DEPTH: usize = 127;
@@ -69,7 +71,7 @@ pub struct UnreadableObject {
 /// An object of one of windlass's kinds, or what is known of one that cannot be read.
 #[derive(Debug, Clone)]
 pub enum DecodedObject<K> {
-    /// All of it.
+    /// All of it, but for what nothing uses of `managedFields`.
     Read(K),
     /// It does not fit into its type.
     Unreadable(Box<UnreadableObject>),
@@ -116,8 +118,11 @@ pub trait ObjectDecodeForm: Sized + Send + 'static {
 
 impl<K: super::windlass_kind::WindlassKind> ObjectDecodeForm for DecodedObject<K> {
     fn read(json: &[u8]) -> Result<Self, serde_json::Error> {
-        match object(json) {
-            Ok(object) => Ok(Self::Read(object)),
+        match object::<K>(json) {
+            Ok(mut object) => {
+                managed_fields::keep_needed(&mut object);
+                Ok(Self::Read(object))
+            }
             Err(error) => {
                 let meta = meta(json)?;
                 let conditions = conditions(json);

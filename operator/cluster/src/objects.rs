@@ -10,7 +10,7 @@ use super::discovery::ApiResourceLocation;
 use super::object_decode::{DepthPrunedObject, OBJECTS_PER_PAGE, ObjectListPage};
 use super::object_pages::ObjectQuery;
 use super::request_retry::{self, RetryAfterHint};
-use super::{ClusterConnection, ClusterError};
+use super::{ClusterConnection, ClusterError, throttled_requests};
 
 /// Attempts at a request that the server could not take right now.
 const MAX_REQUEST_ATTEMPTS: u32 = 4;
@@ -118,16 +118,18 @@ impl ClusterConnection {
             sent.extensions_mut().insert(hint.clone());
             let error = match self.unary.request_text(sent).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => hint.into(ClusterError::from(error)),
+                Err(error) => error,
             };
+            let is_closed = throttled_requests::is_closed(&error);
+            let error = hint.into(ClusterError::from(error));
             let busy = matches!(error.code(), Some(429 | 503 | 504));
             let lost = matches!(error, ClusterError::NoAnswer(_)) && attempt <= repeats;
             // A creation has no version, so what conflicts is something else that was written in between, such as a quota.
             let conflicted = request.method() == Method::POST && error.is_conflict();
-            if attempt >= MAX_REQUEST_ATTEMPTS || !(busy || lost || conflicted) {
-                return Err(error);
-            }
-            let Some(delay) = request_retry::delay(&error, attempt, &path) else {
+            let is_repeated = attempt < MAX_REQUEST_ATTEMPTS && (busy || lost || conflicted);
+            let delay = request_retry::delay(&error, attempt, &path).filter(|_| is_repeated);
+            let Some(delay) = delay else {
+                throttled_requests::note(&error, is_closed);
                 return Err(error);
             };
             tokio::time::sleep(delay).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::discovery::is_plain;
 use super::resource_version::number_of;
 use super::windlass_kind::WindlassKind;
-use super::{ClusterConnection, ClusterError};
+use super::{ClusterConnection, ClusterError, throttled_requests};
 
 impl ClusterConnection {
     fn api<K: WindlassKind>(&self, namespace: &str) -> Api<K> {
@@ -39,10 +39,12 @@ impl ClusterConnection {
             Ok(answer) => answer,
             Err(error) => return gone(error),
         };
-        let read = super::object_decode::object(answer.as_bytes());
+        let read = super::object_decode::object::<K>(answer.as_bytes());
         let unreadable =
             |error| ClusterError::Unreadable(super::object_decode::why(answer.as_bytes(), &error));
-        read.map(Some).map_err(unreadable)
+        let mut object = read.map_err(unreadable)?;
+        super::managed_fields::keep_needed(&mut object);
+        Ok(Some(object))
     }
 
     /// Replaces fields in the status of an object that cannot be read, as `manager`.
@@ -224,7 +226,7 @@ fn version_of<K: kube::Resource>(object: &K) -> u64 {
 }
 
 fn gone<K>(error: kube::Error) -> Result<Option<K>, ClusterError> {
-    let error = ClusterError::from(error);
+    let error = throttled_requests::noted(error);
     if error.is_not_found() { Ok(None) } else { Err(error) }
 }
 

@@ -95,6 +95,11 @@ impl WorkQueue {
         self.running.lock().remove(node);
     }
 
+    /// Whether a node runs.
+    pub fn is_running(&self, node: &ObjectKey) -> bool {
+        self.running.lock().contains(node)
+    }
+
     /// Whether a node runs or is woken to run.
     pub fn is_due(&self, node: &ObjectKey) -> bool {
         self.queued().contains(node) || self.running.lock().contains(node)
@@ -172,6 +177,7 @@ mod tests {
         let policy = |namespace: &str, name: &str| ObjectKey::new("g", "Policy", namespace, name);
         let node = policy("a", "first");
         let is_due = || (work_queue.is_due(&node), work_queue.is_any_due(&policy("a", "")));
+        assert!(!work_queue.is_running(&node));
         assert_eq!(is_due(), (false, false));
         work_queue.wake(&policy("b", "first"), WakeReason::Spec);
         assert_eq!(is_due(), (false, false), "another namespace");
@@ -182,6 +188,7 @@ mod tests {
         assert_eq!(is_due(), (true, true), "woken");
         work_queue.run_begins(&node);
         assert_eq!(is_due(), (true, true), "running");
+        assert!(work_queue.is_running(&node));
         work_queue.run_ends(&node);
         assert_eq!(is_due(), (false, false));
         drop(woken);

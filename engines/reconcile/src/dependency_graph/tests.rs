@@ -270,7 +270,7 @@ proptest! {
                 if let Some(path) = cycle {
                     prop_assert!(path.first() == Some(&name(i)) && path.last() == Some(&name(i)));
                     for pair in path.windows(2) {
-                        prop_assert!(graph.dependencies(&pair[0]).any(|to| *to == pair[1]));
+                        prop_assert!(graph.dependencies(&pair[0]).any(|to| to.as_ref() == &pair[1]));
                     }
                 }
             }

@@ -1,6 +1,7 @@
 //! What the watcher remembers: objects that were applied, sightings, watches and their users.
 //!
-//! Here: plain bookkeeping under one lock, where what a run does costs as much as its node has, and not as all have.
+//! Here: plain bookkeeping under one lock, where what a run does costs as much as its node has, and not as all have. Ids, nodes
+//! and watches are shared by all tables that hold them: there may be a hundred thousand.
 //! Elsewhere: watches, and whom to wake (the module above), which watches see what specs name ([`super::references`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use objects::ObjectId;
 use reconcile::ObjectKey;
+use sha2::{Digest as _, Sha256};
 use tokio::task::AbortHandle;
 
 use super::KindOwnershipMarks;
@@ -35,17 +37,28 @@ impl LiveObjectSighting {
 
 /// An object that a node applied.
 pub(super) struct TrackedObject {
-    pub(super) owner: ObjectKey,
+    pub(super) owner: Arc<ObjectKey>,
     /// The watch that sees it; none before it was applied, and for kinds that cannot be watched.
-    pub(super) watch: Option<WatchKey>,
-    /// Digest of the manifest that was applied.
-    pub(super) digest: String,
+    pub(super) watch: Option<Arc<WatchKey>>,
+    /// Which manifest was applied; `None` if one is only about to be applied.
+    pub(super) manifest: Option<ManifestDigest>,
     /// The live object after the manifest was applied.
     pub(super) applied: LiveObjectSighting,
     /// The node whose write is under way: what a watch sees may be its result.
-    pub(super) writer: Option<ObjectKey>,
+    pub(super) writer: Option<Arc<ObjectKey>>,
     /// It is not what was applied.
     pub(super) dirty: bool,
+}
+
+/// Identifies a manifest, in fewer bytes than the text of its digest has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ManifestDigest([u8; 32]);
+
+impl ManifestDigest {
+    /// By the text of its digest.
+    pub(super) fn of(digest: &str) -> Self {
+        Self(Sha256::digest(digest).into())
+    }
 }
 
 /// A running watch and who needs it.
@@ -53,7 +66,7 @@ pub(super) struct RunningWatch {
     pub(super) stop: AbortHandle,
     /// It has listed everything once and has not failed since.
     pub(super) live: bool,
-    pub(super) users: BTreeSet<ObjectKey>,
+    pub(super) users: BTreeSet<Arc<ObjectKey>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,20 +151,20 @@ type LabelWatchKey = (String, String, &'static str);
 #[derive(Default)]
 pub(super) struct ObjectWatcherState {
     pub(super) losses: RecentObjectEvents,
-    pub(super) tracked: BTreeMap<ObjectId, TrackedObject>,
+    pub(super) tracked: BTreeMap<Arc<ObjectId>, TrackedObject>,
     /// Objects that several nodes apply: what is remembered of each node that did not apply the object last.
-    superseded: BTreeMap<ObjectId, Vec<TrackedObject>>,
+    superseded: BTreeMap<Arc<ObjectId>, Vec<TrackedObject>>,
     /// The objects that each node applied before another one did.
-    superseded_of: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
+    superseded_of: BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<ObjectId>>>,
     /// The newest version of every object that watches by label saw, tracked or not. A watch may be ahead of a run.
-    sightings: BTreeMap<LabelWatchKey, BTreeMap<ObjectId, LiveObjectSighting>>,
+    sightings: BTreeMap<LabelWatchKey, BTreeMap<Arc<ObjectId>, LiveObjectSighting>>,
     /// Objects whose drift does not wake their owner, because it has a run planned for that.
     pub(super) hushed: BTreeSet<ObjectId>,
     /// The objects that each node applied.
-    pub(super) owned: BTreeMap<ObjectKey, BTreeSet<ObjectId>>,
-    pub(super) watches: BTreeMap<WatchKey, RunningWatch>,
+    pub(super) owned: BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<ObjectId>>>,
+    pub(super) watches: BTreeMap<Arc<WatchKey>, RunningWatch>,
     /// Which watches a node needs.
-    uses: BTreeMap<ObjectKey, BTreeSet<WatchKey>>,
+    uses: BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<WatchKey>>>,
     /// The nodes that wait for an object to change.
     waiting: BTreeMap<ObjectId, BTreeSet<ObjectKey>>,
     /// What a node waits for.
@@ -167,15 +180,35 @@ impl ObjectWatcherState {
         Self { marks, ..Self::default() }
     }
 
+    /// A node as the tables have it.
+    pub(super) fn shared_node(&self, node: &ObjectKey) -> Arc<ObjectKey> {
+        let known = self.owned.get_key_value(node).map(|(node, _)| node);
+        let known = known.or_else(|| self.uses.get_key_value(node).map(|(node, _)| node));
+        known.cloned().unwrap_or_else(|| Arc::new(node.clone()))
+    }
+
+    /// A watch as the tables have it.
+    pub(super) fn shared_watch(&self, key: WatchKey) -> Arc<WatchKey> {
+        let known = self.watches.get_key_value(&key).map(|(key, _)| key.clone());
+        known.unwrap_or_else(|| Arc::new(key))
+    }
+
+    /// The id of an object, which the watch by a label may have seen, as the tables have it.
+    fn shared_id(&self, label: &'static str, id: &ObjectId) -> Arc<ObjectId> {
+        let known = self.tracked.get_key_value(id).map(|(id, _)| id);
+        let sighted = || Some(self.sightings.get(&sort_of(id, label))?.get_key_value(id)?.0);
+        known.or_else(sighted).cloned().unwrap_or_else(|| Arc::new(id.clone()))
+    }
+
     /// Remembers that a node applied an object. Another node that applied it before gets it back when this one gives it up.
-    pub(super) fn track(&mut self, id: ObjectId, tracked: TrackedObject) {
+    pub(super) fn track(&mut self, id: &ObjectId, tracked: TrackedObject) {
         let owner = tracked.owner.clone();
-        self.hushed.remove(&id);
+        let id = self.shared_id(self.marks.label_of(&owner), id);
+        self.hushed.remove(&*id);
         self.drop_superseded(&owner, &id);
         if let Some(before) = self.tracked.insert(id.clone(), tracked) {
             self.disown(&before.owner, &id);
-            // Without a digest it was only about to be applied.
-            if before.owner != owner && !before.digest.is_empty() {
+            if before.owner != owner && before.manifest.is_some() {
                 self.superseded_of.entry(before.owner.clone()).or_default().insert(id.clone());
                 self.superseded.entry(id.clone()).or_default().push(before);
             }
@@ -186,16 +219,16 @@ impl ObjectWatcherState {
     /// A node gives an object up. If another node applied it before, it is remembered for that one, and counts as not what
     /// that one applied: it wakes when the object goes, and compares it at its next run.
     pub(super) fn untrack(&mut self, owner: &ObjectKey, id: &ObjectId) {
-        if self.tracked.get(id).is_none_or(|it| it.owner != *owner) {
+        if self.tracked.get(id).is_none_or(|it| *it.owner != *owner) {
             let other = self.tracked.get_mut(id);
-            if let Some(other) = other.filter(|it| it.writer.as_ref() == Some(owner)) {
+            if let Some(other) = other.filter(|it| it.writer.as_deref() == Some(owner)) {
                 // A write of this node that failed does not hide changes from the other.
                 other.writer = None;
             }
             self.drop_superseded(owner, id);
             return;
         }
-        self.tracked.remove(id);
+        let Some((name, _)) = self.tracked.remove_entry(id) else { return };
         self.hushed.remove(id);
         self.disown(owner, id);
         let last = self.superseded.get(id).and_then(|others| others.last());
@@ -203,8 +236,8 @@ impl ObjectWatcherState {
         let Some(mut before) = self.drop_superseded(&last, id) else { return };
         before.dirty = true;
         before.writer = None;
-        self.owned.entry(last).or_default().insert(id.clone());
-        self.tracked.insert(id.clone(), before);
+        self.owned.entry(last).or_default().insert(name.clone());
+        self.tracked.insert(name, before);
     }
 
     /// A node gives an object up because it cannot write it. Returns the other node that applied it, if a watch saw that it
@@ -216,16 +249,16 @@ impl ObjectWatcherState {
             tracked.dirty || seen.is_some_and(|seen| seen.is_drift_from(tracked.applied));
         self.untrack(owner, id);
         // What a write of its own changes is compared when that ends.
-        let is_idle_other = |it: &&mut TrackedObject| it.owner != *owner && it.writer.is_none();
+        let is_idle_other = |it: &&mut TrackedObject| *it.owner != *owner && it.writer.is_none();
         let other = self.tracked.get_mut(id).filter(is_idle_other).filter(|_| has_drifted)?;
         other.dirty = true;
-        let woken = other.owner.clone();
+        let woken = ObjectKey::clone(&other.owner);
         (!self.hushed.contains(id)).then_some(woken)
     }
 
     /// Whether drift of an object wakes a node, and not the other one that applied it before.
     pub(super) fn hides_drift(&self, owner: &ObjectKey, id: &ObjectId) -> bool {
-        let has_drifted = self.tracked.get(id).is_some_and(|it| it.owner == *owner && it.dirty);
+        let has_drifted = self.tracked.get(id).is_some_and(|it| *it.owner == *owner && it.dirty);
         has_drifted && self.superseded.contains_key(id)
     }
 
@@ -237,7 +270,7 @@ impl ObjectWatcherState {
             self.superseded_of.remove(owner);
         }
         let others = self.superseded.get_mut(id)?;
-        let at = others.iter().position(|it| it.owner == *owner)?;
+        let at = others.iter().position(|it| *it.owner == *owner)?;
         let dropped = others.remove(at);
         if others.is_empty() {
             self.superseded.remove(id);
@@ -267,7 +300,7 @@ impl ObjectWatcherState {
     ) {
         let superseded = self.superseded_of.get(owner).into_iter().flatten();
         let all = superseded.chain(self.owned.get(owner).into_iter().flatten());
-        let left: Vec<ObjectId> = all.filter(|id| !is_kept(id)).cloned().collect();
+        let left: Vec<Arc<ObjectId>> = all.filter(|id| !is_kept(id)).cloned().collect();
         for id in left {
             self.untrack(owner, &id);
         }
@@ -279,7 +312,7 @@ impl ObjectWatcherState {
         owner: &ObjectKey,
     ) -> impl Iterator<Item = (&ObjectId, &TrackedObject)> {
         let ids = self.owned.get(owner).into_iter().flatten();
-        ids.filter_map(|id| self.tracked.get_key_value(id))
+        ids.filter_map(|id| Some((&**id, self.tracked.get(id)?)))
     }
 
     /// Whether no watch saw a later version of an object than the one that was compared.
@@ -296,7 +329,8 @@ impl ObjectWatcherState {
 
     /// A watch by a label saw an object.
     pub(super) fn sight(&mut self, label: &'static str, id: &ObjectId, seen: LiveObjectSighting) {
-        self.sightings.entry(sort_of(id, label)).or_default().insert(id.clone(), seen);
+        let id = self.shared_id(label, id);
+        self.sightings.entry(sort_of(&id, label)).or_default().insert(id, seen);
     }
 
     /// A watch by a label no longer sees an object.
@@ -314,7 +348,8 @@ impl ObjectWatcherState {
         let sort = (key.group.clone(), key.kind.clone(), label);
         let sighted = self.sightings.get(&sort).into_iter().flat_map(BTreeMap::keys);
         let all = tracked.map(|(id, _)| id).chain(sighted);
-        all.filter(|id| self.tracked.get(*id).is_none_or(|it| it.writer.is_none())).collect()
+        let is_written = |id: &ObjectId| self.tracked.get(id).is_some_and(|it| it.writer.is_some());
+        all.map(|id| &**id).filter(|id| !is_written(id)).collect()
     }
 
     /// Who waits for an object.
@@ -348,7 +383,7 @@ impl ObjectWatcherState {
     /// Objects that a node watches by name.
     pub(super) fn named_by(&self, node: &ObjectKey) -> BTreeSet<ObjectId> {
         let keys = self.uses.get(node).into_iter().flatten();
-        keys.filter_map(WatchKey::named_object).collect()
+        keys.filter_map(|key| key.named_object()).collect()
     }
 
     /// A node needs a watch, which is begun by `begin` unless it runs.
@@ -358,15 +393,24 @@ impl ObjectWatcherState {
         key: WatchKey,
         begin: impl FnOnce() -> AbortHandle,
     ) {
+        let node = self.shared_node(node);
+        let key = self.shared_watch(key);
         self.uses.entry(node.clone()).or_default().insert(key.clone());
         let begin = || RunningWatch { stop: begin(), live: false, users: BTreeSet::new() };
-        self.watches.entry(key).or_insert_with(begin).users.insert(node.clone());
+        self.watches.entry(key).or_insert_with(begin).users.insert(node);
     }
 
     /// Whether a watch has seen every change of an object up to now.
     pub(super) fn is_watched(&self, tracked: &TrackedObject) -> bool {
-        let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(key));
+        let watch = tracked.watch.as_ref().and_then(|key| self.watches.get(&**key));
         watch.is_some_and(|watch| watch.live)
+    }
+
+    /// Whether a live watch has seen an object that specs name in a version, and in no later one.
+    pub(super) fn confirms_reference(&self, id: &ObjectId, version: u64) -> bool {
+        let key = self.references.key_of(id);
+        let is_live = key.and_then(|key| self.watches.get(&key)).is_some_and(|watch| watch.live);
+        is_live && self.references.is_seen_in(id, version)
     }
 
     /// Removes a user from the watches that it no longer needs for waits and references, and stops the watches without
@@ -382,18 +426,18 @@ impl ObjectWatcherState {
                 || key.named_object().is_some_and(|id| waits.is_some_and(|own| own.contains(&id)))
         };
         let own = self.uses.get(user).into_iter().flatten();
-        let unused: Vec<WatchKey> = own.filter(|key| !needed(key)).cloned().collect();
+        let unused: Vec<Arc<WatchKey>> = own.filter(|key| !needed(key)).cloned().collect();
         self.leave(user, unused);
     }
 
     /// Removes a user from every watch that `which` chooses, and stops the watches without a user.
     pub(super) fn release(&mut self, user: &ObjectKey, which: impl Fn(&WatchKey) -> bool) {
         let own = self.uses.get(user).into_iter().flatten();
-        let left: Vec<WatchKey> = own.filter(|key| which(key)).cloned().collect();
+        let left: Vec<Arc<WatchKey>> = own.filter(|key| which(key)).cloned().collect();
         self.leave(user, left);
     }
 
-    fn leave(&mut self, user: &ObjectKey, left: Vec<WatchKey>) {
+    fn leave(&mut self, user: &ObjectKey, left: Vec<Arc<WatchKey>>) {
         for key in left {
             if let Some(own) = self.uses.get_mut(user) {
                 own.remove(&key);
@@ -414,7 +458,7 @@ impl ObjectWatcherState {
         let Some(watch) = self.watches.remove(key) else { return BTreeSet::new() };
         watch.stop.abort();
         for user in &watch.users {
-            if let Some(own) = self.uses.get_mut(user) {
+            if let Some(own) = self.uses.get_mut(&**user) {
                 own.remove(key);
                 if own.is_empty() {
                     self.uses.remove(user);
@@ -424,7 +468,7 @@ impl ObjectWatcherState {
         if let WatchSelection::Labelled(label) = key.selection {
             self.sightings.remove(&(key.group.clone(), key.kind.clone(), label));
         }
-        watch.users
+        watch.users.iter().map(|user| ObjectKey::clone(user)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the watcher remembers, and that it finds by index what a search of everything would find.
 
 use super::*;
-use crate::object_watcher::OwnershipMarks;
+use crate::object_watcher::{OwnershipMarks, RunReferenceRead};
 
 fn id(at: usize) -> ObjectId {
     ObjectId::new("shop", &format!("object-{at}"), "", "ConfigMap")
@@ -80,10 +80,10 @@ fn check(state: &ObjectWatcherState, naive: &UnindexedWatcherState) {
         assert_eq!(state.named_by(&node(at)), named);
     }
     let keys: BTreeSet<&WatchKey> = naive.uses.iter().map(|(_, key)| key).collect();
-    assert_eq!(state.watches.keys().collect::<BTreeSet<_>>(), keys);
+    assert_eq!(state.watches.keys().map(|key| &**key).collect::<BTreeSet<_>>(), keys);
     for (key, watch) in &state.watches {
-        let users: BTreeSet<ObjectKey> =
-            naive.uses.iter().filter(|(_, it)| it == key).map(|(who, _)| who.clone()).collect();
+        let of_it = naive.uses.iter().filter(|(_, it)| *it == **key);
+        let users: BTreeSet<Arc<ObjectKey>> = of_it.map(|(who, _)| Arc::new(who.clone())).collect();
         assert_eq!(watch.users, users);
     }
     // Nothing is left behind in an index.
@@ -159,9 +159,9 @@ async fn a_watch_ends_with_its_last_user_and_what_it_saw_is_forgotten() {
 /// An object as a node applied it.
 fn applied_by(at: usize) -> TrackedObject {
     TrackedObject {
-        owner: node(at),
+        owner: Arc::new(node(at)),
         watch: None,
-        digest: format!("digest-{at}"),
+        manifest: Some(ManifestDigest::of(&format!("digest-{at}"))),
         applied: LiveObjectSighting::default(),
         writer: None,
         dirty: false,
@@ -170,14 +170,14 @@ fn applied_by(at: usize) -> TrackedObject {
 
 /// Who applied an object last, and whether it is not what that one applied.
 fn applier(state: &ObjectWatcherState, at: usize) -> Option<(ObjectKey, bool)> {
-    state.tracked.get(&id(at)).map(|it| (it.owner.clone(), it.dirty))
+    state.tracked.get(&id(at)).map(|it| (ObjectKey::clone(&it.owner), it.dirty))
 }
 
 #[test]
 fn an_object_that_one_of_several_nodes_gives_up_is_that_of_the_node_before() {
     let mut state = ObjectWatcherState::default();
     for at in 0..3 {
-        state.track(id(1), applied_by(at));
+        state.track(&id(1), applied_by(at));
     }
     assert_eq!(applier(&state, 1), Some((node(2), false)));
     assert_eq!(state.tracked_of(&node(0)).count(), 0);
@@ -195,10 +195,10 @@ fn an_object_that_one_of_several_nodes_gives_up_is_that_of_the_node_before() {
 #[test]
 fn a_node_that_no_longer_applies_an_object_does_not_get_it_back() {
     let mut state = ObjectWatcherState::default();
-    state.track(id(1), applied_by(0));
-    state.track(id(2), applied_by(0));
-    state.track(id(1), applied_by(1));
-    state.track(id(2), applied_by(1));
+    state.track(&id(1), applied_by(0));
+    state.track(&id(2), applied_by(0));
+    state.track(&id(1), applied_by(1));
+    state.track(&id(2), applied_by(1));
     state.untrack(&node(0), &id(1));
     assert_eq!(applier(&state, 1), Some((node(1), false)));
     state.untrack_all(&node(0));
@@ -211,18 +211,18 @@ fn a_node_that_no_longer_applies_an_object_does_not_get_it_back() {
 fn nodes_that_apply_an_object_in_turn_are_remembered_once() {
     let mut state = ObjectWatcherState::default();
     for at in 0..10 {
-        state.track(id(1), applied_by(at % 2));
+        state.track(&id(1), applied_by(at % 2));
     }
     assert_eq!(state.superseded.values().map(Vec::len).sum::<usize>(), 1);
-    assert_eq!(state.superseded_of.keys().collect::<Vec<_>>(), [&node(0)]);
+    assert_eq!(state.superseded_of.keys().map(|node| &**node).collect::<Vec<_>>(), [&node(0)]);
 }
 
 #[test]
 fn an_object_that_left_two_nodes_at_once_is_remembered_for_neither() {
     let mut state = ObjectWatcherState::default();
     for at in 0..2 {
-        state.track(id(1), applied_by(at));
-        state.track(id(2), applied_by(at));
+        state.track(&id(1), applied_by(at));
+        state.track(&id(2), applied_by(at));
     }
     // The second one deletes it, and so the first one has an object that is not what it applied.
     state.untrack(&node(1), &id(1));
@@ -239,9 +239,9 @@ fn an_object_that_left_two_nodes_at_once_is_remembered_for_neither() {
 fn a_write_that_fails_does_not_hide_drift_from_another_node() {
     let seen = LiveObjectSighting { version: 5, fingerprint: 6 };
     let mut state = ObjectWatcherState::default();
-    state.track(id(1), applied_by(0));
+    state.track(&id(1), applied_by(0));
     let begin_write = |state: &mut ObjectWatcherState| {
-        state.tracked.get_mut(&id(1)).unwrap().writer = Some(node(1));
+        state.tracked.get_mut(&id(1)).unwrap().writer = Some(Arc::new(node(1)));
     };
     begin_write(&mut state);
     assert_eq!(state.fail(&node(1), &id(1)), None, "nothing has changed");
@@ -258,8 +258,8 @@ fn a_write_that_fails_does_not_hide_drift_from_another_node() {
 #[test]
 fn drift_that_a_node_cannot_correct_is_that_of_the_node_before() {
     let mut state = ObjectWatcherState::default();
-    state.track(id(1), applied_by(0));
-    state.track(id(1), applied_by(1));
+    state.track(&id(1), applied_by(0));
+    state.track(&id(1), applied_by(1));
     assert!(!state.hides_drift(&node(1), &id(1)), "it has not drifted");
     state.tracked.get_mut(&id(1)).unwrap().dirty = true;
     assert!(state.hides_drift(&node(1), &id(1)) && !state.hides_drift(&node(0), &id(1)));
@@ -285,4 +285,47 @@ fn the_labels_of_an_owner_show_that_a_write_of_another_one_is_not_in_a_sighting(
     assert!(!marks.is_before_write(&node(1), &node(0), &metadata), "they are those of the writer");
     assert!(!marks.is_before_write(&node(0), &node(0), &metadata), "it is its own write");
     assert!(!marks.is_before_write(&node(0), &release, &metadata), "other labels are added");
+}
+
+#[tokio::test]
+async fn what_was_read_of_a_reference_counts_while_a_live_watch_saw_no_other_version() {
+    let mut state = ObjectWatcherState::default();
+    let user = node(1);
+    let since = state.references.now();
+    let read = RunReferenceRead { resource: resource(), id: id(1), version: Some(7), since };
+    state.references.add(&user, &read);
+    assert!(!state.confirms_reference(&id(1), 7), "there is no watch");
+    let key = state.references.key_of(&id(1)).unwrap();
+    let begin = || tokio::spawn(std::future::pending::<()>()).abort_handle();
+    state.need(&user, key.clone(), begin);
+    state.references.note(&id(1), Some(7));
+    assert!(!state.confirms_reference(&id(1), 7), "the watch has not listed everything");
+    state.watches.get_mut(&key).unwrap().live = true;
+    assert!(state.confirms_reference(&id(1), 7));
+    state.references.note(&id(1), Some(8));
+    assert!(!state.confirms_reference(&id(1), 7) && state.confirms_reference(&id(1), 8));
+    state.references.note(&id(1), None);
+    assert!(!state.confirms_reference(&id(1), 8), "it is gone");
+    state.references.note(&id(1), Some(9));
+    state.watches.get_mut(&key).unwrap().live = false;
+    assert!(!state.confirms_reference(&id(1), 9), "the watch is interrupted");
+}
+
+#[tokio::test]
+async fn tables_share_the_ids_the_nodes_and_the_watches_that_they_hold() {
+    let mut state = ObjectWatcherState::default();
+    state.sight("", &id(1), LiveObjectSighting::default());
+    let owner = state.shared_node(&node(0));
+    state.track(&id(1), TrackedObject { owner, ..applied_by(0) });
+    let key = WatchKey::labelled(&resource(), "");
+    let begin = || tokio::spawn(std::future::pending::<()>()).abort_handle();
+    state.need(&node(0), key.clone(), begin);
+    let (tracked, _) = state.tracked.get_key_value(&id(1)).unwrap();
+    // Of the sighting, of what is tracked, and of what the node owns.
+    assert_eq!(Arc::strong_count(tracked), 3);
+    let (owner, _) = state.owned.get_key_value(&node(0)).unwrap();
+    // Of what it owns, of what is tracked, of the watches that it uses, and of the users of the watch.
+    assert_eq!(Arc::strong_count(owner), 4);
+    let (watch, _) = state.watches.get_key_value(&key).unwrap();
+    assert_eq!(Arc::strong_count(watch), 2);
 }

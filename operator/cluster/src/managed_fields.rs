@@ -1,0 +1,104 @@
+//! What is kept of `metadata.managedFields` of the objects of our kinds. They are most of an object in memory, and little of them
+//! is used: who suspended or resumed the object, who wrote the spec or an annotation, which labels and annotations an apply set.
+//!
+//! Elsewhere: what uses it (`object_hold`, `audit` and `chart_template` of the controllers), the fields of applied objects, of
+//! which a watch keeps a fingerprint (`apply::fingerprint`).
+
+use kube::core::Resource;
+use serde_json::{Map, Value};
+
+const METADATA: &str = "f:metadata";
+const LABELS: &str = "f:labels";
+const ANNOTATIONS: &str = "f:annotations";
+const SPEC: &str = "f:spec";
+const SUSPEND: &str = "f:suspend";
+
+/// Drops all but what is used. Of the spec it stays whether a manager has anything of it, and `spec.suspend`.
+pub(crate) fn keep_needed<K: Resource>(object: &mut K) {
+    let Some(entries) = &mut object.meta_mut().managed_fields else { return };
+    entries.retain_mut(|entry| {
+        // A subresource, such as the status, has nothing of spec, labels and annotations.
+        let fields = entry.fields_v1.as_mut().filter(|_| entry.subresource.is_none());
+        let Some(fields) = fields else { return false };
+        let needed = needed(fields.0.take());
+        let is_needed = !needed.is_empty();
+        fields.0 = Value::Object(needed);
+        is_needed
+    });
+    entries.shrink_to_fit();
+}
+
+fn needed(fields: Value) -> Map<String, Value> {
+    let mut needed = Map::new();
+    let Value::Object(mut fields) = fields else { return needed };
+    if let Some(Value::Object(mut metadata)) = fields.remove(METADATA) {
+        metadata.retain(|key, _| [LABELS, ANNOTATIONS].contains(&key.as_str()));
+        if !metadata.is_empty() {
+            needed.insert(METADATA.to_owned(), Value::Object(metadata));
+        }
+    }
+    if let Some(mut spec) = fields.remove(SPEC).filter(|spec| !spec.is_null()) {
+        let suspend = spec.get_mut(SUSPEND).map(Value::take);
+        let suspend = suspend.map(|it| (SUSPEND.to_owned(), it));
+        needed.insert(SPEC.to_owned(), Value::Object(suspend.into_iter().collect()));
+    }
+    needed
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::kustomize::Kustomization;
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(manager: &str, subresource: Option<&str>, fields: &Value) -> Value {
+        let mut entry = json!({"manager": manager, "operation": "Update", "fieldsType": "FieldsV1",
+            "apiVersion": "v1", "time": "2026-01-02T03:04:05Z", "fieldsV1": fields});
+        if let Some(subresource) = subresource {
+            entry["subresource"] = subresource.into();
+        }
+        entry
+    }
+
+    /// What is kept of these entries, as manager and fields.
+    fn kept(entries: &[Value]) -> Vec<(String, Value)> {
+        let mut object: Kustomization = serde_json::from_value(json!({
+            "metadata": {"name": "a", "managedFields": entries},
+            "spec": {"interval": "1m", "prune": true, "sourceRef": {"kind": "Bucket", "name": "b"}}}))
+        .unwrap();
+        keep_needed(&mut object);
+        let entries = object.metadata.managed_fields.unwrap().into_iter();
+        entries.map(|it| (it.manager.unwrap(), it.fields_v1.unwrap().0)).collect()
+    }
+
+    #[test]
+    fn who_suspended_and_who_wrote_what_stays_known() {
+        let annotations = json!({".": {}, "f:windlass.dev/suspended-by": {}});
+        let user = json!({"f:metadata": {"f:annotations": annotations, "f:finalizers": {"v:\"x\"": {}}},
+            "f:spec": {"f:suspend": {}, "f:interval": {}, "f:sourceRef": {"f:name": {}}}});
+        let git = json!({"f:metadata": {"f:labels": {"f:team": {}}}, "f:spec": {"f:interval": {}}});
+        let kept = kept(&[entry("kubectl", None, &user), entry("git", None, &git)]);
+        let expected = [
+            (
+                "kubectl",
+                json!({"f:metadata": {"f:annotations": annotations}, "f:spec": {"f:suspend": {}}}),
+            ),
+            ("git", json!({"f:metadata": {"f:labels": {"f:team": {}}}, "f:spec": {}})),
+        ];
+        assert_eq!(kept, expected.map(|(manager, fields)| (manager.to_owned(), fields)));
+    }
+
+    #[test]
+    fn what_nothing_uses_is_dropped() {
+        let status = json!({"f:status": {"f:conditions": {".": {}, "k:{\"type\":\"Ready\"}": {"f:status": {}}}}});
+        let finalizers = json!({"f:metadata": {"f:finalizers": {".": {}}}});
+        let entries = [
+            entry("gotk-kustomize-controller", Some("status"), &status),
+            entry("gotk-kustomize-controller", None, &finalizers),
+            entry("odd", None, &json!({"f:spec": null})),
+            entry("odder", None, &json!([1])),
+        ];
+        assert!(kept(&entries).is_empty());
+    }
+}
