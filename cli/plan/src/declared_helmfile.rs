@@ -20,7 +20,7 @@ use helm_controller::release_runner::manifest_rendering::HelmReleaseRendering;
 use helmfile::SopsFileDecryptor;
 use helmfile_controller::helmfile::helmfile_custom_resource::HelmfileCustomResource;
 use helmfile_controller::helmfile::plan::{
-    HelmfilePlan, HelmfilePlanInputs, PlannedRelease, ReleaseKey, plan_with,
+    HelmfilePlan, HelmfilePlanInputs, PlannedChartStore, PlannedRelease, ReleaseKey, plan_with,
 };
 use helmfile_controller::helmfile::release_request::release_spec;
 use helmfile_controller::helmfile::remote_fetch::FetchContext;
@@ -139,6 +139,7 @@ impl DeclaredHelmfile {
             capabilities: capabilities.clone(),
             now: fixed_time(),
             random: fixed_randomness(),
+            charts: PlannedChartStore::memory(),
         };
         let decryptor = Arc::new(CiphertextDecryptor::default());
         let stop = StopSignal::default();
@@ -205,7 +206,7 @@ impl DeclaredHelmfile {
         let spec = spec.map_err(|outcome| text_of(&outcome))?;
         let action = if is_upgrade { OperationKind::Upgrade } else { OperationKind::Install };
         Ok(HelmReleaseRendering {
-            chart: chart.chart().clone(),
+            chart: chart.load()?.chart.clone(),
             config: release.values.clone(),
             release: ReleaseToRender {
                 name: key.name.clone(),

@@ -300,8 +300,8 @@ impl RepositoryDeclarations {
 
 /// The chart of a release, as people name it; nothing of one that was not fetched.
 fn chart_text(release: &PlannedRelease) -> String {
-    let metadata = release.chart.as_ref().map(|it| &it.chart().metadata);
-    metadata.map(|it| format!("{}@{}", it.name, it.version)).unwrap_or_default()
+    let chart = release.chart.as_ref();
+    chart.map(|it| format!("{}@{}", it.name, it.version)).unwrap_or_default()
 }
 
 /// Why a release of the base that is not in a plan is neither changed nor uninstalled, in the order in which the operator

@@ -2,11 +2,12 @@
 //!
 //! Here: a run from its gate to its report. Elsewhere: how the specs of both kinds are read (`helmfile_custom_resource`,
 //! `helmfile_operator_resource`), where a helmfile comes from (`helmfile_source`), the desired state (`validated_spec`, `plan`,
-//! `remote_fetch`, `decryption`, `charts`), the releases (`release_reconciler`,
+//! `remote_fetch`, `decryption`, `charts`, `chart_folder`), the releases (`release_reconciler`,
 //! `release_order`, `prune`, `suspended_releases`, `release_request`, `release_states`, `status_limits`, `hooks`,
 //! `hooks_without_operation`, `hook_plan`; `helm_controller::release_runner`, of which it is an owner), their clusters
 //! (`release_clusters`), deletion (`finalize`).
 
+mod chart_folder;
 pub mod charts;
 mod decryption;
 mod finalize;
@@ -49,10 +50,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use self::chart_folder::ChartFolder;
 use self::decryption::PlanDecryption;
 use self::helmfile_custom_resource::HelmfileCustomResource;
 use self::helmfile_source::{HelmfileOrigin, RemoteSourceRevision};
-use self::plan::{HelmfilePlan, HelmfilePlanInputs, ReleaseKey};
+use self::plan::{HelmfilePlan, HelmfilePlanInputs, PlannedChartStore, ReleaseKey};
 use self::release_clusters::ReleaseClusters;
 use self::release_reconciler::{ReleaseRunState, UnreachableClusters};
 use self::release_states::ReleaseStatusRows;
@@ -182,7 +184,8 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
     }
 
     fn pace(timeouts: &HelmfileTimeouts) -> ReconcileIntervals {
-        ReconcileIntervals { interval: timeouts.interval, retry: timeouts.retry }
+        let HelmfileTimeouts { interval, retry, timeout } = *timeouts;
+        ReconcileIntervals { interval, retry, timeout }
     }
 
     fn observation(_: &applier::ApplierSession<Self>, _: &K) -> Option<WaitObservation> {
@@ -243,7 +246,12 @@ impl<K: HelmfileCustomResource> ApplierKind for HelmfileController<K> {
         references: &mut ReadReferences,
     ) -> Result<HelmfileInputs, RunOutcome> {
         let in_use = HelmfileSession(session).contexts_in_use(object);
-        validated_spec::read(&session.context, object, &in_use, references).await
+        let preparing = &session.preparing;
+        validated_spec::read(&session.context, object, &in_use, references, preparing).await
+    }
+
+    fn has_more_to_report(details: &HelmfileRunDetails<K>) -> bool {
+        details.book.is_some()
     }
 
     async fn reconcile(
@@ -326,7 +334,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     ) -> Option<HelmfileRunReport<K>> {
         let spec = object.asked();
         let interval = self.interval(object, &timeouts);
-        let mut origin = match self.origin(&**object, &spec, interval, timeouts.timeout).await {
+        let origin = self.origin(&**object, &spec, interval, timeouts.timeout);
+        // Its address may be of a server that does not respond.
+        let mut origin = match self.preparing.aside(origin).await {
             Ok(origin) => origin,
             Err(outcome) => return Some(HelmfileRunReport::early(object, outcome)),
         };
@@ -356,7 +366,9 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         let places = ReleaseClusters::new(&target, &named.contexts);
         let secrets = named.secrets.clone().with(planned.hidden.iter().cloned());
-        self.apply(&asking, origin.revision(), &places, &secrets, planned).await
+        // Its releases have permits of their own, maybe of several clusters.
+        self.preparing.end();
+        Box::pin(self.apply(&asking, origin.revision(), &places, &secrets, planned)).await
     }
 
     /// The Freezes that hold a rollback that is requested by annotation.
@@ -469,7 +481,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
                 return Ok(kept.plan.clone());
             }
         }
-        let (source, path) = self.files(origin, spec, timeouts.timeout).await?;
+        let files = self.files(origin, spec, timeouts.timeout);
+        let (source, path) = self.preparing.aside(files).await?;
         let key = key(origin);
         let own = &self.node.namespace;
         let inputs = HelmfilePlanInputs {
@@ -492,6 +505,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             capabilities: Arc::new(served.to_helm()),
             now: jiff::Timestamp::now(),
             random: Arc::new(windlass_runtime::random_bytes::fill),
+            charts: self.chart_store(),
         };
         let keys = named.decryption.clone();
         let made = self.plan(inputs, target, keys, timeouts.timeout, is_verified_only).await;
@@ -505,6 +519,12 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         }
         self.memory().plan = Some(CachedPlan { key, made: Instant::now(), plan: plan.clone() });
         Ok(plan)
+    }
+
+    /// Where plans keep their charts: they wait for the next run, all of them at once.
+    fn chart_store(&self) -> PlannedChartStore {
+        let folder = self.context.shared::<ChartFolder>();
+        PlannedChartStore::folder(folder.below(self.context.artifacts.scratch()))
     }
 
     /// Makes a plan on a thread with a large stack, with a build permit.
@@ -528,7 +548,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let context = &self.context;
         let namespace = &self.node.namespace;
         let permits = BuildPermits::new(context, namespace, permit, cancel.clone());
-        let permits = SharedBuildPermits::new(permits);
+        let permits = SharedBuildPermits::new(permits.of_run(&self.preparing));
         let decrypting = keys.map(|keys| PlanDecryption {
             keys,
             services: KeyServiceAccess::of(context, timeout, permits.clone(), cancel),
@@ -555,6 +575,8 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
     /// Has operations that are under way come to the next place at which nothing is half done.
     async fn stop(&self, object: &Arc<K>) -> Result<Option<Duration>, ClusterError> {
         let spec = object.asked();
+        // Nothing is read but the clusters, of which one may not respond.
+        self.preparing.end();
         let places = self.usable_places(&**object, &spec).await;
         let timeouts =
             validated_spec::check(&spec).unwrap_or_else(|_| HelmfileTimeouts::for_finalize());

@@ -12,7 +12,7 @@ use golang::time::{GoTime, GoTimeZone};
 use golang::value::GoMap;
 use golang::work_meter::StopSignal;
 use helm::capabilities::Capabilities;
-use helm::chart::{Chart, ChartFile, load};
+use helm::chart::{Chart, ChartMetadata, load};
 use helm::render::{ReleaseToRender, RenderMode};
 use helm::render_environment::{RandomFill, RenderEnvironment};
 use helm::template::{RenderRequest, render, text};
@@ -28,12 +28,14 @@ use objects::SecretMasking;
 use sha2::{Digest as _, Sha256};
 use tree::{FileMetadata, FileTree as _, MemoryTree, RelPath};
 
+use super::chart_folder::{ChartFolder, ChartInput, StoredChart};
 use super::decryption::{self, PlanDecryption};
 use super::hooks::ReleaseHooks;
 use super::release_clusters::undeclared;
 use super::remote_fetch::{FetchContext, HelmfileFetcher};
-use helm_controller::release_runner::chart_cache::LoadedChart;
+use helm_controller::release_runner::chart_cache::{self, LoadedChart};
 use helm_controller::release_runner::manifest_rendering;
+use windlass_runtime::run_context::RunContext;
 use windlass_runtime::time_limit::TimeLimit;
 
 /// A release: its cluster, namespace and name.
@@ -110,6 +112,24 @@ pub struct HelmfilePlanInputs {
     pub now: jiff::Timestamp,
     /// Fills buffers with the randomness that templates draw.
     pub random: Arc<RandomFill>,
+    /// Where the plan keeps its charts.
+    pub charts: PlannedChartStore,
+}
+
+/// Where a plan keeps its charts.
+#[derive(Clone, Default)]
+pub struct PlannedChartStore(Option<Arc<ChartFolder>>);
+
+impl PlannedChartStore {
+    /// In memory, for a plan that is used once.
+    pub fn memory() -> Self {
+        Self(None)
+    }
+
+    /// In files, for a plan that waits for its next run.
+    pub(super) fn folder(folder: Arc<ChartFolder>) -> Self {
+        Self(Some(folder))
+    }
 }
 
 /// The releases that a helmfile asks for, and what was found while it was read.
@@ -132,15 +152,60 @@ pub struct HelmfilePlan {
 /// The chart of a release.
 #[derive(Clone)]
 pub struct PlannedChart {
-    pub(super) loaded: Arc<LoadedChart>,
+    content: PlannedChartContent,
     /// The digest of its files.
     pub digest: String,
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The version of what it installs.
+    pub app_version: String,
+}
+
+#[derive(Clone)]
+enum PlannedChartContent {
+    Loaded(Arc<LoadedChart>),
+    Stored(Arc<StoredChart>),
 }
 
 impl PlannedChart {
-    /// The chart.
-    pub fn chart(&self) -> &Chart {
-        &self.loaded.chart
+    fn new(content: PlannedChartContent, digest: String, chart: &Chart) -> Self {
+        let ChartMetadata { name, version, app_version, .. } = chart.metadata.clone();
+        Self { content, digest, name, version, app_version }
+    }
+
+    /// A chart that the plan has in memory.
+    #[cfg(test)]
+    pub(super) fn in_memory(chart: Chart, digest: &str) -> Self {
+        let loaded = Arc::new(LoadedChart::of(chart.clone()));
+        Self::new(PlannedChartContent::Loaded(loaded), digest.to_owned(), &chart)
+    }
+
+    /// The chart, which is read from its file unless it is in memory. It blocks.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn load(&self) -> Result<Arc<LoadedChart>, String> {
+        match &self.content {
+            PlannedChartContent::Loaded(loaded) => Ok(loaded.clone()),
+            PlannedChartContent::Stored(stored) => Ok(Arc::new(LoadedChart::of(stored.load()?))),
+        }
+    }
+
+    /// The chart, from the charts that are in use or from its file. A plan whose chart cannot be read has to be made anew.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) async fn in_use(&self, context: &RunContext) -> Result<Arc<LoadedChart>, String> {
+        if let Some(known) = chart_cache::known(context, &self.digest) {
+            return Ok(known);
+        }
+        let this = self.clone();
+        let loaded = tokio::task::spawn_blocking(move || this.load()).await;
+        let loaded = loaded.map_err(|_| "reading the chart was interrupted".to_owned())??;
+        chart_cache::keep(context, &self.digest, &loaded);
+        Ok(loaded)
     }
 }
 
@@ -284,7 +349,7 @@ pub fn plan_with(
         ));
     }
     let within = ReleasePlacement { namespace: &inputs.namespace, contexts: &inputs.contexts };
-    let releases = releases(&all.releases, &within, &files)?;
+    let releases = releases(&all.releases, &within, &files, &inputs.charts)?;
     let unwanted = all.unwanted.iter().map(|release| {
         let HelmfileReleaseToUninstall { name, namespace, kube_context, .. } = release;
         within.key(kube_context, namespace, name)
@@ -428,13 +493,14 @@ fn releases(
     all: &[HelmfileReleaseToRender],
     within: &ReleasePlacement<'_>,
     files: &HelmfileFiles,
+    store: &PlannedChartStore,
 ) -> Result<Vec<PlannedRelease>, String> {
     let key = |release: &HelmfileReleaseToRender| {
         within.key(&release.kube_context, &release.namespace, &release.name)
     };
     let ids = all.iter().map(|release| Ok((release.id.as_str(), key(release)?)));
     let ids = ids.collect::<Result<BTreeMap<&str, ReleaseKey>, String>>()?;
-    let mut charts: BTreeMap<String, Arc<LoadedChart>> = BTreeMap::new();
+    let mut charts = PlannedCharts { store, known: BTreeMap::new() };
     let mut known: BTreeSet<ReleaseKey> = BTreeSet::new();
     let mut releases = Vec::with_capacity(all.len());
     for release in all {
@@ -445,11 +511,9 @@ fn releases(
         }
         let chart = match &release.chart {
             ReleaseChartLocation::Refused { why } => Err(why.clone()),
-            ReleaseChartLocation::Path(path) => {
-                Ok(chart_at(path, files, &mut charts).map_err(failed)?)
-            }
+            ReleaseChartLocation::Path(path) => Ok(charts.at(path, files).map_err(failed)?),
             ReleaseChartLocation::Files { place, files } => {
-                Ok(chart_of(place, files.clone(), None, &mut charts).map_err(failed)?)
+                Ok(charts.of(place, ChartInput::Files(files.clone())).map_err(failed)?)
             }
         };
         let merged = release_values::merged(&release.values, &release.flags, files);
@@ -475,53 +539,48 @@ fn releases(
     Ok(releases)
 }
 
-/// The chart in a directory or an archive.
-fn chart_at(
-    path: &str,
-    files: &HelmfileFiles,
-    known: &mut BTreeMap<String, Arc<LoadedChart>>,
-) -> Result<PlannedChart, String> {
-    let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
-    let read = |error: tree::TreeError| format!("{path}: {error}");
-    match files.entry(&at) {
-        Some(FileMetadata::File { .. }) => {
-            let archive = files.read(&at).map_err(read)?;
-            chart_of(path, Vec::new(), Some(&archive), known)
-        }
-        _ => chart_of(path, files.chart(&at).map_err(read)?, None, known),
-    }
+/// The charts of a plan that is being made. Releases share one if it has the same files.
+struct PlannedCharts<'s> {
+    store: &'s PlannedChartStore,
+    known: BTreeMap<String, PlannedChart>,
 }
 
-/// The chart of these files or of an archive, read once for all that have it.
-fn chart_of(
-    place: &str,
-    parts: Vec<ChartFile>,
-    archive: Option<&[u8]>,
-    known: &mut BTreeMap<String, Arc<LoadedChart>>,
-) -> Result<PlannedChart, String> {
-    let mut hash = Sha256::new();
-    for file in &parts {
-        hash.update((file.name.len() as u64).to_le_bytes());
-        hash.update(&file.name);
-        hash.update((file.data.len() as u64).to_le_bytes());
-        hash.update(&file.data);
+impl PlannedCharts<'_> {
+    /// The chart in a directory or an archive.
+    fn at(&mut self, path: &str, files: &HelmfileFiles) -> Result<PlannedChart, String> {
+        let at = RelPath::parse(path.trim_start_matches('/')).map_err(|error| error.to_string())?;
+        let read = |error: tree::TreeError| format!("{path}: {error}");
+        let input = match files.entry(&at) {
+            Some(FileMetadata::File { .. }) => ChartInput::Archive(files.read(&at).map_err(read)?),
+            _ => ChartInput::Files(files.chart(&at).map_err(read)?),
+        };
+        self.of(path, input)
     }
-    if let Some(archive) = archive {
-        hash.update(archive);
+
+    /// The chart of these files or of an archive.
+    fn of(&mut self, place: &str, input: ChartInput) -> Result<PlannedChart, String> {
+        let digest = input.digest();
+        if let Some(known) = self.known.get(&digest) {
+            return Ok(known.clone());
+        }
+        let stored = match &self.store.0 {
+            Some(folder) => Some(folder.store(&digest, place, &input)?),
+            None => None,
+        };
+        let chart = input.chart(place)?;
+        helm::chart::validate::installable(&chart).map_err(|error| error.to_string())?;
+        let planned = match stored {
+            Some(stored) => {
+                PlannedChart::new(PlannedChartContent::Stored(stored), digest.clone(), &chart)
+            }
+            None => {
+                let loaded = PlannedChartContent::Loaded(Arc::new(LoadedChart::of(chart.clone())));
+                PlannedChart::new(loaded, digest.clone(), &chart)
+            }
+        };
+        self.known.insert(digest, planned.clone());
+        Ok(planned)
     }
-    let digest = format!("sha256:{}", hex::encode(hash.finalize()));
-    if let Some(known) = known.get(&digest) {
-        return Ok(PlannedChart { loaded: known.clone(), digest });
-    }
-    let loaded = match archive {
-        Some(archive) => load::archive_file(place, archive),
-        None => load::folder(place, parts),
-    };
-    let chart = loaded.map_err(|error| error.to_string())?.chart;
-    helm::chart::validate::installable(&chart).map_err(|error| error.to_string())?;
-    let loaded = Arc::new(LoadedChart::of(chart));
-    known.insert(digest.clone(), loaded.clone());
-    Ok(PlannedChart { loaded, digest })
 }
 
 /// Renders charts of which other charts are made.
@@ -585,8 +644,34 @@ impl HelmChartRenderer for HelmTemplateRenderer {
 
 #[cfg(test)]
 mod tests {
+    use helm::chart::ChartFile;
+
     use super::super::testing::key;
     use super::*;
+
+    #[test]
+    fn a_plan_that_waits_has_its_charts_in_files_and_one_that_is_used_once_in_memory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Arc::new(ChartFolder::default()).below(scratch.path().to_owned());
+        let yaml = "apiVersion: v2\nname: web\nversion: 1.2.3\nappVersion: \"4\"\n";
+        let file = ChartFile { name: "Chart.yaml".to_owned(), data: yaml.as_bytes().into() };
+        for (store, is_in_memory) in
+            [(PlannedChartStore::memory(), true), (PlannedChartStore::folder(folder), false)]
+        {
+            let mut charts = PlannedCharts { store: &store, known: BTreeMap::new() };
+            let one = charts.of("/a", ChartInput::Files(vec![file.clone()])).unwrap();
+            let two = charts.of("/b", ChartInput::Files(vec![file.clone()])).unwrap();
+            assert_eq!((&*two.name, &*two.version, &*two.app_version), ("web", "1.2.3", "4"));
+            assert_eq!((charts.known.len(), one.digest.len()), (1, 71));
+            let loaded = one.load().unwrap();
+            assert_eq!(loaded.chart.metadata.version, "1.2.3");
+            assert_eq!(Arc::ptr_eq(&loaded, &two.load().unwrap()), is_in_memory);
+        }
+        let unusable = vec![ChartFile { name: "a".to_owned(), data: "b".as_bytes().into() }];
+        let store = PlannedChartStore::memory();
+        let mut charts = PlannedCharts { store: &store, known: BTreeMap::new() };
+        assert!(charts.of("/a", ChartInput::Files(unusable)).is_err());
+    }
 
     #[test]
     fn a_release_counts_as_removed_only_if_all_of_the_helmfile_was_read() {

@@ -29,14 +29,16 @@ use super::release_states::{HelmfileReleaseOwner, ReleaseStatusRows, placed};
 use super::report::{ReleaseNameList, is_under_way};
 use super::suspended_releases::ReleaseSuspensions;
 use super::validated_spec::HelmfileTimeouts;
-use super::{HelmfileSession, helmfile_source, release_request};
+use super::{HELMFILE_ERROR, HelmfileSession, helmfile_source, release_request};
 use helm_controller::helm_release::{self, report};
+use helm_controller::release_runner::chart_cache::LoadedChart;
 use helm_controller::release_runner::quarantined_releases::{
     OwnerQuarantines, ReleaseOfOwner, attempt_once, note_attempt, without_failures,
 };
 use helm_controller::release_runner::release_run::ReleaseDriveReport;
 use helm_controller::release_runner::{DesiredRelease, ReleaseStatusOwner as _, release_run};
 use objects::SecretMasking;
+use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::BUDGET_EXCEEDED;
 use windlass_runtime::deletion_plan::result_plan::{PLAN_PENDING, PLAN_REJECTED};
@@ -148,7 +150,7 @@ impl ReleaseProgress {
 #[derive(Clone, Copy)]
 pub(super) enum ReleaseGoal<'p> {
     /// That it is as a plan says, with its chart.
-    Kept { planned: &'p PlannedRelease, chart: &'p PlannedChart },
+    Kept { planned: &'p PlannedRelease, chart: &'p PlannedChart, loaded: &'p Arc<LoadedChart> },
     /// That what is under way on it comes to a place at which nothing is half done.
     Stopped,
     /// That it is uninstalled, which was permitted.
@@ -342,7 +344,16 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         if let Some(outcome) = run.unreachable_clusters.at(target) {
             return Some(self.unfinished(run, key, outcome));
         }
-        let asked = ReleaseGoal::Kept { planned, chart };
+        let loaded = match chart.in_use(&self.context).await {
+            Ok(loaded) => loaded,
+            Err(text) => {
+                // The next run makes the plan anew, and with it the file of the chart.
+                self.memory().plan = None;
+                let outcome = RunOutcome::Failed(HELMFILE_ERROR, text, NextRunTrigger::default());
+                return Some(self.unfinished(run, key, outcome));
+            }
+        };
+        let asked = ReleaseGoal::Kept { planned, chart, loaded: &loaded };
         let made = self.desired_release(run, key, operation, asked, row.as_ref());
         let desired_release = match made {
             Ok(desired_release) => desired_release,
@@ -371,8 +382,7 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             }
         }
         let settled = outcome.is_settled();
-        let version = &chart.loaded.chart.metadata;
-        let chart = format!("{}-{}", version.name, version.version);
+        let chart = format!("{}-{}", chart.name, chart.version);
         run.book.update(key, |row| {
             if settled {
                 row.digest = Some(digest.clone());
@@ -452,9 +462,13 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         row: Option<&HelmfileReleaseStatus>,
     ) -> Result<Arc<DesiredRelease>, RunOutcome> {
         let (planned, permit) = match asked {
-            ReleaseGoal::Kept { planned, chart } => (Some((planned, chart)), None),
+            ReleaseGoal::Kept { planned, chart, .. } => (Some((planned, chart)), None),
             ReleaseGoal::Stopped => (None, None),
             ReleaseGoal::Removed(permit) => (None, Some(permit)),
+        };
+        let chart = match asked {
+            ReleaseGoal::Kept { loaded, .. } => Some(loaded.clone()),
+            ReleaseGoal::Stopped | ReleaseGoal::Removed(_) => None,
         };
         let is_suspended = matches!(asked, ReleaseGoal::Stopped);
         let helmfile = &**run.object;
@@ -509,9 +523,10 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
             desired,
             spec: Arc::new(spec),
             values: planned.map(|(planned, _)| planned.values.clone()).unwrap_or_default(),
-            chart: planned.map(|(_, chart)| chart.loaded.clone()),
+            chart,
             expressions: self.expressions.clone(),
             secrets: run.secrets.clone(),
+            preparing: PreparingPermit::default(),
         }))
     }
 

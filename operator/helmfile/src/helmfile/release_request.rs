@@ -244,11 +244,10 @@ pub(super) fn latest_version(known: &HelmReleaseStatusFields) -> Option<i64> {
 
 /// What a release is made from.
 pub(super) fn inputs(planned: &PlannedRelease, chart: &PlannedChart) -> ReleaseInputs {
-    let metadata = &chart.loaded.chart.metadata;
     ReleaseInputs {
-        chart_name: metadata.name.clone(),
-        chart_version: metadata.version.clone(),
-        app_version: metadata.app_version.clone(),
+        chart_name: chart.name.clone(),
+        chart_version: chart.version.clone(),
+        app_version: chart.app_version.clone(),
         oci_digest: String::new(),
         config_digest: planned.values_digest.clone(),
         artifact_digest: chart.digest.clone(),
@@ -287,8 +286,8 @@ mod tests {
         let [interval, retry, timeout] = [600, 60, 300].map(Duration::from_secs);
         let timeouts = HelmfileTimeouts { interval, retry, timeout };
         let asked: HelmfileSpec = serde_json::from_value(asked.clone()).unwrap();
-        let chart = planned.chart.clone().unwrap();
-        let chart = PlannedChart { digest: "sha256:0".to_owned(), ..chart };
+        let mut chart = planned.chart.clone().unwrap();
+        chart.digest = "sha256:0".to_owned();
         digest(planned, &chart, &asked, &timeouts, "east")
     }
 

@@ -6,7 +6,6 @@ use golang::value::{GoMap, GoType};
 use helm::chart::Chart;
 
 use super::plan::{HelmfilePlan, PlannedChart, PlannedRelease, ReleaseKey};
-use helm_controller::release_runner::chart_cache::LoadedChart;
 
 /// The key of a release in the cluster of the spec.
 pub(super) fn key(name: &str) -> ReleaseKey {
@@ -18,10 +17,7 @@ pub(super) fn release(name: &str, helmfile: usize, needs: &[&str]) -> PlannedRel
     PlannedRelease {
         key: key(name),
         needs: needs.iter().map(|need| key(need)).collect(),
-        chart: Ok(PlannedChart {
-            loaded: Arc::new(LoadedChart::of(Chart::default())),
-            digest: String::new(),
-        }),
+        chart: Ok(PlannedChart::in_memory(Chart::default(), "")),
         chart_changes: String::new(),
         values: GoMap::new(GoType::Any, []),
         values_digest: String::new(),

@@ -17,6 +17,7 @@ use super::plan::HelmfilePlan;
 use super::release_clusters::ContextTargets;
 use super::{decryption, helmfile_source, release_clusters};
 use helm_controller::helm_release::values::{self, ReleaseValues};
+use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_cluster::spec_references::ReadReferences;
 use windlass_runtime::build::decryption::BuildDecryptionKeys;
 use windlass_runtime::cluster_target::TargetSpec;
@@ -136,13 +137,19 @@ pub(super) async fn read<K: HelmfileCustomResource>(
     object: &K,
     in_use: &BTreeSet<String>,
     references: &mut ReadReferences,
+    preparing: &PreparingPermit,
 ) -> Result<HelmfileInputs, RunOutcome> {
     let spec: &HelmfileSpec = &object.asked();
     let namespace: &str = &object.namespace().unwrap_or_default();
     let kube_config = spec.kube_config.as_ref();
     let account = spec.service_account_name.as_deref();
     let wanted = TargetSpec::new(&context.settings, namespace, kube_config, account);
-    let contexts = release_clusters::contexts(context, spec, &wanted, in_use, references).await;
+    let contexts = release_clusters::contexts(context, spec, &wanted, in_use, references);
+    let contexts = match spec.kube_contexts.is_empty() {
+        true => contexts.await,
+        // One of these clusters may not respond.
+        false => preparing.aside(contexts).await,
+    };
     let variables = variables(spec, references, namespace).await;
     let settings = &context.settings;
     let annotations = object.annotations();
