@@ -11,7 +11,7 @@ use plan::{ApplierChange, ApplierComparison, ImmutableFieldConsequence, PlanObje
 use super::inventories::{ApplierInCluster, InventoryChanges};
 
 /// Why appliers fail in the test bed that would not in the cluster of the repository, by a part of the message of `Ready`.
-const ENVIRONMENT_MESSAGES: [(&str, &str); 8] = [
+const ENVIRONMENT_MESSAGES: [(&str, &str); 9] = [
     ("no matches for kind", "its kind is not served here"),
     ("could not find the requested resource", "its kind is not served here"),
     ("failed calling webhook", "a webhook that is not here"),
@@ -19,6 +19,7 @@ const ENVIRONMENT_MESSAGES: [(&str, &str); 8] = [
     ("secrets \"", "a Secret that is not here"),
     ("configmaps \"", "a ConfigMap that is not here"),
     ("namespaces \"", "a namespace that is not here"),
+    ("for bound claims", "claims are never bound here, and only a bound one may grow"),
     ("proxy", "another host, and there is no network here"),
 ];
 
