@@ -65,14 +65,13 @@ async fn owned(story: &Story) -> Result<Vec<String>> {
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_stays_after_a_restart() -> Result<()> {
-    let story = Story::begin("quarantine-restart").await?;
-    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
-    let files = |pods, value: &str| {
-        [("web.yaml", deployment("web", pods)), ("a.yaml", config_map("a", value))]
-    };
-    let upstream = story.follow("app", &files(PodBehavior::Ready, "1")).await?;
+/// A Deployment and a ConfigMap, as files.
+fn web_and_map(pods: PodBehavior, value: &str) -> [(&'static str, String); 2] {
+    [("web.yaml", deployment("web", pods)), ("a.yaml", config_map("a", value))]
+}
+
+/// Creates the Kustomization of these files, which is rolled back when it fails, and waits until its first result counts as good.
+async fn await_good_result(story: &Story) -> Result<DynamicObject> {
     let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
         "namespace": story.namespace}]);
     story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "30s"})).await?;
@@ -83,8 +82,17 @@ async fn a_rollback_stays_after_a_restart() -> Result<()> {
         let metadata = &object.data["status"]["history"][0]["metadata"];
         metadata["windlass.dev/ArtifactPath"].is_string()
     };
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_recorded).await?;
-    let second = upstream.push(&files(PodBehavior::CrashLoop, "2")).await?;
+    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_recorded).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_stays_after_a_restart() -> Result<()> {
+    let story = Story::begin("quarantine-restart").await?;
+    let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let upstream = story.follow("app", &web_and_map(PodBehavior::Ready, "1")).await?;
+    let app = StoryObject::kustomization("app");
+    await_good_result(&story).await?;
+    let second = upstream.push(&web_and_map(PodBehavior::CrashLoop, "2")).await?;
     let message = story.await_failure(&app, "Quarantined").await?;
     ensure!(message.contains(&second), "{message}");
     story.await_value("a", "1").await?;
@@ -104,24 +112,12 @@ async fn a_rollback_stays_after_a_restart() -> Result<()> {
 async fn a_last_good_artifact_that_is_lost_comes_back_from_git() -> Result<()> {
     let story = Story::begin("quarantine-lost").await?;
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
-    let files = |pods, value: &str| {
-        [("web.yaml", deployment("web", pods)), ("a.yaml", config_map("a", value))]
-    };
-    let upstream = story.follow("app", &files(PodBehavior::Ready, "1")).await?;
-    let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
-        "namespace": story.namespace}]);
-    story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "30s"})).await?;
+    let upstream = story.follow("app", &web_and_map(PodBehavior::Ready, "1")).await?;
     let app = StoryObject::kustomization("app");
-    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
-    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
-    let is_recorded = |object: &DynamicObject| {
-        let metadata = &object.data["status"]["history"][0]["metadata"];
-        metadata["windlass.dev/ArtifactPath"].is_string()
-    };
-    let object = story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_recorded).await?;
+    let object = await_good_result(&story).await?;
     let path = &object.data["status"]["history"][0]["metadata"]["windlass.dev/ArtifactPath"];
     let path = windlass.storage().join(path.as_str().context("a path")?);
-    upstream.push(&files(PodBehavior::CrashLoop, "2")).await?;
+    upstream.push(&web_and_map(PodBehavior::CrashLoop, "2")).await?;
     story.await_failure(&app, "Quarantined").await?;
     story.await_value("a", "1").await?;
     // As an `emptyDir` is after the Pod was moved.

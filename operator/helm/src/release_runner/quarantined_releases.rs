@@ -342,8 +342,8 @@ impl OwnerQuarantines {
     }
 }
 
-/// Whether the revision of a Quarantine is one of a release, by its name among those of the owner; every one is, if it is the only
-/// release.
+/// Whether a Quarantine with this revision belongs to the release. A Helmfile puts the name of the release before the chart version
+/// (`NAMESPACE/NAME@VERSION`). A HelmRelease has only one release, whose name is empty here, so each of its Quarantines matches.
 fn is_of_release(revision: &str, name: &str) -> bool {
     name.is_empty() || revision.strip_prefix(name).is_some_and(|version| version.starts_with('@'))
 }
