@@ -120,7 +120,8 @@ fn steps(options: &TestOptions, timings: &mut TestTimings) -> anyhow::Result<()>
         timings.jobs(&name, |done| jobs::run(stories, at_once, done))?;
     }
     if has_stories && options.filter.is_none() && selection.is_everything() {
-        timings.step("rights that the stories used", || rights::check(recorded.path()))?;
+        let check = || rights::check(recorded.path(), options.thorough);
+        timings.step("rights that the stories used", check)?;
     }
     Ok(())
 }
