@@ -9,8 +9,10 @@ use clap::{Args as ClapArgs, ValueEnum};
 use crds::release::{ChangeSet, ChangeSetVerdict};
 use reconcile::Time;
 use windlass_answers::changes::{
-    ListedChanges, find, is_bad, is_named, is_over, members, progress, to_list, unnamed, verdict,
+    ListedChanges, find, is_bad, is_named, is_over, members, newer, progress, to_list, unnamed,
+    verdict,
 };
+use windlass_answers::failed_changes::way_back;
 
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use windlass_cli_installation::cluster_operators;
@@ -25,6 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a subject in the table may be, in characters.
 const MAX_SUBJECT_CHARACTERS: usize = 60;
+
+/// Below the table, of how many changes the command that takes them back is named.
+const MAX_WAYS_BACK: usize = 5;
 
 /// How many characters of a revision the table shows.
 const MAX_REVISION_CHARACTERS: usize = 24;
@@ -88,10 +93,9 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
         let found = find(&site, &args.scope.labels).await?;
         anyhow::Ok((found, site.in_words()))
     })?;
-    let ListedChanges { mut changes, left_out } = found;
-    if let Some(word) = &args.revision {
-        changes.retain(|it| is_named(it, word));
-    }
+    let ListedChanges { changes: known, left_out } = found;
+    let is_chosen = |it: &&ChangeSet| args.revision.as_ref().is_none_or(|word| is_named(it, word));
+    let changes: Vec<ChangeSet> = known.iter().filter(is_chosen).cloned().collect();
     if args.output != ChangesFormat::Table {
         let list = to_list(&changes)?;
         let text = match args.output {
@@ -104,12 +108,15 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
     } else if args.revision.is_some() {
         let screen = TerminalScreen::of_stdout();
         for change in &changes {
-            print(&details(change, screen))?;
+            print(&details(change, &known, screen))?;
         }
     } else if !changes.is_empty() {
         let screen = TerminalScreen::of_stdout();
         let now = jiff::Timestamp::now();
         print(&table(&changes, args.scope.all_namespaces, now, screen))?;
+        for text in ways_back(&changes) {
+            say(ProgressGlyph::Warning, &clean(&text));
+        }
     }
     say_left_out(&left_out);
     match (&args.revision, changes.is_empty(), left_out.is_empty()) {
@@ -141,15 +148,14 @@ async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCo
     let mut chosen: Option<String> = args.revision.clone();
     let mut is_awaited = false;
     loop {
-        let ListedChanges { mut changes, left_out } = find(site, &args.scope.labels).await?;
-        if let Some(word) = &chosen {
-            changes.retain(|it| is_named(it, word));
-        }
-        match changes.first() {
+        let ListedChanges { changes: known, left_out } = find(site, &args.scope.labels).await?;
+        let is_chosen = |it: &&ChangeSet| chosen.as_ref().is_none_or(|word| is_named(it, word));
+        let change = known.iter().find(is_chosen);
+        match change {
             Some(change) => {
                 // A later one is not what was asked about.
                 chosen = change.metadata.name.clone();
-                let text = details(change, screen);
+                let text = details(change, &known, screen);
                 if text != printed {
                     print(&text)?;
                     printed = text;
@@ -170,6 +176,24 @@ async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCo
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// What is said below the table of changes that failed: the command that takes each of them back. An older change of a source is
+/// not taken back.
+fn ways_back(changes: &[ChangeSet]) -> Vec<String> {
+    let newest = changes.iter().filter(|change| newer(changes, change).is_none());
+    let failed = newest.filter_map(|change| {
+        let name = change.metadata.name.as_deref().unwrap_or_default();
+        let source = &change.spec.source;
+        let command = way_back(change)?;
+        Some(format!(
+            "change {name} of {}/{} is {}; to take it back: {command}",
+            source.kind,
+            source.name,
+            verdict(change)
+        ))
+    });
+    failed.take(MAX_WAYS_BACK).collect()
 }
 
 fn colour(verdict: ChangeSetVerdict) -> TextColour {
@@ -208,8 +232,8 @@ fn row(change: &ChangeSet, now: Time) -> [TableCell; 8] {
     ]
 }
 
-/// All that is known of a change.
-pub(super) fn details(change: &ChangeSet, on: TerminalScreen) -> String {
+/// All that is known of a change. `known` are changes of its source: one that is not the newest is not taken back.
+pub(super) fn details(change: &ChangeSet, known: &[ChangeSet], on: TerminalScreen) -> String {
     let spec = &change.spec;
     let name = change.metadata.name.as_deref().unwrap_or_default();
     let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
@@ -239,13 +263,15 @@ pub(super) fn details(change: &ChangeSet, on: TerminalScreen) -> String {
     lines.extend(unnamed(change).iter().map(|text| format!("  {text}")));
     let left = change.status.iter().flat_map(|it| &it.not_rolled_back);
     lines.extend(left.map(|text| format!("not rolled back: {}", clean(text))));
-    if is_bad(change) && verdict != ChangeSetVerdict::RolledBack {
-        lines.push(format!(
-            "to take it back: windlass rollback change/{} -n {}",
-            clean(name),
-            clean(namespace)
-        ));
+    let status = change.status.as_ref();
+    if let Some(asked) = status.and_then(|it| it.rollback.as_ref()) {
+        let is_done = status.is_some_and(|it| it.rolled_back_at.is_some());
+        let state = if is_done { "carried out" } else { "not carried out yet" };
+        let why = asked.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        lines.push(clean(&format!("rollback: {} asked for it{why}, {state}", asked.user)));
     }
+    let command = way_back(change).filter(|_| newer(known, change).is_none());
+    lines.extend(command.map(|command| format!("to take it back: {}", clean(&command))));
     lines.into_iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -288,7 +314,32 @@ mod tests {
             not rolled back: hf/db: it stays
             to take it back: windlass rollback change/fleet-17-1a2b3c4d -n flux-system
         "#]]
-        .assert_eq(&details(&change(), PLAIN));
+        .assert_eq(&details(&change(), &[], PLAIN));
+    }
+
+    #[test]
+    fn below_the_table_the_newest_change_of_a_source_that_failed_has_its_command() {
+        let mut older = change();
+        older.spec.sequence = 16;
+        older.metadata.name = Some("fleet-16-1a2b3c4d".to_owned());
+        let expected = "change fleet-17-1a2b3c4d of GitRepository/fleet is Failed; to take it back: windlass rollback \
+                        change/fleet-17-1a2b3c4d -n flux-system";
+        assert_eq!(ways_back(&[change(), older.clone()]), [expected]);
+        let text = details(&older, &[change()], PLAIN);
+        assert!(!text.contains("to take it back"), "a newer one is applied: {text}");
+        let mut asked = change();
+        let rollback = crds::release::ChangeSetRollback {
+            user: "alice".to_owned(),
+            reason: Some("incident-1".to_owned()),
+            ..Default::default()
+        };
+        asked.status.as_mut().unwrap().rollback = Some(rollback);
+        assert!(ways_back(std::slice::from_ref(&asked)).is_empty());
+        let text = details(&asked, &[], PLAIN);
+        assert!(
+            text.ends_with("rollback: alice asked for it (incident-1), not carried out yet\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -362,15 +362,9 @@ mod tests {
 
     use super::*;
     use crate::goldens::at_both_widths;
-    use windlass_cluster::discovery::ApiResourceLocation;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {
-        let resource = ApiResourceLocation {
-            gvk: objects::Gvk::new(version, kind),
-            plural: String::new(),
-            namespaced: true,
-            watchable: true,
-        };
+        let resource = fake_cluster::examples::resource(version, kind);
         ResourceArgument { resource, namespace: None, name: None }
     }
 

@@ -12,7 +12,7 @@ use windlass_answers::incidents::{
 use super::command_scope::{NamespaceScope, say_left_out};
 use windlass_cli_runtime::connection::{print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
-use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age};
+use windlass_cli_runtime::table::{PagedTable, TableCell, TerminalScreen, TextColour, age, clean};
 
 /// The flags of `windlass incidents`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -69,7 +69,7 @@ pub(super) fn run(args: &IncidentsArgs) -> anyhow::Result<ExitCode> {
     }
     if args.output == IncidentFormat::Table {
         for line in context.lines(&incidents, args.all) {
-            say(line.mark, &line.text);
+            say(line.mark, &clean(&line.text));
         }
     }
     say_left_out(&context.left_out);

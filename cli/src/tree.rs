@@ -34,7 +34,7 @@ pub(super) struct TreeArgs {
 
 pub(super) const EXAMPLES: &str = "Examples:
   windlass tree ks/app -n apps                  a Kustomization, its source, what it applied
-  windlass tree gitrepo/app -n apps             a source and everything that uses it
+  windlass tree gitrepo/app -n apps             a source, its newest change, and everything that uses it
   windlass tree hr/web -n apps                  a HelmRelease, its HelmChart, what it released
   windlass tree hr/web -o json
 
@@ -67,7 +67,8 @@ pub(super) fn run(args: &TreeArgs) -> anyhow::Result<ExitCode> {
 fn draw(branch: &ObjectTreeBranch, first: &str, rest: &str, on: TerminalScreen, out: &mut String) {
     let colour = match branch.health.as_str() {
         "Ready" | "Current" if branch.message.is_empty() => TextColour::Good,
-        "NotReady" | "Failed" | "NotFound" => TextColour::Bad,
+        "Succeeded" => TextColour::Good,
+        "NotReady" | "Failed" | "NotFound" | "RolledBack" | "Stalled" => TextColour::Bad,
         _ => TextColour::Busy,
     };
     let mut line = format!("{first}{}", clean(&branch.object));

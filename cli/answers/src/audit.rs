@@ -2,15 +2,12 @@
 //!
 //! Elsewhere: writing audits (`windlass_runtime::audit`).
 
-use anyhow::Context as _;
 use crds::release::ReleaseAudit;
-use kube_core::Resource as _;
-use objects::Object;
 use reconcile::Time;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::command_scope::CommandScope;
-use super::kind_argument::ResourceArgument;
+use super::typed_objects::{self, TypedObjects};
 use windlass_runtime::audit::resource;
 
 /// An object, by kind and name.
@@ -65,15 +62,8 @@ pub async fn find(
     subject: Option<&AuditObjectName>,
     since: Option<Time>,
 ) -> anyhow::Result<ListedAudits> {
-    let target = ResourceArgument { resource: resource(), namespace: None, name: None };
-    let mut found = Vec::new();
-    let left_out = site
-        .list(&target, labels, |objects| {
-            found.extend(objects.into_iter().map(Object::into_value));
-            Ok(())
-        })
-        .await?;
-    Ok(ListedAudits { audits: selected(found, subject, since)?, left_out })
+    let TypedObjects { objects, left_out } = typed_objects::list(site, resource(), labels).await?;
+    Ok(ListedAudits { audits: selected(objects, subject, since), left_out })
 }
 
 /// Audits as a list of the Kubernetes API.
@@ -81,36 +71,24 @@ pub async fn find(
 /// # Errors
 /// One cannot be written as JSON.
 pub fn to_list(audits: &[ReleaseAudit]) -> anyhow::Result<Value> {
-    let items: Result<Vec<Value>, _> = audits.iter().map(serde_json::to_value).collect();
-    Ok(json!({
-        "apiVersion": ReleaseAudit::api_version(&()),
-        "kind": "ReleaseAuditList",
-        "items": items?,
-    }))
+    typed_objects::to_list(audits)
 }
 
 /// The audits of a subject since a time, the oldest first.
 fn selected(
-    found: Vec<Value>,
+    mut audits: Vec<ReleaseAudit>,
     subject: Option<&AuditObjectName>,
     since: Option<Time>,
-) -> anyhow::Result<Vec<ReleaseAudit>> {
-    let mut audits = Vec::with_capacity(found.len());
-    for value in found {
-        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let audit: ReleaseAudit =
-            serde_json::from_value(value).with_context(|| format!("ReleaseAudit {name}"))?;
+) -> Vec<ReleaseAudit> {
+    audits.retain(|audit| {
         let of = &audit.spec.subject;
         let is_it = subject.is_none_or(|it| of.kind == it.kind && of.name == it.name);
-        let is_recent = since.is_none_or(|since| ended(&audit).is_some_and(|at| at >= since));
-        if is_it && is_recent {
-            audits.push(audit);
-        }
-    }
+        is_it && since.is_none_or(|since| ended(audit).is_some_and(|at| at >= since))
+    });
     // Within a second, later ones have higher versions (they are comparable, Kubernetes 1.35).
     let version = |it: &ReleaseAudit| it.metadata.resource_version.as_ref()?.parse::<u64>().ok();
     audits.sort_by_key(|audit| (ended(audit), version(audit)));
-    Ok(audits)
+    audits
 }
 
 /// When the operation of an audit ended.
@@ -145,7 +123,8 @@ mod tests {
         let names = |subject: Option<&str>, since: Option<&str>| -> Vec<String> {
             let subject = subject.map(|it| parse_subject(it).unwrap());
             let since = since.map(|it| it.parse().unwrap());
-            let found = selected(all.clone(), subject.as_ref(), since).unwrap();
+            let all = all.iter().cloned().map(|it| serde_json::from_value(it).unwrap());
+            let found = selected(all.collect(), subject.as_ref(), since);
             found
                 .iter()
                 .map(|it| format!("{}/{}", it.spec.subject.kind, it.spec.subject.name))

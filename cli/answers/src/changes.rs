@@ -4,16 +4,15 @@
 //! Elsewhere: what a ChangeSet says (`crds::release`), writing it (`windlass_changes`), lines about members
 //! (`changes::member_lines`).
 
-use anyhow::Context as _;
 use changes::member_lines;
 use changes::member_state::MemberState;
 use crds::release::{ChangeSet, ChangeSetCounts, ChangeSetVerdict};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::Object;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::command_scope::CommandScope;
-use super::kind_argument::ResourceArgument;
+use super::typed_objects::{self, TypedObjects};
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
 /// How many characters of a commit or digest name a revision at least.
@@ -33,20 +32,8 @@ pub struct ListedChanges {
 /// # Errors
 /// The kind is not installed, a change cannot be read, or the API server did not respond.
 pub async fn find(site: &CommandScope, labels: &str) -> anyhow::Result<ListedChanges> {
-    let target =
-        ResourceArgument { resource: resource::<ChangeSet>(), namespace: None, name: None };
-    let mut found = Vec::new();
-    let left_out = site
-        .list(&target, labels, |objects| {
-            for object in objects {
-                let named = object.name().to_owned();
-                let change: ChangeSet = serde_json::from_value(object.into_value())
-                    .with_context(|| format!("cannot read ChangeSet {named}"))?;
-                found.push(change);
-            }
-            Ok(())
-        })
-        .await?;
+    let listed = typed_objects::list::<ChangeSet>(site, resource::<ChangeSet>(), labels).await?;
+    let TypedObjects { objects: mut found, left_out } = listed;
     found.sort_by_key(|it| std::cmp::Reverse(order(it)));
     Ok(ListedChanges { changes: found, left_out })
 }
@@ -168,12 +155,7 @@ pub fn unnamed(change: &ChangeSet) -> Vec<String> {
 /// # Errors
 /// One cannot be written as JSON.
 pub fn to_list(changes: &[ChangeSet]) -> anyhow::Result<Value> {
-    let items: Result<Vec<Value>, _> = changes.iter().map(serde_json::to_value).collect();
-    Ok(json!({
-        "apiVersion": ChangeSet::api_version(&()),
-        "kind": "ChangeSetList",
-        "items": items?,
-    }))
+    typed_objects::to_list(changes)
 }
 
 /// The newer change of the source of a change, if there is one.
@@ -205,6 +187,8 @@ pub(crate) fn row_message(object: &Object) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn change(name: &str, sequence: i64, status: &Value) -> ChangeSet {

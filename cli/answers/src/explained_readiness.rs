@@ -60,15 +60,9 @@ fn with_failure(mut object: Object, why: &StateExplanation) -> Object {
 mod tests {
     use super::*;
     use crate::object_row::ObjectRow;
-    use windlass_cluster::discovery::ApiResourceLocation;
 
     fn target(version: &str, kind: &str) -> ResourceArgument {
-        let resource = ApiResourceLocation {
-            gvk: objects::Gvk::new(version, kind),
-            plural: String::new(),
-            namespaced: true,
-            watchable: true,
-        };
+        let resource = fake_cluster::examples::resource(version, kind);
         ResourceArgument { resource, namespace: None, name: None }
     }
 

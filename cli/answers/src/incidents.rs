@@ -7,19 +7,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Context as _;
+use crds::release::ChangeSet;
 use crds::windlass_notification::{Incident, IncidentNotification, IncidentState, IncidentStep};
-use kube_core::Resource as _;
-use objects::Object;
+use objects::{Object, ObjectId};
 use reconcile::Time;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::applied_object_health::{AlreadyReportedObjects, AppliedObjects};
 use super::cluster_facts::ClusterFactReader;
 use super::command_scope::CommandScope;
-use super::kind_argument::{self, ResourceArgument};
+use super::failed_changes;
+use super::kind_argument;
 use super::object_row::{ObjectRow, is_silent, unsaid};
+use super::typed_objects::{self, TypedObjects};
 use notification_controller::delivery::incident_notifications::INCIDENTS;
+use windlass_changes::failed_changes::advice;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::ProgressGlyph;
 use windlass_cli_runtime::table::cut;
@@ -45,21 +47,15 @@ pub struct ListedIncidents {
 /// # Errors
 /// The kind is not installed, an incident cannot be read, or the API server did not respond.
 pub async fn find(site: &CommandScope, labels: &str, all: bool) -> anyhow::Result<ListedIncidents> {
-    let target = ResourceArgument { resource: resource::<Incident>(), namespace: None, name: None };
-    let mut found = Vec::new();
-    let left_out = site
-        .list(&target, labels, |objects| {
-            found.extend(objects.into_iter().map(Object::into_value));
-            Ok(())
-        })
-        .await?;
+    let listed = typed_objects::list(site, resource::<Incident>(), labels).await?;
+    let TypedObjects { objects, left_out } = listed;
     let summary = ObjectReadinessSummary {
         hides_incidents: !left_out.is_empty(),
         left_out,
         place: site.in_words(),
         ..ObjectReadinessSummary::default()
     };
-    Ok(ListedIncidents { incidents: selected(found, all)?, summary })
+    Ok(ListedIncidents { incidents: selected(objects, all), summary })
 }
 
 /// Incidents as a list of the Kubernetes API.
@@ -67,12 +63,7 @@ pub async fn find(site: &CommandScope, labels: &str, all: bool) -> anyhow::Resul
 /// # Errors
 /// One cannot be written as JSON.
 pub fn to_list(incidents: &[Incident]) -> anyhow::Result<Value> {
-    let items: Result<Vec<Value>, _> = incidents.iter().map(serde_json::to_value).collect();
-    Ok(json!({
-        "apiVersion": Incident::api_version(&()),
-        "kind": "IncidentList",
-        "items": items?,
-    }))
+    typed_objects::to_list(incidents)
 }
 
 /// What there is besides incidents.
@@ -105,6 +96,8 @@ pub struct ObjectReadinessSummary {
     place: String,
     /// Why it is doubtful that an operator acts.
     doubt: Option<String>,
+    /// The newest changes of sources that failed and can be taken back.
+    failed_changes: Vec<ChangeSet>,
 }
 
 /// Objects that fail and belong to no incident.
@@ -151,6 +144,8 @@ impl ObjectReadinessSummary {
         self.degraded = live.suspects.len();
         self.unexamined = live.remarks;
         self.left_out.extend(live.left_out);
+        self.failed_changes = failed_changes::newest(site, None).await;
+        self.failed_changes.retain(|change| failed_changes::way_back(change).is_some());
         self.doubt = cluster_operators::remark(&site.cluster, now).await;
         if self.silent > 0 && !self.has_reports && self.doubt.is_none() {
             self.doubt = cluster_operators::unseen(&site.cluster).await;
@@ -201,13 +196,9 @@ impl ObjectReadinessSummary {
     fn uncovered(&self, found: &UncoveredObjects, none: Option<&str>) -> String {
         let count = found.count;
         let (objects, are) = if count == 1 { ("object", "is") } else { ("objects", "are") };
-        let which = match found.names.len() {
-            0 => String::new(),
-            all if all > MOST_NAMED => {
-                let named = found.names[..MOST_NAMED].join(", ");
-                format!(" ({named} and {} more)", all - MOST_NAMED)
-            }
-            _ => format!(" ({})", found.names.join(", ")),
+        let which = match found.names.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", first_names(&found.names)),
         };
         let objects = format!("{count} {objects}");
         let begin = match none {
@@ -236,6 +227,10 @@ impl ObjectReadinessSummary {
                 lines.push(line(ProgressGlyph::Warning, text));
             }
         }
+        let changes = self.failed_changes.iter();
+        let changes = changes.filter_map(|change| failed_with(change, incidents));
+        let changes = failed_changes::first_of(changes).into_iter();
+        lines.extend(changes.map(|text| line(ProgressGlyph::Warning, text)));
         if self.degraded > 0 {
             let count = self.degraded;
             let [are, they] = match count {
@@ -310,6 +305,35 @@ impl ObjectReadinessSummary {
     }
 }
 
+/// The first of some objects, and how many more there are.
+fn first_names(all: &[String]) -> String {
+    let named = all.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(MOST_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// What is said of a change that failed: which open incidents are about its members, and the command that takes it back.
+fn failed_with(change: &ChangeSet, incidents: &[Incident]) -> Option<String> {
+    let advice = advice(change)?;
+    let open = incidents.iter().filter(|it| state(it) == Some(IncidentState::Open));
+    let of_change = open.filter(|it| failed_changes::is_of(change, &subject(it)));
+    let named: Vec<String> = of_change.map(|it| subject(it).subject()).collect();
+    Some(match named.is_empty() {
+        true => advice,
+        false => format!("{} failed with {advice}", first_names(&named)),
+    })
+}
+
+/// The object that an incident is about.
+fn subject(incident: &Incident) -> ObjectId {
+    let subject = &incident.spec.subject;
+    let namespace = incident.metadata.namespace.as_deref().unwrap_or_default();
+    let group = subject.api_version.split_once('/').map_or("", |(group, _)| group);
+    ObjectId::new(namespace, &subject.name, group, &subject.kind)
+}
+
 /// Whether an incident is open.
 pub fn state(incident: &Incident) -> Option<IncidentState> {
     incident.status.as_ref().and_then(|status| status.state)
@@ -326,19 +350,11 @@ pub fn since(incident: &Incident) -> Option<Time> {
 }
 
 /// Those that are open, the oldest first; with `all` those that are resolved before them.
-fn selected(found: Vec<Value>, all: bool) -> anyhow::Result<Vec<Incident>> {
-    let mut incidents = Vec::with_capacity(found.len());
-    for value in found {
-        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let incident: Incident =
-            serde_json::from_value(value).with_context(|| format!("Incident {name}"))?;
-        if all || state(&incident) == Some(IncidentState::Open) {
-            incidents.push(incident);
-        }
-    }
+fn selected(mut incidents: Vec<Incident>, all: bool) -> Vec<Incident> {
     let is_open = |it: &Incident| state(it) == Some(IncidentState::Open);
+    incidents.retain(|it| all || is_open(it));
     incidents.sort_by_key(|it| (is_open(it), opened(it), it.metadata.name.clone()));
-    Ok(incidents)
+    incidents
 }
 
 /// Incidents of one namespace that say the same of their subjects, which share a row.
@@ -424,8 +440,15 @@ fn sent_to(of: &IncidentNotification) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use fake_cluster::examples::incident;
+
+    fn listed(values: Vec<Value>, is_all: bool) -> Vec<Incident> {
+        let incidents = values.into_iter().map(|it| serde_json::from_value(it).unwrap());
+        selected(incidents.collect(), is_all)
+    }
 
     fn all() -> Vec<Value> {
         vec![
@@ -585,13 +608,41 @@ mod tests {
 
     #[test]
     fn objects_that_incidents_name_or_count_are_not_reported_again() {
-        let open = selected(vec![incident("shop", "Open", "2026-11-24T11:00:00Z")], false).unwrap();
+        let open = listed(vec![incident("shop", "Open", "2026-11-24T11:00:00Z")], false);
         let mut objects = vec![object("GitRepository", "shop", "False")];
         objects.extend((0..200).map(|at| object("Kustomization", &format!("k{at}"), "False")));
         // One of the 200 that it affects is named, and is not among these.
         let line = "false 1 object without an incident is not ready: windlass get all -A --status-selector ready=false";
         assert_eq!(said(&objects, &open), [line]);
         assert!(said(&objects[..200], &open).is_empty());
+    }
+
+    #[test]
+    fn incidents_of_members_name_the_change_and_the_command_that_takes_it_back() {
+        let change: ChangeSet = serde_json::from_value(json!({
+            "metadata": {"name": "fleet-2-a", "namespace": "apps"},
+            "spec": {"source": {"kind": "GitRepository", "name": "fleet", "uid": "u"},
+                "revision": "main@sha1:2", "digest": "d", "sequence": 2},
+            "status": {"verdict": "Failed", "message": "2 members: 2 failed (ks/db, ks/shop)",
+                "members": ["Failed ks/db", "Failed ks/shop"], "counts": {"members": 2, "failed": 2}}}))
+        .unwrap();
+        let of = |name: &str, kind: &str, group: &str| {
+            let mut of = incident(name, "Open", "2026-11-24T11:00:00Z");
+            of["spec"]["subject"] =
+                json!({"apiVersion": format!("{group}/v1"), "kind": kind, "name": name});
+            of
+        };
+        let kustomization = |name| of(name, "Kustomization", "kustomize.toolkit.fluxcd.io");
+        let source = of("shop", "GitRepository", "source.toolkit.fluxcd.io");
+        let open = listed(vec![kustomization("shop"), source], false);
+        let advice = "change fleet-2-a of GitRepository/fleet (main@sha1:2) is Failed: 2 members: 2 failed (ks/db, ks/shop); to \
+                      take it back: windlass rollback change/fleet-2-a -n apps";
+        let expected = format!("Kustomization/apps/shop failed with {advice}");
+        assert_eq!(failed_with(&change, &open).as_deref(), Some(expected.as_str()));
+        assert_eq!(failed_with(&change, &[]).as_deref(), Some(advice));
+        let failed_changes = vec![change];
+        let summary = ObjectReadinessSummary { failed_changes, ..Default::default() };
+        assert!(summary.lines(&open, false).iter().any(|it| it.text == expected));
     }
 
     #[test]
@@ -609,7 +660,7 @@ mod tests {
             of("d", "apps", "refused"),
             of("e", "infra", "refused"),
         ];
-        let all = selected(all, false).unwrap();
+        let all = listed(all, false);
         let rows: Vec<(&str, usize, i64)> = groups(&all)
             .iter()
             .map(|it| (it.first.spec.subject.name.as_str(), it.more, it.affected))
@@ -620,7 +671,7 @@ mod tests {
     #[test]
     fn what_is_open_is_listed_and_the_rest_on_request() {
         let names = |all_of: bool| -> Vec<String> {
-            let found = selected(all(), all_of).unwrap();
+            let found = listed(all(), all_of);
             found.into_iter().map(|it| it.spec.subject.name).collect()
         };
         assert_eq!(names(false), ["db", "shop"]);

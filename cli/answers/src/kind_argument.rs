@@ -172,11 +172,13 @@ fn called(word: &str) -> Option<&'static KindNames> {
     crds::names().filter(|it| is_called(it, word)).max_by_key(|it| it.short.len())
 }
 
-/// The word for what `flux` calls otherwise.
+/// The word for what `flux`, or a command of windlass, calls otherwise.
 fn of_flux(word: &str) -> &str {
     match word {
         "alert-provider" | "alert-providers" => "provider",
         "source" => "sources",
+        // As the command is called that shows them.
+        "changes" => "changesets",
         "image" => IMAGES,
         word => word,
     }
@@ -299,6 +301,7 @@ mod tests {
     fn words_of_flux_name_the_same_kinds() {
         assert_eq!(called(of_flux("alert-providers")).map(|it| it.kind), Some("Provider"));
         assert!(crds::names().any(|it| is_in(it, of_flux("source"))));
+        assert_eq!(called(of_flux("changes")).map(|it| it.kind), Some("ChangeSet"));
         assert_eq!(of_flux("ks"), "ks");
     }
 

@@ -7,14 +7,17 @@ use std::collections::BTreeMap;
 use apply::health;
 use cause::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 use cause::{object_references, pod};
+use crds::release::ChangeSet;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
 use serde::Serialize;
 
+use super::changes::verdict;
 use super::cluster_facts::{self, AT_ONCE};
 use super::command_scope::CommandScope;
+use super::failed_changes;
 use super::kind_argument::ResourceArgument;
-use super::object_row::ObjectRow;
+use super::object_row::{ObjectRow, short};
 use super::owned_pods;
 use windlass_cluster::ClusterError;
 
@@ -55,8 +58,8 @@ impl ObjectTreeBranch {
     }
 }
 
-/// The tree of an object: its source above it, or below it if the source is made for it. `is_compact` leaves out what neither
-/// windlass nor Flux reconciles.
+/// The tree of an object: its source above it, or below it if the source is made for it; below a source the newest change that
+/// it brought. `is_compact` leaves out what neither windlass nor Flux reconciles.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -68,7 +71,11 @@ pub async fn read(
     let mut reader = ObjectTreeReader { site, is_compact, left: MAX_TREE_OBJECTS, way: Vec::new() };
     let sources = object_references::sources(&object);
     let made = object_references::made_chart(&object);
+    let change = newest_change(site, &object).await;
     let mut top = Box::pin(reader.grow(object)).await?;
+    if let Some(change) = change {
+        top.below.insert(0, describe_change(&change));
+    }
     if let Some(id) = sources.into_iter().next() {
         let source = cluster_facts::read(&site.cluster, &id).await;
         top = with_source(top, describe(&id, source), made == Some(id));
@@ -88,6 +95,39 @@ fn with_source(
         return tree;
     }
     ObjectTreeBranch { below: vec![tree], ..source }
+}
+
+/// Whether objects of a kind are sources.
+fn is_source(id: &ObjectId) -> bool {
+    crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind)
+}
+
+/// The newest change that a source brought; `None` for another object.
+async fn newest_change(site: &CommandScope, object: &Object) -> Option<ChangeSet> {
+    if !is_source(&object.id()) {
+        return None;
+    }
+    let changes = failed_changes::newest(site, Some(object.namespace())).await;
+    changes.into_iter().find(|it| it.spec.source.uid == object.uid())
+}
+
+/// A change with its verdict, and with the command that takes it back if it failed.
+fn describe_change(change: &ChangeSet) -> ObjectTreeBranch {
+    let metadata = &change.metadata;
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let message = change.status.as_ref().and_then(|it| it.message.clone()).unwrap_or_default();
+    let command = failed_changes::way_back(change);
+    let command = command.map(|it| format!("; to take it back: {it}")).unwrap_or_default();
+    ObjectTreeBranch {
+        // It has no page of its own.
+        id: None,
+        object: format!("ChangeSet/{namespace}/{name}"),
+        health: verdict(change).to_string(),
+        revision: short(&change.spec.revision),
+        message: format!("{message}{command}"),
+        below: Vec::new(),
+    }
 }
 
 /// Reads what is below an object.
@@ -196,10 +236,8 @@ impl ObjectTreeReader<'_> {
     async fn users(&self, id: &ObjectId) -> anyhow::Result<(Vec<ObjectId>, Vec<ObjectTreeBranch>)> {
         let mut found = Vec::new();
         let mut unreadable = Vec::new();
-        let is_source =
-            crds::names().any(|it| it.category == "fluxcd-sources" && it.kind == id.kind);
         // A tree that began at what uses a source does not lead back through it.
-        if !is_source || self.way.len() > 1 {
+        if !is_source(id) || self.way.len() > 1 {
             return Ok((found, unreadable));
         }
         for names in crds::names().filter(|it| !it.is_record() && !it.is_gate()) {
@@ -377,6 +415,31 @@ mod tests {
         let tree = reader.grow(one).await.unwrap();
         let messages: Vec<&str> = tree.below.iter().map(|it| it.message.as_str()).collect();
         assert_eq!(messages, ["belongs to Kustomization/apps/two now", ""]);
+    }
+
+    #[tokio::test]
+    async fn below_a_source_stands_its_newest_change_with_the_command_that_takes_it_back() {
+        let change = |sequence: i64, uid: &str| {
+            json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "ChangeSet",
+                "metadata": {"name": format!("fleet-{sequence}-{uid}"), "namespace": "apps"},
+                "spec": {"source": {"kind": "GitRepository", "name": "fleet", "uid": uid},
+                    "revision": "main@sha1:2", "digest": "d", "sequence": sequence},
+                "status": {"verdict": "Failed", "message": "1 member: 1 failed (ks/shop)",
+                    "members": ["Failed ks/shop"], "counts": {"members": 1, "failed": 1}}})
+        };
+        let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
+            "metadata": {"name": "fleet", "namespace": "apps", "uid": "u"}, "spec": {}});
+        let objects = vec![source.clone(), change(1, "u"), change(2, "u"), change(3, "other")];
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let tree = read(&site, Object::new(source).unwrap(), false).await.unwrap();
+        let change = &tree.below[0];
+        assert_eq!(
+            (change.object.as_str(), change.health.as_str()),
+            ("ChangeSet/apps/fleet-2-u", "Failed")
+        );
+        let expected = "1 member: 1 failed (ks/shop); to take it back: windlass rollback change/fleet-2-u -n apps";
+        assert_eq!(change.message, expected);
     }
 
     #[test]

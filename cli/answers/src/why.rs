@@ -18,6 +18,7 @@ use serde::Serialize;
 pub use self::image_tags::{ImageTagReport, UnchosenTag};
 use super::cluster_facts::ClusterFactReader;
 use super::command_scope::CommandScope;
+use super::failed_changes;
 use super::kind_argument::{self, ResourceArgument};
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::table::clean;
@@ -76,6 +77,9 @@ pub async fn explain(
         let remark = cluster_operators::remark(&site.cluster, jiff::Timestamp::now());
         why.remarks.extend(remark.await);
         why.remarks.extend(unknown_annotations);
+    }
+    if why.is_finding() {
+        why.remarks.extend(failed_changes::of_member(site, &id).await);
     }
     let tags = match policy {
         Some(policy) => Some(image_tags::of(site, policy, tags).await?),

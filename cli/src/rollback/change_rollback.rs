@@ -119,7 +119,7 @@ fn patch(change: &ChangeSet, user: &str, now: &str, reason: Option<&str>) -> Val
 
 /// Says what became of a rollback.
 fn say_outcome(change: &ChangeSet) -> anyhow::Result<ExitCode> {
-    print(&details(change, TerminalScreen::of_stdout()))?;
+    print(&details(change, &[], TerminalScreen::of_stdout()))?;
     let left = change.status.as_ref().map_or(0, |it| it.not_rolled_back.len());
     if left > 0 {
         let text = "some members were not rolled back: what is said of each is above";

@@ -1,7 +1,8 @@
 //! Changes: one revision of a source and the appliers that it changes, with one verdict about all of them. Without I/O.
 //!
-//! Here: the name of a change. Below: its commit ([`commit_metadata`]), how far a member is ([`member_state`]), whether a build
-//! changed ([`build_change`]), the lines about members ([`member_lines`]), the verdict ([`verdict`]).
+//! Here: the name of a change, and the command that takes it back. Below: its commit ([`commit_metadata`]), how far a member is
+//! ([`member_state`]), whether a build changed ([`build_change`]), the lines about members ([`member_lines`]), the verdict
+//! ([`verdict`]).
 //! Elsewhere: ChangeSets as objects, and who is a member (`operator/changes`), results that are not applied again (engine
 //! `quarantine`).
 
@@ -28,6 +29,13 @@ pub fn change_name(source: &str, uid: &str, sequence: i64) -> String {
     format!("{}-{sequence}-{digest}", source.trim_end_matches(['.', '-']))
 }
 
+/// The command that takes a change back, for messages; `None` if there was no change of the source before, so that there is
+/// nothing to go back to.
+#[must_use]
+pub fn rollback_command(name: &str, namespace: &str, sequence: i64) -> Option<String> {
+    (sequence > 1).then(|| format!("windlass rollback change/{name} -n {namespace}"))
+}
+
 /// The first hexadecimal digits of a digest of strings.
 fn digest_of(parts: &[&str], length: usize) -> String {
     let mut hash = Sha256::new();
@@ -41,6 +49,13 @@ fn digest_of(parts: &[&str], length: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_is_taken_back_by_one_command_unless_there_was_none_before() {
+        let command = rollback_command("fleet-2-a", "shop", 2);
+        assert_eq!(command.as_deref(), Some("windlass rollback change/fleet-2-a -n shop"));
+        assert_eq!(rollback_command("fleet-1-a", "shop", 1), None);
+    }
 
     #[test]
     fn a_name_is_that_of_one_change_of_one_source() {

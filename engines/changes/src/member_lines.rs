@@ -35,9 +35,20 @@ impl MemberKind {
     pub const ALL: [Self; 4] =
         [Self::Kustomization, Self::HelmRelease, Self::Helmfile, Self::OperatorHelmfile];
 
-    /// How a line names it.
+    /// The kind of an object; `None` if it applies nothing, so that it is no member.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub fn of(group: &str, kind: &str) -> Option<Self> {
+        match (group, kind) {
+            ("kustomize.toolkit.fluxcd.io", "Kustomization") => Some(Self::Kustomization),
+            ("helm.toolkit.fluxcd.io", "HelmRelease") => Some(Self::HelmRelease),
+            ("helmfile.windlass.dev", "Helmfile") => Some(Self::Helmfile),
+            ("apps.mumoshu.github.io", "Helmfile") => Some(Self::OperatorHelmfile),
+            _ => None,
+        }
+    }
+
+    /// How a line names it.
+    const fn as_str(self) -> &'static str {
         match self {
             Self::Kustomization => "ks",
             Self::HelmRelease => "hr",
@@ -61,8 +72,7 @@ pub struct ListedMember {
 }
 
 /// A name as lines have it.
-#[must_use]
-pub fn shown_name(name: &str) -> String {
+fn shown_name(name: &str) -> String {
     if name.len() <= MAX_NAME_BYTES {
         return name.to_owned();
     }
@@ -82,6 +92,12 @@ impl ListedMember {
         let mark = if self.is_child { CHILD } else { "" };
         format!("{} {mark}{}", self.state.as_str(), self.subject())
     }
+}
+
+/// The kind and name of an object, as lines have them; `None` if it applies nothing.
+#[must_use]
+pub fn subject_of(group: &str, kind: &str, name: &str) -> Option<String> {
+    MemberKind::of(group, kind).map(|kind| format!("{}/{}", kind.as_str(), shown_name(name)))
 }
 
 /// A line about a member, read.
@@ -142,6 +158,19 @@ mod tests {
         }
         assert_ne!(shown_name(&long), shown_name(&format!("{long}y")));
         assert_eq!(shown_name("shop"), "shop");
+    }
+
+    #[test]
+    fn only_kinds_that_apply_objects_are_members() {
+        let kind = MemberKind::of;
+        assert_eq!(kind("helm.toolkit.fluxcd.io", "HelmRelease"), Some(MemberKind::HelmRelease));
+        assert_eq!(kind("helmfile.windlass.dev", "Helmfile"), Some(MemberKind::Helmfile));
+        let operator = Some(MemberKind::OperatorHelmfile);
+        assert_eq!(kind("apps.mumoshu.github.io", "Helmfile"), operator);
+        assert_eq!(kind("source.toolkit.fluxcd.io", "GitRepository"), None);
+        assert_eq!(kind("example.com", "Kustomization"), None);
+        let subject = subject_of("kustomize.toolkit.fluxcd.io", "Kustomization", "shop");
+        assert_eq!(subject.as_deref(), Some("ks/shop"));
     }
 
     #[test]

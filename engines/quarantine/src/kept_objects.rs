@@ -25,11 +25,25 @@ pub fn is_definition(id: &ObjectId) -> bool {
     id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition"
 }
 
-/// Whether an object is a Quarantine or a ChangeSet. No applier applies one: windlass may write them, so a commit could record a
-/// failure or a change that never was, or have a Quarantine pruned that is in force.
+/// Why no applier applies an object: `None` unless it is of a kind that only windlass writes.
+///
+/// windlass may write them, so a commit or a chart could record a failure, a change or an audit that never was, or have a
+/// Quarantine or a Plan pruned that is in force. Kustomizations, releases and hooks of Helmfiles ask this before they write, and
+/// before they delete.
 #[must_use]
-pub fn is_record(id: &ObjectId) -> bool {
-    id.group == "release.windlass.dev" && matches!(id.kind.as_str(), "Quarantine" | "ChangeSet")
+pub fn record_refusal(id: &ObjectId) -> Option<String> {
+    let is_record = matches!(
+        (id.group.as_str(), id.kind.as_str()),
+        ("release.windlass.dev", "Quarantine" | "ChangeSet" | "Plan" | "ReleaseAudit")
+            | ("lifecycle.windlass.dev", "LifecycleEvent")
+            | ("notification.windlass.dev", "Incident")
+    );
+    is_record.then(|| {
+        let subject = id.subject();
+        format!(
+            "{subject}: only windlass writes objects of this kind; remove it from the manifests"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -51,10 +65,24 @@ mod tests {
         }
         assert!(is_definition(&id("apiextensions.k8s.io", "CustomResourceDefinition")));
         assert!(!is_definition(&id("", "Namespace")));
-        assert!(is_record(&id("release.windlass.dev", "Quarantine")));
-        assert!(is_record(&id("release.windlass.dev", "ChangeSet")));
-        assert!(!is_record(&id("release.windlass.dev", "Freeze")));
     }
+
+    #[test]
+    fn what_only_windlass_writes_is_refused_and_what_users_write_is_not() {
+        let refusal =
+            |group: &str, kind: &str| record_refusal(&ObjectId::new("apps", "a", group, kind));
+        for kind in ["Quarantine", "ChangeSet", "Plan", "ReleaseAudit"] {
+            let text = refusal("release.windlass.dev", kind).unwrap_or_default();
+            assert!(text.starts_with(&format!("{kind}/apps/a: only windlass writes")), "{text}");
+        }
+        assert!(refusal("lifecycle.windlass.dev", "LifecycleEvent").is_some());
+        assert!(refusal("notification.windlass.dev", "Incident").is_some());
+        for kind in ["Freeze", "PlanPolicy"] {
+            assert_eq!(refusal("release.windlass.dev", kind), None, "{kind}");
+        }
+        assert_eq!(refusal("example.com", "Plan"), None, "a namesake of another group");
+    }
+
     #[test]
     fn a_stateful_set_may_take_its_claims_along() {
         let set = |policy: &str| {

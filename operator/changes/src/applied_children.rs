@@ -4,6 +4,7 @@
 //! while: the API server may take it later.
 //! Elsewhere: writing audits (`windlass_runtime::audit`).
 
+use changes::member_lines::MemberKind;
 use crds::kustomize::Kustomization;
 use crds::release::{AuditChangeKind, AuditOperation, ReleaseAudit, ReleaseAuditSpec};
 use kube_core::ResourceExt as _;
@@ -13,8 +14,6 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::object_pages::ObjectQuery;
 use windlass_runtime::audit::{SUBJECT_UID, resource};
 use windlass_runtime::run_context::RunContext;
-
-use super::observed_members::kind_of;
 
 /// What an attempt applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +39,7 @@ impl AppliedChanges {
         self.is_audited = true;
         self.is_incomplete |= audit.changes.omitted > 0;
         for change in &audit.changes.objects {
-            let is_applier = kind_of(&change.group, &change.kind).is_some();
+            let is_applier = MemberKind::of(&change.group, &change.kind).is_some();
             if is_applier && change.change != AuditChangeKind::Removed {
                 let key =
                     ObjectKey::new(&change.group, &change.kind, &change.namespace, &change.name);
@@ -94,7 +93,7 @@ pub(crate) fn has_appliers(object: &Kustomization) -> bool {
         let mut parts = id.rsplitn(3, '_');
         let kind = parts.next().unwrap_or_default();
         let group = parts.next().unwrap_or_default();
-        kind_of(group, kind).is_some()
+        MemberKind::of(group, kind).is_some()
     })
 }
 

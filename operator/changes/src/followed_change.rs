@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use changes::build_change::{BuildChange, FollowedBuilds};
-use changes::member_lines::{self, ListedMember};
+use changes::member_lines::{self, ListedMember, MemberKind};
 use changes::member_state::MemberState;
 use changes::verdict::{self, ChangeVerdict, JudgedChange, MemberCounts};
 use crds::Time as When;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use windlass_runtime::run_context::RunContext;
 
 use super::applied_children::{AppliedChanges, has_appliers};
-use super::observed_members::{EarlierState, child_state, kind_of};
+use super::observed_members::{EarlierState, child_state};
 use super::observed_sources::SourceConsumer;
 
 /// How long an audit is looked for that is not there when an attempt has ended.
@@ -250,10 +250,8 @@ impl FollowedChange {
     /// The state of a member before, also by the lines that an earlier process wrote.
     fn before(&self, key: &ObjectKey) -> Option<MemberState> {
         let earlier = || {
-            let kind =
-                kind_of(&key.group, &key.kind).filter(|_| key.namespace == self.namespace)?;
-            let subject = format!("{}/{}", kind.as_str(), member_lines::shown_name(&key.name));
-            self.earlier.get(&subject).copied()
+            let subject = member_lines::subject_of(&key.group, &key.kind, &key.name)?;
+            self.earlier.get(&subject).filter(|_| key.namespace == self.namespace).copied()
         };
         self.members.get(key).map(|it| it.state).or_else(earlier)
     }
@@ -401,7 +399,7 @@ impl FollowedChange {
             Some(ListedMember {
                 state: member.state,
                 is_child: member.child.is_some(),
-                kind: kind_of(&key.group, &key.kind)?,
+                kind: MemberKind::of(&key.group, &key.kind)?,
                 name: key.name.clone(),
             })
         })
@@ -421,6 +419,23 @@ impl FollowedChange {
         };
         self.verdict = verdict::verdict(&change, now);
         self.verdict
+    }
+
+    /// The command that takes the change back, if members failed or make no progress and no user has asked for that.
+    pub(crate) fn way_back(&self) -> Option<String> {
+        let [own, others] = self.counts();
+        let is_unwell = match self.verdict {
+            ChangeVerdict::Failed | ChangeVerdict::Stalled => true,
+            // One went back by itself, and others did not.
+            ChangeVerdict::RolledBack => own.and(&others).failed > 0,
+            ChangeVerdict::Progressing | ChangeVerdict::Succeeded | ChangeVerdict::Superseded => {
+                false
+            }
+        };
+        if !is_unwell || self.rolled_back_at.is_some() {
+            return None;
+        }
+        changes::rollback_command(&self.name, &self.namespace, self.spec.sequence)
     }
 
     /// The verdict in a sentence.

@@ -7,11 +7,12 @@
 //! Here: one pass over all sources. Below: sources and who names them (`observed_sources`), how far members are
 //! (`observed_members`), what an attempt applied (`applied_children`), one change (`followed_change`), writing
 //! (`change_set_writer`), rollbacks that users ask for (`requested_rollback`), which events the verdict replaces
-//! ([`withheld_events`]).
+//! ([`withheld_events`]), which change an object failed with ([`failed_changes`]).
 //! Elsewhere: the decisions (engine `changes`), results that are not applied again (`windlass_quarantine`).
 
 mod applied_children;
 mod change_set_writer;
+pub mod failed_changes;
 mod followed_change;
 mod observed_members;
 mod observed_sources;

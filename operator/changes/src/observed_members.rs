@@ -14,7 +14,7 @@ use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::kustomize::Kustomization;
 use crds::release::{Quarantine, QuarantineAction};
-use kube_core::{Resource as _, ResourceExt as _};
+use kube_core::ResourceExt as _;
 use reconcile::{ObjectKey, Time, reason};
 
 use windlass_cluster::ClusterError;
@@ -42,23 +42,6 @@ pub(crate) struct EarlierState {
 struct StatusRevisions<'o> {
     attempted: Option<&'o str>,
     applied: Option<&'o str>,
-}
-
-/// The kind of a member; `None` if it applies nothing.
-pub(crate) fn kind_of(group: &str, kind: &str) -> Option<MemberKind> {
-    let is = |other: [std::borrow::Cow<'_, str>; 2]| other == [group, kind];
-    if is([Kustomization::group(&()), Kustomization::kind(&())]) {
-        Some(MemberKind::Kustomization)
-    } else if is([HelmRelease::group(&()), HelmRelease::kind(&())]) {
-        Some(MemberKind::HelmRelease)
-    } else if is([Helmfile::group(&()), Helmfile::kind(&())]) {
-        Some(MemberKind::Helmfile)
-    } else if is([helmfile_operator::Helmfile::group(&()), helmfile_operator::Helmfile::kind(&())])
-    {
-        Some(MemberKind::OperatorHelmfile)
-    } else {
-        None
-    }
 }
 
 impl SourceConsumer {
@@ -206,7 +189,7 @@ pub(crate) fn child_state(
         let observed = observed(&*object, StatusRevisions::default(), None, now);
         Some(member_state::next_state(None, &observed, target))
     }
-    match kind_of(&key.group, &key.kind)? {
+    match MemberKind::of(&key.group, &key.kind)? {
         MemberKind::Kustomization => seen::<Kustomization>(context, key, generation, now),
         MemberKind::HelmRelease => seen::<HelmRelease>(context, key, generation, now),
         MemberKind::Helmfile => seen::<Helmfile>(context, key, generation, now),
@@ -231,7 +214,7 @@ pub(crate) async fn generation_of(
         let object = context.cluster.read::<K>(&key.namespace, &key.name).await?;
         Ok(object.map(|it| it.meta().generation.unwrap_or_default()))
     }
-    match kind_of(&key.group, &key.kind) {
+    match MemberKind::of(&key.group, &key.kind) {
         Some(MemberKind::Kustomization) => read::<Kustomization>(context, key).await,
         Some(MemberKind::HelmRelease) => read::<HelmRelease>(context, key).await,
         Some(MemberKind::Helmfile) => read::<Helmfile>(context, key).await,
@@ -310,17 +293,5 @@ mod tests {
         assert!(!has_gone_back(&object, &pinned), "nothing was changed");
         object.status.as_mut().unwrap().last_attempted_revision = Some("1".to_owned());
         assert!(has_gone_back(&object, &pinned));
-    }
-
-    #[test]
-    fn only_kinds_that_apply_objects_are_members() {
-        assert_eq!(kind_of("helm.toolkit.fluxcd.io", "HelmRelease"), Some(MemberKind::HelmRelease));
-        assert_eq!(kind_of("helmfile.windlass.dev", "Helmfile"), Some(MemberKind::Helmfile));
-        assert_eq!(
-            kind_of("apps.mumoshu.github.io", "Helmfile"),
-            Some(MemberKind::OperatorHelmfile)
-        );
-        assert_eq!(kind_of("source.toolkit.fluxcd.io", "GitRepository"), None);
-        assert_eq!(kind_of("example.com", "Kustomization"), None);
     }
 }

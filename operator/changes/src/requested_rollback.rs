@@ -22,9 +22,9 @@ use windlass_runtime::run_context::RunContext;
 
 use super::change_set_writer::of_source;
 use super::followed_change::FollowedChange;
-use super::observed_members::{built_of, kind_of};
+use super::observed_members::built_of;
 use super::observed_sources::SourceConsumer;
-use changes::member_lines::shown_name;
+use changes::member_lines::subject_of;
 use changes::member_state::MemberState;
 
 /// Users with this prefix are ServiceAccounts. windlass applies objects as ServiceAccounts, so a commit could roll back
@@ -90,8 +90,8 @@ pub(crate) async fn carry_out(
         match ended {
             Ok(()) => is_unfinished = true,
             Err(RollbackObstacle::Stays(why)) => {
-                let kind = kind_of(&key.group, &key.kind).map_or("", |it| it.as_str());
-                left.push(format!("{kind}/{}: {why}", shown_name(&key.name)));
+                let subject = subject_of(&key.group, &key.kind, &key.name).unwrap_or_default();
+                left.push(format!("{subject}: {why}"));
             }
             Err(RollbackObstacle::Failed(error)) => {
                 is_unfinished = true;
@@ -164,7 +164,7 @@ async fn pin(
 ) -> Result<(), RollbackObstacle> {
     let revision = &change.spec.revision;
     let digest = built_of(object, revision).ok_or(RollbackObstacle::Stays(
-        "it applied nothing of the revision that its history names, so there is nothing to take back",
+        "it applied nothing of the revision, so that there is nothing to take back: revert the commit",
     ))?;
     let uid = object.uid().unwrap_or_default();
     let table = context.shared::<WatchedObjectCache<Quarantine>>();

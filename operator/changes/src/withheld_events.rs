@@ -37,6 +37,9 @@ const FAILED: &str = "ChangeFailed";
 const ROLLED_BACK: &str = "ChangeRolledBack";
 const STALLED: &str = "ChangeStalled";
 
+/// Longest message of an Event of the cluster: the rest is cut there.
+const EVENT_MESSAGE_BYTES: usize = 1024;
+
 /// The members of changes that are under way, as the process that follows them saw them last.
 #[derive(Default)]
 pub(crate) struct ChangesUnderWay {
@@ -192,18 +195,35 @@ fn event(change: &FollowedChange) -> Option<ObjectEvent> {
         ChangeVerdict::Progressing | ChangeVerdict::Superseded => return None,
     };
     let subject = change.spec.commit.as_ref().map(|it| format!(" ({})", it.subject));
-    let message = format!(
+    let text = format!(
         "change {} of revision {}{}: {}",
         change.name,
         change.spec.revision,
         subject.unwrap_or_default(),
         change.message()
     );
+    let message = match change.way_back() {
+        Some(command) => with_command(text, &command),
+        None => text,
+    };
     let metadata = BTreeMap::from([
         (format!("{SOURCES}/revision"), change.spec.revision.clone()),
         (format!("{SOURCES}/change"), change.name.clone()),
     ]);
     Some(ObjectEvent { severity, reason: reason.to_owned(), message, metadata })
+}
+
+/// A text that ends with the command that takes a change back: who is on call needs nothing but the message. The text is cut
+/// instead of the command, also where the author of the commit made it long.
+fn with_command(mut text: String, command: &str) -> String {
+    const CUT: &str = " ...";
+    let end = format!("; to take it back: {command}");
+    let room = EVENT_MESSAGE_BYTES.saturating_sub(end.len());
+    if text.len() > room {
+        text.truncate(text.floor_char_boundary(room.saturating_sub(CUT.len())));
+        text.push_str(CUT);
+    }
+    text + &end
 }
 
 #[cfg(test)]
@@ -212,6 +232,15 @@ mod tests {
     use crds::release::{ChangeSetCommit, ChangeSetSpec, ChangeSetStatus};
 
     use super::*;
+
+    #[test]
+    fn the_command_is_whole_however_long_the_text_before_it_is() {
+        let command = "windlass rollback change/fleet-2-x -n shop";
+        assert_eq!(with_command("a".to_owned(), command), format!("a; to take it back: {command}"));
+        let long = with_command("界".repeat(400), command);
+        assert!(long.len() <= EVENT_MESSAGE_BYTES, "{}", long.len());
+        assert!(long.ends_with(&format!("界 ...; to take it back: {command}")), "{long}");
+    }
 
     #[test]
     fn an_alert_is_sent_verdicts_if_its_annotation_says_so() {
@@ -231,6 +260,7 @@ mod tests {
             let spec = ChangeSetSpec {
                 revision: "main@sha1:2".to_owned(),
                 commit: Some(commit),
+                sequence: 2,
                 ..ChangeSetSpec::default()
             };
             let status = serde_json::json!({"verdict": verdict});
@@ -242,8 +272,11 @@ mod tests {
         assert_eq!((failed.reason.as_str(), failed.severity), (FAILED, EventSeverity::Error));
         assert_eq!(
             failed.message,
-            "change fleet-2-x of revision main@sha1:2 (Scale): it changes no applier"
+            "change fleet-2-x of revision main@sha1:2 (Scale): it changes no applier; to take it back: windlass rollback \
+             change/fleet-2-x -n shop"
         );
+        let succeeded = event(&change("Succeeded")).unwrap();
+        assert!(!succeeded.message.contains("windlass rollback"), "{}", succeeded.message);
         assert!(is_about_verdict(&failed.reason) && !is_about_verdict("HealthCheckFailed"));
         assert_eq!(failed.metadata["source.toolkit.fluxcd.io/revision"], "main@sha1:2");
         assert!(event(&change("Superseded")).is_none() && event(&change("Progressing")).is_none());

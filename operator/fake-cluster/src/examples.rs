@@ -1,8 +1,20 @@
 //! Objects and explanations as tests of answers, and of how they are printed, have them.
 
 use cause::{CauseAdvice, CauseKind, CauseStep, ExaminedObjectState, RootCause, StateExplanation};
-use objects::ObjectId;
+use objects::{Gvk, ObjectId};
 use serde_json::{Value, json};
+use windlass_cluster::discovery::ApiResourceLocation;
+
+/// Where objects of a kind are, as tests name the kind by its version and itself; it has no plural.
+#[must_use]
+pub fn resource(version: &str, kind: &str) -> ApiResourceLocation {
+    ApiResourceLocation {
+        gvk: Gvk::new(version, kind),
+        plural: String::new(),
+        namespaced: true,
+        watchable: true,
+    }
+}
 
 /// An audit of an upgrade in the namespace `apps`, of an object of a kind, with the time when it ended.
 #[must_use]

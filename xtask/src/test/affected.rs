@@ -37,10 +37,11 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 75] = [
+const PLACES: [(&str, &[&str]); 76] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/answers/", &["cli::", "leader::without_operator"]),
+    ("cli/answers/src/failed_changes", &["cli::", "leader::without_operator", "stories::on_call"]),
     ("cli/answers/src/why/image_tags", &["cli::", "images::"]),
     ("cli/src/ui", &["cli::pages", "cli::all_commands"]),
     (
@@ -182,7 +183,10 @@ const PLACES: [(&str, &[&str]); 75] = [
             "cli::",
         ],
     ),
-    ("operator/changes/", &["stories::change_sets", "notifications::", "cli::"]),
+    (
+        "operator/changes/",
+        &["stories::change_sets", "stories::on_call", "notifications::", "cli::"],
+    ),
     (
         "operator/source/src/oci_repository",
         &["disasters::fetches", "oci::", "stories::oci", "stories::image_signatures"],
@@ -197,7 +201,7 @@ const PLACES: [(&str, &[&str]); 75] = [
         "engines/cause/",
         &["cli::", "notifications::incidents", "sources::hostile_servers::addresses"],
     ),
-    ("engines/changes/", &["stories::change_sets"]),
+    ("engines/changes/", &["stories::change_sets", "stories::on_call"]),
     ("engines/crdguard/", &["crd_exports::", "stories::crd", "releases::crd"]),
     ("engines/envsubst/", &["stories::substitution"]),
     ("engines/graph-layout/", &["cli::pages"]),

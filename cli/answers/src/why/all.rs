@@ -17,7 +17,9 @@ use serde::{Serialize, Serializer};
 use crate::applied_object_health::{AlreadyReportedObjects, AppliedObjects};
 use crate::cluster_facts::ClusterFactReader;
 use crate::command_scope::CommandScope;
+use crate::failed_changes;
 use crate::kind_argument::{self, ResourceArgument};
+use windlass_changes::failed_changes::advice;
 use windlass_cli_installation::cluster_operators;
 
 /// Where objects are that no namespace limits.
@@ -138,6 +140,8 @@ pub async fn find(
     overview.left_out.extend(live.left_out);
     overview.remarks.extend(live.remarks);
     overview.warn(&warnings);
+    let changes = failed_changes::newest(site, None).await;
+    overview.remarks.extend(failed_changes::first_of(changes.iter().filter_map(advice)));
     let mut whys = Vec::new();
     for id in suspects.iter().take(MOST_EXPLAINED) {
         whys.push(facts.explain(id).await?);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use apply::HealthStatus as State;
 use objects::{Object, SecretMasking};
+use quarantine::kept_objects::record_refusal;
 use reconcile::{ObjectKey, RunOutcome};
 use release::ReleaseRecord;
 use release::journal::HOOK_ANNOTATION;
@@ -235,6 +236,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             Ok(member) => member,
             Err(error) => return error.text().map(Some),
         };
+        if let Some(refused) = record_refusal(&member.id) {
+            return Ok(Some(refused));
+        }
         member.object.set_annotation(HOOK_ANNOTATION, operation);
         if let Some(refused) = self.refused_hook(&member.object).await? {
             return Ok(Some(refused));
@@ -276,6 +280,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
     /// Deletes the object of a hook.
     ///
     /// Parity(helm 4): CRDs are never deleted, or all objects of theirs would go, too.
+    ///
+    /// Nor is what only windlass writes: a record of Helm may have such a hook, whose object is deleted before it is created. That
+    /// is an error, because the end of the object would be awaited otherwise.
     pub(super) async fn delete_hook(
         &self,
         record: &ReleaseRecord,
@@ -284,6 +291,9 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         let Some(member) = self.built_hook(record, place).await? else { return Ok(None) };
         if member.id.kind == CRD {
             return Ok(None);
+        }
+        if let Some(refused) = record_refusal(&member.id) {
+            return Ok(Some(refused));
         }
         let id = &member.id;
         let cluster = &self.target.cluster;

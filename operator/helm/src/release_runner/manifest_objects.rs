@@ -4,11 +4,12 @@
 
 use apply::release_ownership;
 pub(super) use apply::release_ownership::{
-    MANAGED_BY, POLICY_KEEP, RELEASE_NAME, RELEASE_NAMESPACE, is_kept,
+    MANAGED_BY, POLICY_KEEP, RELEASE_NAME, RELEASE_NAMESPACE,
 };
 pub use apply::release_ownership::{POLICY, is_of_another, owned};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId, manifest};
+use quarantine::kept_objects::record_refusal;
 use reconcile::ObjectKey;
 use release::ReleaseRecord;
 
@@ -44,6 +45,12 @@ pub(super) enum ManifestObjectError {
     /// The API server could not be asked.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+}
+
+/// Whether a live object stays when its release does not have it any more: it says so, or only windlass writes it. A record of
+/// Helm, or of an earlier windlass, may have one, which may be in force.
+pub(super) fn is_kept(live: &Object) -> bool {
+    release_ownership::is_kept(live) || record_refusal(&live.id()).is_some()
 }
 
 /// Reads the objects of a string of manifests; their order stays.
@@ -175,4 +182,21 @@ pub(super) async fn live(
 pub fn foreign(live: &Object, name: &str, namespace: &str) -> Option<String> {
     let is_free = crd_owners::is_unowned(live);
     release_ownership::ownership_fault(live, name, namespace).filter(|_| !is_free)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_only_windlass_writes_stays_when_its_release_goes() {
+        let of = |version: &str, kind: &str| {
+            let metadata = json!({"name": "a", "namespace": "apps"});
+            Object::new(json!({"apiVersion": version, "kind": kind, "metadata": metadata})).unwrap()
+        };
+        assert!(is_kept(&of("release.windlass.dev/v1alpha1", "Quarantine")));
+        assert!(!is_kept(&of("v1", "ConfigMap")));
+    }
 }

@@ -11,7 +11,7 @@ use apply::three_way_merge;
 use apply::unanswered_writes::UnansweredWrite;
 use futures::stream::{self, StreamExt as _};
 use objects::{Gvk, Object, ObjectId};
-use quarantine::kept_objects::{deletes_claims, is_kept};
+use quarantine::kept_objects::{deletes_claims, is_kept, record_refusal};
 use reconcile::{RemovalPermit, RunOutcome, Time};
 use release::ReleaseRecord;
 use release::journal::{OperationJournal, OperationKind};
@@ -230,6 +230,10 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         was_merged: bool,
         journal: &OperationJournal,
     ) -> Result<ObjectWrite, UnwrittenObjectError> {
+        // A revision of Helm, or of an earlier windlass, may have one: a rollback and a correction of drift come here, too.
+        if let Some(text) = record_refusal(&member.id) {
+            return Err(ClusterError::Withheld(text).into());
+        }
         for _ in 1..MAX_WRITE_ATTEMPTS {
             match self.write_once(member, original, mode, was_merged, journal).await {
                 Err(UnwrittenObjectError { error, .. }) if error.code() == Some(409) => {}

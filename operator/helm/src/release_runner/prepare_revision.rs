@@ -18,6 +18,7 @@ use helm::template::{RenderRequest, RenderedRelease, render};
 use helm::values::coalesce;
 use helm::warning::WarningLevel;
 use objects::{Gvk, Object, manifest};
+use quarantine::kept_objects::record_refusal;
 use reconcile::Time;
 use release::ReleaseRecord;
 use release::journal::OperationKind;
@@ -386,7 +387,8 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
         Ok(true)
     }
 
-    /// Whether objects that are there already may become the release's.
+    /// Whether the release may have its objects: none is of a kind that only windlass writes, and those that are there already may
+    /// become its.
     async fn checked(
         &self,
         rendered: &RenderedRelease,
@@ -402,6 +404,12 @@ impl<O: ReleaseStatusOwner> ReleaseExecutor<O> {
             ManifestObjectError::Refused(text) => StepError::Failed(text),
             ManifestObjectError::Cluster(error) => StepError::Outcome(self.no_answer(&error)),
         })?;
+        let hooks = rendered.hooks.iter();
+        let hooks = hooks.flat_map(|it| manifest_objects::read(&it.manifest).unwrap_or_default());
+        let mut ids = all.iter().map(|it| it.id.clone()).chain(hooks.map(|it| it.id()));
+        if let Some(text) = ids.find_map(|id| record_refusal(&id)) {
+            return Err(StepError::Failed(text));
+        }
         self.admitted(all.iter().map(|it| &it.object)).await?;
         if self.options().of_action(action).take_ownership {
             return Ok(());

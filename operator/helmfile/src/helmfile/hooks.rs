@@ -18,6 +18,7 @@ use crds::release::{
 use helmfile::{ManifestHook, ManifestHookTime};
 use lifecycle::LifecycleEventAnswer;
 use objects::{Object, ObjectId};
+use quarantine::kept_objects::record_refusal;
 use reconcile::{NextRunTrigger, RunOutcome, Time, format_duration};
 use release::ReleaseDesiredState;
 use release::status::RECONCILE_ERROR;
@@ -440,6 +441,9 @@ impl<K: HelmfileCustomResource> HookRound<'_, K> {
         let cluster = &self.target.cluster;
         let (resource, object) =
             manifest_objects::placed(cluster, object, &self.owner.key.namespace).await?;
+        if let Some(text) = record_refusal(&object.id()) {
+            return Err(CrdGuardError::Refused(text));
+        }
         let guard = CrdGuardian::new(context, self.target, self.permit.namespace());
         match self.permit.aside(guard.change(&object, MANAGER)).await? {
             CrdWritePermission::Allowed => {}

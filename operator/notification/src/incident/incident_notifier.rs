@@ -17,7 +17,7 @@ use crds::notification::{Alert, Provider};
 use crds::windlass_notification::{Incident, IncidentNotification, IncidentStatus, IncidentStep};
 use kube_core::ResourceExt as _;
 use notify::ObjectReference;
-use reconcile::Time;
+use reconcile::{ObjectKey, Time};
 use serde_json::json;
 
 use super::alerts_of_incident::{
@@ -30,6 +30,7 @@ use crate::delivery::incident_notifications::{
     IncidentAlertChoice, IncidentNotificationKey, IncidentNotificationOutcome,
     IncidentNotifications, IncidentSubscriber, IncidentTransition, IncidentTransitionReference,
 };
+use windlass_changes::failed_changes::advice_of_member;
 use windlass_runtime::run_context::RunContext;
 
 /// How many outcomes a pass writes.
@@ -388,6 +389,16 @@ impl IncidentNotifier {
         self.keys.hash_one(step)
     }
 
+    /// What is said of the change that its subject failed with: who is on call needs the command that takes it back.
+    fn failed_change(&self, incident: &Incident) -> String {
+        let subject = &incident.spec.subject;
+        let group = subject.api_version.split_once('/').map_or("", |(group, _)| group);
+        let namespace = incident.namespace().unwrap_or_default();
+        let member = ObjectKey::new(group, &subject.kind, &namespace, &subject.name);
+        let advice = advice_of_member(&self.context, &member);
+        advice.map(|advice| format!("\nIt failed with {advice}")).unwrap_or_default()
+    }
+
     /// Queues what is due about an incident. `about` are its objects, the subject first, and `controller` reports on
     /// them.
     pub(super) async fn opened(
@@ -413,7 +424,10 @@ impl IncidentNotifier {
                 }
             }
             if choice == IncidentAlertChoice::Sent {
-                let event = event(incident, (subject, controller), saying, now);
+                let mut event = event(incident, (subject, controller), saying, now);
+                if saying != IncidentTransition::Resolved {
+                    event.message.push_str(&self.failed_change(incident));
+                }
                 choice = self.incidents.send(event, alert, step.mark.clone()).await;
             } else if !is_known {
                 choice = IncidentAlertChoice::Unknown;

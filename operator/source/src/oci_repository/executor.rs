@@ -116,16 +116,10 @@ pub(super) async fn fetch(
     found: OciLookupResult,
 ) -> Result<StoredArtifact<OCIRepositoryStatus>, RunOutcome> {
     let run = run.clone();
-    let known = &run.context.remotes.oci;
-    let url = &run.object.spec.url;
-    let verified = verify(&run.work, known, url, &found).await?;
-    // A trust policy that demands no signature demands no version either.
-    let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
-    let mut pulled = pull(&run.work, known, url, &found).await?;
+    let VerifiedArtifact { pulled, verified } = verified_pull(&run, &found).await?;
+    let is_signed = has_signature(verified.as_ref());
     let work = move || {
-        if is_signed && let Some(tag) = &found.tag {
-            signed_version::check(&mut pulled, tag)?;
-        }
+        let pulled = of_signed_version(pulled, is_signed, &found)?;
         store(&run.work, &run.context.artifacts, &run.object, pulled, &found)
     };
     let stored = blocking(OCI_PULL_FAILED, "fetching", work).await?;
@@ -154,15 +148,10 @@ pub(super) async fn fetch_again(
     let run = run.clone();
     let artifact = artifact.clone();
     let found = earlier(&artifact.revision)?;
-    let known = &run.context.remotes.oci;
-    let url = &run.object.spec.url;
-    let verified = verify(&run.work, known, url, &found).await?;
-    let is_signed = verified.as_ref().is_some_and(|verified| !verified.text.is_empty());
-    let mut pulled = pull(&run.work, known, url, &found).await?;
+    let VerifiedArtifact { pulled, verified } = verified_pull(&run, &found).await?;
+    let is_signed = has_signature(verified.as_ref());
     let work = move || {
-        if is_signed && let Some(tag) = &found.tag {
-            signed_version::check(&mut pulled, tag)?;
-        }
+        let pulled = of_signed_version(pulled, is_signed, &found)?;
         let store = &run.context.artifacts;
         let object = &run.object;
         let mut body = pulled.layer.file;
@@ -175,6 +164,41 @@ pub(super) async fn fetch_again(
         keep_again(store, &**object, &artifact, |out| write(out, &tree, &contents))
     };
     blocking(OCI_PULL_FAILED, "fetching", work).await
+}
+
+/// What was pulled, and what its signatures were found to be.
+struct VerifiedArtifact {
+    pulled: PulledArtifact,
+    verified: Option<VerificationRecord>,
+}
+
+/// Pulls what the registry was found to have, once it is verified by its digest.
+async fn verified_pull(
+    run: &SourceRun<OCIRepository>,
+    found: &OciLookupResult,
+) -> Result<VerifiedArtifact, RunOutcome> {
+    let known = &run.context.remotes.oci;
+    let url = &run.object.spec.url;
+    let verified = verify(&run.work, known, url, found).await?;
+    let pulled = pull(&run.work, known, url, found).await?;
+    Ok(VerifiedArtifact { pulled, verified })
+}
+
+/// Whether a signature was demanded and found: a trust policy that demands none demands no version either.
+fn has_signature(verified: Option<&VerificationRecord>) -> bool {
+    verified.is_some_and(|verified| !verified.text.is_empty())
+}
+
+/// What was pulled, if it has the version that was signed. Blocks.
+fn of_signed_version(
+    mut pulled: PulledArtifact,
+    is_signed: bool,
+    found: &OciLookupResult,
+) -> Result<PulledArtifact, RunOutcome> {
+    if is_signed && let Some(tag) = &found.tag {
+        signed_version::check(&mut pulled, tag)?;
+    }
+    Ok(pulled)
 }
 
 /// Verifies what the registry was found to have, if it has to be signed.

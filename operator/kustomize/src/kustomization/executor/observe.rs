@@ -7,7 +7,7 @@ use apply::managed_metadata::switches_for_apply;
 use apply::{HealthReport, LiveObjectState, ManifestToApply, health};
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use quarantine::kept_objects::{is_definition, is_kept, is_record};
+use quarantine::kept_objects::{is_definition, is_kept, record_refusal};
 use reconcile::{DependencyEdge, NextRunTrigger, RunOutcome, reason};
 
 use super::workload_pods::failed;
@@ -218,9 +218,8 @@ impl KustomizationExecutor {
 
     async fn compare(&self, manifest: &ManifestToApply) -> Result<LiveObjectState, ClusterError> {
         let id = &manifest.id;
-        if is_record(id) {
-            let text = "only windlass writes objects of this kind; remove it from the manifests";
-            return Ok(LiveObjectState::Refused(format!("{}: {text}", id.subject())));
+        if let Some(text) = record_refusal(id) {
+            return Ok(LiveObjectState::Refused(text));
         }
         let resource = match self.resource_when_served(id).await {
             Ok(resource) => resource,
@@ -540,9 +539,12 @@ impl KustomizationExecutor {
 
     /// Whether a recorded object that left the manifests is ours, and may be deleted.
     pub(super) fn is_to_be_pruned(&self, live: &Object) -> bool {
+        let id = live.id();
         let is_ours = apply::is_owned(live, &self.node.name, &self.node.namespace);
-        let is_wanted = self.desired.wants_cluster_scoped(&live.id());
-        is_ours && !is_wanted && !apply::switches(live).skips_prune()
+        let is_wanted = self.desired.wants_cluster_scoped(&id);
+        // An earlier windlass may have applied a record, which may be in force now.
+        let is_record = record_refusal(&id).is_some();
+        is_ours && !is_wanted && !is_record && !apply::switches(live).skips_prune()
     }
 
     fn judge_prune_candidate(&self, id: ObjectId, live: Option<Object>) {

@@ -1,0 +1,135 @@
+//! Changes of sources that failed, as far as the user may read them: these are hints beside other answers, so that a change that
+//! may not be read is not said to be none.
+//!
+//! Elsewhere: all changes (`changes.rs`), which change an object failed with, and the command that takes it back
+//! (`windlass_changes::failed_changes`).
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use changes::member_lines;
+use crds::release::ChangeSet;
+use kube_core::ResourceExt as _;
+use objects::ObjectId;
+use reconcile::ObjectKey;
+pub use windlass_changes::failed_changes::way_back;
+use windlass_changes::failed_changes::{advice, has_failed};
+
+use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
+use windlass_runtime::lifecycle::watched_object_cache::resource;
+
+/// Of how many changes that failed something is said at most.
+const MAX_FAILED_CHANGES: usize = 20;
+
+/// The newest change of each source of a namespace, or of those of the command; none if one cannot be read, because the
+/// newest one of a source may then be missing.
+pub(crate) async fn newest(site: &CommandScope, namespace: Option<&str>) -> Vec<ChangeSet> {
+    let namespace = namespace.map(str::to_owned);
+    let target = ResourceArgument { resource: resource::<ChangeSet>(), namespace, name: None };
+    // A cluster may have many sources with ten changes each, so that only the newest ones are kept in memory. The namespace
+    // counts, too: users of another namespace may write any uid into a change of theirs.
+    let mut found: BTreeMap<(Option<String>, String), ChangeSet> = BTreeMap::new();
+    let listed = site.list(&target, "", |objects| {
+        for object in objects {
+            // One that a newer windlass wrote may be the newest of its source.
+            let change: ChangeSet = serde_json::from_value(object.into_value())?;
+            match found.entry((change.namespace(), change.spec.source.uid.clone())) {
+                Entry::Occupied(known) if known.get().spec.sequence > change.spec.sequence => {}
+                Entry::Occupied(mut known) => {
+                    known.insert(change);
+                }
+                Entry::Vacant(unknown) => {
+                    unknown.insert(change);
+                }
+            }
+        }
+        Ok(())
+    });
+    // Where the kind is not installed there are none, and what may not be listed is not spoken of.
+    match listed.await {
+        Ok(_) => found.into_values().collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The first of what is said of changes that failed, and how many more did.
+pub(crate) fn first_of(said: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = said.collect();
+    let more = all.len().saturating_sub(MAX_FAILED_CHANGES);
+    if more > 0 {
+        all.truncate(MAX_FAILED_CHANGES);
+        all.push(format!(
+            "{more} more changes can be taken back: `windlass changes -A` lists them"
+        ));
+    }
+    all
+}
+
+/// Whether an object is a member of a change and failed with it.
+pub(crate) fn is_of(change: &ChangeSet, id: &ObjectId) -> bool {
+    has_failed(change, &ObjectKey::new(&id.group, &id.kind, &id.namespace, &id.name))
+}
+
+/// What is said of an object that failed with a change.
+pub(crate) async fn of_member(site: &CommandScope, id: &ObjectId) -> Option<String> {
+    // What applies nothing is no member.
+    member_lines::subject_of(&id.group, &id.kind, &id.name)?;
+    let changes = newest(site, Some(&id.namespace)).await;
+    let advice = changes.iter().filter(|change| is_of(change, id)).find_map(advice)?;
+    Some(format!("it failed with {advice}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn value(name: &str, sequence: i64) -> Value {
+        let status = json!({"verdict": "Failed", "message": "2 members: 1 failed, 1 succeeded (ks/shop)",
+            "members": ["Failed ks/shop", "Succeeded > hr/web"],
+            "counts": {"members": 2, "failed": 1, "succeeded": 1}});
+        json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "ChangeSet",
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"source": {"kind": "GitRepository", "name": "fleet", "uid": "u"},
+                "revision": "main@sha1:5f0c9d0c", "digest": "d", "sequence": sequence},
+            "status": status})
+    }
+
+    #[test]
+    fn not_more_is_said_than_can_be_read() {
+        let said = |count: usize| first_of((0..count).map(|at| at.to_string()));
+        assert_eq!(said(MAX_FAILED_CHANGES).len(), MAX_FAILED_CHANGES);
+        let many = said(MAX_FAILED_CHANGES + 2);
+        assert_eq!(many.len(), MAX_FAILED_CHANGES + 1);
+        assert!(many[MAX_FAILED_CHANGES].starts_with("2 more changes"), "{many:?}");
+    }
+
+    #[tokio::test]
+    async fn a_change_of_another_namespace_does_not_hide_that_of_a_source() {
+        let mut forged = value("forged", 99);
+        forged["metadata"]["namespace"] = json!("other");
+        let (cluster, _) = fake_cluster::with_objects(vec![value("fleet-2-a", 2), forged]).await;
+        let site = CommandScope { cluster, namespace: String::new() };
+        let found = newest(&site, None).await;
+        let names: Vec<String> = found.iter().map(ChangeSet::name_any).collect();
+        assert_eq!(names, ["forged", "fleet-2-a"]);
+    }
+
+    #[tokio::test]
+    async fn of_each_source_the_newest_change_counts_and_a_cluster_without_the_kind_has_none() {
+        let all = vec![value("fleet-2-a", 2), value("fleet-10-b", 10)];
+        let (cluster, _) = fake_cluster::with_objects(all).await;
+        let site = CommandScope { cluster, namespace: "shop".to_owned() };
+        let newest_names = newest(&site, None).await;
+        let names: Vec<String> = newest_names.iter().map(ChangeSet::name_any).collect();
+        assert_eq!(names, ["fleet-10-b"]);
+        let shop = ObjectId::new("shop", "shop", "kustomize.toolkit.fluxcd.io", "Kustomization");
+        let said = of_member(&site, &shop).await.unwrap_or_default();
+        assert!(said.starts_with("it failed with change fleet-10-b of "), "{said}");
+        let (cluster, _) = fake_cluster::with_objects(Vec::new()).await;
+        let site = CommandScope { cluster, namespace: "shop".to_owned() };
+        assert!(newest(&site, Some("shop")).await.is_empty());
+    }
+}
