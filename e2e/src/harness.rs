@@ -6,9 +6,9 @@
 //! them (`flux`), a test in a process of its own (`subprocess`), who wrote what (`audit`), manifests for
 //! repositories (`manifests`), windlass as it was installed (`installed_windlass`), the commands of a page
 //! (`tutorial`), charts and their releases (`release`), what holds them (`lifecycles`), changes and deletions that
-//! are held (`deletion_budget`), times at which nothing begins (`freezes`), policies of the API server
-//! (`admission_policies`), Flux's own controllers (`flux_controllers`), how objects are stored under a CRD (`definitions`),
-//! the servers around it (`crate::git_server`, `crate::operator_process`).
+//! are held (`deletion_budget`), results that are rolled back (`quarantines`), times at which nothing begins (`freezes`),
+//! policies of the API server (`admission_policies`), Flux's own controllers (`flux_controllers`), how objects are stored
+//! under a CRD (`definitions`), the servers around it (`crate::git_server`, `crate::operator_process`).
 //!
 //! ```no_run
 //! # use e2e::harness::{Story, StoryObject};
@@ -33,6 +33,7 @@ pub mod freezes;
 pub mod installed_windlass;
 pub mod lifecycles;
 pub mod manifests;
+pub mod quarantines;
 pub mod release;
 pub mod release_audits;
 pub mod requests;

@@ -17,6 +17,7 @@ use axum::{Json, Router};
 use crds::lifecycle::LifecyclePhase;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition, inventory, revision};
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
+use e2e::harness::quarantines::web_and_map;
 use e2e::harness::release::{CONFIG, StoryChartRepository, newest};
 use e2e::harness::{Story, StoryObject, WindlassProcess};
 use e2e::servers::registry::RegistryServer;
@@ -65,33 +66,13 @@ async fn owned(story: &Story) -> Result<Vec<String>> {
     Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
-/// A Deployment and a ConfigMap, as files.
-fn web_and_map(pods: PodBehavior, value: &str) -> [(&'static str, String); 2] {
-    [("web.yaml", deployment("web", pods)), ("a.yaml", config_map("a", value))]
-}
-
-/// Creates the Kustomization of these files, which is rolled back when it fails, and waits until its first result counts as good.
-async fn await_good_result(story: &Story) -> Result<DynamicObject> {
-    let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
-        "namespace": story.namespace}]);
-    story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "30s"})).await?;
-    let app = StoryObject::kustomization("app");
-    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
-    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
-    let is_recorded = |object: &DynamicObject| {
-        let metadata = &object.data["status"]["history"][0]["metadata"];
-        metadata["windlass.dev/ArtifactPath"].is_string()
-    };
-    story.await_object(&app, DEFAULT_WAIT_TIMEOUT, is_recorded).await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_stays_after_a_restart() -> Result<()> {
     let story = Story::begin("quarantine-restart").await?;
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &web_and_map(PodBehavior::Ready, "1")).await?;
-    let app = StoryObject::kustomization("app");
-    await_good_result(&story).await?;
+    let app = story.rolling_back_app(json!({"timeout": "30s"})).await?;
+    story.await_good_result(&app).await?;
     let second = upstream.push(&web_and_map(PodBehavior::CrashLoop, "2")).await?;
     let message = story.await_failure(&app, "Quarantined").await?;
     ensure!(message.contains(&second), "{message}");
@@ -113,8 +94,8 @@ async fn a_last_good_artifact_that_is_lost_comes_back_from_git() -> Result<()> {
     let story = Story::begin("quarantine-lost").await?;
     let mut windlass = WindlassProcess::start_for(&story, &[]).await?;
     let upstream = story.follow("app", &web_and_map(PodBehavior::Ready, "1")).await?;
-    let app = StoryObject::kustomization("app");
-    let object = await_good_result(&story).await?;
+    let app = story.rolling_back_app(json!({"timeout": "30s"})).await?;
+    let object = story.await_good_result(&app).await?;
     let path = &object.data["status"]["history"][0]["metadata"]["windlass.dev/ArtifactPath"];
     let path = windlass.storage().join(path.as_str().context("a path")?);
     upstream.push(&web_and_map(PodBehavior::CrashLoop, "2")).await?;
@@ -140,8 +121,7 @@ async fn a_release_that_was_rolled_back_stays_so_after_a_restart() -> Result<()>
     let web = |pods| deployment("web", pods);
     charts.publish("1.0.0", &[("templates/d.yaml", &web(PodBehavior::Ready))]).await?;
     let app = charts.release("app", json!({"upgrade": {"timeout": "3s"}})).await?;
-    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
-    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
+    story.roll_back_failures(&app).await?;
     story.await_revision(&app, 1).await?;
     charts.publish("1.1.0", &[("templates/d.yaml", &web(PodBehavior::CrashLoop))]).await?;
     story.await_failure(&app, "Quarantined").await?;

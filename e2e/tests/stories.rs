@@ -39,6 +39,7 @@ pub(crate) mod image_signatures;
 mod kubectl_wait;
 mod lifecycles;
 mod oci_repository;
+mod on_call;
 mod overlay;
 mod ownership;
 mod plan_rights;

@@ -3,9 +3,9 @@
 //! Elsewhere: rollbacks that stay (`stories::quarantine`), that a policy does not go down otherwise (`guards.rs`).
 
 use anyhow::{Result, ensure};
+use e2e::harness::Story;
 use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment};
-use e2e::harness::{Story, StoryObject};
 use e2e::servers::registry::RegistryServer;
 use kube::api::DynamicObject;
 use serde_json::json;
@@ -27,12 +27,7 @@ async fn a_tag_that_failed_is_skipped_until_there_is_a_newer_one() -> Result<()>
         ("web.yaml", web)
     };
     let upstream = story.follow("app", &[web("1.0.0", PodBehavior::Ready)]).await?;
-    let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
-        "namespace": story.namespace}]);
-    story.kustomization("app", "app", json!({"healthChecks": checks, "timeout": "30s"})).await?;
-    let app = StoryObject::kustomization("app");
-    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
-    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
+    let app = story.rolling_back_app(json!({"timeout": "30s"})).await?;
     let is_recorded = |object: &DynamicObject| {
         let metadata = &object.data["status"]["history"][0]["metadata"];
         metadata["windlass.dev/Images"].as_str().is_some_and(|it| it.ends_with(":1.0.0"))

@@ -56,6 +56,7 @@ const STATUSES: &[CommandLineCase] = &[
     row("trace ks/app", 0, &["Kustomization/{ns}/app", OLD], &[]),
     row("history ks/app", 0, &["ReconciliationSucceeded", OLD], &[]),
     row("changes", 0, &["no changes in namespace {ns}; -A shows all", OLD], &[]),
+    row("get changes", 0, &["no such objects in namespace {ns}", OLD], &[]),
     row(
         "history ks/new",
         0,

@@ -5,7 +5,10 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, deployment, job};
 use e2e::harness::release::{CONFIG, StoryChartRepository, hook, newest};
 use e2e::harness::{Story, StoryObject};
+use kube::api::DynamicObject;
 use serde_json::json;
+
+use crate::releases::helmfiles::{CHART, keep};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn values_that_the_schema_forbids_are_named() -> Result<()> {
@@ -177,5 +180,67 @@ async fn a_namespace_that_is_being_deleted_is_reported_and_a_new_one_is_enough()
     story.await_gone(&namespace, DEFAULT_WAIT_TIMEOUT).await?;
     story.delete(&app).await?;
     story.await_gone(&app, DEFAULT_WAIT_TIMEOUT).await?;
+    story.end().await
+}
+
+/// windlass may write them, so a commit or a chart could forge a failure, or the Plan that users approve.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_windlass_writes_is_refused_by_all_that_applies() -> Result<()> {
+    const HELMFILE: &str = "releases:\n- name: tool\n  chart: ./app\n  hooks:\n  \
+        - {events: [presync], kubectlApply: {filename: hook.yaml}}\n";
+    let story = Story::with_windlass("release-records").await?;
+    let records = [
+        ("Quarantine", "spec: {subject: {kind: Kustomization, name: shop}, reason: r, message: m}"),
+        ("Plan", "spec: {revision: r, digest: d, count: 0, objects: [], rules: []}"),
+    ];
+    let record = |at: usize, more: &str| {
+        let (kind, spec) = records[at];
+        format!(
+            "apiVersion: release.windlass.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: forged{more}}}\n{spec}\n"
+        )
+    };
+    let as_hook = ", annotations: {helm.sh/hook: pre-install}";
+    let charts = StoryChartRepository::of(&story).await?;
+    charts
+        .publish("1.0.0", &[("templates/a.yaml", CONFIG), ("templates/r.yaml", &record(1, ""))])
+        .await?;
+    let release = charts.release("app", json!({})).await?;
+    let files = [
+        ("ks/map.yaml", record(0, "")),
+        ("app/Chart.yaml", CHART.to_owned()),
+        ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("hook.yaml", record(0, "")),
+        ("helmfile.yaml", HELMFILE.to_owned()),
+    ];
+    let _shop = story.follow("shop", &files).await?;
+    story.kustomization("app", "shop", json!({"path": "./ks"})).await?;
+    let helmfile = keep(&story, "shop", json!({})).await?;
+    let is_refused = |object: &DynamicObject, kind: &str| {
+        let mut conditions = object.data["status"]["conditions"].as_array().into_iter().flatten();
+        condition(object, "Ready")["status"] == "False"
+            && conditions.any(|it| {
+                let message = it["message"].as_str().unwrap_or_default();
+                message.contains(&format!("{kind}/"))
+                    && message.contains("forged: only windlass writes objects of this kind")
+            })
+    };
+    let app = StoryObject::kustomization("app");
+    for (target, kind) in [(&release, "Plan"), (&app, "Quarantine"), (&helmfile, "Quarantine")] {
+        let says = |object: &DynamicObject| is_refused(object, kind);
+        story.await_object(target, DEFAULT_WAIT_TIMEOUT, says).await?;
+    }
+    ensure!(story.helm(&["status", "app"])?.status.code() == Some(1), "there is a revision");
+    charts
+        .publish(
+            "1.1.0",
+            &[("templates/a.yaml", CONFIG), ("templates/r.yaml", &record(0, as_hook))],
+        )
+        .await?;
+    let says = |object: &DynamicObject| is_refused(object, "Quarantine");
+    story.await_object(&release, DEFAULT_WAIT_TIMEOUT, says).await?;
+    for (kind, _) in records {
+        let forged = StoryObject::new("release.windlass.dev/v1alpha1", kind, "forged");
+        ensure!(story.read(&forged).await?.is_none(), "{kind} was written");
+    }
     story.end().await
 }

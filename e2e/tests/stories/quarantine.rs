@@ -9,40 +9,8 @@ use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
 use e2e::harness::manifests::{PodBehavior, UNBOUND_CLAIM, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use kube::ResourceExt as _;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
-use serde_json::{Value, json};
-
-/// The Quarantines of the story.
-async fn quarantines(story: &Story) -> Result<Vec<Quarantine>> {
-    let api = Api::<Quarantine>::namespaced(story.client.clone(), &story.namespace);
-    Ok(api.list(&ListParams::default()).await?.items)
-}
-
-/// A Kustomization that checks the Deployment `web` and goes back after a failure.
-async fn rolling_back(story: &Story, more: Value) -> Result<StoryObject> {
-    let app = StoryObject::kustomization("app");
-    let checks = json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
-        "namespace": story.namespace}]);
-    let mut spec = json!({"healthChecks": checks, "timeout": "15s"});
-    for (key, value) in more.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
-    story.kustomization("app", "app", spec).await?;
-    let annotations = json!({"windlass.dev/on-failure": "RollBack"});
-    story.merge(&app, json!({"metadata": {"annotations": annotations}})).await?;
-    Ok(app)
-}
-
-/// Waits until the status has what the newest good result was made from.
-async fn await_good(story: &Story, app: &StoryObject) -> Result<()> {
-    let is_recorded = |object: &DynamicObject| {
-        let newest = &object.data["status"]["history"][0];
-        condition(object, "Ready")["status"] == "True"
-            && newest["metadata"]["windlass.dev/ArtifactPath"].is_string()
-    };
-    story.await_object(app, DEFAULT_WAIT_TIMEOUT, is_recorded).await?;
-    Ok(())
-}
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that() -> Result<()> {
@@ -54,8 +22,8 @@ async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that
         ("old.yaml", config_map("old", "1")),
     ];
     let upstream = story.follow("app", &first).await?;
-    let app = rolling_back(&story, json!({})).await?;
-    await_good(&story, &app).await?;
+    let app = story.rolling_back_app(json!({})).await?;
+    story.await_good_result(&app).await?;
     let old = story.expect(&StoryObject::config_map("old")).await?;
 
     upstream.repository.delete(&["old.yaml"], "a removal")?;
@@ -74,7 +42,7 @@ async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that
     let kept = story.expect(&StoryObject::config_map("old")).await?;
     ensure!(kept.uid() == old.uid(), "it was deleted and created again");
     story.expect(&StoryObject::new("v1", "PersistentVolumeClaim", "claim")).await?;
-    let all = quarantines(&story).await?;
+    let all = story.quarantines().await?;
     let [quarantine] = &all[..] else { anyhow::bail!("{all:?}") };
     ensure!(quarantine.spec.action == QuarantineAction::RollBack, "{:?}", quarantine.spec);
     ensure!(quarantine.spec.result.revision == second, "{:?}", quarantine.spec);
@@ -93,17 +61,7 @@ async fn a_commit_that_fails_is_rolled_back_and_stays_so_until_a_user_lifts_that
     ensure!(why.contains("windlass resume"), "{why}");
 
     // Lifted, it is applied again, fails again and is quarantined again.
-    let place = ["-n", story.namespace.as_str(), "--reason", "once more"];
-    let line = ["resume", "ks/app", "--revision", second.as_str()];
-    let line: Vec<&str> = line.into_iter().chain(place).collect();
-    story.windlass_says(&line, true)?;
-    let is_repeated = async || {
-        let all = quarantines(&story).await?;
-        let status = all.first().and_then(|it| it.status.clone()).unwrap_or_default();
-        Ok((status.repeated == 1 && status.lift.is_none()).then_some(()))
-    };
-    story.await_until("the second failure", DEFAULT_WAIT_TIMEOUT * 2, is_repeated).await?;
-    story.await_failure(&app, "Quarantined").await?;
+    story.lift_in_vain("ks/app", &app, &second).await?;
     story.await_value("a", "1").await?;
 
     // The source moves on.
@@ -127,14 +85,14 @@ async fn a_spec_or_a_config_map_that_is_the_cause_is_named_and_nothing_goes_back
     let _upstream =
         story.follow("app", &[("web.yaml", web), ("a.yaml", config_map("a", "1"))]).await?;
     let substitute = json!({"substituteFrom": [{"kind": "ConfigMap", "name": "variables"}]});
-    let app = rolling_back(&story, json!({"postBuild": substitute})).await?;
-    await_good(&story, &app).await?;
+    let app = story.rolling_back_app(json!({"postBuild": substitute})).await?;
+    story.await_good_result(&app).await?;
     story.apply_value(variables("crash-loop")).await?;
     story.request(&app).await?;
     let message = story.await_failure(&app, "Quarantined").await?;
     let named = format!("ConfigMap/{}/variables", story.namespace);
     ensure!(message.contains("nothing is rolled back") && message.contains(&named), "{message}");
-    let all = quarantines(&story).await?;
+    let all = story.quarantines().await?;
     let held = all.first().context("no Quarantine")?;
     ensure!(held.spec.action == QuarantineAction::Hold, "{:?}", held.spec);
     story.apply_value(variables("ready")).await?;
@@ -148,22 +106,22 @@ async fn the_only_revision_that_ever_was_is_held_and_goes_back_once_there_was_an
     let story = Story::with_windlass("quarantine-first").await?;
     let web = |pods| [("web.yaml", deployment("web", pods))];
     let upstream = story.follow("app", &web(PodBehavior::CrashLoop)).await?;
-    let app = rolling_back(&story, json!({})).await?;
+    let app = story.rolling_back_app(json!({})).await?;
     let message = story.await_failure(&app, "Quarantined").await?;
     ensure!(message.contains("nothing is rolled back"), "{message}");
     upstream.push(&web(PodBehavior::Ready)).await?;
-    await_good(&story, &app).await?;
+    story.await_good_result(&app).await?;
     // The same files are the same result, whatever the commit is called.
     upstream.push(&web(PodBehavior::CrashLoop)).await?;
     story.await_failure(&app, "Quarantined").await?;
-    let all = quarantines(&story).await?;
+    let all = story.quarantines().await?;
     let [held] = &all[..] else { anyhow::bail!("{all:?}") };
     let first = held.spec.result.revision.clone();
     let namespace = story.namespace.as_str();
     let line = ["resume", "ks/app", "--revision", first.as_str(), "-n", namespace];
     story.windlass_says(&line, true)?;
     let is_rolled_back = async || {
-        let all = quarantines(&story).await?;
+        let all = story.quarantines().await?;
         let mut actions = all.iter().map(|it| it.spec.action);
         Ok(actions.any(|it| it == QuarantineAction::RollBack).then_some(()))
     };

@@ -65,6 +65,9 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("bypass freeze/winter ks/app --reason=r", 2, &["Freeze/winter does not exist"], &[]),
     row("changes", 0, &["no changes in namespace {ns}; -A shows all"], &["CHANGE"]),
     row("changes 5f0c9d0", 2, &["there is no change 5f0c9d0 in namespace {ns}"], &["verdict"]),
+    row("get changes", 0, &["no such objects in namespace {ns}"], &["NAME "]),
+    row("get quarantines", 0, &["no such objects in namespace {ns}"], &["NAME "]),
+    row("get change/fleet-1-a", 2, &["ChangeSet/{ns}/fleet-1-a does not exist"], &[]),
     row("rollback change/fleet-1-a", 2, &["fleet-1-a does not exist"], &["requested"]),
     row(
         "check",
@@ -250,6 +253,7 @@ pub(super) const MAY_NOT_LOOK: &[CommandLineCase] = &[
     row("export ks/app", 2, KUSTOMIZATION, &[]),
     row("get", 2, KUSTOMIZATIONS, &["NAME "]),
     row("get -A", 2, EVERYWHERE, &["NAME "]),
+    row("get changes", 2, &["cannot list resource \"changesets\""], &["NAME "]),
     row("get ks --status-selector ready=false", 2, KUSTOMIZATIONS, &[]),
     row("get ks -o json", 2, KUSTOMIZATIONS, &[]),
     row("get ks/app", 2, KUSTOMIZATION, &[]),

@@ -77,6 +77,7 @@ pub(super) fn of_tree(
         graph.edges.extend(parent.map(|from| GraphEdge { from, to: node }));
         graph.nodes.push(node_of(it.branch, subject));
     }
+    let first_counting = graph.nodes.len();
     for (node, count) in nodes.iter().zip(&folded).filter(|(_, count)| **count > 0) {
         let Some(from) = *node else { continue };
         graph.edges.push(GraphEdge { from, to: graph.nodes.len() });
@@ -90,7 +91,7 @@ pub(super) fn of_tree(
     }
     if all.iter().any(|it| it.is_failing && !it.is_drawn) {
         // The nodes that count say so, too, where some of what they count fails.
-        let counting = graph.nodes.iter_mut().filter(|it| it.id.is_none());
+        let counting = graph.nodes.iter_mut().skip(first_counting);
         counting.for_each(|it| it.state = Some(ObjectState::Unknown));
     }
     add_applier(&mut graph, applier);

@@ -86,9 +86,9 @@ fn line(branch: &ObjectTreeBranch) -> Markup {
 /// The shape of a health, as the tree names it.
 pub(super) fn state(health: &str) -> ObjectState {
     match health {
-        "Ready" | "Current" => ObjectState::Ready,
-        "NotReady" | "Failed" | "NotFound" => ObjectState::Failing,
-        "InProgress" | "Terminating" => ObjectState::Progressing,
+        "Ready" | "Current" | "Succeeded" => ObjectState::Ready,
+        "NotReady" | "Failed" | "NotFound" | "RolledBack" | "Stalled" => ObjectState::Failing,
+        "InProgress" | "Terminating" | "Progressing" => ObjectState::Progressing,
         "Suspended" => ObjectState::Suspended,
         _ => ObjectState::Unknown,
     }
