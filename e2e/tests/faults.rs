@@ -91,15 +91,19 @@ impl<'a> FaultTestSetup<'a> {
         Ok(())
     }
 
-    /// Waits for as long as an outage lasts. If the API server only throttles, the Kustomization never fails by that.
+    /// Waits for as long as an outage lasts. If the API server only throttles, neither the source nor the Kustomization fails by
+    /// that.
     async fn outage(&self, status: u16) -> Result<()> {
         let end = tokio::time::Instant::now() + OUTAGE;
         while tokio::time::Instant::now() < end {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            let app = self.story.read(&StoryObject::kustomization("app")).await?;
-            let app = app.context("the Kustomization is gone")?;
-            let ready = condition(&app, "Ready");
-            ensure!(status != 429 || ready["status"] != "False", "it has failed: {ready}");
+            for target in [StoryObject::kustomization("app"), StoryObject::git_repository("app")] {
+                let object = self.story.read(&target).await?;
+                let object = object.with_context(|| format!("{target} is gone"))?;
+                let ready = condition(&object, "Ready");
+                let has_failed = ready["status"] == "False";
+                ensure!(status != 429 || !has_failed, "{target} has failed: {ready}");
+            }
         }
         Ok(())
     }
@@ -161,6 +165,15 @@ async fn a_slow_api_server_is_waited_for() -> Result<()> {
 async fn refuse(name: &str, status: u16) -> Result<()> {
     let story = Story::begin(name).await?;
     let mut stage = FaultTestSetup::set(&story).await?;
+    // The source reads it in each run that is requested; the server takes every client.
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git"},
+        "stringData": {"username": "story", "password": "story"},
+    });
+    story.apply_value(secret).await?;
+    let source = StoryObject::git_repository("app");
+    story.merge(&source, json!({"spec": {"secretRef": {"name": "git"}}})).await?;
+    story.await_ready(&source).await?;
     stage.proxy.begin(ApiFault::Refusing { status, percent: 40 });
     let revision = stage.push("2").await?;
     stage.outage(status).await?;

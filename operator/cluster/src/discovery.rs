@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::capabilities::{AGGREGATED, ServerCapabilities};
-use super::{ClusterConnection, ClusterError};
+use super::{ClusterConnection, ClusterError, throttled_requests};
 
 /// Where the objects of a kind are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl ClusterConnection {
         } else {
             self.unary.list_api_group_resources(&api_version).await
         };
-        let listed = match listed.map_err(ClusterError::from) {
+        let listed = match listed.map_err(throttled_requests::noted) {
             Err(error) if error.code() == Some(404) => {
                 let is_listed = self.is_version_listed(gvk).await?;
                 return Err(if is_listed { unanswered(&api_version, &error) } else { missing() });

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::capabilities::AGGREGATED;
 use super::object_decode::{METADATA, METADATA_LIST};
-use super::{ClusterConnection, ClusterError};
+use super::{ClusterConnection, ClusterError, throttled_requests};
 
 /// How long it counts that a kind is not there, for the many objects of it that are asked about together.
 const ABSENCE_CACHE_TTL: Duration = Duration::from_secs(5);
@@ -205,7 +205,7 @@ impl ClusterConnection {
         match tokio::time::timeout(CRD_REQUEST_TIMEOUT, self.ourselves.request::<Value>(request))
             .await
         {
-            Ok(answer) => answer.map_err(ClusterError::from),
+            Ok(answer) => answer.map_err(throttled_requests::noted),
             Err(_) => Err(ClusterError::NoAnswer(format!(
                 "{path} took longer than {CRD_REQUEST_TIMEOUT:?}"
             ))),

@@ -104,7 +104,8 @@ impl ClusterConnection {
         let namespace = object.namespace().unwrap_or_default();
         let params =
             PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
-        Ok(self.api::<K>(&namespace).create(&params, object).await?)
+        let created = self.api::<K>(&namespace).create(&params, object).await;
+        created.map_err(throttled_requests::noted)
     }
 
     /// Replaces the fields of a status that `status` names, as `manager`; others stay. With a `version` only as long as the

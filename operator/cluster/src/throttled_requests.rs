@@ -8,8 +8,9 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
 use parking_lot::Mutex;
-use reconcile::Time;
+use reconcile::{RunOutcome, Time};
 
 use super::ClusterError;
 
@@ -50,6 +51,9 @@ impl ThrottledRequests {
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
+/// For how long runs are repeated whose spec gives them no time for it.
+pub const DEFAULT_REPETITION_TIME: Duration = Duration::from_secs(300);
+
 /// The runs of an object in a row of which requests were throttled.
 #[derive(Debug, Default)]
 pub struct ThrottledRuns {
@@ -74,6 +78,33 @@ impl ThrottledRuns {
         // Runs that end at the same moment are not repeated at the same moment, nor earlier than the server wants them.
         let delay = throttling.retry_after + reconcile::jittered(grown, 50, seed);
         (spent.saturating_add(delay) <= timeout).then_some(delay)
+    }
+
+    /// The time until the run of this task is repeated, if it failed and one of its requests was throttled: then it has not failed,
+    /// and nothing is reported. `None` if its outcome counts. For objects whose spec gives no time for it.
+    ///
+    /// Differs(flux): there, each such run makes `Ready` False, of all objects at once when an API server is busy.
+    pub fn postpone<K: ResourceExt>(
+        &mut self,
+        object: &K,
+        outcome: &RunOutcome,
+    ) -> Option<Duration> {
+        let throttling = OF_RUN.try_with(ThrottledRequests::throttling).ok().flatten();
+        let has_failed = matches!(outcome, RunOutcome::Failed(..));
+        let Some(throttling) = throttling.filter(|_| has_failed) else {
+            *self = Self::default();
+            return None;
+        };
+        let seed = reconcile::seed(&object.uid().unwrap_or_default());
+        let delay =
+            self.again(jiff::Timestamp::now(), throttling, DEFAULT_REPETITION_TIME, seed)?;
+        tracing::debug!(
+            name = object.name_any(),
+            namespace = object.namespace().unwrap_or_default(),
+            error = outcome.text(),
+            "the API server throttled a request or closed its connection, retrying"
+        );
+        Some(delay)
     }
 }
 
@@ -183,6 +214,26 @@ mod tests {
         server.abort();
         assert!(server.await.is_err());
         assert_eq!(throttling_at(&address).await, None);
+    }
+
+    #[tokio::test]
+    async fn only_a_failed_run_with_a_throttled_request_is_postponed() {
+        let object = k8s_openapi::api::core::v1::Secret::default();
+        let next = reconcile::NextRunTrigger::default();
+        let failed = RunOutcome::Failed(reconcile::reason::FAILED, "no Secret".to_owned(), next);
+        let settled = RunOutcome::Settled(reconcile::reason::SUCCEEDED, String::new());
+        let mut runs = ThrottledRuns::default();
+        assert_eq!(runs.postpone(&object, &failed), None, "it is no run");
+        ThrottledRequests::default()
+            .watch(async {
+                assert_eq!(runs.postpone(&object, &failed), None, "it failed by something else");
+                note(&refused(429, 7), false);
+                let delay = runs.postpone(&object, &failed).unwrap();
+                assert!(delay > Duration::from_secs(7), "{delay:?}");
+                assert_eq!(runs.postpone(&object, &settled), None);
+                assert_eq!((runs.since, runs.runs), (None, 0), "the next one begins anew");
+            })
+            .await;
     }
 
     fn at(second: i64) -> Time {

@@ -38,6 +38,7 @@ use sources::source_reasons::{INVALID_DURATION, VERIFICATION_ERROR};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
 use windlass_runtime::lifecycle::known_quarantines;
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
@@ -84,6 +85,8 @@ pub struct ImagePolicyState {
     latest: Arc<LatestWrittenObject<ImagePolicy>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
+    /// Runs in a row that the API server throttled.
+    throttled_runs: ThrottledRuns,
     /// Runs in a row that found no tags.
     waits: usize,
     /// What chose the latest version, if this process did.
@@ -133,7 +136,8 @@ async fn run(seen: Arc<ImagePolicy>, context: &Arc<RunContext>) -> Option<Durati
     let outcome = if is_deleted {
         delete(context, &latest, &object).await
     } else {
-        let ended = attempt(context, &node, &memory, &latest, &object).await;
+        let attempt = attempt(context, &node, &memory, &latest, &object);
+        let ended = ThrottledRequests::default().watch(Box::pin(attempt)).await;
         if std::mem::take(&mut memory.lock().is_unannounced) {
             context.work_queue.changed(&node);
         }
@@ -176,7 +180,11 @@ async fn attempt(
     object: &Arc<ImagePolicy>,
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
-    let Some(object) = begun else { return Ok(None) };
+    let Some(object) = begun else {
+        // What was repeated before is not counted when it is resumed.
+        memory.lock().throttled_runs = ThrottledRuns::default();
+        return Ok(None);
+    };
     let source = referenced_repository::node_of_reference(&object);
     context.work_queue.set_edges(node, DependencyEdge::Source, BTreeSet::from([source.clone()]));
     let mut read = BTreeSet::from([known_quarantines::images_node(&node.namespace)]);
@@ -209,6 +217,10 @@ async fn attempt(
         },
         Err(error) => (None, error.outcome()?),
     };
+    let postponed = memory.lock().throttled_runs.postpone(&*object, &outcome);
+    if let (None, Some(delay)) = (&chosen, postponed) {
+        return Ok(Some(delay));
+    }
     let next = chosen.as_ref().and_then(|it| it.next).map(sleep_until);
     let settled = digest_interval(&object.spec).ok().flatten().into_iter().chain(next).min();
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);

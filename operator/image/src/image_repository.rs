@@ -15,6 +15,7 @@ use kube_core::Resource as _;
 use parking_lot::Mutex;
 use reconcile::ObjectKey;
 use windlass_cluster::ClusterError;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_of};
 use windlass_runtime::object_status::LatestWrittenObject;
 use windlass_runtime::object_store::StateCache;
@@ -32,6 +33,8 @@ pub struct ImageRepositoryState {
     latest: Arc<LatestWrittenObject<ImageRepository>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
+    /// Runs in a row that the API server throttled.
+    throttled_runs: ThrottledRuns,
 }
 
 /// Runs ImageRepositories.
@@ -75,7 +78,8 @@ async fn run(seen: Arc<ImageRepository>, context: &Arc<RunContext>) -> Option<Du
     let outcome = if is_deleted {
         delete(context, &latest, &object).await
     } else {
-        attempt(context, &node, &memory, &latest, &object).await
+        let attempt = attempt(context, &node, &memory, &latest, &object);
+        ThrottledRequests::default().watch(Box::pin(attempt)).await
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
@@ -113,7 +117,11 @@ async fn attempt(
     object: &Arc<ImageRepository>,
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Answered).await?;
-    let Some(object) = begun else { return Ok(None) };
+    let Some(object) = begun else {
+        // What was repeated before is not counted when it is resumed.
+        memory.lock().throttled_runs = ThrottledRuns::default();
+        return Ok(None);
+    };
     let scanning = ScanRun { context, node, latest, object: &object };
     let (found, settled, outcome) = match scanning.run().await {
         Ok(ScanRunResult::Done { found, interval }) => {
@@ -123,6 +131,10 @@ async fn attempt(
         Ok(ScanRunResult::NotDue { outcome, wait }) => (None, Some(wait), outcome),
         Err(outcome) => (None, None, outcome),
     };
+    let postponed = memory.lock().throttled_runs.postpone(&*object, &outcome);
+    if let (None, Some(delay)) = (&found, postponed) {
+        return Ok(Some(delay));
+    }
     let again = next_run(&context.settings, &outcome, settled, &mut memory.lock().failures);
     // What was said of the scan while it went on is part of the status by now.
     let object = latest.begun(&object);

@@ -50,6 +50,7 @@ use sources::source_reasons::{GIT_OPERATION_FAILED, INVALID_DURATION};
 use windlass_cluster::ClusterError;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 use windlass_cluster::spec_references::ReadReferences;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
 use windlass_runtime::blocking_task::blocking;
 use windlass_runtime::controller_kind::{ControllerKind, log_failed_request, node_named, node_of};
 use windlass_runtime::freeze::{self, ObjectFreeze};
@@ -114,6 +115,8 @@ pub struct ImageUpdateAutomationState {
     latest: Arc<LatestWrittenObject<ImageUpdateAutomation>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
+    /// Runs in a row that the API server throttled.
+    throttled_runs: ThrottledRuns,
     /// What was last said of files and markers without effect.
     findings: String,
     /// A commit that was pushed by a run whose status could not be written.
@@ -164,7 +167,8 @@ async fn run(seen: Arc<ImageUpdateAutomation>, context: &Arc<RunContext>) -> Opt
     let outcome = if is_deleted {
         latest.set_finalizer(context, &object, false).await.map(|_| None)
     } else {
-        attempt(context, &node, &memory, &latest, &object).await
+        let attempt = attempt(context, &node, &memory, &latest, &object);
+        ThrottledRequests::default().watch(Box::pin(attempt)).await
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
@@ -180,7 +184,11 @@ async fn attempt(
     object: &Arc<ImageUpdateAutomation>,
 ) -> Result<Option<Duration>, ClusterError> {
     let begun = begin(context, latest, object, SuspendedRequest::Unanswered).await?;
-    let Some(object) = begun else { return Ok(None) };
+    let Some(object) = begun else {
+        // What was repeated before is not counted when it is resumed.
+        memory.lock().throttled_runs = ThrottledRuns::default();
+        return Ok(None);
+    };
     let started = Timestamp::now();
     let source = node_of_reference(&object);
     let any_policy = node_named::<ImagePolicy>(&node.namespace, "");
@@ -211,6 +219,10 @@ async fn attempt(
         Ok(None) => return Ok(Some(POSTPONED_RUN_DELAY)),
         Err(error) => (None, error.outcome()?),
     };
+    let postponed = memory.lock().throttled_runs.postpone(&*object, &outcome);
+    if let (None, Some(delay)) = (&result, postponed) {
+        return Ok(Some(delay));
+    }
     let settled = parse_duration(object.spec.interval.as_str()).ok();
     let settled = settled.map(|interval| interval.max(SHORTEST_INTERVAL));
     let undone_until = result.as_ref().and_then(|result| result.undone_until);

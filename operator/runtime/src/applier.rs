@@ -30,7 +30,6 @@ use reconcile::{
 
 use needs::{dependency_nodes, needs};
 use suspensions::SuspensionAuditRateLimit;
-use throttled_run::DEFAULT_TIMEOUT;
 pub use wait_observation::WaitObservation;
 
 use crate::cluster_target::{ClusterTarget, TargetSpec};
@@ -52,7 +51,9 @@ use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_cluster::resource_version::LATEST_VERSION;
 use windlass_cluster::run_permits::PermitPriority;
 use windlass_cluster::spec_references::ReadReferences;
-use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
+use windlass_cluster::throttled_requests::{
+    DEFAULT_REPETITION_TIME, ThrottledRequests, ThrottledRuns,
+};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::{ExpressionCache, RunExpressions};
 use windlass_serve::settings::OperatorSettings;
@@ -751,7 +752,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         let none = ReconcileIntervals {
             interval: AFTER_REFUSAL,
             retry: AFTER_REFUSAL,
-            timeout: DEFAULT_TIMEOUT,
+            timeout: DEFAULT_REPETITION_TIME,
         };
         let pace = spec.as_ref().map_or(none, K::pace);
         let again = spec.map_or(AFTER_REFUSAL, |spec| self.interval(&ended.object, &spec));

@@ -34,6 +34,7 @@ use self::executor::{ArtifactMaker, StoredGeneratedArtifact};
 use self::external_artifact::{DesiredExternalArtifact, remove};
 use self::report::GeneratedArtifactInventory;
 use crate::source::{AFTER_REFUSAL, SourceState, next_run, retry_after};
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_runtime::applier::finalize::kind_deleted;
 use windlass_runtime::blocking_task::blocking;
@@ -80,7 +81,10 @@ async fn run(seen: Arc<ArtifactGenerator>, context: &Arc<RunContext>) -> Option<
     let object = latest.or_seen(seen);
     let done = match object.metadata.deletion_timestamp.is_some() {
         true => delete(context, &latest, &object).await,
-        false => attempt(context, &node, &memory, &latest, &object).await,
+        false => {
+            let attempt = attempt(context, &node, &memory, &latest, &object);
+            ThrottledRequests::default().watch(Box::pin(attempt)).await
+        }
     };
     done.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
@@ -164,6 +168,8 @@ async fn attempt(
 ) -> Result<Option<Duration>, ClusterError> {
     let now = jiff::Timestamp::now();
     if object.is_suspended() {
+        // What was repeated before is not counted when it is resumed.
+        memory.lock().throttled_runs = ThrottledRuns::default();
         let text = "suspended during a reconciliation, which continues on resume";
         hold_conditions::show_suspended(context, latest, object, now, &[], text).await?;
         return Ok(None);
@@ -191,6 +197,10 @@ async fn attempt(
         }
         Err(outcome) => outcome.clone(),
     };
+    let postponed = memory.lock().throttled_runs.postpone(&**object, &outcome);
+    if let Some(delay) = postponed {
+        return Ok(Some(delay));
+    }
     let generated = came.ok().flatten();
     let now = jiff::Timestamp::now();
     let interval = jittered(context, &**object, INTERVAL);

@@ -32,6 +32,7 @@ use sources::fetch_plan::{ArtifactDesiredState, ArtifactInputs, KeptArtifact};
 use executor::{RemoteRevision, SourceExecutor, SourceRun, StoredArtifact};
 use report::FailureConditions;
 use windlass_cluster::ClusterError;
+use windlass_cluster::throttled_requests::{ThrottledRequests, ThrottledRuns};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_runtime::controller_kind::{ControllerKind, jittered, log_failed_request, node_of};
 use windlass_runtime::object_status::{LatestWrittenObject, status_of};
@@ -195,6 +196,8 @@ pub struct SourceState<K> {
     pub(crate) latest: Arc<LatestWrittenObject<K>>,
     /// Runs in a row that failed, for the growing delay.
     failures: u32,
+    /// Runs in a row that the API server throttled.
+    pub(crate) throttled_runs: ThrottledRuns,
     /// When earlier artifacts were fetched again.
     refetched: needed_artifact::RefetchTimes,
 }
@@ -202,7 +205,8 @@ pub struct SourceState<K> {
 impl<K> Default for SourceState<K> {
     fn default() -> Self {
         let refetched = needed_artifact::RefetchTimes::default();
-        Self { latest: Arc::default(), failures: 0, refetched }
+        let throttled_runs = ThrottledRuns::default();
+        Self { latest: Arc::default(), failures: 0, throttled_runs, refetched }
     }
 }
 
@@ -268,7 +272,8 @@ async fn run<K: SourceKind>(seen: Arc<K>, context: &Arc<RunContext>) -> Option<D
     } else if object.is_static() {
         retire(context, &latest, &object).await
     } else {
-        attempt(context, &node, &memory, &latest, &object).await
+        let attempt = attempt(context, &node, &memory, &latest, &object);
+        ThrottledRequests::default().watch(Box::pin(attempt)).await
     };
     outcome.unwrap_or_else(|error| {
         log_failed_request(&node, &error);
@@ -375,6 +380,8 @@ async fn attempt<K: SourceKind>(
     };
     match before_resolve(&facts) {
         RunGate::Suspended | RunGate::Closed => {
+            // What was repeated before is not counted when it is resumed.
+            memory.lock().throttled_runs = ThrottledRuns::default();
             let text = "suspended during a reconciliation, which continues on resume";
             let owned = K::CONDITIONS.owned;
             hold_conditions::show_suspended(context, latest, &object, now, owned, text).await?;
@@ -443,6 +450,10 @@ async fn finish<K: SourceKind>(
     came: SourceRunDetails<K>,
     outcome: RunOutcome,
 ) -> Result<Option<Duration>, ClusterError> {
+    let postponed = memory.lock().throttled_runs.postpone(&**object, &outcome);
+    if let (None, Some(delay)) = (&came.stored, postponed) {
+        return Ok(Some(delay));
+    }
     let now = jiff::Timestamp::now();
     let interval = object.interval().map(|interval| jittered(context, &**object, interval));
     let again = next_run(context, memory, &outcome, interval, now);

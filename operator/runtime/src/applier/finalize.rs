@@ -11,8 +11,8 @@ use objects::ObjectId;
 use reconcile::{NextRunTrigger, RunOutcome, reason};
 
 use super::{
-    AFTER_REFUSAL, ApplierKind, ApplierRunReport, ApplierSession, ClusterTarget, DEFAULT_TIMEOUT,
-    FinalizeOutcome, ReadReferences, TargetSpec,
+    AFTER_REFUSAL, ApplierKind, ApplierRunReport, ApplierSession, ClusterTarget,
+    DEFAULT_REPETITION_TIME, FinalizeOutcome, ReadReferences, TargetSpec,
 };
 use crate::deletion_order;
 use crate::run_error::RunError;
@@ -69,7 +69,8 @@ impl<K: ApplierKind> ApplierSession<K> {
                 Ok(None)
             }
             FinalizeOutcome::Later(mut ended, spec) => {
-                let timeout = spec.as_ref().map_or(DEFAULT_TIMEOUT, |spec| K::pace(spec).timeout);
+                let timeout =
+                    spec.as_ref().map_or(DEFAULT_REPETITION_TIME, |spec| K::pace(spec).timeout);
                 self.postpone(&mut ended, timeout);
                 match ended.unsaid_for {
                     Some(time) => Ok(Some(time)),

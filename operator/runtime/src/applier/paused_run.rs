@@ -9,8 +9,8 @@ use std::time::Duration;
 use reconcile::{AnnotationCondition, ChangeWindowState, RunGateFacts};
 
 use super::{
-    ApplierKind, ApplierSession, ObjectFreeze, PendingChanges, change_window, hold_conditions,
-    object_hold,
+    ApplierKind, ApplierSession, ObjectFreeze, PendingChanges, ThrottledRuns, change_window,
+    hold_conditions, object_hold,
 };
 use crate::object_status::status_of;
 use windlass_cluster::ClusterError;
@@ -78,6 +78,7 @@ impl<K: ApplierKind> ApplierSession<K> {
             target.watcher().await_objects(&self.node, &[]);
         }
         K::waits_no_more(&mut self.memory());
+        self.memory.lock().throttled_runs = ThrottledRuns::default();
         // Parity(flux): a suspension says nothing of what else would hold the object.
         self.show_freeze(object, None).await?;
         let context = &self.context;

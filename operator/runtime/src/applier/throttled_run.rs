@@ -11,9 +11,6 @@ use reconcile::{NextRunTrigger, RunOutcome, reason};
 use super::{ApplierKind, ApplierRunReport, ApplierSession};
 use windlass_cluster::throttled_requests::ThrottledRuns;
 
-/// For how long runs are repeated whose spec gives no time, because it could not be read.
-pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
-
 impl<K: ApplierKind> ApplierSession<K> {
     /// If the run failed and one of its requests was throttled, it has not failed but goes on later: its outcome says so, and
     /// nothing is written unless there is more to report. `timeout` is the time after which such runs have failed.
