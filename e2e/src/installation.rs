@@ -3,7 +3,6 @@
 //!
 //! Here: starting everything with progress, ending it, kubectl as a user has it.
 //! Elsewhere: seeing objects change (`watch`), the parts themselves (`crate`), what is done with them (`tools/demo`, `tools/bench`).
-#![expect(clippy::print_stderr, reason = "the steps of a command for people")]
 
 mod watch;
 
@@ -21,7 +20,7 @@ use kube::Client;
 use testbed::binaries::TestbedBinaries;
 use tokio::runtime::Runtime;
 
-use testbed::progress::{self, dim, step};
+use testbed::progress::{self, step};
 use testbed::{machine, released, root};
 
 pub use watch::{ObjectWatch, WatchSelection, WatchedObject};
@@ -127,6 +126,25 @@ impl TestInstallation {
     /// # Errors
     /// As [`TestInstallation::start`].
     pub fn start_with(runtime: &Runtime, serving: OperatorUnderTest<'_>) -> anyhow::Result<Self> {
+        Self::start_in(runtime, serving, ControlPlaneStateFolder::temporary)
+    }
+
+    /// The same with the files of the control plane in memory, where there is room for those of a large cluster.
+    ///
+    /// # Errors
+    /// As [`TestInstallation::start`].
+    pub fn start_in_memory(
+        runtime: &Runtime,
+        serving: OperatorUnderTest<'_>,
+    ) -> anyhow::Result<Self> {
+        Self::start_in(runtime, serving, ControlPlaneStateFolder::in_memory)
+    }
+
+    fn start_in(
+        runtime: &Runtime,
+        serving: OperatorUnderTest<'_>,
+        state: fn() -> anyhow::Result<ControlPlaneStateFolder>,
+    ) -> anyhow::Result<Self> {
         step("what the machine needs", machine::ensure)?;
         let binaries = step("programs of the control plane", TestbedBinaries::ensure)?;
         let kubectl = binaries.path("kubectl")?.to_owned();
@@ -135,11 +153,8 @@ impl TestInstallation {
         }
         let plane =
             step("control plane: etcd, API server, controllers, scheduler, one node", || {
-                let mut report = |what: &str| eprintln!("  {}", dim(what));
-                runtime.block_on(ControlPlane::start_in(
-                    ControlPlaneStateFolder::temporary,
-                    &mut report,
-                ))
+                let mut report = progress::note;
+                runtime.block_on(ControlPlane::start_in(state, &mut report))
             })?;
         Self::start_at(runtime, InstallationCluster::ours(plane, kubectl), serving)
     }
@@ -246,13 +261,21 @@ impl TestInstallation {
     /// # Errors
     /// When it does not end, or does not start.
     pub fn restart(&mut self) -> anyhow::Result<()> {
-        for operator in &mut self.operators {
+        self.operators.iter_mut().try_for_each(|operator| {
             operator.stop(READY_LIMIT)?;
-            let said = operator.log()?.len();
-            operator.resume()?;
-            await_ready(operator, said)?;
-        }
-        Ok(())
+            resume(operator)
+        })
+    }
+
+    /// Kills windlass as a power failure would, starts it again and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn crash(&mut self) -> anyhow::Result<()> {
+        self.operators.iter_mut().try_for_each(|operator| {
+            operator.kill()?;
+            resume(operator)
+        })
     }
 
     /// Waits until `/readyz` of a windlass among the programs says so.
@@ -391,13 +414,19 @@ fn start_operator(
     OperatorProcess::start_with(program(build)?, arguments, &[])
 }
 
+/// Starts a program again, and waits until it is ready.
+fn resume(operator: &mut OperatorProcess) -> anyhow::Result<()> {
+    let said = operator.log_length()?;
+    operator.resume()?;
+    await_ready(operator, said)
+}
+
 /// Waits until `/readyz` says so, at an address that the log names behind its first `said` bytes.
-fn await_ready(operator: &mut OperatorProcess, said: usize) -> anyhow::Result<()> {
+fn await_ready(operator: &mut OperatorProcess, said: u64) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
-        let log = operator.log()?;
-        let new = log.get(said..).unwrap_or_default();
-        if listening(new, "health").is_some_and(|address| is_ready(&address)) {
+        let new = operator.log_from(said)?;
+        if listening(&new, "health").is_some_and(|address| is_ready(&address)) {
             return Ok(());
         }
         if !operator.is_running()? {

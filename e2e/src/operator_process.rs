@@ -3,6 +3,7 @@
 //! Here: finding it, starting, stopping, freezing, killing, starting again; its log.
 //! Elsewhere: the objects that it reconciles (the stories), where it runs (`control_plane`).
 
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -145,6 +146,27 @@ impl OperatorProcess {
         let path = self.log_file();
         let content = std::fs::read(&path);
         let content = content.with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(String::from_utf8_lossy(&content).into_owned())
+    }
+
+    /// How many bytes it has printed, over all its starts.
+    pub(crate) fn log_length(&self) -> Result<u64> {
+        let path = self.log_file();
+        let data = std::fs::metadata(&path);
+        Ok(data.with_context(|| format!("cannot read {}", path.display()))?.len())
+    }
+
+    /// What it has printed behind the first `offset` bytes: the log of a large cluster is too long to be read often.
+    pub(crate) fn log_from(&self, offset: u64) -> Result<String> {
+        let path = self.log_file();
+        let read = || {
+            let mut file = std::fs::File::open(&path)?;
+            file.seek(SeekFrom::Start(offset))?;
+            let mut content = Vec::new();
+            file.read_to_end(&mut content)?;
+            std::io::Result::Ok(content)
+        };
+        let content = read().with_context(|| format!("cannot read {}", path.display()))?;
         Ok(String::from_utf8_lossy(&content).into_owned())
     }
 

@@ -40,6 +40,15 @@ pub fn resident_mebibytes(id: u32) -> anyhow::Result<f64> {
     Ok(kibibytes(&text, "VmRSS:").with_context(|| format!("process {id} has ended"))? / 1024.0)
 }
 
+/// The memory of a process now that no file backs, in MiB: its heap and its stacks, without the program itself.
+///
+/// # Errors
+/// Names the process that is not there.
+pub fn anonymous_mebibytes(id: u32) -> anyhow::Result<f64> {
+    let text = read(id, "status")?;
+    Ok(kibibytes(&text, "RssAnon:").with_context(|| format!("process {id} has ended"))? / 1024.0)
+}
+
 fn read(id: u32, file: &str) -> anyhow::Result<String> {
     let path = format!("/proc/{id}/{file}");
     std::fs::read_to_string(&path).with_context(|| format!("process {id} is not there ({path})"))
@@ -72,6 +81,7 @@ mod tests {
     fn this_process_has_a_peak_and_one_that_is_gone_has_a_name() {
         let own = std::process::id();
         assert!(peak_mebibytes(&[own]).unwrap() > 0.5);
+        assert!(anonymous_mebibytes(own).unwrap() <= resident_mebibytes(own).unwrap());
         assert!(cpu_seconds(&[own]).is_ok());
         // Ids end at 2²².
         let error = cpu_seconds(&[own, 1 << 30]).unwrap_err();

@@ -18,6 +18,12 @@ use super::OPERATOR;
 use super::kubeconfig::{KubeconfigCredential, render};
 use crate::certificate_authority::TestCertificateAuthority;
 
+/// Where files are in memory, on most machines.
+const MEMORY_FILE_SYSTEM: &str = "/dev/shm";
+
+/// What has to be free there: as much as etcd may write, and the logs.
+const MIN_MEMORY_BYTES: u64 = 6 << 30;
+
 /// The state folder of one control plane; readable by its owner only.
 #[derive(Debug, Clone)]
 pub struct ControlPlaneStateFolder {
@@ -38,6 +44,23 @@ impl ControlPlaneStateFolder {
     pub fn temporary() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("windlass-testbed-").tempdir()?.keep();
         Self::with_folders(folder)
+    }
+
+    /// An empty folder in memory, where the machine has a file system for that with enough room; else among the temporary
+    /// files.
+    pub(crate) fn in_memory() -> Result<Self> {
+        let memory = Path::new(MEMORY_FILE_SYSTEM);
+        let free = nix::sys::statvfs::statvfs(memory)
+            .map_or(0, |it| it.blocks_available() * it.fragment_size());
+        if free < MIN_MEMORY_BYTES {
+            return Self::temporary();
+        }
+        let folder = tempfile::Builder::new().prefix("windlass-testbed-").tempdir_in(memory);
+        match folder {
+            Ok(folder) => Self::with_folders(folder.keep()),
+            // It may belong to another user.
+            Err(_) => Self::temporary(),
+        }
     }
 
     /// A new folder for the control plane `name` of this user.

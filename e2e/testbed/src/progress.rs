@@ -40,6 +40,11 @@ pub fn spell(time: Duration) -> String {
     }
 }
 
+/// Says how far a step is.
+pub fn note(text: &str) {
+    eprintln!("  {}", dim(text));
+}
+
 /// Runs one step of a longer work, saying when it begins and how it ended.
 ///
 /// # Errors

@@ -1,7 +1,10 @@
 //! The requests to the API server, from its audit log: the one place where requests are counted for every client alike.
 //!
 //! Here: reading the log from a moment on, counting by verb and resource, which requests keep watches alive.
-//! Elsewhere: turning the log on (`e2e::control_plane`), what may be asked (`super::idle`).
+//! Elsewhere: a log that is begun anew while it is read (`audit_tail`), turning the log on (`e2e::control_plane`), what may be
+//! asked (`super::idle`).
+
+pub(super) mod audit_tail;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};

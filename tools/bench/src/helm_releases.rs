@@ -294,7 +294,7 @@ spec:
 }
 
 /// Whether the newest release is of a version of the chart. Of a chart in Git the version may carry a commit.
-fn has_released(seen: &WatchedObject, version: &str) -> bool {
+pub(super) fn has_released(seen: &WatchedObject, version: &str) -> bool {
     let released = seen.value("/status/history/0/chartVersion").as_str().unwrap_or_default();
     released.split('+').next() == Some(version)
 }

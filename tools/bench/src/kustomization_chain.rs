@@ -18,7 +18,7 @@ use super::commit_arrivals::CommitArrivals;
 use super::workload;
 use e2e::installation::{ObjectWatch, TestInstallation, WatchSelection, WatchedObject};
 
-/// How many Kustomizations depend on each other in a row.
+/// How many Kustomizations depend on each other in a row, unless another number is given.
 pub(super) const CHAIN_KUSTOMIZATION_COUNT: usize = 10;
 
 const NAMESPACE: &str = "bench";
@@ -29,6 +29,8 @@ pub(super) struct KustomizationChain<'a> {
     repository: StoryGitRepository,
     /// Counts the commits; the objects carry the number.
     round: u32,
+    /// How many Kustomizations there are.
+    length: usize,
     /// The interval of all of it.
     interval: &'static str,
     /// How long one thing may take.
@@ -47,7 +49,13 @@ impl<'a> KustomizationChain<'a> {
         limit: Duration,
     ) -> anyhow::Result<Self> {
         let repository = installation.git().repository(name)?;
-        Ok(Self { installation, repository, round: 0, interval, limit })
+        let length = CHAIN_KUSTOMIZATION_COUNT;
+        Ok(Self { installation, repository, round: 0, length, interval, limit })
+    }
+
+    /// With so many Kustomizations.
+    pub(super) fn of_length(self, length: usize) -> Self {
+        Self { length, ..self }
     }
 
     /// Makes the chain, then the source that it waits for.
@@ -57,11 +65,11 @@ impl<'a> KustomizationChain<'a> {
     pub(super) async fn install(&mut self) -> anyhow::Result<CommitArrivals> {
         let commit = self.commit()?;
         self.apply("namespace.yaml", &workload::namespace(NAMESPACE))?;
-        self.apply("chain.yaml", &chain(self.interval))?;
+        self.apply("chain.yaml", &chain(self.length, self.interval))?;
         let mut watch = self.watch_chain().await?;
         // Each has seen that its source is missing; from here on only wake-ups can help.
         let mut ready_names = BTreeSet::new();
-        while ready_names.len() < CHAIN_KUSTOMIZATION_COUNT {
+        while ready_names.len() < self.length {
             let seen =
                 watch.next("the chain to wait for its source", Instant::now() + self.limit).await?;
             if !seen.message().is_empty() {
@@ -70,7 +78,7 @@ impl<'a> KustomizationChain<'a> {
         }
         let url = self.installation.git().url(&self.repository);
         self.apply("source.yaml", &workload::source("chain", &url, self.interval))?;
-        CommitArrivals::of(&commit, CHAIN_KUSTOMIZATION_COUNT, &mut watch, self.limit).await
+        CommitArrivals::of(&commit, self.length, &mut watch, self.limit).await
     }
 
     /// Deletes all of it, and waits until it is gone.
@@ -98,10 +106,7 @@ impl<'a> KustomizationChain<'a> {
         let api = source().api(self.installation.client());
         let begun = Instant::now();
         api.patch("chain", &PatchParams::default(), &patch).await?;
-        Ok((
-            begun,
-            CommitArrivals::of(&commit, CHAIN_KUSTOMIZATION_COUNT, &mut watch, self.limit).await?,
-        ))
+        Ok((begun, CommitArrivals::of(&commit, self.length, &mut watch, self.limit).await?))
     }
 
     /// Edits the object of a hop, and waits until it is put back.
@@ -109,7 +114,7 @@ impl<'a> KustomizationChain<'a> {
     /// # Errors
     /// When it is not in time.
     pub(super) async fn edit(&self, number: usize) -> anyhow::Result<Duration> {
-        let name = hop(number % CHAIN_KUSTOMIZATION_COUNT + 1);
+        let name = hop(number % self.length + 1);
         let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
         let patch = Patch::Merge(json!({"data": {"round": "edited"}}));
         let begun = Instant::now();
@@ -128,7 +133,7 @@ impl<'a> KustomizationChain<'a> {
     /// # Errors
     /// When it is not in time.
     pub(super) async fn delete(&self, number: usize) -> anyhow::Result<Duration> {
-        let name = hop(number % CHAIN_KUSTOMIZATION_COUNT + 1);
+        let name = hop(number % self.length + 1);
         let (api, mut watch) = config_map(&name).watch_alone(self.installation.client()).await?;
         let begun = Instant::now();
         api.delete(&name, &DeleteParams::default()).await?;
@@ -147,7 +152,7 @@ impl<'a> KustomizationChain<'a> {
 
     fn commit(&mut self) -> anyhow::Result<String> {
         self.round += 1;
-        let files: Vec<(String, String)> = (1..=CHAIN_KUSTOMIZATION_COUNT)
+        let files: Vec<(String, String)> = (1..=self.length)
             .map(|number| (format!("{0}/{0}.yaml", hop(number)), self.object(number)))
             .collect();
         let files: Vec<(&str, &str)> =
@@ -181,13 +186,13 @@ fn config_map(name: &str) -> WatchSelection {
 }
 
 fn hop(number: usize) -> String {
-    format!("hop-{number:02}")
+    format!("hop-{number:03}")
 }
 
 /// The Kustomizations, each of which depends on the one before.
-fn chain(interval: &str) -> String {
+fn chain(length: usize, interval: &str) -> String {
     let mut text = String::new();
-    for number in 1..=CHAIN_KUSTOMIZATION_COUNT {
+    for number in 1..=length {
         let name = hop(number);
         let depends =
             if number == 1 { String::new() } else { format!("{{name: {}}}", hop(number - 1)) };
@@ -215,10 +220,10 @@ mod tests {
 
     #[test]
     fn the_chain_is_a_chain() {
-        let documents =
-            goyaml::documents(chain("10m").as_bytes(), &goyaml::YamlLimits::default()).unwrap();
-        assert_eq!(documents.len(), CHAIN_KUSTOMIZATION_COUNT);
-        assert!(chain("10m").contains("dependsOn: [{name: hop-09}]"));
-        assert!(!chain("10m").contains("dependsOn: [{name: hop-10}]"));
+        let text = chain(12, "10m");
+        let documents = goyaml::documents(text.as_bytes(), &goyaml::YamlLimits::default()).unwrap();
+        assert_eq!(documents.len(), 12);
+        assert!(text.contains("dependsOn: [{name: hop-011}]"));
+        assert!(!text.contains("dependsOn: [{name: hop-012}]"));
     }
 }

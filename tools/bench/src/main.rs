@@ -1,10 +1,10 @@
 //! `cargo xtask bench`: measurements, most of them on a real control plane, judged against the limits that we promise.
 //!
-//! Here: the command line. Elsewhere: what is measured (`wake`, `mixed_chain`, `apply`, `kustomizations`, `helm_releases`, `idle`,
-//! `notice`, `settle`, `sources`, `template`, `build`, `helmfile`, `helmfile_releases`, `crds`, `get`, `images`, `notify`,
-//! `receive`, `trust`, `versus`), with what (`test_bed`, `raw_client`, `round_options`, `workload`,
-//! `kustomization_chain`), how it is counted (`commit_arrivals`, `audit`, `process_comparison`), what the numbers come
-//! to (`time_samples`, `measurements`).
+//! Here: the command line. Elsewhere: what is measured (`wake`, `mixed_chain`, `push_chain`, `apply`, `kustomizations`,
+//! `helm_releases`, `idle`, `notice`, `settle`, `scale`, `herd`, `sources`, `template`, `build`, `helmfile`,
+//! `helmfile_releases`, `crds`, `get`, `images`, `notify`, `receive`, `trust`, `versus`), with what (`test_bed`,
+//! `raw_client`, `round_options`, `workload`, `kustomization_chain`), how it is counted (`commit_arrivals`, `audit`,
+//! `memory_samples`, `metrics_page`, `process_comparison`), what the numbers come to (`time_samples`, `measurements`).
 
 mod apply;
 mod audit;
@@ -15,18 +15,23 @@ mod get;
 mod helm_releases;
 mod helmfile;
 mod helmfile_releases;
+mod herd;
 mod idle;
 mod images;
 mod kustomization_chain;
 mod kustomizations;
 mod measurements;
+mod memory_samples;
+mod metrics_page;
 mod mixed_chain;
 mod notice;
 mod notify;
 mod process_comparison;
+mod push_chain;
 mod raw_client;
 mod receive;
 mod round_options;
+mod scale;
 mod settle;
 mod sources;
 mod template;
@@ -71,7 +76,8 @@ enum BenchCommand {
 enum BenchKind {
     /// How soon a change is acted on when every interval is ten minutes: dependencies, drift, commits
     Wake(wake::WakeBenchOptions),
-    /// How soon each of a hundred objects of mixed kinds is ready after the one on which it depends
+    /// How soon each of a hundred objects of mixed kinds, or each of many Kustomizations, is ready after the one on which it
+    /// depends
     Chain(mixed_chain::MixedChainBenchOptions),
     /// How fast one Kustomization of many objects is applied, beside a client that does nothing but apply
     Apply(apply::ApplyBenchOptions),
@@ -83,6 +89,10 @@ enum BenchKind {
     Notice(notice::NoticeBenchOptions),
     /// What a large cluster costs: a restart, and one change among thousands of objects with references
     Settle(settle::SettleBenchOptions),
+    /// What ten thousand Kustomizations cost: their start, pushes, drift, a crash, idle time
+    Scale(scale::ScaleBenchOptions),
+    /// What a push costs that thousands of objects with one ConfigMap of variables wait for
+    Herd(herd::HerdBenchOptions),
     /// What settled Kustomizations ask of the API server: nothing
     Idle(idle::IdleBenchOptions),
     /// What sources cost in time, bytes and memory: a repository, a bucket, an index of charts
@@ -125,6 +135,8 @@ fn run(command: &BenchKind) -> anyhow::Result<()> {
         BenchKind::Idle(options) => as_shipped(|| idle::run(options)),
         BenchKind::Notice(options) => as_shipped(|| notice::run(options)),
         BenchKind::Settle(options) => as_shipped(|| settle::run(options)),
+        BenchKind::Scale(options) => as_shipped(|| scale::run(options)),
+        BenchKind::Herd(options) => as_shipped(|| herd::run(options)),
         BenchKind::Sources(options) => sources::run(options),
         BenchKind::Template(options) => as_shipped(|| template::run(options)),
         BenchKind::Build(options) => as_shipped(|| build::run(options)),

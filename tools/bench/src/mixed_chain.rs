@@ -2,7 +2,8 @@
 //! HelmReleases, and ConfigMaps that these apply.
 //!
 //! Here: making it, and how long each hop takes. Elsewhere: a chain of Kustomizations only, with commits and drift
-//! (`super::wake`), starting everything (`e2e::installation`), judging the times (`super::time_samples`).
+//! (`super::wake`), a long one beside Flux's controllers (`super::push_chain`), starting everything (`e2e::installation`),
+//! judging the times (`super::time_samples`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use super::time_samples::{self, TimeSamples};
-use super::workload;
+use super::{push_chain, workload};
 use e2e::installation::{BuildProfile, ObjectWatch, TestInstallation, WatchSelection};
 
 /// How many objects depend on each other in a row.
@@ -35,6 +36,13 @@ pub(crate) struct MixedChainBenchOptions {
     /// Measure a program that is not optimised
     #[arg(long)]
     debug: bool,
+    /// Instead: a chain of so many Kustomizations, from a push until the last is Ready
+    #[arg(long, value_name = "COUNT", num_args = 0..=1, default_missing_value = "50", conflicts_with = "debug",
+        value_parser = clap::value_parser!(u16).range(2..=500))]
+    kustomizations: Option<u16>,
+    /// Flux's controllers with the same chain, on the same control plane; a hop takes them up to 30 s
+    #[arg(long, requires = "kustomizations")]
+    flux: bool,
 }
 
 /// Measures and prints the table.
@@ -42,6 +50,9 @@ pub(crate) struct MixedChainBenchOptions {
 /// # Errors
 /// When something did not happen, or was slower than promised.
 pub(super) fn run(options: &MixedChainBenchOptions) -> anyhow::Result<()> {
+    if let Some(count) = options.kustomizations {
+        return push_chain::run(count.into(), options.flux);
+    }
     let build = if options.debug { BuildProfile::Debug } else { BuildProfile::Release };
     let runtime = Runtime::new().context("cannot start the runtime")?;
     let mut installation = TestInstallation::start(&runtime, build, &["--requeue-dependency=10m"])?;

@@ -88,7 +88,8 @@ impl RawApiClient {
         }
         let ask = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 7200},
+            // Longer than the longest measurement.
+            "spec": {"expirationSeconds": 43_200},
         });
         let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/raw/token");
         let answer = administrator.send("POST", &path, JSON, serde_json::to_vec(&ask)?).await?;

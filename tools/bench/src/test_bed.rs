@@ -132,8 +132,27 @@ impl BenchTestbed {
     /// # Errors
     /// The step that failed.
     pub(super) fn with(runtime: &Runtime, serving: OperatorUnderTest<'_>) -> anyhow::Result<Self> {
-        let is_windlass = matches!(serving, OperatorUnderTest::Windlass(..));
         let installation = TestInstallation::start_with(runtime, serving)?;
+        Self::of(runtime, installation, matches!(serving, OperatorUnderTest::Windlass(..)))
+    }
+
+    /// The same for a large cluster, whose files are in memory where there is room for them.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub(super) fn in_memory(
+        runtime: &Runtime,
+        serving: OperatorUnderTest<'_>,
+    ) -> anyhow::Result<Self> {
+        let installation = TestInstallation::start_in_memory(runtime, serving)?;
+        Self::of(runtime, installation, matches!(serving, OperatorUnderTest::Windlass(..)))
+    }
+
+    fn of(
+        runtime: &Runtime,
+        installation: TestInstallation,
+        is_windlass: bool,
+    ) -> anyhow::Result<Self> {
         let plane = installation.plane()?;
         let raw =
             step("raw client", || runtime.block_on(RawApiClient::connect(&plane.kubeconfig())))?;
@@ -165,6 +184,17 @@ impl BenchTestbed {
         self.operators = installation.operators();
         self.is_windlass = matches!(serving, OperatorUnderTest::Windlass(..));
         part.clone_into(&mut self.part);
+        Ok(())
+    }
+
+    /// Kills what serves the APIs, as a power failure would, and starts it again.
+    ///
+    /// # Errors
+    /// When the cluster is not ours, or a program does not start.
+    pub(super) fn crash(&mut self) -> anyhow::Result<()> {
+        let installation = self.installation.as_mut().context("the cluster is not ours")?;
+        installation.crash()?;
+        self.operators = installation.operators();
         Ok(())
     }
 

@@ -37,7 +37,7 @@ impl TimeSamples {
     }
 
     /// The time that `percent` of a hundred samples do not exceed (nearest rank); zero without samples.
-    fn percentile(&self, percent: usize) -> Duration {
+    pub(super) fn percentile(&self, percent: usize) -> Duration {
         let mut sorted = self.times.clone();
         sorted.sort_unstable();
         let rank = (sorted.len() * percent).div_ceil(100);

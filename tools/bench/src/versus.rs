@@ -24,7 +24,7 @@ use e2e::installation::{BuildProfile, OperatorUnderTest};
 use testbed::progress::step;
 
 /// What windlass may take of what Flux takes: all of the time, a tenth of the CPU, a fifth of the memory.
-const PROMISE: BenchLimits = BenchLimits {
+pub(super) const PROMISE: BenchLimits = BenchLimits {
     ratio: Some(1.0),
     cpu_ratio: Some(0.1),
     peak_ratio: Some(0.2),
@@ -40,7 +40,7 @@ const INTERVAL: &str = "1m";
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Columns of the tables.
-const COLUMNS: [&str; 2] = ["Flux", "windlass"];
+pub(super) const COLUMNS: [&str; 2] = ["Flux", "windlass"];
 
 /// With what windlass is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -112,8 +112,11 @@ pub(super) fn run(options: &VersusBenchOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Flux's controllers, built if they are not there, each listening where nothing else does.
-fn programs() -> anyhow::Result<Vec<String>> {
+/// The command lines of Flux's controllers, built if they are not there, each listening where nothing else does.
+///
+/// # Errors
+/// When one cannot be built.
+pub(super) fn programs() -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
     // The address of the artifacts is a setting of the other two controllers, too, so it is chosen here.
     let free = TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?;

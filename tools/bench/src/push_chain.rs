@@ -1,0 +1,114 @@
+//! A long chain of Kustomizations, each of which depends on the one before: from a push until the last is Ready; beside Flux's
+//! controllers on the same control plane, one after the other.
+//!
+//! Here: which of both runs when, the tables. Elsewhere: the chain (`super::kustomization_chain`), Flux's controllers
+//! (`super::versus`), a chain of mixed kinds (`super::mixed_chain`).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tokio::runtime::Runtime;
+
+use super::kustomization_chain::KustomizationChain;
+use super::measurements::{self, BenchComparison, BenchLimits, FigureOutputFormat};
+use super::test_bed::{BenchTestbed, MeasuredProcess};
+use super::time_samples::{self, TimeSamples};
+use super::versus;
+use e2e::installation::{BuildProfile, OperatorUnderTest, make};
+use testbed::progress::step;
+
+/// The promise: 95 of 100 hops of windlass take less than this.
+const MAX_HOP_DELAY: Duration = Duration::from_millis(200);
+
+/// How long the hops of windlass are waited for, each: a chain that stands still fails within minutes.
+const LONGEST_HOP: Duration = Duration::from_secs(5);
+
+/// What a hop of Flux may take: its `--requeue-dependency` is 30 s.
+const MAX_FLUX_HOP_DELAY: Duration = Duration::from_secs(60);
+
+/// Long enough that only dependencies and the source wake a Kustomization.
+const INTERVAL: &str = "10m";
+
+/// What one operator took.
+struct PushChainResult {
+    install: BenchComparison,
+    push: BenchComparison,
+    hops: TimeSamples,
+}
+
+/// Measures a chain of `count` and prints the tables.
+///
+/// # Errors
+/// When it was not Ready in time, or windlass took more than promised.
+pub(super) fn run(count: usize, is_beside_flux: bool) -> anyhow::Result<()> {
+    let runtime = Runtime::new().context("cannot start the runtime")?;
+    step("windlass itself", || make(BuildProfile::Release))?;
+    let flux = if is_beside_flux { versus::programs()? } else { Vec::new() };
+    let mut bed = BenchTestbed::with(&runtime, OperatorUnderTest::Programs(&[], &[]))?;
+    let load = time_samples::load();
+    let serving = OperatorUnderTest::Windlass(BuildProfile::Release, &[]);
+    let hops = TimeSamples::new("windlass: Ready after its dependency", MAX_HOP_DELAY);
+    let measured = measure(&runtime, &mut bed, serving, count, hops);
+    let windlass = measured.map_err(|error| bed.explain(error))?;
+    let mut hops = vec![windlass.hops];
+    let mut tables = vec![windlass.install, windlass.push];
+    if is_beside_flux {
+        let serving = OperatorUnderTest::Programs(&flux, &[]);
+        let hops_of_flux = TimeSamples::new("Flux: Ready after its dependency", MAX_FLUX_HOP_DELAY);
+        let measured = measure(&runtime, &mut bed, serving, count, hops_of_flux);
+        let flux = measured.map_err(|error| bed.explain(error))?;
+        hops.push(flux.hops);
+        tables = [flux.install, flux.push]
+            .into_iter()
+            .zip(tables)
+            .map(|(flux, windlass)| flux.against(windlass, versus::COLUMNS, versus::PROMISE))
+            .collect();
+    }
+    measurements::print(FigureOutputFormat::Table, &tables, &load);
+    time_samples::print(&hops);
+    // Alone there is nothing to compare with.
+    let is_ahead = !is_beside_flux || tables.iter().all(BenchComparison::passes);
+    // Flux has promised nothing.
+    if !is_ahead || !hops.first().is_some_and(TimeSamples::passes) {
+        bail!("a promise was not kept");
+    }
+    Ok(())
+}
+
+fn measure(
+    runtime: &Runtime,
+    bed: &mut BenchTestbed,
+    serving: OperatorUnderTest<'_>,
+    count: usize,
+    mut hops: TimeSamples,
+) -> anyhow::Result<PushChainResult> {
+    let (name, longest_hop) = match serving {
+        OperatorUnderTest::Windlass(..) => ("windlass", LONGEST_HOP),
+        OperatorUnderTest::Programs(..) => ("flux", MAX_FLUX_HOP_DELAY),
+    };
+    bed.serve(name, serving)?;
+    // Also for the source.
+    let limit = longest_hop * u32::try_from(count)? + Duration::from_secs(120);
+    let repository = format!("chain-{name}");
+    let chain = KustomizationChain::new(bed.installation()?, &repository, INTERVAL, limit)?;
+    let mut chain = chain.of_length(count);
+    let title = |what: &str| format!("a chain of {count} Kustomizations, {what}");
+    let new = |what: &str| BenchComparison::new(title(what), count, BenchLimits::default());
+    let mut install = new("from the first artifact on");
+    let mut push = new("from a push on");
+    step(&format!("{name}: a chain of {count}"), || {
+        let before = bed.read(MeasuredProcess::Operator)?;
+        let arrivals = runtime.block_on(chain.install())?;
+        let times = arrivals.since(arrivals.fetched);
+        install.add(MeasuredProcess::Operator, bed.spent(&before, times)?);
+        anyhow::Ok(())
+    })?;
+    step(&format!("{name}: a push to all of it"), || {
+        let before = bed.read(MeasuredProcess::Operator)?;
+        let (begun, arrivals) = runtime.block_on(chain.push())?;
+        arrivals.hops().for_each(|hop| hops.add(hop));
+        push.add(MeasuredProcess::Operator, bed.spent(&before, arrivals.since(begun))?);
+        chain.remove()
+    })?;
+    Ok(PushChainResult { install, push, hops })
+}
