@@ -33,8 +33,8 @@ use serde_json::Value;
 use sops::SopsFormat;
 use zeroize::Zeroizing;
 
+use super::drawn_values::{fixed_randomness, fixed_time};
 use super::helmfile_servers::HelmfileServers;
-use super::release_rendering::{fixed_randomness, fixed_time};
 use super::render_failure::RenderFailure;
 use super::source_artifact::SourceArtifact;
 use windlass_cluster::spec_references::{DeclaredReferences, ReadReferences};

@@ -118,8 +118,9 @@ fn applier_with(
     begun: RenderedApplier,
 ) -> RenderedApplier {
     match rendered {
-        Ok(RenderedObjects { objects, chart, unknown_values }) => {
-            let mut applier = RenderedApplier { objects, source_revision: chart, ..begun };
+        Ok(RenderedObjects { objects, chart, unknown_values, has_drawn_values }) => {
+            let mut applier =
+                RenderedApplier { objects, source_revision: chart, has_drawn_values, ..begun };
             applier.unknown_values.extend(unknown_values);
             let declared = declared_appliers(&applier);
             applier.unknown_values.extend(declared);

@@ -4,8 +4,8 @@
 //! Here: the command, its formats and its end. Below: the files of both revisions (`revision_files.rs`), where the search begins
 //! (`entry_point.rs`), from there down (`discovery.rs`, `kustomization_build.rs`, `repository_sources.rs`,
 //! `source_files.rs`), releases (`release_inputs.rs`, `release_chart.rs`, `chart_fetch.rs`, `download_folder.rs`,
-//! `release_rendering.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`, `helmfile_servers.rs`,
-//! `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`), why something is not rendered
+//! `release_rendering.rs`, `drawn_values.rs`), Helmfiles (`declared_helmfile.rs`, `helmfile_releases.rs`,
+//! `helmfile_servers.rs`, `helmfile_rendering.rs`), other servers (`remote_servers.rs`), both sides (`rendering.rs`), why something is not rendered
 //! (`render_failure.rs`); `windlass plan facts`
 //! (`facts_command.rs`, `facts_of_cluster.rs`) and what it writes (`facts_file.rs`);
 //! `windlass plan check` (`check.rs`, `check_target.rs`), which posts a plan; `windlass plan show` (`plan_show.rs`), which prints
@@ -20,6 +20,7 @@ mod check_target;
 mod declared_helmfile;
 mod discovery;
 mod download_folder;
+mod drawn_values;
 mod entry_point;
 mod facts_command;
 mod facts_file;
@@ -268,6 +269,7 @@ fn change_plan(args: &PlanArgs, settings: OperatorSettings) -> anyhow::Result<Ch
         capabilities: capabilities(args, &facts)?,
         settings,
         includes_definitions: true,
+        masks_drawn_values: true,
     };
     let deadline = Instant::now() + MAX_RENDER_TIME;
     let builds = KustomizationBuilds::new(remote);

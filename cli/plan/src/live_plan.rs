@@ -148,6 +148,8 @@ pub(crate) fn change_plan(
         capabilities: capabilities(args, &inputs.facts)?,
         settings,
         includes_definitions: false,
+        // A dry-run takes no text in the place of another type.
+        masks_drawn_values: false,
     };
     let builds = KustomizationBuilds::new(remote);
     let progress = format!("building what `{}` declares: {}", entry.folder, files.revision);

@@ -1,19 +1,18 @@
 //! The objects of a release, rendered as the operator renders them, without a cluster: at a fixed time and with fixed
 //! randomness, so that only what changes in the repository makes a difference.
 //!
-//! Elsewhere: what a release depends on (`release_inputs.rs`), rendering
+//! Elsewhere: what a release depends on (`release_inputs.rs`), what it draws (`drawn_values.rs`), rendering
 //! (`helm_controller::release_runner::manifest_rendering`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crds::helm::CrdsPolicy;
 use golang::time::GoTimeZone;
 use golang::work_meter::StopSignal;
 use helm::capabilities::Capabilities;
 use helm::render::ReleaseToRender;
-use helm::render_environment::{ClusterLookup, LookupQuery, RandomFill, RenderEnvironment};
+use helm::render_environment::{ClusterLookup, LookupQuery, RenderEnvironment};
 use helm_controller::helm_release::validated_spec::read_without_chart;
 use helm_controller::helm_release::values;
 use helm_controller::release_runner::manifest_objects;
@@ -25,18 +24,15 @@ use parking_lot::Mutex;
 use plan::{HelmReleaseTarget, RenderedApplier, UnknownValue};
 use release::OperationKind;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use super::chart_fetch::ChartFetcher;
+use super::drawn_values::{TemplateDraws, mask};
 use super::release_inputs::ReleaseInputs;
 use super::remote_servers::RemoteServers;
 use super::render_failure::RenderFailure;
 use super::resource_scope::DeclaredKindScopes;
 use windlass_runtime::time_limit::{TIME_LIMIT, TimeLimit};
 use windlass_serve::settings::OperatorSettings;
-
-/// When charts are rendered, in seconds since 1970: not now, since two renderings would differ.
-const RENDER_TIME_SECONDS: i64 = 1_767_225_600;
 
 /// Renders releases.
 pub(crate) struct ReleaseRenderer {
@@ -48,6 +44,8 @@ pub(crate) struct ReleaseRenderer {
     pub(crate) settings: OperatorSettings,
     /// Whether definitions in `crds/` that upgrades replace are objects of a release. No record of a release has them.
     pub(crate) includes_definitions: bool,
+    /// Whether values that a chart draws at random or takes from the time are masked, and named as not known.
+    pub(crate) masks_drawn_values: bool,
 }
 
 /// What was rendered of a release.
@@ -56,8 +54,10 @@ pub(crate) struct RenderedObjects {
     pub(crate) objects: Vec<Object>,
     /// The name and the version of the chart.
     pub(crate) chart: String,
-    /// What templates looked up in the cluster.
+    /// What templates looked up in the cluster, and what they drew.
     pub(crate) unknown_values: Vec<UnknownValue>,
+    /// Whether they drew some of it.
+    pub(crate) has_drawn_values: bool,
 }
 
 impl ReleaseRenderer {
@@ -70,7 +70,7 @@ impl ReleaseRenderer {
         begun: RenderedApplier,
     ) -> RenderedApplier {
         match self.rendered(inputs, kinds, is_upgrade) {
-            Ok(RenderedObjects { objects, chart, unknown_values }) => {
+            Ok(RenderedObjects { objects, chart, unknown_values, has_drawn_values }) => {
                 let name = chart.rsplit_once('@').map(|(name, _)| name.to_owned());
                 let helm_release = begun.helm_release.map(|release| HelmReleaseTarget {
                     chart: name.unwrap_or_default(),
@@ -80,6 +80,7 @@ impl ReleaseRenderer {
                     objects,
                     source_revision: chart,
                     unknown_values,
+                    has_drawn_values,
                     helm_release,
                     ..begun
                 }
@@ -137,7 +138,7 @@ impl ReleaseRenderer {
                 reason: "spec.upgrade.preserveValues takes them from the cluster".to_owned(),
             });
         }
-        Ok(RenderedObjects { objects, chart: rendered.chart, unknown_values })
+        Ok(RenderedObjects { objects, unknown_values, ..rendered })
     }
 
     /// Renders a release.
@@ -151,17 +152,55 @@ impl ReleaseRenderer {
     ) -> Result<RenderedObjects, String> {
         let metadata = &rendering.chart.metadata;
         let chart = format!("{}@{}", metadata.name, metadata.version);
-        let namespace = rendering.release.namespace.clone();
         let lookups = Arc::new(UnansweredLookups::default());
+        let draws = TemplateDraws::fixed();
+        let watch = draws.watch();
+        let again = self.masks_drawn_values.then(|| rendering.clone());
+        let mut objects = self.rendered_with(rendering, kinds, lookups.clone(), draws)?;
+        let mut unknown_values = lookups.unknown_values();
+        let mut has_drawn_values = false;
+        if let Some(again) = again.filter(|it| watch.may_differ(&it.chart)) {
+            let other = self.rendered_with(again, kinds, Arc::default(), TemplateDraws::other());
+            let drawn = match other {
+                Ok(other) => mask(&mut objects, &other),
+                // The error may have values of Secrets.
+                Err(_) => vec![UnknownValue {
+                    what: "what the chart draws at random or takes from the time".to_owned(),
+                    reason: "the chart cannot be rendered with anything else".to_owned(),
+                }],
+            };
+            has_drawn_values = !drawn.is_empty();
+            unknown_values.extend(drawn);
+        }
+        Ok(RenderedObjects { objects, chart, unknown_values, has_drawn_values })
+    }
+
+    /// The objects of a release whose templates draw on the time and on randomness as given.
+    fn rendered_with(
+        &self,
+        rendering: HelmReleaseRendering,
+        kinds: &DeclaredKindScopes,
+        lookups: Arc<UnansweredLookups>,
+        draws: TemplateDraws,
+    ) -> Result<Vec<Object>, String> {
+        let namespace = rendering.release.namespace.clone();
         let stop = StopSignal::default();
         let _limit = TimeLimit::start(TIME_LIMIT, &stop);
-        let environment = self.environment(kinds, lookups.clone(), stop);
+        let environment = RenderEnvironment {
+            now: utc(draws.now),
+            local: GoTimeZone::fixed("UTC", 0),
+            random: draws.random,
+            capabilities: self.capabilities_with(kinds),
+            cluster: Some(lookups),
+            stop,
+            names: None,
+        };
         let RenderedManifests { manifests, .. } = rendering.manifests(&environment)?;
         let mut objects = manifest_objects::read(&manifests)?;
         for object in &mut objects {
             kinds.place(object, Some(&namespace));
         }
-        Ok(RenderedObjects { objects, chart, unknown_values: lookups.unknown_values() })
+        Ok(objects)
     }
 
     /// What charts may assume of a cluster that has these kinds, too.
@@ -169,23 +208,6 @@ impl ReleaseRenderer {
         let mut capabilities = self.capabilities.clone();
         capabilities.api_versions.extend(kinds.api_versions.iter().cloned());
         Arc::new(capabilities)
-    }
-
-    fn environment(
-        &self,
-        kinds: &DeclaredKindScopes,
-        lookups: Arc<UnansweredLookups>,
-        stop: StopSignal,
-    ) -> RenderEnvironment {
-        RenderEnvironment {
-            now: utc(fixed_time()),
-            local: GoTimeZone::fixed("UTC", 0),
-            random: fixed_randomness(),
-            capabilities: self.capabilities_with(kinds),
-            cluster: Some(lookups),
-            stop,
-            names: None,
-        }
     }
 }
 
@@ -195,22 +217,6 @@ fn kept_definitions(mut definitions: Vec<Object>) -> Vec<Object> {
         definition.set_annotation(manifest_objects::POLICY, "keep");
     }
     definitions
-}
-
-/// The time that templates see.
-pub(crate) fn fixed_time() -> jiff::Timestamp {
-    jiff::Timestamp::from_second(RENDER_TIME_SECONDS).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
-}
-
-/// The same bytes for each rendering.
-pub(crate) fn fixed_randomness() -> Arc<RandomFill> {
-    let blocks = AtomicU64::new(0);
-    Arc::new(move |buffer: &mut [u8]| {
-        for chunk in buffer.chunks_mut(32) {
-            let block = Sha256::digest(blocks.fetch_add(1, Ordering::Relaxed).to_le_bytes());
-            chunk.copy_from_slice(&block[..chunk.len()]);
-        }
-    })
 }
 
 /// What templates ask the cluster for. They find nothing, as with `helm template`.
@@ -234,23 +240,5 @@ impl ClusterLookup for UnansweredLookups {
             [*kind, *namespace, *name].into_iter().filter(|it| !it.is_empty()).collect();
         self.0.lock().insert(named.join("/"));
         Ok(None)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_renderings_draw_the_same_random_bytes() {
-        let drawn = || {
-            let random = fixed_randomness();
-            let mut buffer = [0_u8; 40];
-            random(&mut buffer);
-            random(&mut buffer[..3]);
-            buffer
-        };
-        assert_eq!(drawn(), drawn());
-        assert_ne!(drawn()[..8], drawn()[8..16]);
     }
 }

@@ -43,12 +43,12 @@ pub struct ChangePlan {
 
 impl ChangePlan {
     /// Whether nothing changes, nothing fails, and everything was compared. What is not known on both sides alike does not
-    /// count.
+    /// count, unless an upgrade draws it anew.
     pub fn is_unchanged(&self) -> bool {
         self.findings.is_empty()
             && self.base_incomplete.is_none()
             && self.head_incomplete.is_none()
-            && self.appliers.iter().all(|it| !it.has_changes())
+            && self.appliers.iter().all(|it| !it.has_changes() && !it.has_drawn_values)
     }
 }
 
@@ -133,8 +133,11 @@ pub struct ApplierChange {
     /// Objects that this applier takes over from another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<MovedObject>,
-    /// How many objects another applier takes over from this one: they are listed there.
+    /// How many objects another applier takes over from this one: what changes in them is listed there.
     pub moved_away: usize,
+    /// Which these are, as far as it is known which applier takes them over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moved_to: Vec<MovedAwayObject>,
     /// How many objects do not change.
     pub unchanged: usize,
     /// The objects of the head where the base could not be rendered.
@@ -155,6 +158,10 @@ pub struct ApplierChange {
     /// What is not known without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
+    /// Whether some of these are drawn at random or taken from the time, and masked: an upgrade of the release changes them, also
+    /// where nothing else changes.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_drawn_values: bool,
     /// Sources that are at another place since the head: what the new place has is not compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_sources: Vec<UnknownValue>,
@@ -263,6 +270,16 @@ pub struct MovedObject {
     /// What changes besides.
     #[serde(flatten)]
     pub fields: FieldChangeList,
+}
+
+/// An object that another applier takes over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MovedAwayObject {
+    /// Which.
+    pub object: PlanObjectReference,
+    /// The applier that has it now.
+    pub to: PlanObjectReference,
 }
 
 /// What an object is called.

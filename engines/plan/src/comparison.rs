@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use objects::{Object, ObjectId, SecretMasking};
 
 use crate::change_plan::{
-    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedObject, PlanObjectReference,
+    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedAwayObject, MovedObject,
     PlanSummary,
 };
 use crate::definition_change::definition_change;
@@ -374,6 +374,8 @@ impl<'i> RenderingComparison<'i> {
         let base = self.base.applier(id);
         let head = self.head.applier(id);
         let revision = |it: &RenderedApplier| it.source_revision.clone();
+        let leaving = self.gone(id).filter(|(key, object)| self.is_taken_over(id, *key, object));
+        let leaving: Vec<ClusterObject<'_>> = leaving.map(|(key, _)| key).collect();
         let mut change = ApplierChange {
             applier: id.into(),
             comparison: state.comparison,
@@ -395,10 +397,8 @@ impl<'i> RenderingComparison<'i> {
             removed: Vec::new(),
             unknown_removal: None,
             moved: Vec::new(),
-            moved_away: self
-                .gone(id)
-                .filter(|(key, object)| self.is_taken_over(id, *key, object))
-                .count(),
+            moved_away: leaving.len(),
+            moved_to: self.moved_to(&leaving),
             unchanged: 0,
             not_compared: Vec::new(),
             images: Vec::new(),
@@ -406,6 +406,7 @@ impl<'i> RenderingComparison<'i> {
             definitions: Vec::new(),
             deletion: None,
             unknown_values: self.unknown_values(base, head),
+            has_drawn_values: head.is_some_and(|it| it.has_drawn_values),
             moved_sources: self.moved_sources(head),
             missing_references: new_missing_references(base, head),
         };
@@ -426,6 +427,15 @@ impl<'i> RenderingComparison<'i> {
             }
         }
         change
+    }
+
+    /// Objects that left an applier, each with the one that takes it over.
+    fn moved_to(&self, leaving: &[ClusterObject<'i>]) -> Vec<MovedAwayObject> {
+        let owned = leaving.iter().filter_map(|key| {
+            let to = self.head_owners.get(key)?;
+            Some(MovedAwayObject { object: key.id.into(), to: (*to).into() })
+        });
+        owned.collect()
     }
 
     fn unknown_values(

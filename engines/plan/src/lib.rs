@@ -38,8 +38,8 @@ mod tests;
 
 pub use blind_digest::blind_digest;
 pub use change_plan::{
-    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedObject, PlanObjectReference,
-    PlanSummary, RemovedObject, UnknownRemoval,
+    ApplierChange, ApplierComparison, ChangePlan, ChangedObject, MovedAwayObject, MovedObject,
+    PlanObjectReference, PlanSummary, RemovedObject, UnknownRemoval,
 };
 pub use comparison::{CompareOptions, compare};
 pub use definition_change::{DefinitionChange, DefinitionFinding};

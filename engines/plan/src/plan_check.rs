@@ -53,7 +53,9 @@ pub fn check_status(plan: &ChangePlan, rules: &[PlanFailureRule]) -> PlanCheckSt
 
 /// Whether not all is known of an applier that changes.
 fn is_unknown(change: &ApplierChange) -> bool {
-    let has_unknown_values = change.has_changes() && !change.unknown_values.is_empty();
+    // What is drawn anew is masked on both sides, so that no change of it is seen.
+    let may_change = change.has_changes() || change.has_drawn_values;
+    let has_unknown_values = may_change && !change.unknown_values.is_empty();
     has_unknown_values
         || change.unknown_removal.is_some()
         || !change.moved_sources.is_empty()

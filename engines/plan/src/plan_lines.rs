@@ -141,6 +141,9 @@ pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
         add(format!("~ changed {}", changed.object.subject()));
         field_lines(&changed.fields).into_iter().for_each(&mut add);
     }
+    for moved in &change.moved_to {
+        add(format!("> moves {} to {}", moved.object.subject(), moved.to.subject()));
+    }
     for moved in &change.moved {
         let stays = if moved.is_shared { ", which still has it" } else { "" };
         add(format!("> moved {} from {}{stays}", moved.object.subject(), moved.from.subject()));

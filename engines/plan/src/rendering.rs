@@ -47,6 +47,8 @@ pub struct RenderedApplier {
     pub blind_digest: Option<String>,
     /// What could not be known when it was rendered.
     pub unknown_values: Vec<UnknownValue>,
+    /// Whether some of these are drawn at random or taken from the time, and masked in the objects.
+    pub has_drawn_values: bool,
     /// Sources whose files are taken from the repository, although the cluster takes them from another place than before.
     pub moved_sources: Vec<UnknownValue>,
     /// Of a base that is a cluster: what is not known of objects there, such as those that the user may not read. They are not

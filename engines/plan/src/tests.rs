@@ -159,6 +159,8 @@ fn an_object_that_another_applier_takes_over_is_moved_and_not_deleted() {
     let moved = plan(base, head);
     assert_eq!(lines(&moved), ["b: > x from a"]);
     assert_eq!(moved.appliers[0].moved_away, 1);
+    let to = &moved.appliers[0].moved_to[0];
+    assert_eq!((to.object.name.as_str(), to.to.name.as_str()), ("x", "b"));
     assert_eq!(moved.appliers[1].moved[0].fields.fields[0].path, "/data/a");
     assert!(moved.appliers.iter().all(|it| it.deletion.is_none()));
     let base = || vec![("a", applier(maps(&["x"])))];

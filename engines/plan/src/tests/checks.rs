@@ -66,6 +66,22 @@ fn full_plan() -> ChangePlan {
 }
 
 #[test]
+fn values_that_are_drawn_anew_are_not_known_although_nothing_else_changes() {
+    let unknown = UnknownValue { what: "Secret/a/b".to_owned(), reason: "why".to_owned() };
+    let with_unknown = |has_drawn_values: bool| {
+        let unknown_values = vec![unknown.clone()];
+        RenderedApplier { unknown_values, has_drawn_values, ..applier(maps(&["a"])) }
+    };
+    for has_drawn_values in [false, true] {
+        let side = || vec![("apps", with_unknown(has_drawn_values))];
+        let plan = plan(side(), side());
+        let status = check_status(&plan, &[PlanFailureRule::UnknownValues]);
+        assert_eq!(status.is_success, !has_drawn_values);
+        assert_eq!(plan.is_unchanged(), !has_drawn_values);
+    }
+}
+
+#[test]
 fn a_plan_is_the_same_in_all_formats_after_it_was_printed_and_read() {
     for plan in [sample_plan(), full_plan()] {
         let read = read_again(&plan);

@@ -49,6 +49,7 @@ fn a_table_says_by_signs_what_happens() {
                   /spec/selector/matchLabels/app: "x" -> "y"
                   /spec/template/metadata/labels/app: "x" -> "y"
                   /spec/template/spec/containers/0/image: "nginx:1" -> "nginx:2"
+              > moves ConfigMap/shop/moved to Kustomization/flux-system/other
               = image Deployment/shop/web web: nginx:1 -> nginx:2
               + added ConfigMap/shop/new
             Kustomization/flux-system/broken: cannot be rendered
@@ -87,6 +88,7 @@ fn a_comment_has_a_part_for_each_applier_and_fences_around_manifests() {
                 · /spec/selector/matchLabels/app: "x" -> "y"
                 · /spec/template/metadata/labels/app: "x" -> "y"
                 · /spec/template/spec/containers/0/image: "nginx:1" -> "nginx:2"
+            > moves ConfigMap/shop/moved to Kustomization/flux-system/other
             = image Deployment/shop/web web: nginx:1 -> nginx:2
             + added ConfigMap/shop/new
             ```
