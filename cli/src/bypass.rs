@@ -8,14 +8,13 @@ use anyhow::{Context as _, bail, ensure};
 use cause::object_references;
 use clap::Args as ClapArgs;
 use crds::Time as When;
-use crds::release::{
-    BypassedFreeze, Freeze, FreezeBypass, FreezeBypassSpec, FreezeBypassSubject, FreezeKind,
-};
+use crds::release::{BypassedFreeze, Freeze, FreezeBypass, FreezeBypassSpec, FreezeBypassSubject};
 use jiff::{SignedDuration, Timestamp};
 use kube_core::ResourceExt as _;
 use objects::{Object, ObjectId};
 use reconcile::ROLLBACK;
 use serde_json::{Value, json};
+use windlass_answers::frozen_objects::is_held_by_freezes;
 
 use super::command_scope::{ClusterScope, CommandScope};
 use super::kind_argument;
@@ -134,17 +133,6 @@ async fn object(site: &CommandScope, word: &str) -> anyhow::Result<Object> {
         object.kind()
     );
     Ok(object)
-}
-
-/// Whether Freezes hold objects of a kind.
-fn is_held_by_freezes(id: &ObjectId) -> bool {
-    let kinds = [
-        FreezeKind::Kustomization,
-        FreezeKind::HelmRelease,
-        FreezeKind::Helmfile,
-        FreezeKind::ImageUpdateAutomation,
-    ];
-    object_references::is_reconciled(id) && kinds.iter().any(|it| it.as_str() == id.kind)
 }
 
 fn subject(object: &Object) -> FreezeBypassSubject {

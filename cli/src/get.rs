@@ -9,6 +9,7 @@ use objects::Object;
 use reconcile::Time;
 use serde_json::Value;
 use windlass_answers::explained_readiness;
+use windlass_answers::frozen_objects::{FrozenObjects, is_freeze};
 
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
@@ -55,7 +56,8 @@ pub(super) const EXAMPLES: &str = "Examples:
 
 SINCE is how long it has been as ready as it is, AGE how long it exists. READY of a kind that neither windlass nor Flux
 reconciles, such as a Deployment, is whether its status tells that it is healthy. An Alert or a Provider, which has no status,
-is not ready if windlass why finds that something is missing, or that a service does not accept what is sent.
+is not ready if windlass why finds that something is missing, or that a service does not accept what is sent. The message of a
+Freeze that denies names objects that it holds.
 
 Exit status: 0, also if something is not ready; 2 if something could not be read; 3 if the cluster cannot be reached.";
 
@@ -127,6 +129,8 @@ struct RowPrinter {
     has_kinds: bool,
     /// Whether all are Incidents, which have columns of their own.
     is_of_incidents: bool,
+    /// What Freezes hold, for a table of them.
+    frozen: Option<FrozenObjects>,
     /// Rows that are not printed yet: what is printed together has columns of one width.
     rows: Vec<Vec<TableCell>>,
     printed: usize,
@@ -166,7 +170,17 @@ impl RowPrinter {
         let format = args.output;
         let rows = Vec::new();
         let printed = 0;
-        Self { table, writer, format, has_namespaces, has_kinds, is_of_incidents, rows, printed }
+        Self {
+            table,
+            writer,
+            format,
+            has_namespaces,
+            has_kinds,
+            is_of_incidents,
+            frozen: None,
+            rows,
+            printed,
+        }
     }
 
     fn print(&mut self, objects: Vec<Object>, now: Time) -> anyhow::Result<()> {
@@ -220,7 +234,10 @@ impl RowPrinter {
             cells.push(TableCell::new(&applier.unwrap_or_default()));
             cells.push(TableCell::new(&row.reason));
         }
-        let message = TableCell::new(&dry_run_refusal::first_with_count(&row.message));
+        let held = self.frozen.as_ref().and_then(|it| it.row_message(object, now));
+        let held = held.map(|held| format!("; {held}")).unwrap_or_default();
+        let message = dry_run_refusal::first_with_count(&row.message);
+        let message = TableCell::new(&format!("{message}{held}"));
         cells.push(if row.ready == "True" { message } else { message.vital() });
         cells
     }
@@ -246,6 +263,9 @@ async fn list(
     };
     let is_table = matches!(args.output, ListOutputFormat::Table | ListOutputFormat::Wide);
     let mut left_out = Vec::new();
+    if is_table && targets.iter().any(|it| is_freeze(&it.resource.gvk)) {
+        printer.frozen = Some(FrozenObjects::read(site).await?);
+    }
     for target in targets {
         let now = jiff::Timestamp::now();
         let is_judged = is_table && explained_readiness::is_mute(target);

@@ -1,4 +1,4 @@
-//! `windlass tree`: what an object applied, down to Pods, each with its health.
+//! `windlass tree`: what an object applied, down to Pods, each with its health; what a Freeze holds.
 //!
 //! Elsewhere: reading it (`windlass_answers::tree`).
 
@@ -19,7 +19,7 @@ use windlass_cli_runtime::table::{TerminalScreen, TextColour, clean, cut};
 /// The flags of `windlass tree`.
 #[derive(Debug, Clone, ClapArgs)]
 pub(super) struct TreeArgs {
-    /// A source, Kustomization, HelmRelease or Helmfile
+    /// A source, Kustomization, HelmRelease, Helmfile or Freeze
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = complete::objects())]
     what: Vec<String>,
     #[command(flatten)]
@@ -36,6 +36,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   windlass tree ks/app -n apps                  a Kustomization, its source, what it applied
   windlass tree gitrepo/app -n apps             a source, its newest change, and everything that uses it
   windlass tree hr/web -n apps                  a HelmRelease, its HelmChart, what it released
+  windlass tree freeze/black-friday             a Freeze, the objects that wait for its end
   windlass tree hr/web -o json
 
 Exit status: 0; 2 if the object cannot be read; 3 if the cluster cannot be reached.";

@@ -14,6 +14,7 @@ pub mod diff;
 pub mod events;
 pub mod explained_readiness;
 pub mod failed_changes;
+pub mod frozen_objects;
 pub mod helm_release_values;
 pub mod helmfile_release;
 pub mod history;

@@ -1,4 +1,4 @@
-//! What an object applied, down to Pods, each with its health; above it its source.
+//! What an object applied, down to Pods, each with its health; above it its source. Of a Freeze, what it holds.
 //!
 //! Elsewhere: which Pods belong to a workload (`owned_pods.rs`), references between objects (engine `cause`).
 
@@ -16,6 +16,7 @@ use super::changes::verdict;
 use super::cluster_facts::{self, AT_ONCE};
 use super::command_scope::CommandScope;
 use super::failed_changes;
+use super::frozen_objects::{FrozenObjects, is_freeze};
 use super::kind_argument::ResourceArgument;
 use super::object_row::{ObjectRow, short};
 use super::owned_pods;
@@ -59,7 +60,8 @@ impl ObjectTreeBranch {
 }
 
 /// The tree of an object: its source above it, or below it if the source is made for it; below a source the newest change that
-/// it brought. `is_compact` leaves out what neither windlass nor Flux reconciles.
+/// it brought, below a Freeze the objects that wait for its end, without what these applied. `is_compact` leaves out what neither
+/// windlass nor Flux reconciles.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -68,6 +70,9 @@ pub async fn read(
     object: Object,
     is_compact: bool,
 ) -> anyhow::Result<ObjectTreeBranch> {
+    if is_freeze(&object.gvk()) {
+        return frozen(site, object).await;
+    }
     let mut reader = ObjectTreeReader { site, is_compact, left: MAX_TREE_OBJECTS, way: Vec::new() };
     let sources = object_references::sources(&object);
     let made = object_references::made_chart(&object);
@@ -81,6 +86,23 @@ pub async fn read(
         top = with_source(top, describe(&id, source), made == Some(id));
     }
     Ok(top)
+}
+
+/// A Freeze and what it holds.
+async fn frozen(site: &CommandScope, freeze: Object) -> anyhow::Result<ObjectTreeBranch> {
+    let now = jiff::Timestamp::now();
+    let found = FrozenObjects::read(site).await?;
+    let held = found.held_by(&freeze, now);
+    let described = held.iter().take(MAX_TREE_OBJECTS);
+    let mut below: Vec<ObjectTreeBranch> =
+        described.map(|it| describe(&it.id(), Ok(Some((*it).clone())))).collect();
+    let more = held.len().saturating_sub(MAX_TREE_OBJECTS);
+    below.extend((more > 0).then(|| unread(more)));
+    let unlisted = |why: &String| without_id("objects that are not listed".to_owned(), why.clone());
+    below.extend(found.left_out.iter().map(unlisted));
+    // What it says is of interest also where its times can be read.
+    let message = ObjectRow::of(&freeze, now).message;
+    Ok(ObjectTreeBranch { below, message, ..describe(&freeze.id(), Ok(Some(freeze))) })
 }
 
 /// A tree with the source of its first object: above it, or below it if the source is made for it, as the HelmChart of a
@@ -297,20 +319,19 @@ impl ObjectTreeReader<'_> {
 
 /// What stands for objects beyond the bound.
 fn unread(more: usize) -> ObjectTreeBranch {
-    ObjectTreeBranch {
-        id: None,
-        object: format!("{more} more objects"),
-        health: "Unknown".to_owned(),
-        revision: String::new(),
-        message: format!("a tree has {MAX_TREE_OBJECTS} objects at most, and these were not read"),
-        below: Vec::new(),
-    }
+    let message = format!("a tree has {MAX_TREE_OBJECTS} objects at most, and these were not read");
+    without_id(format!("{more} more objects"), message)
 }
 
 fn left_out_of(target: &ResourceArgument, message: String) -> ObjectTreeBranch {
+    without_id(target.resource.plural.clone(), message)
+}
+
+/// What stands for objects that are not read.
+fn without_id(object: String, message: String) -> ObjectTreeBranch {
     ObjectTreeBranch {
         id: None,
-        object: target.resource.plural.clone(),
+        object,
         health: "Unknown".to_owned(),
         revision: String::new(),
         message,
@@ -440,6 +461,27 @@ mod tests {
         );
         let expected = "1 member: 1 failed (ks/shop); to take it back: windlass rollback change/fleet-2-u -n apps";
         assert_eq!(change.message, expected);
+    }
+
+    #[tokio::test]
+    async fn what_a_freeze_holds_is_below_it() {
+        let freeze = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Freeze",
+            "metadata": {"name": "sale"}, "spec": {"reason": "the sales week", "namespaceSelector": {}}});
+        let ready =
+            json!({"type": "Ready", "status": "False", "reason": "Frozen", "message": "it waits"});
+        let app = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "namespace": "apps"}, "status": {"conditions": [ready]}});
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "apps"}});
+        let objects = vec![freeze.clone(), app, namespace];
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let tree = read(&site, Object::new(freeze).unwrap(), false).await.unwrap();
+        assert_eq!(tree.object, "Freeze/sale");
+        assert_eq!(tree.message, "denies without a known end: the sales week");
+        let below: Vec<[&str; 2]> =
+            tree.below.iter().map(|it| [it.object.as_str(), it.message.as_str()]).collect();
+        assert_eq!(below, [["Kustomization/apps/app", "it waits"]]);
     }
 
     #[test]
