@@ -5,8 +5,10 @@
 
 mod audits;
 mod deep_values;
+mod dependency_matrix;
 mod faults;
 mod flux;
+mod freeze_matrix;
 mod gates;
 mod lifecycle_matrix;
 mod plan_matrix;

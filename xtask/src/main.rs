@@ -63,6 +63,9 @@ enum XtaskCommand {
     Rights {
         /// The folder of the records
         folder: std::path::PathBuf,
+        /// The thorough stories were recorded, too
+        #[arg(long)]
+        thorough: bool,
     },
     /// Kill windlass at every write and see whether anything is lost
     Crash(ToolArguments),
@@ -90,7 +93,7 @@ fn main() -> ExitCode {
         XtaskCommand::Crds(arguments) => CRD_MANIFESTS.run(arguments.as_slice()),
         XtaskCommand::Dist(options) => dist::run(&options),
         XtaskCommand::Image(options) => image::run(&options),
-        XtaskCommand::Rights { folder } => rights::check(&folder),
+        XtaskCommand::Rights { folder, thorough } => rights::check(&folder, thorough),
         XtaskCommand::Crash(arguments) => named(STRESS, "crash", &arguments),
         XtaskCommand::Soak(arguments) => named(STRESS, "soak", &arguments),
         XtaskCommand::Replay(arguments) => named(STRESS, "replay", &arguments),

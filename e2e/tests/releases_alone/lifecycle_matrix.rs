@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const AT_ONCE: usize = 16;
 
 /// Within what time windlass sees a new binding.
-const SEEN: std::time::Duration = std::time::Duration::from_secs(2);
+pub(super) const SEEN: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub(super) const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 pub(super) const HELMFILE: &str = "releases:\n- name: {{ .Values.name }}\n  chart: ./app\n  values: [{value: {{ .Values.value }}}]\n";

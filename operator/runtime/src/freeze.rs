@@ -16,7 +16,7 @@ use std::time::Duration;
 use crds::ReconciledObject;
 use crds::release::{
     AuditFreezeBypass, Freeze, FreezeBypass, FreezeCalendarStatus, FreezeDriftCorrection,
-    ReleaseAuditSpec,
+    FreezeSpec, ReleaseAuditSpec,
 };
 use kube_core::{Resource, ResourceExt as _};
 use parking_lot::Mutex;
@@ -283,13 +283,9 @@ fn denying(
 ) -> Result<Vec<DenyingFreeze>, String> {
     let table = context.shared::<WatchedObjectCache<Freeze>>();
     table.current()?;
-    let of_kind = |freeze: &Arc<Freeze>| {
-        let kinds = &freeze.spec.kinds;
-        kinds.is_empty() || kinds.iter().any(|it| it.as_str() == kind)
-    };
     let said = context.shared::<FreezeJudgements>();
     let mut freezes = table.listed("")?;
-    freezes.retain(of_kind);
+    freezes.retain(|freeze| is_of_kind(&freeze.spec, kind));
     freezes.retain(|freeze| said.of(freeze, now).is_some());
     if freezes.is_empty() {
         return Ok(Vec::new());
@@ -298,6 +294,15 @@ fn denying(
     let facts =
         facts.ok_or_else(|| format!("the labels of namespace {namespace} are not known"))?;
     Ok(denying_for(&freezes, &facts.labels, &said, now))
+}
+
+/// Whether a Freeze is for objects of a kind in namespaces with these labels, whenever it denies.
+pub fn selects(spec: &FreezeSpec, kind: &str, labels: &BTreeMap<String, String>) -> bool {
+    is_of_kind(spec, kind) && selector(&spec.namespace_selector).selects(labels)
+}
+
+fn is_of_kind(spec: &FreezeSpec, kind: &str) -> bool {
+    spec.kinds.is_empty() || spec.kinds.iter().any(|it| it.as_str() == kind)
 }
 
 /// What Freezes say in the present second, so that thousands of objects that run together do not have each calendar evaluated

@@ -28,6 +28,7 @@ use scenario::helmfile::HelmfileScenario;
 use scenario::images::Images;
 use scenario::kustomization::KustomizationScenario;
 use scenario::lifecycle::LifecycleScenario;
+use scenario::plan::{PlanReleaseScenario, PlanScenario};
 use scenario::quarantine::QuarantineScenario;
 use scenario::reverse_delete::ReverseDeleteScenario;
 use testbed::machine;
@@ -102,7 +103,7 @@ struct CrashTestReport {
 }
 
 /// Every scenario.
-fn entries() -> [ScenarioEntry; 9] {
+fn entries() -> [ScenarioEntry; 11] {
     [
         entry::<KustomizationScenario>(),
         entry::<HelmReleaseScenario>(),
@@ -111,6 +112,8 @@ fn entries() -> [ScenarioEntry; 9] {
         entry::<QuarantineScenario>(),
         entry::<ChangeSetScenario>(),
         entry::<CrdScenario>(),
+        entry::<PlanScenario>(),
+        entry::<PlanReleaseScenario>(),
         entry::<ReverseDeleteScenario>(),
         entry::<Images>(),
     ]

@@ -1,6 +1,7 @@
 //! Whose objects there are: what is live and carries our owner labels, and what inventories say.
 //!
-//! Here: reading both, and the law that what is live is recorded. Elsewhere: who asks (`crash`, `soak`).
+//! Here: reading both, the law that what is live is recorded, and which kinds are served. Elsewhere: who asks (`crash`, `soak`,
+//! `replay`).
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use e2e::harness::flux::inventory;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::discovery::{ApiCapabilities, Discovery};
 
 /// The label that names the Kustomization's namespace.
 const OWNER_NAMESPACE: &str = "kustomize.toolkit.fluxcd.io/namespace";
@@ -20,6 +22,22 @@ pub(crate) const OWNER_NAME: &str = "kustomize.toolkit.fluxcd.io/name";
 pub(crate) fn kind(api_version: &str, kind: &str) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// A kind as the API server serves it, in the preferred version of its group or else in another one: a group may have kinds that
+/// its preferred version lacks, as `Receiver` is in `v1` and `Provider` is in `v1beta3`.
+pub(crate) fn served_kind(discovery: &Discovery, group: &str, kind: &str) -> Option<ApiResource> {
+    let group = discovery.get(group)?;
+    let versions = std::iter::once(group.preferred_version_or_latest()).chain(group.versions());
+    resource_of(versions.flat_map(|version| group.versioned_resources(version)), kind)
+}
+
+/// The first resource of a kind.
+fn resource_of(
+    served: impl IntoIterator<Item = (ApiResource, ApiCapabilities)>,
+    kind: &str,
+) -> Option<ApiResource> {
+    served.into_iter().map(|(resource, _)| resource).find(|resource| resource.kind == kind)
 }
 
 /// The kind of Kustomizations.
@@ -141,6 +159,8 @@ pub(crate) fn absent(
 
 #[cfg(test)]
 mod tests {
+    use kube::discovery::Scope;
+
     use super::*;
 
     fn owned(owner: &str) -> DynamicObject {
@@ -164,6 +184,23 @@ mod tests {
             absent(&BTreeMap::new(), &BTreeMap::from([("x".into(), "app".into())])).len(),
             1
         );
+    }
+
+    #[test]
+    fn a_kind_is_served_although_the_preferred_version_of_its_group_lacks_it() {
+        let served = |api_version: &str, name: &str| {
+            let capabilities = ApiCapabilities {
+                scope: Scope::Namespaced,
+                subresources: Vec::new(),
+                operations: Vec::new(),
+            };
+            (kind(&format!("notification.toolkit.fluxcd.io/{api_version}"), name), capabilities)
+        };
+        let all = [served("v1", "Receiver"), served("v1beta3", "Provider")];
+        let version = |name: &str| resource_of(all.clone(), name).map(|it| it.version);
+        assert_eq!(version("Receiver").as_deref(), Some("v1"));
+        assert_eq!(version("Provider").as_deref(), Some("v1beta3"));
+        assert_eq!(version("Alarm"), None);
     }
 
     #[test]

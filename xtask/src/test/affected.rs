@@ -139,13 +139,19 @@ const PLACES: [(&str, &[&str]); 76] = [
     ),
     (
         "operator/runtime/src/deletion_order",
-        &["stories::reverse_deletion", "stories::deletion_policies", "dependents_of_tenants::"],
+        &[
+            "stories::reverse_deletion",
+            "stories::deletion_policies",
+            "dependents_of_tenants::",
+            "releases_alone::dependency_matrix",
+        ],
     ),
     (
         "operator/runtime/src/freeze",
         &[
             "stories::freeze",
             "releases::freezes",
+            "releases_alone::freeze_matrix",
             "images::automation",
             "restarts::",
             "faults::",

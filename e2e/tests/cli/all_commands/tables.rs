@@ -177,6 +177,7 @@ pub(super) const NOTHING_THERE: &[CommandLineCase] = &[
     row("trace ks/app", 2, NO_KUSTOMIZATION, &[]),
     row("trace deployment/web", 2, &["Deployment/{ns}/web does not exist"], &[]),
     row("tree ks/app", 2, NO_KUSTOMIZATION, &[]),
+    row("tree freeze/winter", 2, &["Freeze/winter does not exist"], &[]),
     row("ui --timeout 3s", 0, SERVES, ENDLESS),
     row(
         "uninstall --dry-run",

@@ -14,6 +14,7 @@ use super::manifest_objects;
 use super::postrender::PostRenderers;
 
 /// A release that is to be rendered.
+#[derive(Clone)]
 pub struct HelmReleaseRendering {
     /// Its chart.
     pub chart: Chart,

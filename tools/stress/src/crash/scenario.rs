@@ -9,6 +9,7 @@ pub(super) mod helmfile;
 pub(super) mod images;
 pub(super) mod kustomization;
 pub(super) mod lifecycle;
+pub(super) mod plan;
 pub(super) mod quarantine;
 pub(super) mod reverse_delete;
 

@@ -13,7 +13,7 @@ use kube::discovery::Discovery;
 use objects::ObjectId;
 use serde_json::{Value, json};
 
-use crate::ownership::{helm_releases, kustomizations};
+use crate::ownership::{helm_releases, kustomizations, served_kind};
 
 /// How many objects a list has at once.
 const LIST_PAGE_OBJECTS: u32 = 500;
@@ -172,10 +172,7 @@ impl ClusterInventories {
         }
         let mut objects = BTreeMap::new();
         for ((group, kind), ids) in by_kind {
-            let group = discovery.get(&group);
-            let Some((resource, _)) = group.and_then(|it| it.recommended_kind(&kind)) else {
-                continue;
-            };
+            let Some(resource) = served_kind(&discovery, &group, &kind) else { continue };
             for object in all_objects(client, &resource).await? {
                 let id = id_of(&object, &resource);
                 if ids.contains(&id) {

@@ -19,7 +19,7 @@ use super::inventories::{ApplierInCluster, all_objects, appliers};
 use super::manifest_rewriting::{KUSTOMIZE_GROUP, ManifestKinds, SOURCE_GROUP};
 use super::replayed_history::serve;
 use super::verdict::id_of;
-use crate::ownership::kind;
+use crate::ownership::{kind, served_kind};
 
 /// The value of each variable that no ConfigMap or Secret of the repository has.
 const VARIABLE_VALUE: &str = "replayed";
@@ -170,9 +170,9 @@ impl<'r> ReplayCluster<'r> {
             *is_namespaced |= !id.namespace.is_empty();
         }
         for ((group, kind), is_namespaced) in by_kind {
-            let served = discovery.get(group).and_then(|it| it.recommended_kind(kind));
+            let is_served = served_kind(&discovery, group, kind).is_some();
             let versions = kinds.undefined_versions(group, kind);
-            if served.is_some() || versions.is_empty() || !group.contains('.') {
+            if is_served || versions.is_empty() || !group.contains('.') {
                 continue;
             }
             let is_namespaced = is_namespaced && !is_named_cluster_scoped(kind);

@@ -1,0 +1,201 @@
+//! Each kind that applies depends on each of them, and on a source: it is applied after what it depends on, and deleted before
+//! it, by the order of the requests in the audit log of the API server.
+//!
+//! All pairs are applied, and removed again, by one commit. Elsewhere: what is said while an object waits
+//! (`stories/dependencies.rs`), deletions by users, which dependents are awaited (`stories/reverse_deletion.rs`).
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use e2e::harness::audit::AuditedWriteRequest;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, NEVER, condition};
+use e2e::harness::manifests::config_map;
+use e2e::harness::release::CONFIG;
+use e2e::harness::{Story, StoryObject, WindlassProcess};
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::lifecycle_matrix::{CHART, HELMFILE, ReleaseKind};
+
+/// How long a step of a pair may take, with all others beside it.
+const PATIENCE: Duration = DEFAULT_WAIT_TIMEOUT.saturating_mul(2);
+
+const SOURCE_API: &str = "source.toolkit.fluxcd.io/v1";
+
+const KINDS: [ReleaseKind; 3] =
+    [ReleaseKind::Kustomization, ReleaseKind::HelmRelease, ReleaseKind::Helmfile];
+
+/// What another object depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NeededKind {
+    Applier(ReleaseKind),
+    GitRepository,
+}
+
+/// An object that depends on another one.
+#[derive(Debug, Clone, Copy)]
+struct KindPair {
+    dependent: ReleaseKind,
+    needed: NeededKind,
+}
+
+fn pairs() -> Vec<KindPair> {
+    let needed = KINDS.map(NeededKind::Applier).into_iter().chain([NeededKind::GitRepository]);
+    let needed: Vec<NeededKind> = needed.collect();
+    let of = |dependent| needed.iter().map(move |&needed| KindPair { dependent, needed });
+    KINDS.into_iter().flat_map(of).collect()
+}
+
+fn short(kind: ReleaseKind) -> &'static str {
+    match kind {
+        ReleaseKind::Kustomization => "ks",
+        ReleaseKind::HelmRelease => "hr",
+        ReleaseKind::Helmfile => "hf",
+    }
+}
+
+impl KindPair {
+    /// The name of the dependent.
+    fn name(&self) -> String {
+        let needed = match self.needed {
+            NeededKind::Applier(kind) => short(kind),
+            NeededKind::GitRepository => "git",
+        };
+        format!("{}-on-{needed}", short(self.dependent))
+    }
+
+    fn needed_name(&self) -> String {
+        format!("{}-base", self.name())
+    }
+
+    fn dependent_target(&self) -> StoryObject {
+        self.dependent.target(&self.name())
+    }
+
+    fn needed_target(&self) -> StoryObject {
+        let name = self.needed_name();
+        match self.needed {
+            NeededKind::Applier(kind) => kind.target(&name),
+            NeededKind::GitRepository => StoryObject::git_repository(&name),
+        }
+    }
+
+    /// Both objects.
+    fn objects(&self, namespace: &str, url: &str) -> [Value; 2] {
+        let name = self.needed_name();
+        let needed = match self.needed {
+            NeededKind::Applier(kind) => kind.object(namespace, &name, "one"),
+            NeededKind::GitRepository => json!({"apiVersion": SOURCE_API, "kind": "GitRepository",
+                "metadata": {"name": name},
+                "spec": {"interval": NEVER, "url": url, "ref": {"branch": "main"}}}),
+        };
+        let mut dependent = self.dependent.object(namespace, &self.name(), "one");
+        let entry = json!({"apiVersion": needed["apiVersion"], "kind": needed["kind"], "name": name,
+            "ready": true});
+        dependent["spec"]["dependsOn"] = json!([entry]);
+        [dependent, needed]
+    }
+
+    /// The files of both, below the folder of the Kustomization that applies them.
+    fn files(&self, namespace: &str, url: &str) -> [(String, String); 2] {
+        self.objects(namespace, url).map(|object| {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            (format!("root/{name}.yaml"), format!("{object}\n"))
+        })
+    }
+
+    /// Checks that what is needed was made before what needs it, and removed after it.
+    fn ensure_order(&self, log: &AuditedOrder) -> Result<()> {
+        let config = format!("{}-config", self.name());
+        let needed = format!("{}-config", self.needed_name());
+        let removed = log.first_change(&format!("removed configmaps/{config}"))?;
+        let is_in_order = match self.needed {
+            NeededKind::Applier(_) => {
+                let created = |name: &str| log.first_change(&format!("created configmaps/{name}"));
+                ensure!(created(&needed)? < created(&config)?, "it was applied too early");
+                removed < log.first_change(&format!("removed configmaps/{needed}"))?
+            }
+            // Its own finalizer may wait for what needs it.
+            NeededKind::GitRepository => {
+                removed < log.last_request(&format!("gitrepositories/{}", self.needed_name()))?
+            }
+        };
+        ensure!(is_in_order, "what it depends on was deleted before it");
+        Ok(())
+    }
+}
+
+/// What windlass did, with the times at which the API server received it.
+struct AuditedOrder {
+    changes: Vec<(String, String)>,
+    requests: Vec<AuditedWriteRequest>,
+}
+
+impl AuditedOrder {
+    async fn read(story: &Story) -> Result<Self> {
+        story.await_log().await?;
+        let mut changes = story.timed_changes()?;
+        changes.sort();
+        Ok(Self { changes, requests: story.writes()? })
+    }
+
+    fn first_change(&self, wanted: &str) -> Result<&str> {
+        let found = self.changes.iter().find(|(_, change)| change == wanted);
+        found.map(|(at, _)| at.as_str()).with_context(|| format!("windlass never `{wanted}`"))
+    }
+
+    /// The last request about an object or its status, by which it goes if it is gone.
+    fn last_request(&self, object: &str) -> Result<&str> {
+        let found = self.requests.iter().rfind(|it| it.what.contains(object));
+        found.map(|it| it.at.as_str()).with_context(|| format!("windlass never wrote {object}"))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_kind_is_applied_after_and_deleted_before_each_kind_that_it_depends_on() -> Result<()>
+{
+    let story = Story::begin("kind-pairs").await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let policy = story.without_deletion_budget().await?;
+    let first = [
+        ("app/Chart.yaml", CHART.to_owned()),
+        ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("helmfile.yaml.gotmpl", HELMFILE.to_owned()),
+        ("one/config.yaml", config_map("config", "one")),
+        ("root/kept.yaml", config_map("kept", "1")),
+    ];
+    let upstream = story.follow("shop", &first).await?;
+    story.kustomization("root", "shop", json!({"path": "./root"})).await?;
+    let root = StoryObject::kustomization("root");
+    story.await_ready(&root).await?;
+
+    let pairs = pairs();
+    let source = story.expect(&StoryObject::git_repository("shop")).await?;
+    let url = source.data["spec"]["url"].as_str().context("the source has a URL")?;
+    let files: Vec<(String, String)> =
+        pairs.iter().flat_map(|pair| pair.files(&story.namespace, url)).collect();
+    let files: Vec<(&str, String)> =
+        files.iter().map(|(path, text)| (path.as_str(), text.clone())).collect();
+    upstream.push(&files).await?;
+    let is_ready = |object: &DynamicObject| condition(object, "Ready")["status"] == "True";
+    for pair in &pairs {
+        for target in [pair.needed_target(), pair.dependent_target()] {
+            story.await_object(&target, PATIENCE, is_ready).await?;
+        }
+    }
+
+    let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+    upstream.remove(&paths).await?;
+    for pair in &pairs {
+        for target in [pair.dependent_target(), pair.needed_target()] {
+            story.await_gone(&target, PATIENCE).await?;
+        }
+    }
+    story.await_value("kept", "1").await?;
+    let log = AuditedOrder::read(&story).await?;
+    for pair in &pairs {
+        pair.ensure_order(&log).with_context(|| pair.name())?;
+    }
+    story.delete(&policy).await?;
+    story.end().await
+}

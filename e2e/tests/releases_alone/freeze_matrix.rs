@@ -1,0 +1,247 @@
+//! A Freeze and what may begin an operation on a HelmRelease or a Helmfile: a changed spec, approvals of Plans and of lifecycles,
+//! drift, the deletion by a user; and the commands that say what it holds.
+//!
+//! All cases are played side by side under one Freeze. Elsewhere: new revisions, requested rollbacks, prunes, users who go past
+//! a Freeze (`releases/freezes.rs`), Kustomizations (`stories/freeze_triggers.rs`).
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use crds::lifecycle::LifecycleEvent;
+use crds::release::Plan;
+use e2e::harness::flux::{DEFAULT_WAIT_TIMEOUT, condition};
+use e2e::harness::release::CONFIG;
+use e2e::harness::{Story, StoryObject, WindlassProcess};
+use kube::ResourceExt as _;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use super::lifecycle_matrix::{CHART, HELMFILE, ReleaseKind, SEEN};
+
+/// How long a step of a case may take, with all others beside it.
+const PATIENCE: Duration = DEFAULT_WAIT_TIMEOUT.saturating_mul(2);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FreezeTrigger {
+    /// Other values.
+    Spec,
+    /// The approval of a Plan that waited before.
+    Plan,
+    /// The answer of an event that waited before.
+    Lifecycle,
+    /// A change in the cluster, which the Freeze leaves as well.
+    Drift,
+    /// A user deletes the object, which passes.
+    Deletion,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct TriggerCase {
+    kind: ReleaseKind,
+    trigger: FreezeTrigger,
+}
+
+/// Helmfiles correct no drift, and deletions of HelmReleases by users have a story.
+const CASES: [TriggerCase; 8] = [
+    TriggerCase { kind: ReleaseKind::HelmRelease, trigger: FreezeTrigger::Spec },
+    TriggerCase { kind: ReleaseKind::HelmRelease, trigger: FreezeTrigger::Plan },
+    TriggerCase { kind: ReleaseKind::HelmRelease, trigger: FreezeTrigger::Lifecycle },
+    TriggerCase { kind: ReleaseKind::HelmRelease, trigger: FreezeTrigger::Drift },
+    TriggerCase { kind: ReleaseKind::Helmfile, trigger: FreezeTrigger::Spec },
+    TriggerCase { kind: ReleaseKind::Helmfile, trigger: FreezeTrigger::Plan },
+    TriggerCase { kind: ReleaseKind::Helmfile, trigger: FreezeTrigger::Lifecycle },
+    TriggerCase { kind: ReleaseKind::Helmfile, trigger: FreezeTrigger::Deletion },
+];
+
+impl TriggerCase {
+    fn name(self) -> String {
+        format!("{:?}-{:?}", self.kind, self.trigger).to_lowercase()
+    }
+
+    fn target(self) -> StoryObject {
+        self.kind.target(&self.name())
+    }
+
+    fn config(self) -> String {
+        format!("{}-config", self.name())
+    }
+
+    /// The object with a value. What waits for approval is not its installation.
+    fn object(self, namespace: &str, value: &str) -> Value {
+        let mut object = self.kind.object(namespace, &self.name(), value);
+        match self.trigger {
+            FreezeTrigger::Drift => {
+                object["spec"]["driftDetection"] = json!({"mode": "enabled"});
+            }
+            FreezeTrigger::Plan if value != "one" => {
+                object["metadata"]["annotations"] = json!({"windlass.dev/plan": "Approve"});
+            }
+            _ => {}
+        }
+        object
+    }
+
+    async fn desire(self, story: &Story, value: &str) -> Result<()> {
+        story.apply_value(self.object(&story.namespace, value)).await.map(drop)
+    }
+
+    async fn await_value(self, story: &Story, value: &str) -> Result<()> {
+        let has_value = |object: &DynamicObject| object.data["data"]["value"] == value;
+        let config = StoryObject::config_map(&self.config());
+        story.await_object(&config, PATIENCE, has_value).await.map(drop)
+    }
+
+    /// The Plan for which it waits.
+    async fn await_plan(self, story: &Story) -> Result<Plan> {
+        let name = self.name();
+        let what = format!("a Plan of {name}");
+        let is_its = |plan: &Plan| {
+            plan.spec.subject.name == name
+                && plan.spec.subject.kind == format!("{:?}", self.kind)
+                && plan.spec.changes.is_some()
+        };
+        story
+            .await_until(&what, PATIENCE, async || {
+                Ok(story.plans().await?.into_iter().find(is_its))
+            })
+            .await
+    }
+
+    /// The event whose answer it awaits.
+    async fn await_asked(self, story: &Story) -> Result<LifecycleEvent> {
+        let name = self.name();
+        let what = format!("{name} to be asked about");
+        let is_its = |it: &LifecycleEvent| {
+            it.spec.subject.name == name && it.spec.subject.kind == format!("{:?}", self.kind)
+        };
+        story
+            .await_until(&what, PATIENCE, async || {
+                Ok(story.lifecycle_events().await?.into_iter().find(is_its))
+            })
+            .await
+    }
+
+    /// Installs it, and has what it does next wait for an answer where a case is about that.
+    async fn prepare(self, story: &Story) -> Result<()> {
+        self.desire(story, "one").await?;
+        story.await_object(&self.target(), PATIENCE, is_ready).await?;
+        match self.trigger {
+            FreezeTrigger::Plan => {
+                self.desire(story, "two").await?;
+                self.await_plan(story).await.map(drop)
+            }
+            FreezeTrigger::Lifecycle => {
+                let name = self.name();
+                let check = story.lifecycle(&name, &["PreUpgrade"], json!({})).await?;
+                let subjects = json!([{"kind": format!("{:?}", self.kind), "name": name}]);
+                story.bind(&check, json!({"subjects": subjects})).await?;
+                // windlass learns of bindings by a watch of its own, which may be behind that of the object.
+                tokio::time::sleep(SEEN).await;
+                self.desire(story, "two").await?;
+                self.await_asked(story).await.map(drop)
+            }
+            FreezeTrigger::Spec | FreezeTrigger::Drift | FreezeTrigger::Deletion => Ok(()),
+        }
+    }
+
+    /// Does what would begin an operation without the Freeze, and waits until the object says that it is held.
+    async fn pull(self, story: &Story) -> Result<()> {
+        let target = self.target();
+        match self.trigger {
+            FreezeTrigger::Spec => self.desire(story, "two").await?,
+            FreezeTrigger::Plan => {
+                let plan = self.await_plan(story).await?;
+                let approval = json!({"user": "admin", "groups": ["system:masters"]});
+                let status = json!({"status": {"approvals": [approval]}});
+                story.merge_status(&StoryObject::of::<Plan>(&plan.name_any()), status).await?;
+            }
+            FreezeTrigger::Lifecycle => {
+                let event = self.await_asked(story).await?;
+                story.answer(&event, "Succeeded", "").await?;
+            }
+            FreezeTrigger::Drift => {
+                let by_hand = json!({"data": {"value": "by hand"}});
+                story.merge(&StoryObject::config_map(&self.config()), by_hand).await?;
+            }
+            FreezeTrigger::Deletion => {
+                story.delete(&target).await?;
+                return story.await_gone(&target, PATIENCE).await;
+            }
+        }
+        // It is held since the Freeze was seen: only a run after the trigger says that this changes nothing.
+        let token = story.request(&target).await?;
+        let is_held = |object: &DynamicObject| {
+            object.data["status"]["lastHandledReconcileAt"] == token.as_str() && is_frozen(object)
+        };
+        story.await_object(&target, PATIENCE, is_held).await.map(drop)
+    }
+
+    /// The value that its ConfigMap has while the Freeze denies.
+    fn frozen_value(self) -> Option<&'static str> {
+        match self.trigger {
+            FreezeTrigger::Drift => Some("by hand"),
+            FreezeTrigger::Deletion => None,
+            FreezeTrigger::Spec | FreezeTrigger::Plan | FreezeTrigger::Lifecycle => Some("one"),
+        }
+    }
+
+    /// The value that it has afterwards.
+    fn final_value(self) -> &'static str {
+        if self.trigger == FreezeTrigger::Drift { "one" } else { "two" }
+    }
+}
+
+fn is_ready(object: &DynamicObject) -> bool {
+    let ready = condition(object, "Ready");
+    ready["status"] == "True" && ready["observedGeneration"].as_i64() == object.metadata.generation
+}
+
+/// Whether an object waits, or its drift is not corrected.
+fn is_frozen(object: &DynamicObject) -> bool {
+    let is_said = |kind: &str| condition(object, kind)["reason"] == "Frozen";
+    is_said("Ready") || is_said("windlass.dev/Freeze")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_begins_an_operation_on_a_release_waits_for_the_end_of_a_freeze() -> Result<()> {
+    let story = Story::begin("freeze-matrix").await?;
+    let _windlass = WindlassProcess::start_for(&story, &[]).await?;
+    let files = [
+        ("app/Chart.yaml", CHART.to_owned()),
+        ("app/templates/config.yaml", CONFIG.to_owned()),
+        ("helmfile.yaml.gotmpl", HELMFILE.to_owned()),
+    ];
+    let _upstream = story.follow("shop", &files).await?;
+    let prepared = CASES.map(|case| case.prepare(&story));
+    futures::future::try_join_all(prepared).await?;
+
+    let kinds = json!(["HelmRelease", "Helmfile"]);
+    let freeze = story.freeze(json!({"driftCorrection": "Deny", "kinds": kinds})).await?;
+    // What has nothing new says that the Freeze is seen.
+    for case in CASES.into_iter().filter(|it| it.trigger == FreezeTrigger::Drift) {
+        story.request(&case.target()).await?;
+        story.await_object(&case.target(), PATIENCE, is_frozen).await?;
+    }
+    futures::future::try_join_all(CASES.map(|case| case.pull(&story))).await?;
+    let place = story.namespace.clone();
+    let named = format!("freeze/{place}");
+    let row = story.windlass_says(&["get", &named], true)?;
+    ensure!(row.contains("denies without a known end: the sales week; holds Helm"), "{row}");
+    let tree = story.windlass_says(&["tree", &named], true)?;
+    for case in CASES {
+        let value = case.frozen_value();
+        let config = story.read(&StoryObject::config_map(&case.config())).await?;
+        let has = config.as_ref().and_then(|it| it.data["data"]["value"].as_str());
+        ensure!(has == value, "{case:?} has {has:?}");
+        let object = format!("{:?}/{place}/{}", case.kind, case.name());
+        ensure!(tree.contains(&object) == value.is_some(), "{object}: {tree}");
+    }
+
+    story.delete(&freeze).await?;
+    for case in CASES.into_iter().filter(|it| it.trigger != FreezeTrigger::Deletion) {
+        case.await_value(&story, case.final_value()).await?;
+        story.await_object(&case.target(), PATIENCE, is_ready).await?;
+    }
+    story.await_no_plans().await?;
+    story.end_lifecycles().await
+}
