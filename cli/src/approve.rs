@@ -1,23 +1,24 @@
 //! `windlass approve`: agrees to an operation, a Plan or deletions that wait for an approval, or rejects them.
 //!
 //! The API server decides who may do that; the name of the user is in what is written, and the policy that comes with windlass
-//! compares it. Here: LifecycleEvents. Below: Plans (`plan_approval`). Elsewhere: what approvals mean (engine `lifecycle`).
+//! compares it. Here: which LifecycleEvent is meant. Below: which Plan (`plan_approval`). Elsewhere: writing the answer
+//! (`windlass_answers::actions`), what approvals mean (engine `lifecycle`).
 
 mod plan_approval;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args as ClapArgs;
-use crds::lifecycle::{LifecycleApproval, LifecycleEvent, LifecycleEventStatus, LifecycleState};
+use crds::lifecycle::LifecycleEvent;
 use kube_core::ResourceExt;
-use serde_json::{Value, json};
 
 use super::command_scope::{ClusterScope, CommandScope, say_left_out};
 use super::kind_argument::{self, ResourceArgument};
-use super::suspend::MANAGER;
+use windlass_answers::actions::ApprovalAnswer;
+use windlass_answers::actions::lifecycle_approval::{answer, check, is_open};
+use windlass_answers::command_scope::is_absent_kind;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_cluster::ClusterError;
 use windlass_runtime::lifecycle::watched_object_cache::{WatchCachedKind, resource};
 
 /// How often an approval is repeated that another change of the event overtook.
@@ -40,6 +41,12 @@ pub(super) struct ApproveArgs {
     /// Reject: the operation fails, or nothing of the Plan is carried out
     #[arg(long)]
     reject: bool,
+}
+
+impl ApproveArgs {
+    fn answer(&self) -> ApprovalAnswer<'_> {
+        ApprovalAnswer { comment: &self.comment, keep: &self.keep, is_rejection: self.reject }
+    }
 }
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -73,7 +80,7 @@ pub(super) fn run(args: &ApproveArgs) -> anyhow::Result<ExitCode> {
         );
         for attempt in 1.. {
             let event = chosen(&site, &args.what).await?;
-            match write(&site, args, &user.name, &event).await {
+            match answer(&site, &event, &user.name, &args.answer()).await {
                 Ok(said) => {
                     say(ProgressGlyph::Success, &clean(&said));
                     break;
@@ -126,23 +133,12 @@ async fn listed<K: WatchCachedKind>(site: &CommandScope) -> anyhow::Result<Liste
     Ok(ListedObjects { found, left_out })
 }
 
-/// Whether objects cannot be listed because their kind is not installed.
-fn is_absent_kind(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<ClusterError>();
-    error.is_some_and(|it| it.is_unserved() || matches!(it, ClusterError::NoSuchKind { .. }))
-}
-
 /// The event that the user names: by its own name, or by the object that waits for an approval.
 fn meant(found: Vec<LifecycleEvent>, what: &str) -> anyhow::Result<LifecycleEvent> {
     let Some((kind, name)) = what.split_once('/') else {
         let event = found.into_iter().find(|it| it.name_any() == what);
         let event = event.with_context(|| format!("LifecycleEvent {what} does not exist"))?;
-        let lifecycle = &event.spec.lifecycle;
-        ensure!(
-            event.spec.approvals > 0,
-            "{what}: lifecycle {lifecycle} is answered by a controller"
-        );
-        ensure!(is_open(&event), "{what} was answered already");
+        check(&event)?;
         return Ok(event);
     };
     let mut waiting = waiting(found, kind, name);
@@ -184,54 +180,10 @@ impl<'e> ApprovalSubjectKind<'e> {
     }
 }
 
-fn is_open(event: &LifecycleEvent) -> bool {
-    let state = event.status.as_ref().and_then(|it| it.phase).unwrap_or_default();
-    matches!(state, LifecycleState::Pending | LifecycleState::Running)
-}
-
-/// Writes the answer, only if the event is still as it was read; gives what is said of it.
-async fn write(
-    site: &CommandScope,
-    args: &ApproveArgs,
-    user: &str,
-    event: &LifecycleEvent,
-) -> Result<String, ClusterError> {
-    let name = event.name_any();
-    let status = event.status.clone().unwrap_or_default();
-    let is_approved = status.approvals.iter().any(|it| it.user == user);
-    if is_approved && !args.reject {
-        return Ok(format!("{name} was approved by {user} before"));
-    }
-    let changed = answer(&status, user, args);
-    let mut patch = json!({"metadata": {"uid": event.uid()}, "status": changed});
-    patch["metadata"]["resourceVersion"] = event.resource_version().into();
-    let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
-    let events = resource::<LifecycleEvent>();
-    site.cluster.merge_patch_status(&events, namespace, &name, &patch, MANAGER).await?;
-    let subject = format!("{}/{}", event.spec.subject.kind, event.spec.subject.name);
-    let phase = event.spec.phase;
-    if args.reject {
-        return Ok(format!("{phase} of {subject} is rejected by {user}"));
-    }
-    let count = status.approvals.len() + 1;
-    let needed = event.spec.approvals;
-    Ok(format!("{phase} of {subject} is approved by {user}, {count} of {needed} approvals"))
-}
-
-/// The fields of a status that an answer changes.
-fn answer(status: &LifecycleEventStatus, user: &str, args: &ApproveArgs) -> Value {
-    let comment = Some(args.comment.clone()).filter(|it| !it.is_empty());
-    if args.reject {
-        return json!({"phase": "Failed", "answeredBy": user, "message": comment});
-    }
-    let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second()).ok();
-    let own = LifecycleApproval { user: user.to_owned(), at: now.map(crds::Time), comment };
-    let all: Vec<LifecycleApproval> = status.approvals.iter().cloned().chain([own]).collect();
-    json!({"approvals": all})
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn event(name: &str, subject: &str, approvals: i64, phase: Option<&str>) -> LifecycleEvent {

@@ -18,7 +18,7 @@ use windlass_answers::frozen_objects::is_held_by_freezes;
 
 use super::command_scope::{ClusterScope, CommandScope};
 use super::kind_argument;
-use super::suspend::MANAGER;
+use windlass_answers::actions::MANAGER;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;

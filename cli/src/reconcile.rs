@@ -1,7 +1,7 @@
 //! `windlass reconcile`: asks for reconciliations now, and follows them.
 //!
-//! Below: objects that wait for dependencies (`reconcile/dependency_wait.rs`). Elsewhere: choosing objects (`suspend.rs`), what is
-//! said when nothing reacts (`operator_reaction_wait.rs`).
+//! Below: objects that wait for dependencies (`reconcile/dependency_wait.rs`). Elsewhere: choosing objects (`suspend.rs`), the
+//! request (`windlass_answers::actions`), what is said when nothing reacts (`operator_reaction_wait.rs`).
 
 mod dependency_wait;
 
@@ -13,7 +13,7 @@ use cause::{CauseKind, ExaminedObjectState, StateExplanation, condition, object_
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt as _};
 use objects::{Object, ObjectId};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use self::dependency_wait::DependencyWait;
 use super::cluster_facts::{AT_ONCE, resource, unserved};
@@ -22,14 +22,15 @@ use super::kind_argument::{self, ResourceArgument};
 use super::object_row::ObjectRow;
 use super::operator_reaction_wait::OperatorReactionWait;
 use super::release;
-use super::suspend::{ObjectSelectionArgs, change, each};
-use helm_controller::helm_release::{FORCE_AT, RESET_AT};
+use super::suspend::{ObjectSelectionArgs, each, to_change};
+use windlass_answers::actions::reconciliation::{
+    ReconciliationRequest, RequestedReconciliation, no_run,
+};
 use windlass_answers::why;
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_runtime::controller_kind::REQUESTED_AT;
 
 /// The flags of `windlass reconcile`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -149,14 +150,19 @@ async fn request(
     ensure!(is_release || !(args.force || args.reset), "--force and --reset are for HelmReleases");
     let release = args.chosen.release.as_ref();
     let release = release.map(|release| release::named(object, release)).transpose()?;
+    let asked = ReconciliationRequest {
+        reason: args.reason.as_deref(),
+        is_forced: args.force,
+        is_reset: args.reset,
+    };
     if args.with_source {
         for (target, source) in chain(site, object).await? {
             match no_run(&source) {
                 Some(why) => say(ProgressGlyph::Warning, &why),
                 None => {
-                    let (source, token) = ask(site, &target, &source, args).await?;
-                    let awaited = AwaitedReconciliation::Request(token);
-                    await_run(site, &target, &source, awaited, args.with_source).await?;
+                    let asked = asked.make(&to_change(site, &target, &source)).await?;
+                    let awaited = AwaitedReconciliation::Request(asked.token);
+                    await_run(site, &target, &asked.object, awaited, args.with_source).await?;
                 }
             }
         }
@@ -165,7 +171,8 @@ async fn request(
         say(ProgressGlyph::Warning, &why);
         return Ok(None);
     }
-    let (object, token) = ask(site, target, object, args).await?;
+    let RequestedReconciliation { object, token } =
+        asked.make(&to_change(site, target, object)).await?;
     let awaited = AwaitedReconciliation::Request(token);
     let with_source = args.with_source;
     Ok(Some(FollowedRun { target: target.clone(), object, awaited, release, with_source }))
@@ -210,24 +217,6 @@ pub(super) async fn follow(site: &CommandScope, runs: &[FollowedRun]) -> anyhow:
         say(ProgressGlyph::Action, text);
     }
     Ok(all_ready)
-}
-
-/// Why an object has no run to ask for or to wait for; none if it has.
-fn no_run(object: &Object) -> Option<String> {
-    let subject = object.id().subject();
-    let why = match object.kind() {
-        _ if ObjectRow::of(object, jiff::Timestamp::now()).is_suspended() => {
-            "is suspended and was not reconciled; `windlass resume` ends that"
-        }
-        _ if !object_references::has_no_runs(object) => return None,
-        "ExternalArtifact" => "is updated by another controller and was not reconciled",
-        "HelmRepository" => "is of type oci: it has no status and nothing to reconcile",
-        "Incident" | "LifecycleEvent" | "Plan" => {
-            "is written by windlass and has nothing to reconcile"
-        }
-        _ => "has no status and nothing to reconcile",
-    };
-    Some(clean(&format!("{subject} {why}")))
 }
 
 /// The sources of an object and theirs, the outermost first.
@@ -354,28 +343,6 @@ async fn target_of(site: &CommandScope, id: &ObjectId) -> anyhow::Result<Resourc
     })
 }
 
-/// Asks for a run; returns the object with the request, and its token.
-async fn ask(
-    site: &CommandScope,
-    target: &ResourceArgument,
-    object: &Object,
-    args: &ReconcileArgs,
-) -> anyhow::Result<(Object, String)> {
-    let token = jiff::Timestamp::now().to_string();
-    let mut annotations = Map::new();
-    annotations.insert(REQUESTED_AT.to_owned(), token.clone().into());
-    annotations.insert(::reconcile::REQUESTED_REASON.to_owned(), args.reason.clone().into());
-    let is_release = object.kind() == "HelmRelease";
-    for (key, _) in [(FORCE_AT, args.force), (RESET_AT, args.reset)].iter().filter(|it| it.1) {
-        if is_release {
-            annotations.insert((*key).to_owned(), token.clone().into());
-        }
-    }
-    let patch = json!({"metadata": {"annotations": annotations}});
-    let changed = change(site, target, object, &patch).await?;
-    Ok((changed, token))
-}
-
 /// Follows one release of a Helmfile until a requested run has come to an end with it.
 async fn await_release(
     site: &CommandScope,
@@ -489,6 +456,8 @@ fn is_handled(object: &Object, awaited: &AwaitedReconciliation) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn object(status: &Value) -> Object {
@@ -629,31 +598,6 @@ mod tests {
         let starting = cause_of(CauseKind::Health, "Deployment", "InProgress: Available: 0/1");
         let notice = notice("kustomize.toolkit.fluxcd.io/v1", "Kustomization", starting);
         assert!(matches!(notice.mark, ProgressGlyph::Action));
-    }
-
-    #[test]
-    fn what_has_no_runs_is_not_waited_for() {
-        let of = |kind: &str, spec: Value| {
-            let value = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind,
-                "metadata": {"name": "a", "namespace": "b"}, "spec": spec});
-            no_run(&Object::new(value).unwrap())
-        };
-        for (kind, spec, text) in [
-            ("ExternalArtifact", json!({}), "another controller"),
-            ("Alert", json!({}), "has no status"),
-            ("Provider", json!({}), "has no status"),
-            ("HelmRepository", json!({"type": "oci"}), "type oci"),
-            ("GitRepository", json!({"suspend": true}), "is suspended"),
-        ] {
-            let why = of(kind, spec).unwrap();
-            assert!(why.starts_with(&format!("{kind}/b/a ")) && why.contains(text), "{why}");
-        }
-        assert_eq!(of("GitRepository", json!({})), None);
-        assert_eq!(of("HelmRepository", json!({})), None);
-        let event = json!({"apiVersion": "lifecycle.windlass.dev/v1alpha1", "kind": "LifecycleEvent",
-            "metadata": {"name": "a", "namespace": "b"}});
-        let why = no_run(&Object::new(event).unwrap());
-        assert!(why.is_some_and(|it| it.contains("written by windlass")));
     }
 
     #[test]

@@ -3,21 +3,20 @@
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal as _;
 
-use ::reconcile::{REQUESTED_REASON, ROLLBACK, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL};
 use anyhow::{bail, ensure};
 use cause::object_references;
 use clap::Args as ClapArgs;
 use objects::Object;
-use serde_json::json;
 
 use super::diff;
 use super::kind_argument::ResourceArgument;
-use super::object_row::ObjectRow;
 use super::output::ReportFormat;
 use super::reconcile::{self, AwaitedReconciliation, FollowedRun};
 use super::release;
 use super::render::BuildableKind;
-use super::suspend::{MANAGER, ObjectSelectionArgs, change, each};
+use super::suspend::{ObjectSelectionArgs, each, to_change};
+use windlass_answers::actions::MANAGER;
+use windlass_answers::actions::suspension::{self, is_suspended};
 use windlass_cli_installation::cluster_operators;
 use windlass_cli_runtime::connection::{ProgressGlyph, agrees, print, say};
 use windlass_cli_runtime::exit_code::ExitCode;
@@ -142,18 +141,7 @@ fn lift(args: &ResumeArgs, revision: &str) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn is_suspended(object: &Object) -> bool {
-    object.get("spec").is_some_and(|spec| spec["suspend"] == true)
-        || cause::hold(object).is_some()
-        || ObjectRow::of(object, jiff::Timestamp::now()).is_suspended()
-}
-
 fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
-    let annotations = json!({
-        SUSPENDED_BY: null, SUSPENDED_REASON: null, SUSPENDED_UNTIL: null, ROLLBACK: null,
-        REQUESTED_REASON: args.reason,
-    });
-    let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": false}});
     args.chosen.scope.place.run(async |site| {
         // With --wait, each object that does not react is reported.
         if !args.wait {
@@ -191,7 +179,8 @@ fn resume(args: &ResumeArgs) -> anyhow::Result<ExitCode> {
                 say(ProgressGlyph::Success, &format!("{subject} is not suspended"));
                 return Ok(());
             }
-            let changed = change(&site, target, object, &patch).await?;
+            let of = to_change(&site, target, object);
+            let changed = suspension::resume(&of, args.reason.as_deref()).await?;
             say(ProgressGlyph::Success, &format!("{subject} is resumed"));
             follow(target, changed);
             Ok(())

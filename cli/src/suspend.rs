@@ -1,31 +1,24 @@
 //! `windlass suspend`: no reconciliation until it is resumed, with an owner, a reason and an end.
 //!
-//! Here: choosing objects too, for `resume.rs`. Elsewhere: what a suspension means (`docs/windows-and-holds.md`).
-
-use std::time::Duration;
+//! Here: choosing objects too, for `resume.rs`. Elsewhere: the request itself (`windlass_answers::actions`), what a suspension
+//! means (`docs/windows-and-holds.md`).
 
 use anyhow::{Context as _, bail, ensure};
-use cause::{hold, object_references, owners};
+use cause::object_references;
 use clap::Args as ClapArgs;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use objects::Object;
-use reconcile::{
-    ObjectHold, REQUESTED_BY, REQUESTED_REASON, SUSPENDED_BY, SUSPENDED_REASON, SUSPENDED_UNTIL,
-    may_end_suspension,
-};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::command_scope::{CommandScope, NamespaceScope, say_left_out};
 use super::complete;
 use super::kind_argument::{self, ResourceArgument};
 use super::release::{self, HelmfileReleaseSuspension};
+use windlass_answers::actions::ObjectToChange;
+use windlass_answers::actions::suspension::{ObjectSuspension, end_of};
 use windlass_cli_runtime::connection::{ProgressGlyph, say};
 use windlass_cli_runtime::exit_code::ExitCode;
 use windlass_cli_runtime::table::clean;
-use windlass_serve::settings::parse_duration;
-
-/// The field manager of what a person does by command.
-pub(super) const MANAGER: &str = "windlass-cli";
 
 /// The flags of `windlass suspend`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -73,83 +66,45 @@ Exit status: 0; 2 if an object was not suspended; 3 if the cluster cannot be rea
 /// # Errors
 /// Nothing is suspended, because something is wrong.
 pub(super) fn run(args: &SuspendArgs) -> anyhow::Result<ExitCode> {
-    let until = args.until.as_deref().map(|text| end_of(text, Timestamp::now())).transpose()?;
+    let until = args.until.as_deref().map(|text| end_of(text, Timestamp::now())).transpose();
+    let until = until.context("--until")?;
     args.chosen.scope.place.run(async |site| {
         let owner = match &args.owner {
             Some(owner) => owner.clone(),
             None => site.cluster.own_name().await.context("name who suspends with --owner")?,
         };
-        let annotations = json!({
-            SUSPENDED_BY: owner,
-            SUSPENDED_REASON: args.reason,
-            SUSPENDED_UNTIL: until.map(|at| at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()),
-        });
-        let patch = json!({"metadata": {"annotations": annotations}, "spec": {"suspend": true}});
-        let annotation = |key: &str| annotations[key].as_str();
-        let until = annotation(SUSPENDED_UNTIL);
-        let wanted =
-            ObjectHold::parse(annotation(SUSPENDED_BY), annotation(SUSPENDED_REASON), until);
-        let description = wanted.map(|hold| hold.to_string()).unwrap_or_default();
+        let reason = args.reason.as_deref();
+        let suspension = ObjectSuspension { owner: &owner, reason, until };
+        let end = suspension.end();
+        let until = end.as_deref();
         each(&site, &args.chosen, async |target, object| {
-            ensure!(until.is_none() || expires(object), "{NEVER_EXPIRES}");
+            suspension.check_kind(object)?;
             if let Some(name) = &args.chosen.release {
                 let row = release::named(object, name)?;
-                let reason = by(&owner, args.reason.as_deref());
-                let suspension =
+                let reason = by(&owner, reason);
+                let of_release =
                     HelmfileReleaseSuspension { reason: &reason, until, rollback: None };
-                release::suspend(&site, target, object, &row, &suspension).await?;
+                release::suspend(&site, target, object, &row, &of_release).await?;
                 let release = release::full_name(&row);
                 let subject = object.id().subject();
                 let description = format!("release {release} of {subject} is suspended: {reason}");
                 say(ProgressGlyph::Success, &clean(&description));
                 return Ok(());
             }
-            ensure!(until.is_none() || may_end(object), "{NOT_ENDED}");
-            if let Some(before) = replaced(object, &description) {
+            suspension.check(object)?;
+            if let Some(before) = suspension.replaced(object) {
                 say(
                     ProgressGlyph::Warning,
                     &clean(&format!("{} was {before}", object.id().subject())),
                 );
             }
-            let changed = change(&site, target, object, &patch).await?;
-            // Another program may have suspended it meanwhile, so that the end does not count.
-            let description = hold(&changed).map(|hold| hold.to_string()).unwrap_or_default();
-            say(
-                ProgressGlyph::Success,
-                &clean(&format!("{} is {description}", object.id().subject())),
-            );
+            let said = suspension.carry_out(&to_change(&site, target, object)).await?;
+            say(ProgressGlyph::Success, &clean(&said));
             Ok(())
         })
         .await
     })
 }
-
-fn is_suspended(object: &Object) -> bool {
-    object.get("spec").is_some_and(|spec| spec["suspend"] == true)
-}
-
-/// The suspension that another one replaces, with its owner, reason and end.
-fn replaced(object: &Object, by: &str) -> Option<String> {
-    let before = hold(object).filter(|_| is_suspended(object))?.to_string();
-    (before != by).then_some(before)
-}
-
-/// Whether a suspension of an object would have an end that this command gives it: it is not suspended yet, or by this command.
-fn may_end(object: &Object) -> bool {
-    !is_suspended(object) || may_end_suspension(owners(object), |manager| manager == MANAGER)
-}
-
-const NOT_ENDED: &str = "it is suspended already, and not by `windlass suspend`, which does not end what another program or a \
-                         manifest suspended: leave out --until, or end that suspension first";
-
-/// Whether windlass ends a suspension of an object: it reconciles its kind.
-fn expires(object: &Object) -> bool {
-    let gvk = object.gvk();
-    crds::names().any(|it| it.group == gvk.group && it.kind == gvk.kind)
-}
-
-const NEVER_EXPIRES: &str = "windlass does not reconcile this kind, so it would stay suspended after --until: leave out \
-                             --until, and resume it with `windlass resume`";
 
 /// A reason with who gives it, where there is no other place for the name.
 pub(super) fn by(owner: &str, reason: Option<&str>) -> String {
@@ -157,21 +112,6 @@ pub(super) fn by(owner: &str, reason: Option<&str>) -> String {
         Some(reason) => format!("{reason} (by {owner})"),
         None => format!("by {owner}"),
     }
-}
-
-/// A time from a time or a duration.
-fn end_of(text: &str, now: Timestamp) -> anyhow::Result<Timestamp> {
-    let at = match text.parse::<Timestamp>() {
-        Ok(at) => at,
-        Err(_) => {
-            let length: Duration = parse_duration(text)
-                .ok()
-                .with_context(|| format!("--until {text} is neither a time such as 2026-11-24T21:00:00Z nor a duration such as 2h"))?;
-            now.checked_add(SignedDuration::try_from(length)?)?
-        }
-    };
-    ensure!(at > now, "--until {text} is in the past");
-    Ok(at)
 }
 
 /// Does something with each chosen object, and says what failed.
@@ -240,104 +180,14 @@ pub(super) async fn change(
     object: &Object,
     patch: &Value,
 ) -> anyhow::Result<Object> {
-    let user = site.cluster.own_name().await.ok();
-    let patch = requested(patch.clone(), object.uid(), user);
-    let changed = site.cluster.merge_patch_strictly(
-        &target.resource,
-        object.namespace(),
-        object.name(),
-        &patch,
-        MANAGER,
-    );
-    Ok(changed.await?)
+    Ok(to_change(site, target, object).change(patch).await?)
 }
 
-/// A patch of the object with this uid that says who asks. What an earlier user said does not hold for it.
-fn requested(mut patch: Value, uid: &str, user: Option<String>) -> Value {
-    patch["metadata"]["uid"] = uid.into();
-    let annotations = &mut patch["metadata"]["annotations"];
-    annotations[REQUESTED_BY] = user.into();
-    annotations[REQUESTED_REASON] = annotations[REQUESTED_REASON].take();
-    patch
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_patch_says_who_asks_and_never_who_asked_before() {
-        let of = |patch: Value, user: Option<&str>| requested(patch, "u", user.map(str::to_owned));
-        let patch = of(json!({"spec": {"suspend": false}}), Some("alice"));
-        let annotations = json!({REQUESTED_BY: "alice", REQUESTED_REASON: null});
-        assert_eq!(patch["metadata"], json!({"uid": "u", "annotations": annotations}));
-        let asked = json!({"metadata": {"annotations": {"a": "b", REQUESTED_REASON: "mended"}}});
-        let annotations = json!({"a": "b", REQUESTED_BY: null, REQUESTED_REASON: "mended"});
-        assert_eq!(of(asked, None)["metadata"]["annotations"], annotations);
-    }
-
-    #[test]
-    fn a_suspension_that_is_replaced_is_reported_with_its_owner() {
-        let suspended = |reason: &str, suspend: bool| {
-            Object::new(json!({
-                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
-                "metadata": {
-                    "name": "app", "namespace": "apps",
-                    "annotations": {SUSPENDED_BY: "alice", SUSPENDED_REASON: reason},
-                },
-                "spec": {"suspend": suspend},
-            }))
-            .unwrap()
-        };
-        let before = replaced(&suspended("incident-1", true), "").unwrap();
-        assert!(before.contains("alice") && before.contains("incident-1"), "{before}");
-        let again = replaced(&suspended("incident-2", true), "").unwrap();
-        assert_eq!(replaced(&suspended("incident-1", true), &again), Some(before.clone()));
-        assert_eq!(replaced(&suspended("incident-1", true), &before), None);
-        assert_eq!(replaced(&suspended("incident-1", false), ""), None);
-    }
-
-    #[test]
-    fn an_end_is_given_to_no_suspension_that_another_program_or_a_manifest_set() {
-        let ends = |suspend: bool, entries: Value| {
-            let object = json!({"apiVersion": "v1", "kind": "X", "spec": {"suspend": suspend},
-                "metadata": {"name": "a", "managedFields": entries}});
-            may_end(&Object::new(object).unwrap())
-        };
-        let entry = |manager: &str, operation: &str| json!({"manager": manager, "operation": operation, "fieldsV1": {"f:spec": {"f:suspend": {}}}});
-        let own = entry(MANAGER, "Update");
-        let applied = entry("kustomize-controller", "Apply");
-        assert!(ends(true, json!([own])));
-        assert!(ends(false, json!([applied])), "a manifest says that it is not suspended");
-        assert!(!ends(true, json!([entry("flux", "Update")])));
-        assert!(!ends(true, json!([own, applied])));
-    }
-
-    #[test]
-    fn a_suspension_ends_by_itself_only_for_kinds_that_windlass_reconciles() {
-        let of = |version: &str, kind: &str| {
-            let object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
-            expires(&Object::new(object).unwrap())
-        };
-        for kind in ["Alert", "Provider", "Receiver"] {
-            let version = if kind == "Receiver" { "v1" } else { "v1beta3" };
-            assert!(of(&format!("notification.toolkit.fluxcd.io/{version}"), kind), "{kind}");
-        }
-        assert!(of("kustomize.toolkit.fluxcd.io/v1", "Kustomization"));
-        assert!(of("apps.mumoshu.github.io/v1alpha1", "Helmfile"));
-        assert!(of("image.toolkit.fluxcd.io/v1", "ImageUpdateAutomation"));
-        assert!(!of("example.com/v1", "Team"));
-    }
-
-    #[test]
-    fn an_end_is_a_time_or_a_duration_and_in_the_future() {
-        let now: Timestamp = "2026-11-24T12:00:00Z".parse().unwrap();
-        let end = |text: &str| {
-            end_of(text, now).map(|at| at.to_string()).map_err(|error| error.to_string())
-        };
-        assert_eq!(end("2h").unwrap(), "2026-11-24T14:00:00Z");
-        assert_eq!(end("2026-11-24T22:00:00+01:00").unwrap(), "2026-11-24T21:00:00Z");
-        assert!(end("2026-11-24T11:00:00Z").unwrap_err().contains("in the past"));
-        assert!(end("tomorrow").unwrap_err().contains("neither a time"));
-    }
+/// An object that a command changes, whichever version it has by then.
+pub(super) fn to_change<'a>(
+    site: &'a CommandScope,
+    target: &'a ResourceArgument,
+    object: &'a Object,
+) -> ObjectToChange<'a> {
+    ObjectToChange { site, target, object, is_of_version: false }
 }

@@ -4,12 +4,16 @@
 //! Elsewhere: what a ChangeSet says (`crds::release`), writing it (`windlass_changes`), lines about members
 //! (`changes::member_lines`).
 
-use changes::member_lines;
+use anyhow::Context as _;
+use changes::member_lines::{self, MemberKind};
 use changes::member_state::MemberState;
+use crds::helm::HelmRelease;
+use crds::helmfile::{Helmfile, helmfile_operator};
+use crds::kustomize::Kustomization;
 use crds::release::{ChangeSet, ChangeSetCounts, ChangeSetVerdict};
-use kube_core::{Resource as _, ResourceExt as _};
-use objects::Object;
-use serde_json::Value;
+use kube_core::{Resource, ResourceExt as _};
+use objects::{Object, ObjectId};
+use serde_json::{Value, json};
 
 use super::command_scope::CommandScope;
 use super::typed_objects::{self, TypedObjects};
@@ -98,20 +102,57 @@ pub struct MemberLine {
     pub subject: String,
     /// Whether it failed.
     pub is_bad: bool,
+    /// The object; none if a newer windlass wrote the line. Its name may be cut ([`name_in_lines`]).
+    pub object: Option<ObjectId>,
+}
+
+impl MemberLine {
+    /// Whether the name of the object is cut, so that it leads to no object by itself.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        // No name of Kubernetes has it.
+        self.object.as_ref().is_some_and(|it| it.name.contains('~'))
+    }
+}
+
+/// The name of an object as lines have it: of a long one, they have only a part and a digest.
+#[must_use]
+pub fn name_in_lines(name: &str) -> String {
+    member_lines::shown_name(name)
+}
+
+/// The object that a line names as `ks/shop`; `None` for a kind that this windlass does not know.
+fn member_object(namespace: &str, subject: &str) -> Option<ObjectId> {
+    let (word, name) = subject.split_once('/')?;
+    let kind = MemberKind::ALL.into_iter().find(|it| it.as_str() == word)?;
+    Some(match kind {
+        MemberKind::Kustomization => id_of::<Kustomization>(namespace, name),
+        MemberKind::HelmRelease => id_of::<HelmRelease>(namespace, name),
+        MemberKind::Helmfile => id_of::<Helmfile>(namespace, name),
+        MemberKind::OperatorHelmfile => id_of::<helmfile_operator::Helmfile>(namespace, name),
+    })
+}
+
+fn id_of<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> ObjectId {
+    ObjectId::new(namespace, name, &K::group(&()), &K::kind(&()))
 }
 
 /// The members of the namespace of a change.
 #[must_use]
 pub fn members(change: &ChangeSet) -> Vec<MemberLine> {
+    let namespace = change.metadata.namespace.as_deref().unwrap_or_default();
     let lines = change.status.iter().flat_map(|it| &it.members);
     let read = lines.map(|line| match member_lines::read(line) {
         Some(read) => MemberLine {
             state: read.state.as_str().to_owned(),
             subject: format!("{}{}", if read.is_child { "> " } else { "" }, read.subject),
             is_bad: matches!(read.state, MemberState::Failed | MemberState::RolledBack),
+            object: member_object(namespace, read.subject),
         },
         // A newer windlass wrote it.
-        None => MemberLine { state: String::new(), subject: line.clone(), is_bad: false },
+        None => {
+            MemberLine { state: String::new(), subject: line.clone(), is_bad: false, object: None }
+        }
     });
     read.collect()
 }
@@ -228,6 +269,24 @@ mod tests {
         ];
         assert_eq!(unnamed(&change), expected);
         assert!(is_bad(&change) && is_over(&change));
+    }
+
+    #[test]
+    fn a_line_names_its_object_also_where_the_name_is_cut() {
+        let long = "x".repeat(60);
+        let cut = name_in_lines(&long);
+        let lines =
+            json!({"members": [format!("Failed ks/{cut}"), "Waiting > hfo/web", "Future x/y"]});
+        let members = members(&change("fleet-1-a", 1, &lines));
+        let kustomization = |name: &str| {
+            ObjectId::new("shop", name, "kustomize.toolkit.fluxcd.io", "Kustomization")
+        };
+        assert_ne!(cut, long);
+        assert!(members[0].object == Some(kustomization(&cut)) && members[0].is_cut());
+        let helmfile = ObjectId::new("shop", "web", "apps.mumoshu.github.io", "Helmfile");
+        assert_eq!(members[1].object, Some(helmfile));
+        assert!(!members[1].is_cut());
+        assert_eq!(members[2].object, None);
     }
 
     #[test]

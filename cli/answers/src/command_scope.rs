@@ -153,6 +153,13 @@ fn next_limit(objects: usize, bytes: usize) -> usize {
     fitting.clamp(8, LARGEST_PAGE)
 }
 
+/// Whether objects cannot be listed because their kind is not installed.
+#[must_use]
+pub fn is_absent_kind(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<ClusterError>();
+    error.is_some_and(|it| it.is_unserved() || matches!(it, ClusterError::NoSuchKind { .. }))
+}
+
 /// An object without what no person wants to read, and without the values of a Secret.
 pub fn shown(mut object: Object) -> Object {
     object.metadata_mut().remove("managedFields");

@@ -1,8 +1,9 @@
-//! What commands about objects find out: the command line prints it, and web pages render it.
+//! What commands about objects find out, and what they ask windlass for: the command line prints it, and web pages render it.
 //!
-//! Nothing here prints, and no answer has a value of a Secret. Elsewhere: flags, tables and exit codes (`windlass-cli`), pages
-//! (`windlass-web`), the connection to a cluster (`windlass-cli-runtime`).
+//! Only `actions` changes objects. Nothing here prints, and no answer has a value of a Secret. Elsewhere: flags, tables and exit
+//! codes (`windlass-cli`), pages (`windlass-web`), the connection to a cluster (`windlass-cli-runtime`).
 
+pub mod actions;
 mod applied_object_health;
 pub mod audit;
 pub mod audited_revisions;

@@ -59,9 +59,9 @@ impl ObjectTreeBranch {
     }
 }
 
-/// The tree of an object: its source above it, or below it if the source is made for it; below a source the newest change that
-/// it brought, below a Freeze the objects that wait for its end, without what these applied. `is_compact` leaves out what neither
-/// windlass nor Flux reconciles.
+/// The tree of an object: its source above it, and below each HelmRelease the HelmChart that is made for it; below a source the
+/// newest change that it brought, below a Freeze the objects that wait for its end, without what these applied. `is_compact` leaves
+/// out what neither windlass nor Flux reconciles.
 ///
 /// # Errors
 /// The API server did not respond.
@@ -74,18 +74,17 @@ pub async fn read(
         return frozen(site, object).await;
     }
     let mut reader = ObjectTreeReader { site, is_compact, left: MAX_TREE_OBJECTS, way: Vec::new() };
-    let sources = object_references::sources(&object);
     let made = object_references::made_chart(&object);
     let change = newest_change(site, &object).await;
+    let source = object_references::sources(&object).into_iter().next();
     let mut top = Box::pin(reader.grow(object)).await?;
     if let Some(change) = change {
         top.below.insert(0, describe_change(&change));
     }
-    if let Some(id) = sources.into_iter().next() {
-        let source = cluster_facts::read(&site.cluster, &id).await;
-        top = with_source(top, describe(&id, source), made == Some(id));
-    }
-    Ok(top)
+    // The HelmChart that is made for a HelmRelease is below it.
+    let Some(id) = source.filter(|id| made.as_ref() != Some(id)) else { return Ok(top) };
+    let source = cluster_facts::read(&site.cluster, &id).await;
+    Ok(ObjectTreeBranch { below: vec![top], ..describe(&id, source) })
 }
 
 /// A Freeze and what it holds.
@@ -103,20 +102,6 @@ async fn frozen(site: &CommandScope, freeze: Object) -> anyhow::Result<ObjectTre
     // What it says is of interest also where its times can be read.
     let message = ObjectRow::of(&freeze, now).message;
     Ok(ObjectTreeBranch { below, message, ..describe(&freeze.id(), Ok(Some(freeze))) })
-}
-
-/// A tree with the source of its first object: above it, or below it if the source is made for it, as the HelmChart of a
-/// HelmRelease is.
-fn with_source(
-    mut tree: ObjectTreeBranch,
-    source: ObjectTreeBranch,
-    is_made: bool,
-) -> ObjectTreeBranch {
-    if is_made {
-        tree.below.insert(0, source);
-        return tree;
-    }
-    ObjectTreeBranch { below: vec![tree], ..source }
 }
 
 /// Whether objects of a kind are sources.
@@ -168,6 +153,7 @@ impl ObjectTreeReader<'_> {
         self.way.push(id.clone());
         let mut below = Vec::new();
         if object_references::is_reconciled(&id) {
+            below.extend(self.made_chart(&object).await);
             let mut ids = object_references::applied(&object);
             if object_references::is_elsewhere(&object) {
                 below.extend(self.elsewhere(std::mem::take(&mut ids)));
@@ -217,6 +203,16 @@ impl ObjectTreeReader<'_> {
         }
         self.way.pop();
         Ok(ObjectTreeBranch { below, ..describe(&id, Ok(Some(object))) })
+    }
+
+    /// The HelmChart that is made for a HelmRelease, wherever that is in the tree.
+    async fn made_chart(&mut self, object: &Object) -> Option<ObjectTreeBranch> {
+        // The tree of a HelmChart leads to the releases that it is made for, and not back to itself.
+        let is_new = |id: &ObjectId| self.left > 0 && !self.way.contains(id);
+        let id = object_references::made_chart(object).filter(is_new)?;
+        self.left -= 1;
+        let chart = cluster_facts::read(&self.site.cluster, &id).await;
+        Some(describe(&id, chart))
     }
 
     /// The other owner that an object of an inventory names, if that exists; `owners` are those that were read before.
@@ -484,31 +480,45 @@ mod tests {
         assert_eq!(below, [["Kustomization/apps/app", "it waits"]]);
     }
 
-    #[test]
-    fn a_source_stands_above_what_uses_it_and_a_chart_below_the_release_that_it_is_made_for() {
-        let branch = |object: &str, below: Vec<ObjectTreeBranch>| ObjectTreeBranch {
-            id: None,
-            object: object.to_owned(),
-            health: "Ready".to_owned(),
-            revision: String::new(),
-            message: String::new(),
-            below,
+    #[tokio::test]
+    async fn a_source_is_above_what_uses_it_and_a_chart_below_each_release_that_it_is_made_for() {
+        let helm = |name: &str| {
+            json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+                "metadata": {"name": name, "namespace": "apps"},
+                "spec": {"chart": {"spec": {"chart": "web", "sourceRef": {"kind": "HelmRepository", "name": "charts"}}}}})
         };
-        let names = |tree: &ObjectTreeBranch| {
-            let below: Vec<String> = tree.below.iter().map(|it| it.object.clone()).collect();
-            format!("{}: {}", tree.object, below.join(", "))
+        let of_source = |kind: &str, name: &str| {
+            json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": kind,
+                "metadata": {"name": name, "namespace": "apps"}})
         };
-        let web = || branch("Deployment/apps/web", vec![]);
-        let release = branch("HelmRelease/apps/web", vec![web()]);
-        let chart = branch("HelmChart/apps/apps-web", vec![]);
+        let entries = json!([{"id": "apps_web_helm.toolkit.fluxcd.io_HelmRelease", "v": "v2"}]);
+        let app = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "app", "namespace": "apps"},
+            "spec": {"sourceRef": {"kind": "GitRepository", "name": "git"}},
+            "status": {"inventory": {"entries": entries}}});
+        let objects = vec![
+            helm("web"),
+            of_source("HelmChart", "apps-web"),
+            of_source("GitRepository", "git"),
+            app.clone(),
+        ];
+        let (cluster, _) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: "apps".to_owned() };
+        let chart = |tree: &ObjectTreeBranch| tree.below[0].object.clone();
+        let release = read(&site, Object::new(helm("web")).unwrap(), false).await.unwrap();
         assert_eq!(
-            names(&with_source(release, chart, true)),
-            "HelmRelease/apps/web: HelmChart/apps/apps-web, Deployment/apps/web"
+            (release.object.as_str(), chart(&release).as_str()),
+            ("HelmRelease/apps/web", "HelmChart/apps/apps-web")
         );
-        let app = branch("Kustomization/apps/app", vec![web()]);
-        let source = branch("GitRepository/apps/app", vec![]);
-        let tree = with_source(app, source, false);
-        assert_eq!(names(&tree), "GitRepository/apps/app: Kustomization/apps/app");
-        assert_eq!(names(&tree.below[0]), "Kustomization/apps/app: Deployment/apps/web");
+        let of_chart = Object::new(of_source("HelmChart", "apps-web")).unwrap();
+        let of_chart = read(&site, of_chart, false).await.unwrap();
+        assert_eq!(chart(&of_chart), "HelmRelease/apps/web");
+        assert!(of_chart.below[0].below.is_empty(), "the chart is above the release already");
+        let tree = read(&site, Object::new(app).unwrap(), true).await.unwrap();
+        assert_eq!(tree.object, "GitRepository/apps/git");
+        let applied = &tree.below[0];
+        assert_eq!(applied.object, "Kustomization/apps/app");
+        assert_eq!(chart(applied), "HelmRelease/apps/web");
+        assert_eq!(chart(&applied.below[0]), "HelmChart/apps/apps-web");
     }
 }

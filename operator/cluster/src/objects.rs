@@ -55,7 +55,7 @@ pub struct AccessAnswer {
     pub reason: String,
 }
 
-/// A verb on one object of the whole cluster.
+/// A verb on one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessToObject<'a> {
     /// The verb.
@@ -374,9 +374,25 @@ impl ClusterConnection {
         group: &str,
         resource: &str,
     ) -> Result<AccessAnswer, ClusterError> {
+        let access = AccessToObject { verb, group, resource, name: "" };
+        self.may_access(namespace, access).await
+    }
+
+    /// As [`ClusterConnection::may_in`], with the one object that `access` names: a rule may allow that one only. With all
+    /// objects if it has no name.
+    ///
+    /// # Errors
+    /// The API server refuses the request, or does not respond.
+    pub async fn may_access(
+        &self,
+        namespace: &str,
+        access: AccessToObject<'_>,
+    ) -> Result<AccessAnswer, ClusterError> {
+        let AccessToObject { verb, group, resource, name } = access;
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let mut attributes = json!({"verb": verb, "group": group, "resource": resource});
-        for (key, value) in [("namespace", namespace), ("subresource", subresource)] {
+        let more = [("namespace", namespace), ("subresource", subresource), ("name", name)];
+        for (key, value) in more {
             if !value.is_empty() {
                 attributes[key] = value.into();
             }
