@@ -157,7 +157,7 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
                             a href=(Href::inside(route)) aria-current=[current(route)] { (title) }
                         }
                     }
-                    footer { (text(&site.user)) br; "Nothing can be changed here." }
+                    footer { (text(&site.user)) br; "What you change here is changed with your rights." }
                 }
                 div {
                     header class="top" {

@@ -1,14 +1,15 @@
-//! Which requests are answered: those of the browser that was opened, to this machine by name, that read.
+//! Which requests are answered: those of the browser that was opened, to this machine by name. They read, but for forms.
 //!
 //! Another web page can send requests to 127.0.0.1, and a name of its own can lead there (DNS rebinding): the header `Host` and a
-//! cookie that no other site's request carries are checked before anything is read. Elsewhere: what every answer forbids a
-//! browser (`response.rs`).
+//! cookie that no other site's request carries are checked before anything is read. Elsewhere: which of them may change something
+//! (`action_guard.rs`), what every answer forbids a browser (`response.rs`).
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::http::header::{COOKIE, HOST};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::action_guard::{self, ACTION_PATH};
 use windlass_runtime::random_bytes;
 
 /// Where a browser gets its cookie.
@@ -64,11 +65,21 @@ impl RequestGuard {
         format!("{LOGIN_PATH}?token={}", self.login)
     }
 
-    /// Judges a request by all but its body, which none needs.
+    /// Judges a request by all but its body, which is read only after that.
     pub(crate) fn judge(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> GuardVerdict {
         if !self.is_for_this_server(uri, headers) {
             let text = "this address is not the one that `windlass ui` printed";
             return refused(StatusCode::MISDIRECTED_REQUEST, text);
+        }
+        if method == Method::POST && uri.path() == ACTION_PATH {
+            return match action_guard::refusal(headers) {
+                Some(text) => refused(StatusCode::FORBIDDEN, text),
+                None if self.has_session(headers) => GuardVerdict::Allowed,
+                None => refused(
+                    StatusCode::FORBIDDEN,
+                    "this browser has not the cookie of this `windlass ui`",
+                ),
+            };
         }
         if method != Method::GET && method != Method::HEAD {
             return refused(StatusCode::METHOD_NOT_ALLOWED, "pages can only be read");
@@ -203,6 +214,38 @@ mod tests {
         assert_eq!(with_cookie(&guard, "/", &[]), 421);
         let ours = [("host", "127.0.0.1:4711")];
         assert_eq!(with_cookie(&guard, "http://evil.example/", &ours), 421);
+    }
+
+    /// The status of a form with the right cookie, or without one.
+    fn of_form(guard: &RequestGuard, method: &Method, target: &str, has_cookie: bool) -> u16 {
+        let form = "application/x-www-form-urlencoded";
+        let own = [
+            ("host", "127.0.0.1:4711"),
+            ("origin", "http://127.0.0.1:4711"),
+            ("content-type", form),
+        ];
+        let mut headers = headers(&own);
+        if has_cookie {
+            let cookie = format!("windlass-ui-{PORT}={}", guard.session);
+            headers.append(COOKIE, cookie.parse().unwrap());
+        }
+        status(&guard.judge(method, &target.parse().unwrap(), &headers))
+    }
+
+    #[test]
+    fn only_a_form_with_the_cookie_changes_something_and_only_at_one_path() {
+        let guard = RequestGuard::new(PORT);
+        assert_eq!(of_form(&guard, &Method::POST, ACTION_PATH, true), 200);
+        assert_eq!(of_form(&guard, &Method::POST, ACTION_PATH, false), 403);
+        for target in ["/", "/o/ks/apps/web", "/_/login", "/_/live", "/_/act/", "/_/assets/x"] {
+            assert_eq!(of_form(&guard, &Method::POST, target, true), 405, "{target}");
+        }
+        for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
+            assert_eq!(of_form(&guard, &method, ACTION_PATH, true), 405, "{method}");
+        }
+        // The path is no page, so that reading it does nothing.
+        assert_eq!(of_form(&guard, &Method::GET, ACTION_PATH, true), 200);
+        assert_eq!(crate::route::Route::parse(ACTION_PATH), None);
     }
 
     #[test]

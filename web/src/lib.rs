@@ -1,9 +1,11 @@
 //! Pages about objects, rendered on the server: those of `windlass ui`, which one person reads on the same machine.
 //!
-//! Every page is a command, shown at its foot, and `Accept: application/json` gets what `-o json` prints. Nothing here writes
-//! to a cluster, and no page has a value of a Secret. Elsewhere: finding out what pages show (`windlass-answers`), connections
-//! (`windlass-http-server`), the command (`windlass-cli`).
+//! Every page is a command, shown at its foot, and `Accept: application/json` gets what `-o json` prints. Only a form of a page
+//! changes something (`actions`), and no page has a value of a Secret. Elsewhere: finding out what pages show and the requests
+//! that forms send (`windlass-answers`), connections (`windlass-http-server`), the command (`windlass-cli`).
 
+mod action_guard;
+mod actions;
 mod assets;
 mod board;
 mod frame;

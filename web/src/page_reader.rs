@@ -9,6 +9,7 @@ use windlass_answers::why::all::{self, UnreadyObjectsOverview, in_words};
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::actions::PageActions;
 use super::board::ObjectBoard;
 use super::board::board_watcher::BoardWatcher;
 use super::frame::SiteFacts;
@@ -36,6 +37,8 @@ pub(crate) struct PageReader {
     pub(crate) facts: SiteFacts,
     /// Follows the objects while `windlass ui` runs.
     pub(crate) watcher: BoardWatcher,
+    /// What forms need.
+    pub(crate) actions: PageActions,
     unready: SharedRead<UnreadyRead>,
     /// For predictions of what would change: each has an artifact in memory.
     pub(crate) predictions: Semaphore,
@@ -57,6 +60,7 @@ impl PageReader {
             site,
             facts,
             watcher: BoardWatcher::new(),
+            actions: PageActions::new(),
             unready: SharedRead::default(),
             predictions: Semaphore::new(MAX_PREDICTIONS_AT_ONCE),
         }

@@ -14,18 +14,22 @@ use futures::stream;
 use tokio::sync::mpsc;
 
 use super::assets::AssetFile;
+use super::href::Href;
 
 /// What a browser may load and do. Scripts are files of this server; none that stands in a page runs, and none makes markup of
 /// text but by the one policy of `assets/live.js`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types windlass";
 
+/// Browsers name the origin of a form only where they may name the page to the same server; other servers hear nothing.
+const REFERRER_RULE: &str = "same-origin";
+
 /// The headers of every answer.
 fn restrictions() -> [(HeaderName, &'static str); 6] {
     [
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (REFERRER_POLICY, "no-referrer"),
+        (REFERRER_POLICY, REFERRER_RULE),
         (X_FRAME_OPTIONS, "DENY"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -88,13 +92,26 @@ pub(crate) fn of_asset(file: &AssetFile) -> Response {
 
 /// The answer that gives a browser its cookie, and sends it to the first page.
 pub(crate) fn of_login(cookie: &str) -> Response {
+    let mut response = see_other("/");
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// The answer after something was done: the browser reads the page that says so.
+pub(crate) fn of_done(page: &Href) -> Response {
+    see_other(page.as_str())
+}
+
+fn see_other(path: &str) -> Response {
     let mut response = plain(StatusCode::SEE_OTHER, HTML, Body::empty());
     let headers = response.headers_mut();
-    headers.insert(LOCATION, HeaderValue::from_static("/"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Ok(cookie) = HeaderValue::from_str(cookie) {
-        headers.insert(SET_COOKIE, cookie);
+    // Paths of pages are escaped, so that each is a header.
+    if let Ok(path) = HeaderValue::from_str(path) {
+        headers.insert(LOCATION, path);
     }
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
@@ -128,7 +145,11 @@ mod tests {
             assert!(!policy.contains("unsafe"), "{policy}");
             assert!(policy.ends_with("require-trusted-types-for 'script'; trusted-types windlass"));
             assert_eq!(header("x-content-type-options"), "nosniff");
-            assert_eq!(header("referrer-policy"), "no-referrer");
+            assert_eq!(
+                header("referrer-policy"),
+                "same-origin",
+                "else forms come from the origin null"
+            );
         }
         assert_eq!(of_login("a=b").headers()["set-cookie"], "a=b");
         assert_eq!(of_login("a=b").headers()["location"], "/");

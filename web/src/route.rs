@@ -57,7 +57,7 @@ pub(crate) enum Route {
 }
 
 /// An object as a path names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectPlace {
     /// A word of the command line for its kind, such as `ks`.
     pub(crate) kind: String,

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::header::ACCEPT;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{LocalSet, spawn_local};
@@ -20,6 +21,8 @@ use tokio_util::sync::CancellationToken;
 use windlass_answers::command_scope::CommandScope;
 use windlass_http_server::HttpListener;
 
+use super::action_guard::ACTION_PATH;
+use super::actions::{self, ActionForm, ActionReply};
 use super::assets;
 use super::frame::refusal;
 use super::guard::{GuardVerdict, RequestGuard};
@@ -43,6 +46,12 @@ const MAX_RENEWALS_AT_ONCE: usize = 4;
 /// How many pages may be open at once and hear of changes; others are as they were opened.
 const MAX_OPEN_PAGES: usize = 16;
 
+/// How large a form may be, in bytes.
+const MAX_FORM_BYTES: usize = 64 << 10;
+
+/// How long a browser may take to send it.
+const FORM_TIME_LIMIT: Duration = Duration::from_secs(10);
+
 /// By which header a browser that connects again says what it has.
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -53,6 +62,7 @@ pub(crate) const PAGE_TIME_LIMIT: Duration = Duration::from_secs(60);
 enum PageOrder {
     Once { page: PageRequest, reply: oneshot::Sender<PageAnswer> },
     Open(OpenPage),
+    Act { form: ActionForm, wants_json: bool, reply: oneshot::Sender<ActionReply> },
 }
 
 /// What requests need.
@@ -84,8 +94,8 @@ impl LocalWebServer {
         format!("http://{}{}", self.listener.address, self.guard.login_target())
     }
 
-    /// Serves what the user of a connection may read, until `stop`. It only reads. `access` are the flags by which a command
-    /// means the same cluster and user.
+    /// Serves what the user of a connection may read, until `stop`, and sends what its forms ask for. `access` are the flags by
+    /// which a command means the same cluster and user.
     pub async fn serve(self, site: CommandScope, access: &[String], stop: CancellationToken) {
         let Self { listener, guard } = self;
         let (pages, orders) = mpsc::channel(MAX_WAITING_PAGES);
@@ -129,6 +139,18 @@ async fn make_pages(
                     drop(permit);
                 }));
             }
+            PageOrder::Act { form, wants_json, reply } => {
+                let Ok(permit) = permits.clone().acquire_owned().await else { return };
+                drop(spawn_local(async move {
+                    // What has begun is done also where the browser does not wait any more; what has not is given up.
+                    if !reply.is_closed() {
+                        let acting = actions::perform(&reader, &form, wants_json);
+                        let done = tokio::time::timeout(PAGE_TIME_LIMIT, acting).await;
+                        drop(reply.send(done.unwrap_or_else(|_elapsed| not_known(wants_json))));
+                    }
+                    drop(permit);
+                }));
+            }
             PageOrder::Open(open) => {
                 let Ok(place) = places.clone().try_acquire_owned() else {
                     live::refuse(&open);
@@ -164,13 +186,16 @@ async fn make_page(
 }
 
 async fn respond(state: &ServerState, request: Request) -> Response {
-    let (head, _) = request.into_parts();
+    let (head, body) = request.into_parts();
     match state.guard.judge(&head.method, &head.uri, &head.headers) {
         GuardVerdict::Login { cookie } => return response::of_login(&cookie),
         GuardVerdict::Refused { status, text } => {
             return response::of_page(refused(status, text, wants_json(&head.headers)));
         }
         GuardVerdict::Allowed => {}
+    }
+    if head.method == Method::POST && head.uri.path() == ACTION_PATH {
+        return act(state, &head, body).await;
     }
     if let Some(file) = assets::find(head.uri.path()) {
         return response::of_asset(&file);
@@ -193,6 +218,34 @@ async fn respond(state: &ServerState, request: Request) -> Response {
         refused(StatusCode::SERVICE_UNAVAILABLE, "`windlass ui` ends", is_json)
     });
     response::of_page(answer)
+}
+
+/// Does what a form asks for. Only such requests come here, and no other ones change anything.
+async fn act(state: &ServerState, head: &Parts, body: Body) -> Response {
+    let wants_json = wants_json(&head.headers);
+    let not_read = |text: &str| refused(StatusCode::BAD_REQUEST, text, wants_json);
+    let reading = tokio::time::timeout(FORM_TIME_LIMIT, to_bytes(body, MAX_FORM_BYTES)).await;
+    let Ok(Ok(sent)) = reading else {
+        return response::of_page(not_read("the form is too large, or did not come in time"));
+    };
+    let fields = PageQuery::parse(&String::from_utf8_lossy(&sent));
+    let Some(form) = ActionForm::parse(&fields) else {
+        return response::of_page(not_read("this is no form of a page of windlass"));
+    };
+    let (reply, answer) = oneshot::channel();
+    if state.pages.try_send(PageOrder::Act { form, wants_json, reply }).is_err() {
+        let text =
+            "too many pages are being made; nothing was done, send the form again in a moment";
+        return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, wants_json));
+    }
+    match answer.await {
+        Ok(ActionReply::Done(page)) => response::of_done(&page),
+        Ok(ActionReply::Refused(page)) => response::of_page(page),
+        Err(_ended) => {
+            let text = "`windlass ui` ends; whether this was done is not known";
+            response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, wants_json))
+        }
+    }
 }
 
 /// The events of the page that a query names.
@@ -239,6 +292,14 @@ fn refused(status: StatusCode, text: &str, is_json: bool) -> PageAnswer {
             PageAnswer { status, content_type: HTML, text: refusal(title, text) }
         }
     }
+}
+
+fn not_known(is_json: bool) -> ActionReply {
+    let text = format!(
+        "the API server has not responded within {} s; whether this was done is not known, which the page of the object tells",
+        PAGE_TIME_LIMIT.as_secs()
+    );
+    ActionReply::Refused(refused(StatusCode::GATEWAY_TIMEOUT, &text, is_json))
 }
 
 fn too_late(is_json: bool) -> PageAnswer {

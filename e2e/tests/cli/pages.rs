@@ -11,7 +11,7 @@ use e2e::harness::flux::DEFAULT_WAIT_TIMEOUT;
 use e2e::harness::manifests::{PodBehavior, config_map, deployment};
 use e2e::harness::{Story, StoryObject};
 use e2e::operator_process;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HOST, LOCATION, SET_COOKIE};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -118,6 +118,36 @@ impl PageServer {
         tokio::time::timeout(DEFAULT_WAIT_TIMEOUT, reading).await?
     }
 
+    /// The fields that the form of an action on a page has, as a browser sends them without a script.
+    async fn form(&self, path: &str, action: &str) -> Result<String> {
+        let page = self.page(path, &[]).await?;
+        let named = format!("name=\"action\" value=\"{action}\"");
+        let mut forms = page.split("<form ").skip(1);
+        let form = forms.find(|form| form.contains(&named)).with_context(|| page.clone())?;
+        let form = form.split("</form>").next().unwrap_or_default();
+        let hidden = form.split("type=\"hidden\" name=\"").skip(1).map(|rest| {
+            let (name, rest) = rest.split_once("\" value=\"").context("a value")?;
+            let (value, _) = rest.split_once('"').context("its end")?;
+            Ok(format!("{name}={value}"))
+        });
+        Ok(hidden.collect::<Result<Vec<_>>>()?.join("&"))
+    }
+
+    /// Sends a form as a page of an origin does.
+    async fn send(&self, fields: &str, origin: &str) -> Result<PageReply> {
+        let request = self.http.post(format!("{}/_/act", self.base)).header(COOKIE, &self.cookie);
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
+        let reply = request.header(ORIGIN, origin).body(fields.to_owned()).send().await?;
+        forbids_scripts(&reply)?;
+        let status = reply.status();
+        let location = reply.headers().get(LOCATION).map(|it| it.to_str().map(str::to_owned));
+        let text = match location.transpose()? {
+            Some(location) => location,
+            None => reply.text().await?,
+        };
+        Ok(PageReply { status, text })
+    }
+
     async fn json(&self, path: &str) -> Result<Value> {
         let PageReply { status, text } = self.read(path, "application/json").await?;
         ensure!(status == StatusCode::OK, "{path}: {status}\n{text}");
@@ -174,7 +204,7 @@ async fn pages_are_for_the_browser_that_was_opened_and_say_what_commands_print()
     server.page(&format!("{app}/yaml"), &["kind: Kustomization"]).await?;
     server.page(&format!("{app}/graph"), &["<svg class=\"graph\"", "Deployment", "Pod"]).await?;
     server.page(&format!("{app}/logs"), &["What containers printed", "--workload"]).await?;
-    server.page("/changes", &["windlass audit"]).await?;
+    shows_changes(&story, &server).await?;
     server.page("/c/0123456789abcdef", &["is not known: no object that you may list"]).await?;
     server.page("/me", &["kustomizations.kustomize.toolkit.fluxcd.io", "kubectl auth"]).await?;
     let unknown = server.read("/o/kustomisation/a/b", "text/html").await?;
@@ -203,6 +233,71 @@ async fn pages_are_for_the_browser_that_was_opened_and_say_what_commands_print()
     let absent = server.read(&format!("/o/ks/{namespace}/none"), "text/html").await?;
     ensure!(absent.status == StatusCode::NOT_FOUND, "{}", absent.text);
     ensure!(absent.text.contains("does not exist"), "{}", absent.text);
+    story.end().await
+}
+
+/// The pages of changes and of a commit say what the command prints.
+async fn shows_changes(story: &Story, server: &PageServer) -> Result<()> {
+    let printed = story
+        .await_until("the page of changes", DEFAULT_WAIT_TIMEOUT, async || {
+            let page = server.page("/changes", &[]).await?;
+            let printed = windlass(story, &["changes", "-o", "json"])?.json(0)?;
+            let json = server.json("/changes").await?;
+            let is_same = page.contains("windlass changes") && json == printed;
+            Ok((is_same && printed["items"][0]["status"].is_object()).then_some(printed))
+        })
+        .await?;
+    let revision = printed["items"][0]["spec"]["revision"].as_str().context("a revision")?;
+    let (_, commit) = revision.rsplit_once(':').context("a commit")?;
+    let path = format!("/c/{commit}");
+    server.page(&path, &[commit, "windlass changes", "ks/app", "Revision"]).await?;
+    let items = server.json(&path).await?["items"].as_array().map_or(0, Vec::len);
+    ensure!(items == 1, "{items} changes are of {commit}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forms_of_pages_do_what_commands_do_and_only_for_what_was_seen() -> Result<()> {
+    let story = Story::with_windlass("pages-act").await?;
+    let _upstream = story.follow("app", &[("a.yaml", config_map("a", "1"))]).await?;
+    story.kustomization("app", "app", json!({})).await?;
+    let app = StoryObject::kustomization("app");
+    story.await_ready(&app).await?;
+    let server = PageServer::start(&story, story.kubeconfig()).await?;
+    let page = format!("/o/ks/{}/app", story.namespace);
+    let fields = format!("{}&reason=incident-1&until=2h", server.form(&page, "suspend").await?);
+    let forged = server.send(&fields, "http://127.0.0.1:1").await?;
+    ensure!(forged.status == StatusCode::FORBIDDEN, "{}", forged.text);
+    let without = fields.replace("&seal=", "&seal=0");
+    let without = server.send(&without, &server.base).await?;
+    ensure!(without.status == StatusCode::FORBIDDEN, "{}", without.text);
+    ensure!(without.text.contains("this form is not of a page"), "{}", without.text);
+    // Reading the address of forms is reading no page.
+    let read = server.read(&format!("/_/act?{fields}"), "text/html").await?;
+    ensure!(read.status == StatusCode::NOT_FOUND, "{}", read.text);
+    server.page(&page, &["value=\"suspend\""]).await?;
+
+    let (fields, done) = story
+        .await_until("the object is suspended by its form", DEFAULT_WAIT_TIMEOUT, async || {
+            let form = server.form(&page, "suspend").await?;
+            let fields = format!("{form}&reason=incident-1&until=2h");
+            // Its status may change between the page and the form.
+            let reply = server.send(&fields, &server.base).await?;
+            Ok((reply.status == StatusCode::SEE_OTHER).then_some((fields, reply.text)))
+        })
+        .await?;
+    server.page(&done, &["is suspended", "incident-1", "value=\"resume\""]).await?;
+    let stale = server.send(&fields, &server.base).await?;
+    ensure!(stale.status == StatusCode::CONFLICT, "{}", stale.text);
+    ensure!(stale.text.contains("it changed since the page was read"), "{}", stale.text);
+    story
+        .await_until("the object is resumed by its form", DEFAULT_WAIT_TIMEOUT, async || {
+            let fields = format!("{}&reason=", server.form(&page, "resume").await?);
+            let reply = server.send(&fields, &server.base).await?;
+            Ok((reply.status == StatusCode::SEE_OTHER).then_some(()))
+        })
+        .await?;
+    story.await_ready(&app).await?;
     story.end().await
 }
 
@@ -258,6 +353,13 @@ async fn pages_say_what_their_user_may_not_read() -> Result<()> {
     let story = Story::with_windlass("pages-forbidden").await?;
     let kubeconfig = account(&story, "without-rights", json!([])).await?;
     let server = PageServer::start(&story, &kubeconfig).await?;
+    // Who may read and not write sees no form.
+    let rules =
+        json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]);
+    let reads = PageServer::start(&story, &account(&story, "reads-only", rules).await?).await?;
+    story.kustomization("app", "app", json!({"suspend": true})).await?;
+    let page = reads.page(&format!("/o/ks/{}/app", story.namespace), &["suspended"]).await?;
+    ensure!(!page.contains("action=\"/_/act\""), "{page}");
     let forbidden = "cannot list resource &quot;kustomizations&quot;";
     let page = server.page("/objects", &[forbidden, "Nothing is known of the objects"]).await?;
     ensure!(!page.contains("There are no objects"), "{page}");

@@ -31,6 +31,10 @@ const isBusy = (part) => {
   if (part.contains(document.activeElement) && document.activeElement !== document.body) return true;
   const selection = document.getSelection();
   if (selection && !selection.isCollapsed && selection.containsNode(part, true)) return true;
+  // What a person typed is not lost, nor is a form that is open.
+  const typed = [...part.querySelectorAll("input:not([type=hidden])")];
+  if (typed.some((it) => it.value !== it.defaultValue)) return true;
+  if (part.querySelector("details.act[open]")) return true;
   return part.querySelector("tbody tr:hover, .item:hover, .graph a:hover") !== null;
 };
 

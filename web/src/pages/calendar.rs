@@ -1,6 +1,6 @@
 //! When what may change: Freezes, windows, and suspensions that end by themselves.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use objects::Object;
 use reconcile::Time;
@@ -15,6 +15,9 @@ use crate::href::Href;
 use crate::page_reader::PageReader;
 use crate::parts::{ObjectState, message, remarks, shape, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
+
+/// How far ahead the first page shows what changes by itself.
+const ONE_DAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// How many Freezes are read.
 const MAX_FREEZES: usize = 500;
@@ -104,10 +107,7 @@ fn parts(
     freezes: &anyhow::Result<ListedFreezes>,
     now: Timestamp,
 ) -> Vec<PagePart> {
-    let among = match board.left_out.is_empty() {
-        true => "",
-        false => " among the objects that you may list",
-    };
+    let among = among(board);
     vec![
         PagePart::whole("remarks", remarks(&board.left_out)),
         PagePart::main("next", next_changes(board, among, now)),
@@ -115,6 +115,14 @@ fn parts(
         PagePart::side("freezes", frozen(freezes, now)),
         PagePart::side("suspended", suspended(board, among)),
     ]
+}
+
+/// Of which objects something is said.
+fn among(board: &ObjectBoard) -> &'static str {
+    match board.left_out.is_empty() {
+        true => "",
+        false => " among the objects that you may list",
+    }
 }
 
 fn next_changes(board: &ObjectBoard, among: &str, now: Timestamp) -> Markup {
@@ -125,6 +133,23 @@ fn next_changes(board: &ObjectBoard, among: &str, now: Timestamp) -> Markup {
             header { h2 { "What changes next" } span class="more" { "times are UTC" } }
             @if entries.is_empty() { p { "No window opens or closes, and no suspension ends by itself" (among) "." } }
             @for entry in entries.iter().take(ROWS_PER_PAGE) { (entry_item(entry)) }
+            @if more > 0 { p { (more) " more" } }
+        }
+    }
+}
+
+/// What changes by itself within a day.
+pub(super) fn next_day(board: &ObjectBoard, most: usize, now: Timestamp) -> Markup {
+    let mut entries = entries(board, now);
+    entries.retain(|entry| entry.at.duration_since(now) <= ONE_DAY);
+    let more = entries.len().saturating_sub(most);
+    html! {
+        section class="panel" {
+            header { h2 { "Next 24 hours" } a class="more" href=(Href::inside(&Route::Calendar)) { "Calendar" } }
+            @if entries.is_empty() {
+                p { "No window opens or closes, and no suspension ends by itself" (among(board)) ". Freezes are in the calendar." }
+            }
+            @for entry in entries.iter().take(most) { (entry_item(entry)) }
             @if more > 0 { p { (more) " more" } }
         }
     }
@@ -248,6 +273,9 @@ mod tests {
         let names: Vec<&str> =
             entries(&board, now).iter().map(|it| it.row.place.name.as_str()).collect();
         assert_eq!(names, ["soon", "late"]);
+        let next = next_day(&board, 1, now).into_string();
+        assert!(next.contains("the window opens") && next.contains("<p>1 more</p>"), "{next}");
+        assert!(next.contains("<bdi>soon</bdi>") && !next.contains("<bdi>late</bdi>"), "{next}");
         let html = html(&board, now);
         assert!(html.contains("Tue 24 Nov 13:00") && html.contains("the window opens"), "{html}");
         assert!(

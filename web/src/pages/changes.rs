@@ -1,13 +1,19 @@
-//! Which revisions arrived, where, and how long that took: from audits, which also know what happened before a restart.
+//! Which revisions arrived, where, and how long that took.
+//!
+//! Where windlass recorded changes, they have one verdict each (`changes/change_sets.rs`); otherwise, and for the steps of each
+//! operation, audits say it, which also know what happened before a restart.
 
-use crds::release::{AuditOutcome, ReleaseAudit};
+mod change_sets;
+
+use crds::release::{AuditOutcome, ChangeSet, ReleaseAudit};
 use jiff::Timestamp;
 use maud::{Markup, html};
-use objects::ObjectId;
+use objects::{ObjectId, clean_line};
 use windlass_answers::audit::{self, ListedAudits, ended, to_list};
 use windlass_answers::audited_revisions::{
     RevisionChange, commit, is_of_commit, revision, revisions, started,
 };
+use windlass_answers::changes;
 use windlass_answers::object_row::short;
 
 use super::{PageContent, PageRequest, ROWS_PER_PAGE, complete};
@@ -28,6 +34,9 @@ const MAX_LISTED_SOURCES: usize = 20;
 /// How many objects that have a revision are named.
 const MAX_NAMED_OBJECTS: usize = 20;
 
+/// How many digits of a commit or a digest a heading has.
+const MAX_HEADING_DIGITS: usize = 12;
+
 /// The width of a bar, in its own units.
 const BAR_WIDTH: i64 = 1000;
 
@@ -40,20 +49,34 @@ pub(super) async fn page(
     request: &PageRequest,
 ) -> anyhow::Result<PageContent> {
     let read_at = Timestamp::now();
-    let found = audit::find(&reader.site, "", None, None).await?;
+    let recorded = change_sets::recorded(reader).await?;
+    if request.wants_json {
+        complete(&recorded.left_out)?;
+    }
+    let of_page = |command: &str, content: Markup| PageParts {
+        route: Route::Changes,
+        title: "Changes".to_owned(),
+        command: format!("windlass {command} {}", reader.scope_flag()),
+        read_at,
+        parts: vec![PagePart::whole("changes", content)],
+        renew_after: reader.record_renewal(),
+        version: String::new(),
+    };
+    if !recorded.changes.is_empty() {
+        if request.wants_json {
+            return Ok(PageContent::Json(changes::to_list(&recorded.changes)?));
+        }
+        let content = change_sets::list(&recorded, &request.query, read_at);
+        return Ok(PageContent::Html(of_page("changes", content)));
+    }
+    let mut found = audit::find(&reader.site, "", None, None).await?;
+    found.left_out.extend(recorded.left_out);
     if request.wants_json {
         complete(&found.left_out)?;
         return Ok(PageContent::Json(to_list(&found.audits)?));
     }
-    Ok(PageContent::Html(PageParts {
-        route: Route::Changes,
-        title: "Changes".to_owned(),
-        command: format!("windlass audit {}", reader.scope_flag()),
-        read_at,
-        parts: vec![PagePart::whole("changes", content(&found, &request.query, read_at))],
-        renew_after: reader.record_renewal(),
-        version: String::new(),
-    }))
+    let content = content(&found, &request.query, read_at);
+    Ok(PageContent::Html(of_page("audit", content)))
 }
 
 /// The page of a commit.
@@ -66,19 +89,40 @@ pub(super) async fn of_commit(
     wanted: &str,
 ) -> anyhow::Result<PageContent> {
     let read_at = Timestamp::now();
-    let mut found = audit::find(&reader.site, "", None, None).await?;
+    let mut recorded = change_sets::recorded(reader).await?;
+    recorded.changes.retain(|change| changes::is_named(change, wanted));
+    if request.wants_json {
+        complete(&recorded.left_out)?;
+        if !recorded.changes.is_empty() {
+            return Ok(PageContent::Json(changes::to_list(&recorded.changes)?));
+        }
+    }
+    let mut found = match audit::find(&reader.site, "", None, None).await {
+        // The verdict is that of the change; audits only add the steps.
+        Err(error) if !recorded.changes.is_empty() => {
+            let left_out = vec![format!("audits, with the steps of operations: {error:#}")];
+            ListedAudits { audits: Vec::new(), left_out }
+        }
+        found => found?,
+    };
+    found.left_out.extend(recorded.left_out);
     found.audits.retain(|audit| revision(audit).is_some_and(|it| is_of_commit(it, wanted)));
     if request.wants_json {
         complete(&found.left_out)?;
         return Ok(PageContent::Json(to_list(&found.audits)?));
     }
     let board = reader.board().await;
+    let facts = CommitFacts { wanted, changes: &recorded.changes, found: &found, now: read_at };
+    let command = match recorded.changes.is_empty() {
+        true => format!("windlass audit {}", reader.scope_flag()),
+        false => format!("windlass changes {wanted} {}", reader.scope_flag()),
+    };
     Ok(PageContent::Html(PageParts {
         route: Route::Commit(wanted.to_owned()),
-        title: format!("Commit {wanted}"),
-        command: format!("windlass audit {}", reader.scope_flag()),
+        title: format!("Commit {}", short_digits(wanted)),
+        command,
         read_at,
-        parts: commit_parts(&found, board.as_ref(), wanted, read_at),
+        parts: commit_parts(&facts, board.as_ref()),
         renew_after: [reader.record_renewal(), reader.board_renewal()].into_iter().flatten().min(),
         version: String::new(),
     }))
@@ -132,15 +176,20 @@ fn item(change: &RevisionChange<'_>, now: Timestamp) -> Markup {
     }
 }
 
-/// A revision, as a link to the page of its commit if it has one.
+/// A revision, as a link to the page of its commit if it has one. A digest is cut; a pointer and a screen reader get the whole.
 fn revision_link(of: &str) -> Markup {
     let route = commit(of).map(|digits| Route::Commit(digits.to_ascii_lowercase()));
     html! {
         @match route {
-            Some(route) => a class="mono" href=(Href::inside(&route)) { (text(&short(of))) },
-            None => span class="mono" { (text(of)) },
+            Some(route) => a class="mono" title=(clean_line(of)) href=(Href::inside(&route)) { (text(&short(of))) },
+            None => span class="mono" title=(clean_line(of)) { (text(&short(of))) },
         }
     }
+}
+
+/// The first digits of a commit or a digest: as many as fit a heading.
+fn short_digits(digits: &str) -> &str {
+    digits.get(..MAX_HEADING_DIGITS).unwrap_or(digits)
 }
 
 fn took(change: &RevisionChange<'_>) -> Option<String> {
@@ -148,17 +197,32 @@ fn took(change: &RevisionChange<'_>) -> Option<String> {
     Some(format!("{seconds} s"))
 }
 
-fn commit_parts(
-    found: &ListedAudits,
-    board: Result<&ObjectBoard, &anyhow::Error>,
-    wanted: &str,
+/// What is known of a commit.
+struct CommitFacts<'a> {
+    /// Its first digits.
+    wanted: &'a str,
+    /// The changes that are of it.
+    changes: &'a [ChangeSet],
+    /// The audits of operations because of it.
+    found: &'a ListedAudits,
     now: Timestamp,
+}
+
+fn commit_parts(
+    facts: &CommitFacts<'_>,
+    board: Result<&ObjectBoard, &anyhow::Error>,
 ) -> Vec<PagePart> {
-    let changes = revisions(&found.audits);
+    let CommitFacts { wanted, changes, found, now } = *facts;
+    let audited = revisions(&found.audits);
+    let sum = match changes.first() {
+        Some(change) => change_sets::sum(change, changes.len(), wanted),
+        None => sum(&audited, board, wanted),
+    };
     vec![
         PagePart::whole("remarks", remarks(&found.left_out)),
-        PagePart::whole("sum", sum(&changes, board, wanted)),
-        PagePart::main("journeys", journeys(&changes, now)),
+        PagePart::whole("sum", sum),
+        PagePart::main("changes", change_sets::panels(facts, board)),
+        PagePart::main("journeys", journeys(&audited, now)),
         PagePart::side("now", having(board, wanted)),
     ]
 }
@@ -186,7 +250,12 @@ fn sum(
             format!("was applied by {objects} objects, and failed at {failures}")
         }
     };
-    html! { div class="lede" { h1 { "Commit " span class="mono" { (text(wanted)) } " " (said) } } }
+    html! { div class="lede" { h1 { (commit_heading(wanted)) " " (said) } } }
+}
+
+/// A commit by its first digits, with all of them behind that.
+fn commit_heading(wanted: &str) -> Markup {
+    html! { "Commit " span class="mono" title=(wanted) { (text(short_digits(wanted))) } }
 }
 
 fn rows_with<'b>(board: &'b ObjectBoard, wanted: &'b str) -> impl Iterator<Item = &'b BoardRow> {
@@ -233,7 +302,7 @@ fn journey(change: &RevisionChange<'_>, now: Timestamp) -> Markup {
     html! {
         section class="panel" {
             header {
-                h2 { (text(&short(&change.revision))) }
+                h2 title=(clean_line(&change.revision)) { (text(&short(&change.revision))) }
                 span class="more" {
                     @if !change.source.is_empty() { (subject(&change.source)) }
                     @if let Some(took) = took(change) { " · " (took) }
@@ -343,15 +412,16 @@ mod tests {
     }
 
     fn html(found: &ListedAudits, board: &ObjectBoard) -> String {
-        let parts = commit_parts(found, Ok(board), "0123456", now());
+        let facts = CommitFacts { wanted: "0123456", changes: &[], found, now: now() };
+        let parts = commit_parts(&facts, Ok(board));
         parts.into_iter().map(|part| part.content.into_string()).collect()
     }
 
     #[test]
     fn a_revision_leads_to_its_commit_and_everything_is_escaped() {
         let html = content(&found(), &PageQuery::default(), now()).into_string();
-        let link = "<strong><a class=\"mono\" href=\"/c/0123456789abcdef0123456789abcdef01234567\">\
-            <bdi>main@sha1:01234567</bdi></a></strong>";
+        let link = "<strong><a class=\"mono\" title=\"main@sha1:0123456789abcdef0123456789abcdef01234567\" \
+            href=\"/c/0123456789abcdef0123456789abcdef01234567\"><bdi>main@sha1:01234567</bdi></a></strong>";
         assert!(html.contains(link), "{html}");
         assert!(html.contains("2 objects, of which 1 failed · took 20 s"), "{html}");
         assert!(html.contains("GitRepository/apps/&lt;b&gt;"), "{html}");
@@ -381,5 +451,17 @@ mod tests {
         let html = html(&none, &board(&[fetched]));
         assert!(html.contains("is fetched, and nothing was applied"), "{html}");
         assert!(html.contains("<bdi>git</bdi></a>"), "{html}");
+    }
+
+    #[test]
+    fn a_digest_of_64_digits_is_cut_in_the_heading_and_whole_behind_it() {
+        let digest = "ab".repeat(32);
+        let heading = commit_heading(&digest).into_string();
+        let expected = format!(
+            "Commit <span class=\"mono\" title=\"{digest}\"><bdi>abababababab</bdi></span>"
+        );
+        assert_eq!(heading, expected);
+        let row = revision_link(&format!("latest@sha256:{digest}")).into_string();
+        assert!(row.ends_with("<bdi>latest@sha256:abababab</bdi></a>"), "{row}");
     }
 }

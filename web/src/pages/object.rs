@@ -22,11 +22,12 @@ use windlass_answers::{events, helm_release_values, history, tree, why};
 use windlass_cluster::ClusterError;
 
 use super::{PageContent, PageRequest, complete};
+use crate::actions;
 use crate::board::state_of;
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
 use crate::page_reader::{PageReader, UNSETTLED_RENEWAL};
-use crate::parts::{ObjectState, ago, lines, pill, text};
+use crate::parts::{ObjectState, ago, lines, message, pill, shape, text};
 use crate::route::{ObjectPlace, ObjectTab, Route};
 
 /// What a tab is made of.
@@ -79,9 +80,11 @@ async fn of_target(
 ) -> anyhow::Result<PageContent> {
     let now = Timestamp::now();
     let Some(object) = read(reader, &target).await? else {
-        return Ok(PageContent::Absent(
-            kind_argument::absent(&reader.site, &target).await.to_string(),
-        ));
+        let absent = kind_argument::absent(&reader.site, &target).await.to_string();
+        // What was approved is carried out, and the Plan deleted, before a browser comes here.
+        let done = reader.actions.done(request.query.get(actions::DONE_PARAMETER));
+        let text = done.map_or_else(|| absent.clone(), |done| format!("{done}. By now, {absent}"));
+        return Ok(PageContent::Absent(text));
     };
     let kind = object.kind().to_owned();
     if !tab.is_of(&kind) {
@@ -96,6 +99,10 @@ async fn of_target(
     let is_settled =
         !matches!(state, ObjectState::Failing | ObjectState::Waiting | ObjectState::Progressing);
     let is_renewed = tab == ObjectTab::Logs || (!is_settled && tab != ObjectTab::Diff);
+    let mut heads = vec![PagePart::whole("head", head)];
+    if !request.wants_json {
+        heads.extend(asked(reader, request, &target, &object, place).await);
+    }
     let release = Some(request.query.get("release")).filter(|name| !name.is_empty());
     let wants_json = request.wants_json;
     let read = TabRead { reader, place, target, object, release, wants_json, now };
@@ -122,10 +129,28 @@ async fn of_target(
         title: format!("{kind} {}", place.name),
         command,
         read_at: now,
-        parts: [PagePart::whole("head", head)].into_iter().chain(parts).collect(),
+        parts: heads.into_iter().chain(parts).collect(),
         renew_after: is_renewed.then_some(UNSETTLED_RENEWAL),
         version,
     }))
+}
+
+/// What was just done with the object, and what may be asked for.
+async fn asked(
+    reader: &PageReader,
+    request: &PageRequest,
+    target: &ResourceArgument,
+    object: &Object,
+    place: &ObjectPlace,
+) -> [PagePart; 2] {
+    let done = reader.actions.done(request.query.get(actions::DONE_PARAMETER));
+    let said = html! {
+        @if let Some(done) = done {
+            div class="alert done" role="status" { (shape(ObjectState::Ready)) div { (message(&done)) } }
+        }
+    };
+    let forms = actions::panel(reader, place, target, object).await;
+    [PagePart::whole("done", said), PagePart::whole("actions", forms)]
 }
 
 /// The object; `None` if it does not exist.

@@ -10,7 +10,7 @@ use windlass_answers::incidents::{self, ListedIncidents, first_line, groups, sin
 use windlass_answers::why::all::{CauseGroup, in_words};
 
 use super::approvals::{self, WaitingOperations};
-use super::{PageContent, PageRequest};
+use super::{PageContent, PageRequest, calendar};
 use crate::board::{KindCounts, ObjectBoard};
 use crate::frame::{PagePart, PageParts};
 use crate::href::Href;
@@ -87,6 +87,10 @@ fn page_parts(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Vec<Pag
         Ok(board) => by_kind(&board.by_kind()),
         Err(_) => html! {},
     };
+    let next = match &parts.board {
+        Ok(board) => calendar::next_day(board, MAX_ENTRIES, now),
+        Err(_) => html! {},
+    };
     vec![
         PagePart::whole("sum", html! { div class="lede" { h1 { (text(sum)) } } }),
         PagePart::whole("states", counted),
@@ -98,6 +102,7 @@ fn page_parts(parts: &OverviewParts, namespace: &str, now: Timestamp) -> Vec<Pag
             "approvals",
             approvals::panel("Needs a person", &parts.waiting, MAX_ENTRIES, now),
         ),
+        PagePart::side("next", next),
     ]
 }
 

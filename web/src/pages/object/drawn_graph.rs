@@ -32,7 +32,8 @@ pub(super) fn content(graph: &ObjectGraph, place: &ObjectPlace) -> Markup {
                 span class="more" { (graph.objects) " objects · " a href=(as_list) { "as a list" } }
             }
             @match layout(graph.nodes.len(), &graph.edges, SPACING) {
-                Ok(layout) => div class="wide" { (picture(graph, &layout)) },
+                // What is wider or higher than the page scrolls within this box, also by keys.
+                Ok(layout) => div class="wide canvas" tabindex="0" role="region" aria-label="Graph of objects" { (picture(graph, &layout)) },
                 Err(error) => (failure("The graph cannot be drawn", &error.to_string())),
             }
         }

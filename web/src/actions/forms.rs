@@ -1,0 +1,213 @@
+//! The forms of an object: each works without a script, and is there only if the user may send it.
+
+use std::time::Duration;
+
+use cause::object_references;
+use maud::{Markup, html};
+use objects::Object;
+use tokio::time::timeout;
+use windlass_answers::actions::version;
+use windlass_answers::kind_argument::ResourceArgument;
+
+use super::rights::required;
+use super::{ActionForm, ObjectAction, digest};
+use crate::action_guard::ACTION_PATH;
+use crate::page_reader::PageReader;
+use crate::parts::{message, text};
+use crate::route::{ObjectPlace, ObjectTab};
+
+/// How long a suspension lasts unless another end is given.
+const DEFAULT_SUSPENSION: &str = "2h";
+
+/// How long an access review may take before the page is shown without forms.
+const REVIEW_TIME_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a reason may be, in characters.
+const MAX_REASON_CHARACTERS: u16 = 500;
+
+/// The forms for what the user may do with an object. Nothing if there is none.
+pub(crate) async fn panel(
+    reader: &PageReader,
+    place: &ObjectPlace,
+    target: &ResourceArgument,
+    object: &Object,
+) -> Markup {
+    let mut allowed = Vec::new();
+    let mut unknown = None;
+    for action in ObjectAction::of(object) {
+        let rights = required(action, target, object);
+        let review = reader.actions.rights.has_all(&reader.site.cluster, &rights);
+        match timeout(REVIEW_TIME_LIMIT, review).await {
+            Ok(Ok(true)) => allowed.push(action),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => unknown = Some(error.to_string()),
+            // The page has what a person came for without forms, too.
+            Err(_elapsed) => {
+                let seconds = REVIEW_TIME_LIMIT.as_secs();
+                unknown = Some(format!("no access review within {seconds} s"));
+                break;
+            }
+        }
+    }
+    html! {
+        @if !allowed.is_empty() {
+            div class="acts" role="group" aria-label="Actions" {
+                @for action in allowed { (form(reader, action, place, object)) }
+            }
+        }
+        @if let Some(error) = unknown {
+            p class="dim" { "Which actions you may ask for is not known: " (message(&error)) }
+        }
+    }
+}
+
+fn form(reader: &PageReader, action: ObjectAction, place: &ObjectPlace, object: &Object) -> Markup {
+    let mut made = ActionForm {
+        action,
+        place: place.clone(),
+        uid: object.uid().to_owned(),
+        version: version(object).to_owned(),
+        generation: object.generation(),
+        digest: digest(object),
+        seal: String::new(),
+        reason: String::new(),
+        until: String::new(),
+    };
+    made.seal = reader.actions.seal.of(&made);
+    html! {
+        details class="act" {
+            summary class="btn" { (action.title()) "…" }
+            form action=(ACTION_PATH) method="post" {
+                (hidden(&made))
+                @if let Some(said) = consequence(action, object) { p { (said) } }
+                label {
+                    (reason_label(action))
+                    input type="text" name="reason" maxlength=(MAX_REASON_CHARACTERS) required[action == ObjectAction::Suspend] autocomplete="off";
+                }
+                @if action == ObjectAction::Suspend {
+                    label {
+                        "Ends after, such as 2h, or at a time in UTC; empty for no end"
+                        input type="text" name="until" value=(DEFAULT_SUSPENSION) maxlength="40" autocomplete="off";
+                    }
+                }
+                button class="btn" type="submit" { (action.title()) " " (text(object.name())) }
+            }
+        }
+    }
+}
+
+/// What a person does not type.
+fn hidden(form: &ActionForm) -> Markup {
+    let ActionForm { action, place, uid, version, generation, digest, seal, .. } = form;
+    let generation = generation.to_string();
+    let fields: [(&str, &str); 9] = [
+        ("action", action.word()),
+        ("kind", &place.kind),
+        ("namespace", &place.namespace),
+        ("name", &place.name),
+        ("uid", uid),
+        ("version", version),
+        ("generation", &generation),
+        ("digest", digest),
+        ("seal", seal),
+    ];
+    html! { @for (name, value) in fields { input type="hidden" name=(name) value=(value); } }
+}
+
+fn reason_label(action: ObjectAction) -> &'static str {
+    match action {
+        ObjectAction::Suspend => "Reason, which others see",
+        ObjectAction::Approve | ObjectAction::Reject => "Comment, kept in the audit",
+        ObjectAction::Reconcile | ObjectAction::Resume | ObjectAction::RollBack => {
+            "Reason, kept in the audit; may be empty"
+        }
+    }
+}
+
+/// What a person should know before.
+fn consequence(action: ObjectAction, object: &Object) -> Option<Markup> {
+    let applier = object_references::applier(object);
+    let said = match action {
+        ObjectAction::Suspend => {
+            let applier = applier?;
+            return Some(html! {
+                (text(&applier.subject())) " applies it: where its manifest has spec.suspend, that counts again with the next reconciliation."
+            });
+        }
+        ObjectAction::Resume if ObjectTab::Diff.is_of(object.kind()) => {
+            "The tab Diff says what the next reconciliation would change. A rollback that was requested ends with the suspension."
+        }
+        ObjectAction::Resume => "What was missed meanwhile is done with the next reconciliation.",
+        ObjectAction::Reject => "A rejection is final: another revision is decided anew.",
+        ObjectAction::Approve => "What would be done is in its YAML.",
+        ObjectAction::RollBack => {
+            "All Kustomizations of the change go back to what they had before, until the source moves on."
+        }
+        ObjectAction::Reconcile => return None,
+    };
+    Some(html! { (said) })
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use serde_json::json;
+    use windlass_answers::command_scope::CommandScope;
+    use windlass_cluster::discovery::ApiResourceLocation;
+
+    use super::*;
+
+    /// The forms of a Kustomization for a user who may do what `allows` says of a verb; none for an API server that does not say.
+    async fn shown(allows: fn(&str) -> Option<bool>) -> String {
+        let cluster = fake_cluster::answering(move |(_, body)| {
+            let verb = body["spec"]["resourceAttributes"]["verb"].as_str().unwrap_or_default();
+            match allows(verb) {
+                Some(allowed) => {
+                    (200, Body::from(json!({"status": {"allowed": allowed}}).to_string()))
+                }
+                None => {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                        "code": 403, "reason": "Forbidden", "message": "no reviews <b>"});
+                    (403, Body::from(status.to_string()))
+                }
+            }
+        });
+        let site = CommandScope { cluster: cluster.await, namespace: String::new() };
+        let reader = PageReader::new(site, &[]).await;
+        let object = Object::new(
+            json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "web", "namespace": "apps", "uid": "u", "resourceVersion": "7", "generation": 2}}),
+        );
+        let object = object.unwrap();
+        let gvk = object.gvk();
+        let plural = "kustomizations".to_owned();
+        let resource = ApiResourceLocation { gvk, plural, namespaced: true, watchable: true };
+        let target = ResourceArgument { resource, namespace: None, name: None };
+        let place = ObjectPlace::of(&object.id());
+        panel(&reader, &place, &target, &object).await.into_string()
+    }
+
+    #[tokio::test]
+    async fn a_form_names_the_version_that_was_seen_and_is_there_only_where_it_is_allowed() {
+        let html = shown(|verb| Some(verb == "patch")).await;
+        for part in [
+            "<form action=\"/_/act\" method=\"post\">",
+            "name=\"action\" value=\"reconcile\"",
+            "name=\"action\" value=\"suspend\"",
+            "name=\"uid\" value=\"u\"",
+            "name=\"version\" value=\"7\"",
+            "name=\"until\" value=\"2h\"",
+        ] {
+            assert!(html.contains(part), "{part}: {html}");
+        }
+        assert_eq!(html.matches(" required").count(), 1, "{html}");
+        assert_eq!(shown(|_| Some(false)).await, "");
+    }
+
+    #[tokio::test]
+    async fn rights_that_are_not_known_are_no_rights() {
+        let html = shown(|_| None).await;
+        assert!(!html.contains("<form"), "{html}");
+        assert!(html.contains("is not known: <bdi>no reviews &lt;b&gt;</bdi>"), "{html}");
+    }
+}

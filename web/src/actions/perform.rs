@@ -1,0 +1,446 @@
+//! Carrying out what a form asks for, if the object is still the one that the person saw.
+
+use anyhow::{Context as _, ensure};
+use axum::http::StatusCode;
+use crds::lifecycle::LifecycleEvent;
+use crds::release::{ChangeSet, Plan};
+use jiff::Timestamp;
+use maud::html;
+use objects::Object;
+use windlass_answers::actions::change_rollback::ChangeRollbackRequest;
+use windlass_answers::actions::reconciliation::{ReconciliationRequest, no_run};
+use windlass_answers::actions::suspension::{self, ObjectSuspension, end_of};
+use windlass_answers::actions::{
+    ApprovalAnswer, ObjectToChange, lifecycle_approval, plan_approval, version,
+};
+use windlass_answers::kind_argument;
+use windlass_cluster::ClusterError;
+
+use super::{ActionForm, DONE_PARAMETER, ObjectAction, digest};
+use crate::frame::{self, PagePart, PageParts};
+use crate::href::Href;
+use crate::page_reader::PageReader;
+use crate::parts;
+use crate::response::{HTML, JSON, PageAnswer};
+use crate::route::{ObjectTab, Route};
+
+/// What a form came to.
+pub(crate) enum ActionReply {
+    /// It is done, which the page there says.
+    Done(Href),
+    /// Nothing was changed, or it is not known.
+    Refused(PageAnswer),
+}
+
+/// Why something was not done.
+struct ActionRefusal {
+    status: StatusCode,
+    text: String,
+}
+
+impl ActionRefusal {
+    fn new(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+
+    /// What an error means before anything was sent.
+    fn of_reading(error: &anyhow::Error) -> Self {
+        let found = Self::of(error);
+        match found.status {
+            StatusCode::BAD_GATEWAY => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("nothing was done, since the object cannot be read: {error:#}"),
+            ),
+            _ => found,
+        }
+    }
+
+    /// What an error of a request means to a person.
+    fn of(error: &anyhow::Error) -> Self {
+        let text = format!("{error:#}");
+        let Some(error) = error.downcast_ref::<ClusterError>() else {
+            return Self::new(StatusCode::UNPROCESSABLE_ENTITY, text);
+        };
+        match error.code() {
+            _ if error.is_conflict() => Self::new(
+                StatusCode::CONFLICT,
+                format!("it changed at the same moment, and nothing was done: {text}"),
+            ),
+            Some(401) => Self::new(StatusCode::UNAUTHORIZED, text),
+            Some(403) => Self::new(StatusCode::FORBIDDEN, text),
+            Some(404) => Self::new(StatusCode::NOT_FOUND, text),
+            Some(400 | 422) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, text),
+            // The answer may be lost, and not the request.
+            _ => Self::new(
+                StatusCode::BAD_GATEWAY,
+                format!(
+                    "whether it was done is not known, which the page of the object tells: {text}"
+                ),
+            ),
+        }
+    }
+}
+
+/// Does what a form asks for.
+pub(crate) async fn perform(
+    reader: &PageReader,
+    form: &ActionForm,
+    wants_json: bool,
+) -> ActionReply {
+    match performed(reader, form).await {
+        Ok(said) => {
+            let name = reader.actions.keep_done(said);
+            ActionReply::Done(Href::with_query(&route(form), &[(DONE_PARAMETER, name.as_str())]))
+        }
+        Err(refusal) => ActionReply::Refused(answer(reader, form, &refusal, wants_json)),
+    }
+}
+
+fn route(form: &ActionForm) -> Route {
+    Route::Object { place: form.place.clone(), tab: ObjectTab::Why }
+}
+
+async fn performed(reader: &PageReader, form: &ActionForm) -> Result<String, ActionRefusal> {
+    if !reader.actions.seal.is_on(form) {
+        let text = "this form is not of a page of this `windlass ui`, which may have been started again since: open the page \
+            of the object, and decide again";
+        return Err(ActionRefusal::new(StatusCode::FORBIDDEN, text));
+    }
+    let cluster = &reader.site.cluster;
+    let target = kind_argument::one(cluster, &[form.place.word()]).await;
+    let target = target.map_err(|error| ActionRefusal::of_reading(&error))?;
+    let namespace = reader.site.namespace_of(&target);
+    let read = cluster.get(&target.resource, namespace, &form.place.name).await;
+    let object = read.map_err(|error| ActionRefusal::of_reading(&anyhow::Error::from(error)))?;
+    let Some(object) = object else {
+        return Err(ActionRefusal::new(
+            StatusCode::CONFLICT,
+            "it was deleted since the page was read",
+        ));
+    };
+    if let Some(text) = change_since(form, &object) {
+        return Err(ActionRefusal::new(StatusCode::CONFLICT, text));
+    }
+    let of = ObjectToChange {
+        site: &reader.site,
+        target: &target,
+        object: &object,
+        is_of_version: true,
+    };
+    carry_out(&of, form).await.map_err(|error| ActionRefusal::of(&error))
+}
+
+/// What differs from what the person saw; none if nothing does.
+fn change_since(form: &ActionForm, object: &Object) -> Option<String> {
+    if object.uid() != form.uid {
+        return Some(
+            "another object of its name took its place since the page was read".to_owned(),
+        );
+    }
+    let what = if digest(object) != form.digest {
+        "what the Plan would do is something else".to_owned()
+    } else if object.generation() != form.generation {
+        format!(
+            "its spec was changed: it has generation {}, and had {}",
+            object.generation(),
+            form.generation
+        )
+    } else if version(object) != form.version {
+        "its status or its metadata was changed".to_owned()
+    } else {
+        return None;
+    };
+    let by = last_writer(object).unwrap_or_default();
+    Some(format!("it changed since the page was read, and nothing was done: {what}{by}"))
+}
+
+/// Which program wrote an object last, and when.
+fn last_writer(object: &Object) -> Option<String> {
+    let entries = object.meta("managedFields")?.as_array()?;
+    let last = entries.iter().max_by_key(|entry| entry["time"].as_str().unwrap_or_default())?;
+    let manager = last["manager"].as_str()?;
+    let at = last["time"].as_str()?;
+    Some(format!("; written last by {manager} at {at}"))
+}
+
+/// Sends the request of a command, and says what was done.
+async fn carry_out(of: &ObjectToChange<'_>, form: &ActionForm) -> anyhow::Result<String> {
+    let ObjectToChange { site, object, .. } = *of;
+    let subject = object.id().subject();
+    let reason = Some(form.reason.as_str()).filter(|reason| !reason.is_empty());
+    match form.action {
+        ObjectAction::Reconcile => {
+            let why = no_run(object).unwrap_or_default();
+            ensure!(why.is_empty(), "{why}");
+            ReconciliationRequest { reason, ..ReconciliationRequest::default() }.make(of).await?;
+            Ok(format!("a reconciliation of {subject} is asked for"))
+        }
+        ObjectAction::Suspend => {
+            ensure!(reason.is_some(), "give a reason for the suspension, which others see");
+            let until = Some(form.until.as_str()).filter(|text| !text.is_empty());
+            let until = until.map(|text| end_of(text, Timestamp::now())).transpose()?;
+            let owner = site.cluster.own_name().await.context("cannot tell who suspends")?;
+            let suspension = ObjectSuspension { owner: &owner, reason, until };
+            suspension.check(object)?;
+            Ok(suspension.carry_out(of).await?)
+        }
+        ObjectAction::Resume => {
+            suspension::resume(of, reason).await?;
+            Ok(format!("{subject} is resumed"))
+        }
+        ObjectAction::Approve | ObjectAction::Reject => answered(of, form).await,
+        ObjectAction::RollBack => {
+            let change: ChangeSet = serde_json::from_value(object.clone().into_value())?;
+            ChangeRollbackRequest { change: &change, reason, is_of_version: true }
+                .make(site)
+                .await?;
+            Ok(format!("the rollback of {subject} is requested"))
+        }
+    }
+}
+
+/// Approves or rejects a Plan or a LifecycleEvent.
+async fn answered(of: &ObjectToChange<'_>, form: &ActionForm) -> anyhow::Result<String> {
+    let ObjectToChange { site, object, .. } = *of;
+    let user = site.cluster.own_user().await.context("cannot tell who approves")?;
+    ensure!(!user.name.is_empty(), "the API server does not name this user");
+    let is_rejection = form.action == ObjectAction::Reject;
+    let answer = ApprovalAnswer { comment: &form.reason, keep: &[], is_rejection };
+    if object.kind() == "Plan" {
+        let plan: Plan = serde_json::from_value(object.clone().into_value())?;
+        return plan_approval::answer(site, &plan, &user, &answer).await;
+    }
+    let event: LifecycleEvent = serde_json::from_value(object.clone().into_value())?;
+    lifecycle_approval::check(&event)?;
+    Ok(lifecycle_approval::answer(site, &event, &user.name, &answer).await?)
+}
+
+/// The page that says why nothing was done.
+fn answer(
+    reader: &PageReader,
+    form: &ActionForm,
+    refusal: &ActionRefusal,
+    wants_json: bool,
+) -> PageAnswer {
+    let ActionRefusal { status, text } = refusal;
+    if wants_json {
+        let text = format!("{}\n", serde_json::json!({"error": text}));
+        return PageAnswer { status: *status, content_type: JSON, text };
+    }
+    let what = match *status {
+        StatusCode::CONFLICT => "Not done: it is not as you saw it",
+        StatusCode::FORBIDDEN => "Not done: you may not do this",
+        StatusCode::BAD_GATEWAY => "It is not known whether this was done",
+        _ => "Not done",
+    };
+    let back = Href::inside(&route(form));
+    let content = html! {
+        (parts::failure(what, text))
+        p { a class="btn" href=(back) { "See it as it is now, and decide again" } }
+    };
+    let page = PageParts {
+        route: route(form),
+        title: format!("{} {}", form.action.title(), form.place.name),
+        command: format!("windlass why {}", form.place.command_words()),
+        read_at: Timestamp::now(),
+        parts: vec![PagePart::whole("failure", content)],
+        renew_after: None,
+        version: String::new(),
+    };
+    let text = frame::framed(&page, &reader.facts, None);
+    PageAnswer { status: *status, content_type: HTML, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use fake_cluster::RecordedWrites;
+    use serde_json::{Value, json};
+    use windlass_answers::command_scope::CommandScope;
+
+    use super::*;
+    use crate::route::ObjectPlace;
+
+    const OBJECT_PATH: &str =
+        "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/apps/kustomizations/web";
+
+    fn web() -> Value {
+        let written = json!([{"manager": "windlass", "time": "2026-11-30T09:00:00Z"},
+            {"manager": "alice's <editor>", "time": "2026-11-30T09:01:00Z"}]);
+        json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+            "metadata": {"name": "web", "namespace": "apps", "uid": "u", "resourceVersion": "7",
+                "generation": 2, "managedFields": written}})
+    }
+
+    async fn reader(objects: Vec<Value>) -> (PageReader, RecordedWrites) {
+        let (cluster, writes) = fake_cluster::with_objects(objects).await;
+        let site = CommandScope { cluster, namespace: String::new() };
+        (PageReader::new(site, &[]).await, writes)
+    }
+
+    /// A form as the page of the object in version 7 has it.
+    fn form(reader: &PageReader, action: ObjectAction) -> ActionForm {
+        let [kind, namespace, name] = ["ks", "apps", "web"].map(str::to_owned);
+        let mut form = ActionForm {
+            action,
+            place: ObjectPlace { kind, namespace, name },
+            uid: "u".to_owned(),
+            version: "7".to_owned(),
+            generation: 2,
+            digest: String::new(),
+            seal: String::new(),
+            reason: "incident-1".to_owned(),
+            until: String::new(),
+        };
+        form.seal = reader.actions.seal.of(&form);
+        form
+    }
+
+    fn patches(writes: &RecordedWrites) -> Vec<String> {
+        writes.lock().iter().filter(|it| it.starts_with("PATCH ")).cloned().collect()
+    }
+
+    async fn refused(reader: &PageReader, form: &ActionForm) -> PageAnswer {
+        match perform(reader, form, false).await {
+            ActionReply::Refused(page) => page,
+            ActionReply::Done(page) => panic!("done: {}", page.as_str()),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_done_is_said_on_the_page_of_the_object() {
+        let (reader, writes) = reader(vec![web()]).await;
+        let form = form(&reader, ObjectAction::Reconcile);
+        let ActionReply::Done(page) = perform(&reader, &form, false).await else {
+            panic!("it is refused")
+        };
+        let name = page.as_str().strip_prefix("/o/ks/apps/web?done=").unwrap();
+        let expected = "a reconciliation of Kustomization/apps/web is asked for";
+        assert_eq!(reader.actions.done(name).unwrap(), expected);
+        let patches = patches(&writes);
+        assert_eq!(patches.len(), 1);
+        assert!(patches[0].starts_with(&format!("PATCH {OBJECT_PATH}?fieldManager=windlass-cli")));
+    }
+
+    #[tokio::test]
+    async fn a_form_without_the_seal_of_this_process_changes_nothing() {
+        let (reader, writes) = reader(vec![web()]).await;
+        let other = PageReader::new(reader.site.within(true), &[]).await;
+        let of_other = form(&other, ObjectAction::Resume);
+        let without = ActionForm { seal: String::new(), ..form(&reader, ObjectAction::Resume) };
+        let of_another_action =
+            ActionForm { action: ObjectAction::Suspend, ..form(&reader, ObjectAction::Resume) };
+        for form in [of_other, without, of_another_action] {
+            let page = refused(&reader, &form).await;
+            assert_eq!(page.status, StatusCode::FORBIDDEN);
+            assert!(page.text.contains("this form is not of a page of this"), "{}", page.text);
+        }
+        assert!(patches(&writes).is_empty());
+    }
+
+    #[tokio::test]
+    async fn another_version_than_the_one_that_was_seen_is_refused_with_what_changed() {
+        let changed = |field: &str, value: Value| {
+            let mut object = web();
+            object["metadata"][field] = value;
+            object
+        };
+        let mut spec = changed("resourceVersion", json!("8"));
+        spec["metadata"]["generation"] = json!(3);
+        for (object, expected) in [
+            (spec, "its spec was changed: it has generation 3, and had 2"),
+            (changed("resourceVersion", json!("8")), "its status or its metadata was changed"),
+            (changed("uid", json!("v")), "another object of its name took its place"),
+        ] {
+            let (reader, writes) = reader(vec![object]).await;
+            let page = refused(&reader, &form(&reader, ObjectAction::Suspend)).await;
+            assert_eq!(page.status, StatusCode::CONFLICT);
+            assert!(page.text.contains(expected), "{}", page.text);
+            let by = "written last by alice's &lt;editor&gt; at 2026-11-30T09:01:00Z";
+            let is_said = page.text.contains(by) || expected.starts_with("another object");
+            assert!(is_said, "{}", page.text);
+            assert!(patches(&writes).is_empty());
+        }
+        let (reader, _) = reader(Vec::new()).await;
+        let form = form(&reader, ObjectAction::Suspend);
+        let page = refused(&reader, &form).await;
+        assert!(!page.status.is_success(), "{}", page.text);
+    }
+
+    #[test]
+    fn a_plan_that_would_do_something_else_is_refused() {
+        let plan = |digest: &str| {
+            Object::new(json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "Plan",
+                "metadata": {"name": "a", "namespace": "apps", "uid": "u", "resourceVersion": "7"},
+                "spec": {"digest": "d", "changes": {"digest": digest}}}))
+            .unwrap()
+        };
+        let [kind, namespace, name] = ["plan", "apps", "a"].map(str::to_owned);
+        let form = ActionForm {
+            action: ObjectAction::Approve,
+            place: ObjectPlace { kind, namespace, name },
+            uid: "u".to_owned(),
+            version: "7".to_owned(),
+            generation: 0,
+            digest: digest(&plan("one")),
+            seal: String::new(),
+            reason: String::new(),
+            until: String::new(),
+        };
+        assert_eq!(form.digest, "d one");
+        assert_eq!(change_since(&form, &plan("one")), None);
+        let said = change_since(&form, &plan("two")).unwrap();
+        assert!(said.contains("what the Plan would do is something else"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn what_the_api_server_refuses_is_said_with_the_right_that_lacks() {
+        let lacks = "kustomizations.kustomize.toolkit.fluxcd.io \"web\" is forbidden: User \"bob\" cannot patch resource \
+            \"kustomizations\" in API group \"kustomize.toolkit.fluxcd.io\" in the namespace \"apps\"";
+        let cluster = fake_cluster::answering(move |(request, _)| {
+            let (method, path) = request.split_once(' ').unwrap();
+            let (code, answer) = match (method, path) {
+                ("PATCH", _) => {
+                    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                        "code": 403, "reason": "Forbidden", "message": lacks});
+                    (403, status)
+                }
+                ("GET", OBJECT_PATH) => (200, web()),
+                ("GET", "/apis/kustomize.toolkit.fluxcd.io/v1") => {
+                    let kind = json!({"kind": "Kustomization", "name": "kustomizations",
+                        "singularName": "", "namespaced": true, "verbs": ["list"]});
+                    (
+                        200,
+                        json!({"kind": "APIResourceList", "groupVersion": "", "resources": [kind]}),
+                    )
+                }
+                _ => (200, json!({})),
+            };
+            (code, Body::from(answer.to_string()))
+        });
+        let site = CommandScope { cluster: cluster.await, namespace: String::new() };
+        let reader = PageReader::new(site, &[]).await;
+        let page = refused(&reader, &form(&reader, ObjectAction::Reconcile)).await;
+        assert_eq!(page.status, StatusCode::FORBIDDEN);
+        let said = "cannot patch resource &quot;kustomizations&quot; in API group";
+        assert!(
+            page.text.contains(said) && page.text.contains("you may not do this"),
+            "{}",
+            page.text
+        );
+    }
+
+    #[tokio::test]
+    async fn a_suspension_has_a_reason_and_an_end_that_can_be_read() {
+        let (reader, writes) = reader(vec![web()]).await;
+        let without = ActionForm { reason: String::new(), ..form(&reader, ObjectAction::Suspend) };
+        let page = refused(&reader, &without).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
+        assert!(page.text.contains("give a reason for the suspension"), "{}", page.text);
+        let until = "next <week>".to_owned();
+        let unread = ActionForm { until, ..form(&reader, ObjectAction::Suspend) };
+        let page = refused(&reader, &unread).await;
+        assert!(page.text.contains("next &lt;week&gt; is neither a time"), "{}", page.text);
+        assert!(patches(&writes).is_empty());
+    }
+}
