@@ -5,7 +5,7 @@
 //! * [`route()`] decides where an [`Alert`] sends an [`FluxEvent`]; a [`EventDispatch`] is the conversation with the
 //!   Provider.
 //! * A [`EventDelivery`] gives the requests, step by step; its driver sends them and hands the answers back.
-//! * [`receivers`] judges requests that webhooks make.
+//! * [`receivers`] judges requests that webhooks make; a [`json_web_token`] is what some of them have.
 //! * A [`PullRequestConversation`] leads to one pull request for a pushed branch, at the forge of a Provider; a
 //!   [`PullRequestCheckConversation`] to one comment of a pull request, and a commit status; a
 //!   [`PullRequestReviewConversation`] to the reviews of the pull request that became a commit.
@@ -22,6 +22,7 @@ mod event;
 mod event_metadata;
 mod go_text;
 mod json;
+pub mod json_web_token;
 mod provider_options;
 mod provider_request;
 mod providers;

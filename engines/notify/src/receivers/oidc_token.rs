@@ -1,14 +1,10 @@
 //! Tokens of issuers: JWTs, whose keys are fetched.
 //!
+//! Elsewhere: the JWT itself, and whether a key has signed it (`json_web_token.rs`).
 //! Source of the semantics: coreos/go-oidc 3.18.0, Google's `idtoken`.
 
 use std::sync::Arc;
 
-use aws_lc_rs::signature::{
-    self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
-};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gocel::{CelExpression, READING};
 use golang::work_meter::{StopSignal, WorkMeter};
 use serde_json::{Map, Value};
@@ -19,6 +15,7 @@ use super::{
     AcceptedHookRequest, EVALUATING, OidcProvider, OidcValidation, OidcVariable,
     ReceiverWebhookRequest,
 };
+use crate::json_web_token::UnverifiedJwt;
 use crate::provider_request::{HttpResponse, ProviderRequest};
 
 const AUDIENCE: &str = "notification-controller";
@@ -28,91 +25,6 @@ const GOOGLE_EC_KEYS: &str = "https://www.gstatic.com/iap/verify/public_key-jwk"
 const MOST_KEYS: usize = 100;
 /// How far ahead a clock may be before which a token does not count, in seconds.
 const CLOCK_LEEWAY_SECONDS: i64 = 300;
-
-/// A JWT that was not verified yet.
-struct UnverifiedJwt {
-    algorithm: String,
-    key: String,
-    claims: Map<String, Value>,
-    signed: String,
-    signature: Vec<u8>,
-}
-
-impl UnverifiedJwt {
-    fn parse(text: &str) -> Result<Self, String> {
-        let parts: Vec<_> = text.split('.').collect();
-        let [header, claims, signature] = *parts else {
-            return Err("token is not a JWT".to_owned());
-        };
-        let decode = |part: &str| {
-            URL_SAFE_NO_PAD
-                .decode(part)
-                .map_err(|error| format!("unable to decode the JWT: {error}"))
-        };
-        let object = |part: &str| {
-            let value: Value = serde_json::from_slice(&decode(part)?)
-                .map_err(|error| format!("unable to parse the JWT: {error}"))?;
-            match value {
-                Value::Object(members) => Ok(members),
-                _ => Err("unable to parse the JWT: a part is no object".to_owned()),
-            }
-        };
-        let members = object(header)?;
-        let text =
-            |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        Ok(Self {
-            algorithm: text("alg"),
-            key: text("kid"),
-            claims: object(claims)?,
-            signed: format!("{header}.{claims}"),
-            signature: decode(signature)?,
-        })
-    }
-
-    fn text(&self, name: &str) -> &str {
-        self.claims.get(name).and_then(Value::as_str).unwrap_or_default()
-    }
-
-    fn time(&self, name: &str) -> Option<i64> {
-        let value = self.claims.get(name)?;
-        #[expect(clippy::cast_possible_truncation, reason = "times of tokens are whole seconds")]
-        value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
-    }
-
-    /// Whether a key of a set has signed it.
-    fn is_signed_by(&self, key: &Value) -> bool {
-        let data = self.signed.as_bytes();
-        let tag = &*self.signature;
-        let part = |name: &str| {
-            let text = key.get(name).and_then(Value::as_str)?;
-            URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
-        };
-        let rsa = |parameters: &'static RsaParameters| {
-            let (Some(n), Some(e)) = (part("n"), part("e")) else { return false };
-            RsaPublicKeyComponents { n, e }.verify(parameters, data, tag).is_ok()
-        };
-        let curve = |algorithm: &'static dyn VerificationAlgorithm| {
-            let (Some(x), Some(y)) = (part("x"), part("y")) else { return false };
-            let point = [&[4][..], &x, &y].concat();
-            UnparsedPublicKey::new(algorithm, point).verify(data, tag).is_ok()
-        };
-        match &*self.algorithm {
-            "RS256" => rsa(&signature::RSA_PKCS1_2048_8192_SHA256),
-            "RS384" => rsa(&signature::RSA_PKCS1_2048_8192_SHA384),
-            "RS512" => rsa(&signature::RSA_PKCS1_2048_8192_SHA512),
-            "PS256" => rsa(&signature::RSA_PSS_2048_8192_SHA256),
-            "PS384" => rsa(&signature::RSA_PSS_2048_8192_SHA384),
-            "PS512" => rsa(&signature::RSA_PSS_2048_8192_SHA512),
-            "ES256" => curve(&signature::ECDSA_P256_SHA256_FIXED),
-            "ES384" => curve(&signature::ECDSA_P384_SHA384_FIXED),
-            "ES512" => curve(&signature::ECDSA_P521_SHA512_FIXED),
-            "EdDSA" => part("x").is_some_and(|x| {
-                UnparsedPublicKey::new(&signature::ED25519, x).verify(data, tag).is_ok()
-            }),
-            _ => false,
-        }
-    }
-}
 
 /// The keys of an answer.
 fn keys(answer: Result<HttpResponse, String>) -> Result<Vec<Value>, String> {
