@@ -1,0 +1,152 @@
+//! A login that has begun: what the browser brings back from the issuer has to belong to it.
+//!
+//! It is in a cookie of the browser, so that the issuer may send it to another replica. Elsewhere: encryption
+//! (`sealed_cookie.rs`), the two requests of a login (`login.rs`).
+
+use axum::http::HeaderMap;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::sealed_cookie::{CookieSeal, cookie, set_cookie};
+use crate::guard::secret;
+use crate::href::Href;
+use crate::page_query::PageQuery;
+use crate::route::Route;
+
+const PURPOSE: &str = "login";
+
+const NAME: &str = "__Host-windlass-login";
+
+/// How long a login may take, in seconds: the user may have to type a password.
+pub(super) const MAX_LOGIN_SECONDS: i64 = 600;
+
+/// The longest address to which a login returns.
+const MAX_RETURN_BYTES: usize = 1024;
+
+/// What a login has to bring back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LoginAttempt {
+    /// Comes back with the answer of the issuer.
+    pub(super) state: String,
+    /// Comes back in the token.
+    pub(super) nonce: String,
+    /// Proves to the issuer that the code is asked for by who began the login (PKCE).
+    pub(super) verifier: String,
+    /// The page for which the user logs in.
+    pub(super) return_to: String,
+    began_at: i64,
+}
+
+impl LoginAttempt {
+    /// Begins a login for a page.
+    pub(super) fn new(return_to: &str, now: i64) -> Self {
+        let return_to = own_page(return_to).as_str().to_owned();
+        Self { state: secret(), nonce: secret(), verifier: secret(), return_to, began_at: now }
+    }
+
+    /// What the issuer gets of [`Self::verifier`] at first.
+    pub(super) fn challenge(&self) -> String {
+        URL_SAFE_NO_PAD.encode(Sha256::digest(self.verifier.as_bytes()))
+    }
+
+    /// Its header `Set-Cookie`; `None` if the library for encryption fails.
+    pub(super) fn cookie(&self, seal: &CookieSeal) -> Option<String> {
+        let Self { state, nonce, verifier, return_to, began_at } = self;
+        let content = json!({"state": state, "nonce": nonce, "verifier": verifier,
+            "return": return_to, "at": began_at});
+        let sealed = seal.seal(PURPOSE, &content.to_string())?;
+        Some(set_cookie(NAME, &sealed, MAX_LOGIN_SECONDS))
+    }
+
+    /// The login that the browser of a request began, unless that is too long ago.
+    pub(super) fn of(headers: &HeaderMap, seal: &CookieSeal, now: i64) -> Option<Self> {
+        let content = seal.open(PURPOSE, cookie(headers, NAME)?)?;
+        let content: Value = serde_json::from_str(&content).ok()?;
+        let text = |name: &str| Some(content.get(name)?.as_str()?.to_owned());
+        let attempt = Self {
+            state: text("state")?,
+            nonce: text("nonce")?,
+            verifier: text("verifier")?,
+            return_to: text("return")?,
+            began_at: content.get("at")?.as_i64()?,
+        };
+        (0..MAX_LOGIN_SECONDS).contains(&now.saturating_sub(attempt.began_at)).then_some(attempt)
+    }
+}
+
+/// The header `Set-Cookie` that takes a login away.
+pub(super) fn no_cookie() -> String {
+    set_cookie(NAME, "", 0)
+}
+
+/// The page of an address, written anew from what was understood of it; the first page if it is none of ours.
+fn own_page(address: &str) -> Href {
+    let (path, query) = address.split_once('?').unwrap_or((address, ""));
+    let route = Route::parse(path).filter(|_| address.len() <= MAX_RETURN_BYTES);
+    match route {
+        Some(route) => Href::with_query(&route, &PageQuery::parse(query).pairs()),
+        None => Href::inside(&Route::Overview),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use axum::http::header::COOKIE;
+
+    use super::*;
+
+    #[test]
+    fn a_login_returns_to_a_page_of_ours_only() {
+        for (address, expected) in [
+            ("/", "/"),
+            ("/objects?q=a%26b&ns=apps", "/objects?ns=apps&q=a%26b"),
+            ("/o/ks/apps/web/tree", "/o/ks/apps/web/tree"),
+            ("", "/"),
+            ("//evil.example", "/"),
+            ("/\\evil.example", "/"),
+            ("/%2fevil.example", "/"),
+            ("/%5cevil.example", "/"),
+            ("\\\\evil.example", "/"),
+            ("https://evil.example/", "/"),
+            ("https:evil.example", "/"),
+            ("javascript:alert(1)", "/"),
+            ("/objects@evil.example", "/"),
+            ("/\tobjects", "/"),
+            ("/login", "/"),
+            ("/logout", "/"),
+            ("/callback?code=a", "/"),
+            ("/_/live?page=/", "/"),
+            ("/objects\r\nset-cookie: a=b", "/"),
+        ] {
+            assert_eq!(own_page(address).as_str(), expected, "{address:?}");
+        }
+        let long = format!("/objects?q={}", "a".repeat(MAX_RETURN_BYTES));
+        assert_eq!(own_page(&long).as_str(), "/");
+    }
+
+    #[test]
+    fn a_login_comes_back_with_its_cookie_for_ten_minutes() {
+        let seal = CookieSeal::new(None, String::new()).unwrap();
+        let attempt = LoginAttempt::new("/me", 1000);
+        let header = attempt.cookie(&seal).unwrap();
+        assert!(header.ends_with("; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=600"));
+        let pair = header.split_once(';').unwrap().0;
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, HeaderValue::from_str(pair).unwrap());
+        assert_eq!(LoginAttempt::of(&headers, &seal, 1599), Some(attempt.clone()));
+        assert_eq!(LoginAttempt::of(&headers, &seal, 1600), None);
+        assert_eq!(LoginAttempt::of(&headers, &seal, 999), None);
+        let other = CookieSeal::new(None, String::new()).unwrap();
+        assert_eq!(LoginAttempt::of(&headers, &other, 1000), None);
+    }
+
+    #[test]
+    fn the_challenge_is_that_of_the_standard() {
+        let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
+        let attempt = LoginAttempt { verifier, ..LoginAttempt::new("/", 0) };
+        assert_eq!(attempt.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+}

@@ -1,0 +1,149 @@
+//! Cookies that only this installation can make and read, so that every replica with the key knows what another one gave.
+//!
+//! They are encrypted and authenticated (AES-256-GCM), for one purpose and one installation each. Elsewhere: what is in them
+//! (`user_session.rs`, `login_attempt.rs`).
+
+use anyhow::ensure;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use axum::http::HeaderMap;
+use axum::http::header::COOKIE;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use objects::RedactedValue;
+use sha2::{Digest as _, Sha256};
+use windlass_runtime::random_bytes;
+
+/// How long a secret has to be, in bytes.
+const MIN_SECRET_BYTES: usize = 32;
+
+/// What every cookie has: it is for this host with TLS only, no script reads it, and other sites send it with links only.
+const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
+
+/// Makes and reads what is in cookies.
+pub(super) struct CookieSeal {
+    key: RandomizedNonceKey,
+    /// Whose cookies they are: those of another installation with the same key are not read.
+    installation: String,
+}
+
+impl CookieSeal {
+    /// A seal with a secret; without one it is known to this process only.
+    ///
+    /// # Errors
+    /// The secret is too short.
+    pub(super) fn new(
+        secret: Option<&RedactedValue<Vec<u8>>>,
+        installation: String,
+    ) -> anyhow::Result<Self> {
+        let mut random = [0; MIN_SECRET_BYTES];
+        random_bytes::fill(&mut random);
+        let secret = secret.map_or(random.as_slice(), |it| it.expose().trim_ascii());
+        ensure!(
+            secret.len() >= MIN_SECRET_BYTES,
+            "the key of sessions has {} bytes, and needs at least {MIN_SECRET_BYTES} random ones",
+            secret.len()
+        );
+        let digest = Sha256::new().chain_update("windlass cookies\n").chain_update(secret);
+        let key: [u8; 32] = digest.finalize().into();
+        let key = RandomizedNonceKey::new(&AES_256_GCM, &key);
+        let key = key.map_err(|_unspecified| anyhow::anyhow!("no key can be made"))?;
+        Ok(Self { key, installation })
+    }
+
+    /// Encrypts a text for a purpose. `None` if the library fails.
+    pub(super) fn seal(&self, purpose: &str, text: &str) -> Option<String> {
+        let mut sealed = text.as_bytes().to_vec();
+        let nonce = self.key.seal_in_place_append_tag(self.about(purpose), &mut sealed).ok()?;
+        let nonce: &[u8; NONCE_LEN] = nonce.as_ref();
+        Some(URL_SAFE_NO_PAD.encode([nonce.as_slice(), sealed.as_slice()].concat()))
+    }
+
+    /// The text of what was sealed for this purpose; `None` of everything else.
+    pub(super) fn open(&self, purpose: &str, sealed: &str) -> Option<String> {
+        let mut sealed = URL_SAFE_NO_PAD.decode(sealed).ok()?;
+        let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let text = self.key.open_in_place(nonce, self.about(purpose), text).ok()?;
+        String::from_utf8(text.to_vec()).ok()
+    }
+
+    fn about(&self, purpose: &str) -> Aad<Vec<u8>> {
+        Aad::from(format!("{purpose}\n{}", self.installation).into_bytes())
+    }
+}
+
+/// The header `Set-Cookie` that gives a cookie for so many seconds; 0 takes it away.
+pub(super) fn set_cookie(name: &str, value: &str, seconds: i64) -> String {
+    format!("{name}={value}; {ATTRIBUTES}; Max-Age={}", seconds.max(0))
+}
+
+/// The value of a cookie; `None` if there is none, or more than one.
+pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|it| it.trim().split_once('='));
+    let mut values = pairs.filter(|(key, _)| *key == name).map(|(_, value)| value);
+    let value = values.next();
+    value.filter(|_| values.next().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn seal(secret: &str, installation: &str) -> CookieSeal {
+        let secret = RedactedValue::new(secret.as_bytes().to_vec());
+        CookieSeal::new(Some(&secret), installation.to_owned()).unwrap()
+    }
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn a_cookie_is_read_by_replicas_with_the_key_and_for_its_purpose_only() {
+        let sealed = seal(SECRET, "a").seal("session", "who").unwrap();
+        assert!(
+            !sealed.contains("who") && sealed != seal(SECRET, "a").seal("session", "who").unwrap()
+        );
+        let lines = format!("{SECRET}\n");
+        assert_eq!(seal(&lines, "a").open("session", &sealed).as_deref(), Some("who"));
+        assert_eq!(seal(SECRET, "a").open("login", &sealed), None);
+        assert_eq!(seal(SECRET, "b").open("session", &sealed), None);
+        assert_eq!(seal(&SECRET.replace('0', "1"), "a").open("session", &sealed), None);
+        let of_process = CookieSeal::new(None, "a".to_owned()).unwrap();
+        assert_eq!(of_process.open("session", &sealed), None);
+    }
+
+    #[test]
+    fn a_cookie_that_was_changed_is_not_read() {
+        let seal = seal(SECRET, "a");
+        let sealed = URL_SAFE_NO_PAD.decode(seal.seal("session", "who").unwrap()).unwrap();
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert_eq!(seal.open("session", &URL_SAFE_NO_PAD.encode(&changed)), None, "{at}");
+            assert_eq!(seal.open("session", &URL_SAFE_NO_PAD.encode(&sealed[..at])), None, "{at}");
+        }
+        for text in ["", "who", "=", "ä"] {
+            assert_eq!(seal.open("session", text), None);
+        }
+    }
+
+    #[test]
+    fn a_short_key_is_refused() {
+        let short = RedactedValue::new(b"0123456789abcdef0123456789abcde\n".to_vec());
+        assert!(CookieSeal::new(Some(&short), String::new()).is_err());
+    }
+
+    #[test]
+    fn one_of_two_cookies_with_one_name_is_not_chosen() {
+        let headers = |line: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(COOKIE, HeaderValue::from_static(line));
+            headers
+        };
+        assert_eq!(cookie(&headers("b=2; a=1"), "a"), Some("1"));
+        assert_eq!(cookie(&headers("a=1; a=1"), "a"), None);
+        assert_eq!(cookie(&headers("aa=1"), "a"), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Who has logged in: what is in the cookies of a session, and how they are cut into pieces that browsers keep.
+//!
+//! The token is the user's, and is sent to the API server with each request. Elsewhere: encryption (`sealed_cookie.rs`).
+
+use axum::http::HeaderMap;
+use objects::RedactedValue;
+use serde_json::{Value, json};
+
+use super::sealed_cookie::{CookieSeal, cookie, set_cookie};
+
+/// What cookies of sessions are for.
+const PURPOSE: &str = "session";
+
+/// What the names of the cookies begin with. Browsers take cookies with this prefix from this host with TLS only.
+const NAME: &str = "__Host-windlass-session-";
+
+/// In how many cookies a session is: browsers keep 4096 bytes of each.
+const MAX_PIECES: usize = 4;
+
+/// How long a piece is, in bytes.
+const PIECE_BYTES: usize = 3800;
+
+/// A user who has logged in.
+#[derive(Debug, Clone)]
+pub(crate) struct UserSession {
+    /// Tells sessions apart; chosen at random.
+    pub(crate) id: String,
+    /// Who it is to the issuer.
+    pub(crate) subject: String,
+    /// What the API server verifies.
+    pub(crate) token: RedactedValue<String>,
+    /// When it ends, in seconds since 1970: not after the token.
+    pub(crate) expires_at: i64,
+}
+
+impl UserSession {
+    /// The headers `Set-Cookie` of a session; `None` if it is too long for them.
+    pub(super) fn cookies(&self, seal: &CookieSeal, now: i64) -> Option<Vec<String>> {
+        let Self { id, subject, token, expires_at } = self;
+        let content = json!({"id": id, "sub": subject, "token": token.expose(), "exp": expires_at});
+        let sealed = seal.seal(PURPOSE, &content.to_string())?;
+        let pieces: Vec<&str> = pieces(&sealed);
+        let seconds = expires_at.saturating_sub(now);
+        (pieces.len() <= MAX_PIECES).then(|| {
+            let all = (0..MAX_PIECES).map(|at| match pieces.get(at) {
+                Some(piece) => set_cookie(&name(at), piece, seconds),
+                // Of a longer session before this one.
+                None => set_cookie(&name(at), "", 0),
+            });
+            all.collect()
+        })
+    }
+
+    /// The session of a request, unless it is over.
+    pub(super) fn of(headers: &HeaderMap, seal: &CookieSeal, now: i64) -> Option<Self> {
+        let pieces = (0..MAX_PIECES).map_while(|at| cookie(headers, &name(at)));
+        let content = seal.open(PURPOSE, &pieces.collect::<String>())?;
+        let content: Value = serde_json::from_str(&content).ok()?;
+        let text = |name: &str| Some(content.get(name)?.as_str()?.to_owned());
+        let session = Self {
+            id: text("id")?,
+            subject: text("sub")?,
+            token: RedactedValue::new(text("token")?),
+            expires_at: content.get("exp")?.as_i64()?,
+        };
+        (session.expires_at > now).then_some(session)
+    }
+}
+
+/// The headers `Set-Cookie` that take a session away.
+pub(super) fn no_cookies() -> Vec<String> {
+    (0..MAX_PIECES).map(|at| set_cookie(&name(at), "", 0)).collect()
+}
+
+fn name(at: usize) -> String {
+    format!("{NAME}{at}")
+}
+
+/// A text of one-byte characters in pieces.
+fn pieces(text: &str) -> Vec<&str> {
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    while let Some((piece, more)) = rest.split_at_checked(PIECE_BYTES) {
+        pieces.push(piece);
+        rest = more;
+    }
+    if !rest.is_empty() {
+        pieces.push(rest);
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use axum::http::header::COOKIE;
+
+    use super::*;
+
+    fn session(token: String) -> UserSession {
+        let token = RedactedValue::new(token);
+        UserSession { id: "1".to_owned(), subject: "alice".to_owned(), token, expires_at: 1000 }
+    }
+
+    fn returned(cookies: &[String]) -> HeaderMap {
+        let pairs = cookies.iter().filter_map(|it| it.split_once(';')).map(|(pair, _)| pair);
+        let pairs = pairs.filter(|it| !it.ends_with('='));
+        let line = pairs.collect::<Vec<_>>().join("; ");
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, HeaderValue::from_str(&line).unwrap());
+        headers
+    }
+
+    #[test]
+    fn a_session_comes_back_from_its_cookies_until_it_ends() {
+        let seal = CookieSeal::new(None, String::new()).unwrap();
+        for length in [10, 3000, 8192] {
+            let token = "t".repeat(length);
+            let cookies = session(token.clone()).cookies(&seal, 900).unwrap();
+            assert_eq!(cookies.len(), MAX_PIECES);
+            for cookie in &cookies {
+                assert!(cookie.len() < 4096 && !cookie.contains("tttttt"), "{cookie}");
+                assert!(cookie.starts_with("__Host-"), "{cookie}");
+                assert!(cookie.contains("; Path=/; Secure; HttpOnly; SameSite=Lax; "), "{cookie}");
+            }
+            assert!(cookies[0].ends_with("Max-Age=100"));
+            let headers = returned(&cookies);
+            let back = UserSession::of(&headers, &seal, 999).unwrap();
+            assert_eq!((back.subject.as_str(), back.token.expose()), ("alice", &token));
+            assert!(UserSession::of(&headers, &seal, 1000).is_none());
+        }
+        assert!(session("t".repeat(20_000)).cookies(&seal, 900).is_none());
+        assert!(UserSession::of(&HeaderMap::new(), &seal, 0).is_none());
+    }
+
+    #[test]
+    fn a_session_prints_no_token() {
+        assert!(!format!("{:?}", session("hunter2".to_owned())).contains("hunter2"));
+    }
+}
