@@ -1,4 +1,8 @@
 //! `windlass serve`: starts everything, and ends it in order.
+//!
+//! Below: pages for users who log in (`serve/pages.rs`).
+
+mod pages;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +68,9 @@ fn forbid_core_dumps() {
 
 async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     let settings = settings.normalized();
+    if settings.web_pages.web_only {
+        return pages::serve_alone(&settings, stop_signal()?).await;
+    }
     tell(&settings);
     let terms = required_lease_elections(&settings)?;
     let leadership = terms.leadership();
@@ -78,6 +85,7 @@ async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
     };
     let store = open_store(&settings, artifacts_at.address)?;
     let stop = stop_signal()?;
+    let pages = pages::start(&settings, &metrics, &stop).await?;
     let readiness = ServerReadiness::default();
     let identity = settings.identity();
     let access = ClusterAccessOptions {
@@ -134,7 +142,7 @@ async fn serve(settings: OperatorSettings) -> anyhow::Result<()> {
         for server in servers {
             server.await.context("an HTTP server failed")?;
         }
-        anyhow::Ok(())
+        pages::end_of(pages).await
     };
     let limit = async {
         impatient.cancelled().await;

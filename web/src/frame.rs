@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::assets;
 use super::href::Href;
+use super::login::{LOGOUT_PATH, NAMESPACE_PATH};
 use super::parts::{sprite, text};
 use super::route::Route;
 
@@ -28,6 +29,8 @@ pub(crate) struct SiteFacts {
     pub(crate) user: String,
     /// The flags by which a command means the same cluster and user; empty if none is needed.
     pub(crate) flags: String,
+    /// Whether the user has logged in, so that it is not the user of a kubeconfig.
+    pub(crate) has_login: bool,
 }
 
 impl SiteFacts {
@@ -150,14 +153,24 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
                     div class="where" {
                         (text(&site.place))
                         small { (text(&site.server)) }
-                        small { "read with your kubeconfig" @if !site.flags.is_empty() { ", " (text(&site.flags)) } }
+                        @if site.has_login { (namespace_form()) } @else {
+                            small { "read with your kubeconfig" @if !site.flags.is_empty() { ", " (text(&site.flags)) } }
+                        }
                     }
                     nav aria-label="Pages" {
                         @for (route, title) in &SECTIONS {
                             a href=(Href::inside(route)) aria-current=[current(route)] { (title) }
                         }
                     }
-                    footer { (text(&site.user)) br; "What you change here is changed with your rights." }
+                    footer {
+                        (text(&site.user)) br;
+                        @if site.has_login {
+                            "Nothing can be changed here."
+                            form action=(LOGOUT_PATH) method="post" { button class="btn" type="submit" { "Log out" } }
+                        } @else {
+                            "What you change here is changed with your rights."
+                        }
+                    }
                 }
                 div {
                     header class="top" {
@@ -183,6 +196,16 @@ pub(crate) fn framed(page: &PageParts, site: &SiteFacts, live: Option<&Href>) ->
     markup.into_string()
 }
 
+/// Where pages look, for users who may not list all namespaces.
+fn namespace_form() -> Markup {
+    html! {
+        form action=(NAMESPACE_PATH) method="get" {
+            input name="name" aria-label="Namespace; empty for all" placeholder="All namespaces" maxlength="63";
+            button class="btn" type="submit" { "Go" }
+        }
+    }
+}
+
 /// A page that says why there is no other: without a cluster, so that it says nothing of one.
 pub(crate) fn refusal(title: &str, text: &str) -> String {
     let markup = html! {
@@ -190,6 +213,24 @@ pub(crate) fn refusal(title: &str, text: &str) -> String {
         html lang="en" {
             (head(title))
             body { (sprite()) main id="main" { h1 { (title) } p { (text) } } }
+        }
+    };
+    markup.into_string()
+}
+
+/// A page that leads to another server by itself. It is not a redirection: where a form of a page leads here, because a session
+/// has ended, browsers follow none to other servers (`form-action`).
+pub(crate) fn onward(link: &Href) -> String {
+    let refresh = format!("0; url={}", link.as_str());
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="refresh" content=(refresh);
+                title { "Log in · windlass" }
+            }
+            body { main id="main" { h1 { "Log in" } p { a href=(link) { "To the issuer of logins" } } } }
         }
     };
     markup.into_string()
@@ -235,6 +276,7 @@ mod tests {
             server: "<u>server".to_owned(),
             user: "\" onmouseover=\"x".to_owned(),
             flags: "--context '<prod>'".to_owned(),
+            has_login: false,
         };
         let live = Href::live("/objects?q=\"><script>", "1");
         let html = framed(&page, &site, Some(&live));
@@ -254,6 +296,44 @@ mod tests {
         assert!(html.contains("<a href=\"/objects\" aria-current=\"page\">Objects</a>"), "{html}");
         let command = "<code>windlass get &quot;&gt;&lt;script&gt; --context '&lt;prod&gt;'</code>";
         assert!(html.contains(command), "{html}");
+    }
+
+    #[test]
+    fn a_user_who_has_logged_in_can_log_out_and_is_not_that_of_a_kubeconfig() {
+        let page = |has_login: bool| {
+            let site = SiteFacts {
+                place: "in all namespaces".to_owned(),
+                server: "https://cluster.example".to_owned(),
+                user: "alice".to_owned(),
+                flags: String::new(),
+                has_login,
+            };
+            let page = PageParts {
+                route: Route::Objects,
+                title: "Objects".to_owned(),
+                command: "windlass get".to_owned(),
+                read_at: "2026-11-24T12:00:00Z".parse().unwrap(),
+                parts: Vec::new(),
+                renew_after: None,
+                version: String::new(),
+            };
+            framed(&page, &site, None)
+        };
+        let logout = "<form action=\"/logout\" method=\"post\">";
+        assert!(page(true).contains(logout) && !page(true).contains("kubeconfig"));
+        assert!(!page(false).contains(logout) && page(false).contains("with your kubeconfig"));
+    }
+
+    #[test]
+    fn a_page_leads_to_the_issuer_without_a_redirection() {
+        let link = Href::outside("https://issuer.example/auth?a=\"><script>&b=2").unwrap();
+        let html = onward(&link);
+        let address = "https://issuer.example/auth?a=%22%3E%3Cscript%3E&amp;b=2\"";
+        assert!(
+            html.contains(&format!("http-equiv=\"refresh\" content=\"0; url={address}")),
+            "{html}"
+        );
+        assert!(html.contains(&format!("<a href=\"{address}")), "{html}");
     }
 
     #[test]

@@ -117,11 +117,7 @@ impl RequestGuard {
             Some(host) => is_host(host),
             None => self.port == HTTP_PORT && is_host(text),
         };
-        let mut hosts = headers.get_all(HOST).iter();
-        let host = hosts.next().and_then(|it| it.to_str().ok());
-        let is_single = hosts.next().is_none();
-        let authority = uri.authority().map(|it| it.as_str());
-        is_single && host.is_some_and(is_ours) && authority.is_none_or(is_ours)
+        names_server(uri, headers, is_ours)
     }
 
     /// Whether the cookie of this server is among those of a request.
@@ -140,15 +136,25 @@ impl RequestGuard {
     }
 }
 
+/// Whether a request names a server that is ours, wherever it names one.
+pub(crate) fn names_server(uri: &Uri, headers: &HeaderMap, is_ours: impl Fn(&str) -> bool) -> bool {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().and_then(|it| it.to_str().ok());
+    let is_single = hosts.next().is_none();
+    let authority = uri.authority().map(|it| it.as_str());
+    is_single && host.is_some_and(&is_ours) && authority.is_none_or(&is_ours)
+}
+
 /// Whether a browser says that a page of another origin loads this one into itself. The cookie is no proof against the pages of
 /// other servers on this machine: for browsers, all ports of a host are one site.
-fn is_embedded_elsewhere(headers: &HeaderMap) -> bool {
+pub(crate) fn is_embedded_elsewhere(headers: &HeaderMap) -> bool {
     let said = |name: &str| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let is_of_another_origin = matches!(said("sec-fetch-site"), "cross-site" | "same-site");
     is_of_another_origin && said("sec-fetch-dest") != "document"
 }
 
-fn refused(status: StatusCode, text: &'static str) -> GuardVerdict {
+/// The verdict about a request that is not answered.
+pub(crate) fn refused(status: StatusCode, text: &'static str) -> GuardVerdict {
     GuardVerdict::Refused { status, text }
 }
 
@@ -158,11 +164,12 @@ fn cookie_name(port: u16) -> String {
 }
 
 /// Whether two texts are equal, in a time that does not depend on where they differ.
-fn is_equal(one: &str, other: &str) -> bool {
+pub(crate) fn is_equal(one: &str, other: &str) -> bool {
     verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
 }
 
-fn secret() -> String {
+/// A text that cannot be guessed.
+pub(crate) fn secret() -> String {
     let mut bytes = [0; SECRET_BYTES];
     random_bytes::fill(&mut bytes);
     hex::encode(bytes)

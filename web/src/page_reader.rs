@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use super::actions::PageActions;
 use super::board::ObjectBoard;
-use super::board::board_watcher::BoardWatcher;
+use super::board::board_watcher::{BoardWatcher, WatchedRights};
 use super::frame::SiteFacts;
 use super::shared_read::SharedRead;
 use super::shell_line::shell_line;
 
 /// How many pages predict what would change at once.
 const MAX_PREDICTIONS_AT_ONCE: usize = 2;
+
+/// Those of all users: each has an artifact in memory.
+static PREDICTIONS: Semaphore = Semaphore::const_new(MAX_PREDICTIONS_AT_ONCE);
 
 /// When a page is read again that shows what is not watched.
 pub(crate) const UNWATCHED_RENEWAL: Duration = Duration::from_secs(30);
@@ -40,13 +43,22 @@ pub(crate) struct PageReader {
     /// What forms need.
     pub(crate) actions: PageActions,
     unready: SharedRead<UnreadyRead>,
-    /// For predictions of what would change: each has an artifact in memory.
-    pub(crate) predictions: Semaphore,
+    /// For predictions of what would change.
+    pub(crate) predictions: &'static Semaphore,
 }
 
 impl PageReader {
     /// A reader of one namespace, or of all. `access` are the flags by which a command means the same cluster and user.
     pub(crate) async fn new(site: CommandScope, access: &[String]) -> Self {
+        Self::with(site, access, WatchedRights::OfOwnUser).await
+    }
+
+    /// A reader for one user who has logged in, and whose rights may go while pages are open.
+    pub(crate) async fn for_login(site: CommandScope) -> Self {
+        Self::with(site, &[], WatchedRights::OfLogin).await
+    }
+
+    async fn with(site: CommandScope, access: &[String], rights: WatchedRights) -> Self {
         // Who the user is decides nothing here: the API server knows it.
         let user = site.cluster.own_name().await.unwrap_or_default();
         let words: Vec<&str> = access.iter().map(String::as_str).collect();
@@ -55,14 +67,15 @@ impl PageReader {
             server: site.cluster.address(),
             user,
             flags: shell_line(&words),
+            has_login: rights == WatchedRights::OfLogin,
         };
         Self {
             site,
             facts,
-            watcher: BoardWatcher::new(),
+            watcher: BoardWatcher::new(rights),
             actions: PageActions::new(),
             unready: SharedRead::default(),
-            predictions: Semaphore::new(MAX_PREDICTIONS_AT_ONCE),
+            predictions: &PREDICTIONS,
         }
     }
 

@@ -121,6 +121,9 @@ fn failed(status: StatusCode, text: &str, site: &SiteFacts, request: &PageReques
     let what = match status {
         StatusCode::NOT_FOUND => "Not found",
         StatusCode::FORBIDDEN => "You may not read what this page shows",
+        StatusCode::UNAUTHORIZED if site.has_login => {
+            "The API server does not accept your login: log out and in again; if that does not help, it does not trust the issuer"
+        }
         StatusCode::UNAUTHORIZED => {
             "The API server does not accept your credentials any more; log in again, and start `windlass ui` again"
         }
@@ -184,6 +187,7 @@ mod tests {
             server: "https://cluster.example".to_owned(),
             user: "alice".to_owned(),
             flags: String::new(),
+            has_login: false,
         }
     }
 

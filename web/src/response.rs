@@ -92,26 +92,30 @@ pub(crate) fn of_asset(file: &AssetFile) -> Response {
 
 /// The answer that gives a browser its cookie, and sends it to the first page.
 pub(crate) fn of_login(cookie: &str) -> Response {
-    let mut response = see_other("/");
-    if let Ok(cookie) = HeaderValue::from_str(cookie) {
-        response.headers_mut().insert(SET_COOKIE, cookie);
+    of_redirect("/", &[cookie.to_owned()])
+}
+
+/// The answer that sends a browser elsewhere, with cookies. Without a place that fits in a header it is an error.
+pub(crate) fn of_redirect(location: &str, cookies: &[String]) -> Response {
+    let mut response = plain(StatusCode::SEE_OTHER, HTML, Body::empty());
+    match HeaderValue::from_str(location) {
+        Ok(location) => drop(response.headers_mut().insert(LOCATION, location)),
+        Err(_) => *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR,
     }
-    response
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    with_cookies(response, cookies)
 }
 
 /// The answer after something was done: the browser reads the page that says so.
 pub(crate) fn of_done(page: &Href) -> Response {
-    see_other(page.as_str())
+    of_redirect(page.as_str(), &[])
 }
 
-fn see_other(path: &str) -> Response {
-    let mut response = plain(StatusCode::SEE_OTHER, HTML, Body::empty());
-    let headers = response.headers_mut();
-    // Paths of pages are escaped, so that each is a header.
-    if let Ok(path) = HeaderValue::from_str(path) {
-        headers.insert(LOCATION, path);
+/// An answer that gives a browser cookies, or takes them away.
+pub(crate) fn with_cookies(mut response: Response, cookies: &[String]) -> Response {
+    for cookie in cookies.iter().filter_map(|it| HeaderValue::from_str(it).ok()) {
+        response.headers_mut().append(SET_COOKIE, cookie);
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 

@@ -1,5 +1,6 @@
 //! The server of `windlass ui`: it listens on this machine only, and answers one browser.
 //!
+//! What it shares with the server for a team (`team_server.rs`): which page a request is for, and making pages for one user.
 //! Pages are made on the thread of the command, a few at once; what more is asked for waits, and what waits beyond a bound is
 //! refused. Pages that stay open hear of changes (`live.rs`). Elsewhere: which requests are answered (`guard.rs`), connections (`windlass_http_server`).
 
@@ -38,7 +39,7 @@ use super::route::Route;
 const MAX_PAGES_AT_ONCE: usize = 8;
 
 /// How many more wait for that.
-const MAX_WAITING_PAGES: usize = 32;
+pub(crate) const MAX_WAITING_PAGES: usize = 32;
 
 /// How many open pages are made again at once, beside those that a person waits for.
 const MAX_RENEWALS_AT_ONCE: usize = 4;
@@ -59,7 +60,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 pub(crate) const PAGE_TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a browser asks for, and where it goes.
-enum PageOrder {
+pub(crate) enum PageOrder {
     Once { page: PageRequest, reply: oneshot::Sender<PageAnswer> },
     Open(OpenPage),
     Act { form: ActionForm, wants_json: bool, reply: oneshot::Sender<ActionReply> },
@@ -119,28 +120,58 @@ impl LocalWebServer {
     }
 }
 
-/// Makes the pages that are asked for. What a browser does not wait for any more is given up, and streams of open pages end at
-/// `stop`: the server waits for what is under way.
+/// Makes the pages that are asked for.
 async fn make_pages(
     reader: Rc<PageReader>,
     mut orders: mpsc::Receiver<PageOrder>,
     stop: CancellationToken,
 ) {
-    let permits = Arc::new(Semaphore::new(MAX_PAGES_AT_ONCE));
-    let renewals = Arc::new(Semaphore::new(MAX_RENEWALS_AT_ONCE));
-    let places = Arc::new(Semaphore::new(MAX_OPEN_PAGES));
+    let maker = PageMaker::new(reader, stop);
     while let Some(order) = orders.recv().await {
-        let reader = reader.clone();
+        maker.take(order).await;
+    }
+}
+
+/// Makes pages for one user. What a browser does not wait for any more is given up, and streams of open pages end at `stop`: the
+/// server waits for what is under way.
+pub(crate) struct PageMaker {
+    reader: Rc<PageReader>,
+    permits: Arc<Semaphore>,
+    renewals: Arc<Semaphore>,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl PageMaker {
+    pub(crate) fn new(reader: Rc<PageReader>, stop: CancellationToken) -> Self {
+        Self {
+            reader,
+            permits: Arc::new(Semaphore::new(MAX_PAGES_AT_ONCE)),
+            renewals: Arc::new(Semaphore::new(MAX_RENEWALS_AT_ONCE)),
+            places: Arc::new(Semaphore::new(MAX_OPEN_PAGES)),
+            stop,
+        }
+    }
+
+    /// Whether no page is being made, and none is open.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.permits.available_permits() == MAX_PAGES_AT_ONCE
+            && self.places.available_permits() == MAX_OPEN_PAGES
+    }
+
+    /// Begins with an order, as soon as there is room.
+    pub(crate) async fn take(&self, order: PageOrder) {
+        let reader = self.reader.clone();
         match order {
             PageOrder::Once { page, reply } => {
-                let Ok(permit) = permits.clone().acquire_owned().await else { return };
+                let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
                 drop(spawn_local(async move {
                     make_page(&reader, &page, reply).await;
                     drop(permit);
                 }));
             }
             PageOrder::Act { form, wants_json, reply } => {
-                let Ok(permit) = permits.clone().acquire_owned().await else { return };
+                let Ok(permit) = self.permits.clone().acquire_owned().await else { return };
                 drop(spawn_local(async move {
                     // What has begun is done also where the browser does not wait any more; what has not is given up.
                     if !reply.is_closed() {
@@ -152,12 +183,12 @@ async fn make_pages(
                 }));
             }
             PageOrder::Open(open) => {
-                let Ok(place) = places.clone().try_acquire_owned() else {
+                let Ok(place) = self.places.clone().try_acquire_owned() else {
                     live::refuse(&open);
-                    continue;
+                    return;
                 };
-                let renewals = renewals.clone();
-                let stop = stop.clone();
+                let renewals = self.renewals.clone();
+                let stop = self.stop.clone();
                 drop(spawn_local(async move {
                     tokio::select! {
                         () = live::follow(&reader, &renewals, open) => {}
@@ -200,8 +231,18 @@ async fn respond(state: &ServerState, request: Request) -> Response {
     if let Some(file) = assets::find(head.uri.path()) {
         return response::of_asset(&file);
     }
+    answered(&head, "`windlass ui` ends", |order| state.pages.try_send(order).is_ok()).await
+}
+
+/// The answer to a request for a page, or for the events of an open one. `order` hands it to a reader, if there is room; `ended`
+/// says why there is no answer in the end.
+pub(crate) async fn answered(
+    head: &Parts,
+    ended: &str,
+    order: impl FnOnce(PageOrder) -> bool,
+) -> Response {
     if head.uri.path() == LIVE_PATH {
-        return open(state, &head);
+        return open(head, order);
     }
     let is_json = wants_json(&head.headers);
     let Some(route) = Route::parse(head.uri.path()) else {
@@ -210,13 +251,13 @@ async fn respond(state: &ServerState, request: Request) -> Response {
     let query = PageQuery::parse(head.uri.query().unwrap_or_default());
     let page = PageRequest { route, query, wants_json: is_json };
     let (reply, answer) = oneshot::channel();
-    if state.pages.try_send(PageOrder::Once { page, reply }).is_err() {
+    if !order(PageOrder::Once { page, reply }) {
         let text = "too many pages are being made; reload this one in a moment";
         return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, is_json));
     }
-    let answer = answer.await.unwrap_or_else(|_ended| {
-        refused(StatusCode::SERVICE_UNAVAILABLE, "`windlass ui` ends", is_json)
-    });
+    let answer = answer
+        .await
+        .unwrap_or_else(|_ended| refused(StatusCode::SERVICE_UNAVAILABLE, ended, is_json));
     response::of_page(answer)
 }
 
@@ -249,7 +290,7 @@ async fn act(state: &ServerState, head: &Parts, body: Body) -> Response {
 }
 
 /// The events of the page that a query names.
-fn open(state: &ServerState, head: &Parts) -> Response {
+fn open(head: &Parts, order: impl FnOnce(PageOrder) -> bool) -> Response {
     let query = PageQuery::parse(head.uri.query().unwrap_or_default());
     let (path, of_page) = query.get("page").split_once('?').unwrap_or((query.get("page"), ""));
     let Some(route) = Route::parse(path).filter(live::is_live) else {
@@ -261,7 +302,7 @@ fn open(state: &ServerState, head: &Parts) -> Response {
     let page = PageRequest { route, query: PageQuery::parse(of_page), wants_json: false };
     let (events, received) = mpsc::channel(MAX_WAITING_EVENTS);
     let open = OpenPage { page, version, events };
-    if state.pages.try_send(PageOrder::Open(open)).is_err() {
+    if !order(PageOrder::Open(open)) {
         let text = "too many pages are being made";
         return response::of_page(refused(StatusCode::SERVICE_UNAVAILABLE, text, false));
     }
@@ -269,7 +310,7 @@ fn open(state: &ServerState, head: &Parts) -> Response {
 }
 
 /// Whether a request is for JSON and not for a page that a browser shows.
-fn wants_json(headers: &HeaderMap) -> bool {
+pub(crate) fn wants_json(headers: &HeaderMap) -> bool {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|it| it.to_str().ok());
     let kinds: Vec<&str> = accepts
         .flat_map(|line| line.split(','))
@@ -280,7 +321,7 @@ fn wants_json(headers: &HeaderMap) -> bool {
 }
 
 /// An answer without a page.
-fn refused(status: StatusCode, text: &str, is_json: bool) -> PageAnswer {
+pub(crate) fn refused(status: StatusCode, text: &str, is_json: bool) -> PageAnswer {
     match is_json {
         true => PageAnswer {
             status,

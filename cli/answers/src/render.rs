@@ -156,6 +156,11 @@ async fn download(
             );
             bytes
         }
+        // The status names any address, and this process may reach more than its user may read.
+        None if cluster.reads_for_bearer => bail!(
+            "the artifact of {subject} is not at a Service of the cluster, and is not read for a user who is logged in; run \
+             the command instead"
+        ),
         None => direct(&artifact).await.with_context(|| format!("the artifact of {subject}"))?,
     };
     let kind = source.kind.clone();
@@ -274,6 +279,19 @@ mod tests {
         assert!(next.is_err(), "it waits for one of them");
         drop(ends);
         assert_eq!(on_large_stack(|| 7).await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn no_status_makes_a_server_of_pages_ask_another_server() {
+        let (cluster, _) = fake_cluster::with_objects(Vec::new()).await;
+        let token = objects::RedactedValue::new("token".to_owned());
+        let user = cluster.with_bearer(&token, &MetricsRegistry::new()).unwrap();
+        let source = ObjectId::new("apps", "web", "source.toolkit.fluxcd.io", "ExternalArtifact");
+        let artifact = serde_json::json!({"url": "http://127.0.0.1:1/x", "path": "x", "revision": "1",
+            "digest": "sha256:0", "lastUpdateTime": "2026-11-24T12:00:00Z"});
+        let artifact: Artifact = serde_json::from_value(artifact).unwrap();
+        let refused = download(&user, &source, artifact).await.err().unwrap().to_string();
+        assert!(refused.contains("is not read for a user who is logged in"), "{refused}");
     }
 
     #[test]

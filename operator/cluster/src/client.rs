@@ -16,8 +16,9 @@ use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::legacy::connect::{Connection as Connected, HttpConnector};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
-use kube::config::{self, KubeConfigOptions, Kubeconfig};
+use kube::config::{self, AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use objects::RedactedValue;
 use parking_lot::Mutex;
 use tower::util::{BoxCloneService, BoxCloneSyncService};
 use tower::{BoxError, ServiceBuilder, ServiceExt as _};
@@ -205,6 +206,9 @@ pub enum ConnectionError {
     /// A user name that fits in no header.
     #[error("`{0}` is not a valid user name")]
     User(String),
+    /// A token that is empty or fits in no header. It is not repeated.
+    #[error("the token of the user is not valid")]
+    Token,
 }
 
 type HttpService = BoxCloneSyncService<http::Request<Body>, http::Response<Incoming>, BoxError>;
@@ -465,7 +469,36 @@ impl ClusterConnection {
             discovery: Arc::default(),
             instance,
             connection,
+            reads_for_bearer: false,
         })
+    }
+
+    /// The same cluster as the user whom a token names, and as no other one: the credentials and impersonations of the
+    /// configuration are not in it, and no connection of other users is used. Requests are sent whichever process leads, since
+    /// the API server decides what the token may do.
+    ///
+    /// # Errors
+    /// The token is empty, which would be an anonymous user, or has what no header has; no client can be built.
+    pub fn with_bearer(
+        &self,
+        token: &RedactedValue<String>,
+        metrics: &MetricsRegistry,
+    ) -> Result<Self, ConnectionError> {
+        let is_token = |byte: u8| byte.is_ascii_graphic();
+        if token.expose().is_empty() || !token.expose().bytes().all(is_token) {
+            return Err(ConnectionError::Token);
+        }
+        let credentials = self.connection.credentials();
+        let mut config = credentials.config.clone();
+        config.auth_info =
+            AuthInfo { token: Some(token.expose().as_str().into()), ..AuthInfo::default() };
+        let proxy = credentials.proxy.as_ref();
+        let egress = &self.connection.egress;
+        let leadership = Leadership::unlimited();
+        let connection = ApiServerConnection::new(config, proxy, egress, &leadership, metrics)?;
+        let own = connection.unary(None)?;
+        let same = Self::new(connection, [own.clone(), own], self.instance.clone())?;
+        Ok(Self { reads_for_bearer: true, ..same })
     }
 
     /// This cluster for requests to reconcile an object, which are sent even while another process leads: it does not
@@ -579,6 +612,48 @@ mod tests {
             assert_eq!(uid(it).await, "two");
         }
         assert_eq!(before.system_uid().await.as_deref(), Some("two"));
+    }
+
+    #[tokio::test]
+    async fn a_bearer_is_the_only_user_of_its_connection_and_needs_no_leadership() {
+        let (seen, mut requests) = tokio::sync::mpsc::unbounded_channel();
+        let server = axum::Router::new().fallback(move |request: axum::extract::Request| {
+            let headers = request.headers().clone();
+            drop(seen.send(headers));
+            async { "{\"status\": {\"allowed\": true}}" }
+        });
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", socket.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(socket, server).await });
+        let mut config = Config::new(url.parse().unwrap());
+        config.auth_info = AuthInfo {
+            token: Some("of-the-operator".into()),
+            impersonate: Some("admin".to_owned()),
+            impersonate_groups: Some(vec!["system:masters".to_owned()]),
+            ..AuthInfo::default()
+        };
+        let metrics = MetricsRegistry::new();
+        let standby = Leadership::standby();
+        let anywhere = &EgressRules::Anywhere;
+        let connection =
+            ApiServerConnection::new(config, None, anywhere, &standby, &metrics).unwrap();
+        let own = connection.unary(None).unwrap();
+        let beside = [own.clone(), own];
+        let operator = ClusterConnection::new(connection, beside, "windlass".into()).unwrap();
+        for token in ["of-alice", "of-bob"] {
+            let token = RedactedValue::new(token.to_owned());
+            let user = operator.with_bearer(&token, &metrics).unwrap();
+            assert!(user.reads_for_bearer && !operator.reads_for_bearer);
+            assert!(user.may("list", "", "pods").await.unwrap());
+            let headers = requests.recv().await.unwrap();
+            assert_eq!(headers["authorization"], format!("Bearer {}", token.expose()).as_str());
+            assert!(!headers.contains_key("impersonate-user"));
+            assert!(!headers.contains_key("impersonate-group"));
+        }
+        for token in ["", "a b", "a\r\nimpersonate-user: admin", "ä"] {
+            let token = RedactedValue::new(token.to_owned());
+            assert!(matches!(operator.with_bearer(&token, &metrics), Err(ConnectionError::Token)));
+        }
     }
 
     /// A kubeconfig of two contexts, of which the first is the current one.

@@ -96,4 +96,6 @@ pub struct ClusterConnection {
     connection: client::ApiServerConnection,
     /// Our name in Events.
     instance: Arc<str>,
+    /// Whether it reads for a user who is not that of the configuration, so that nothing else may be asked in their stead.
+    pub reads_for_bearer: bool,
 }

@@ -49,6 +49,13 @@ impl Default for ConnectionLimits {
     }
 }
 
+impl ConnectionLimits {
+    /// Those of a server whose clients are browsers behind a proxy, which has one address for all of them.
+    pub(super) fn behind_proxy() -> Self {
+        Self { connections: 1024, each: 1024, ..Self::default() }
+    }
+}
+
 /// Largest head of a request.
 const HEAD_LIMIT: usize = 64 << 10;
 

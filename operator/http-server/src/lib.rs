@@ -88,6 +88,12 @@ impl HttpListener {
         Ok(Self { name, socket, address })
     }
 
+    /// Serves until `stop`, to clients that mostly come from one address: that of a proxy in front.
+    pub async fn serve_behind_proxy(self, router: Router, stop: CancellationToken) {
+        let limits = ConnectionLimits::behind_proxy();
+        connections::serve(self.name, self.socket, router, limits, stop).await;
+    }
+
     /// Serves until `stop`.
     pub async fn serve(self, router: Router, stop: CancellationToken) {
         connections::serve(self.name, self.socket, router, ConnectionLimits::default(), stop).await;

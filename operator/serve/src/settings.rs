@@ -1,6 +1,6 @@
 //! Every flag of `windlass serve` and the environment variables behind them, once.
 //!
-//! Here: flags that do something. Elsewhere: those of the election ([`leader_election`]), those that Flux's controllers
+//! Here: flags that do something. Elsewhere: those of the election ([`leader_election`]) and of pages ([`web_pages`]), those that Flux's controllers
 //! take and that mean nothing here or are refused ([`compatibility_flags`]), feature gates ([`feature_gates`]).
 //!
 //! Modules receive values; nothing else reads the environment.
@@ -10,6 +10,7 @@
 mod compatibility_flags;
 mod feature_gates;
 mod leader_election;
+mod web_pages;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -25,6 +26,7 @@ use feature_gates::FeatureGateFlag;
 pub use leader_election::{LeaderElection, lease_name};
 use objects::LabelSelector;
 use url::Url;
+pub use web_pages::WebPages;
 
 /// How the operator runs.
 #[derive(Debug, Clone, Args)]
@@ -288,6 +290,10 @@ pub struct OperatorSettings {
     /// How a leader is elected.
     #[command(flatten)]
     pub leader_election: LeaderElection,
+
+    /// Pages for users who log in.
+    #[command(flatten)]
+    pub web_pages: WebPages,
 
     /// What has no meaning here.
     #[command(flatten)]

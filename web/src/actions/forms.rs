@@ -25,13 +25,17 @@ const REVIEW_TIME_LIMIT: Duration = Duration::from_secs(5);
 /// How long a reason may be, in characters.
 const MAX_REASON_CHARACTERS: u16 = 500;
 
-/// The forms for what the user may do with an object. Nothing if there is none.
+/// The forms for what the user may do with an object. Nothing if there is none, and for users who have logged in: the server for a
+/// team takes no forms.
 pub(crate) async fn panel(
     reader: &PageReader,
     place: &ObjectPlace,
     target: &ResourceArgument,
     object: &Object,
 ) -> Markup {
+    if reader.facts.has_login {
+        return html! {};
+    }
     let mut allowed = Vec::new();
     let mut unknown = None;
     for action in ObjectAction::of(object) {

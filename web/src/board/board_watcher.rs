@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,8 +19,9 @@ use objects::Gvk;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use windlass_answers::command_scope::CommandScope;
-use windlass_answers::kind_argument;
+use windlass_answers::kind_argument::{self, ResourceArgument};
 use windlass_cluster::ClusterError;
+use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_decode::FullObject;
 use windlass_cluster::watch::{WatchSelection, WatcherEvent};
 
@@ -37,6 +39,9 @@ const KINDS_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// When it is tried again to watch a kind that this user may not watch: the right may have been granted.
 const REFUSED_RETRY_DELAY: Duration = Duration::from_secs(300);
 
+/// How often it is checked whether a user who has logged in may still list what is watched.
+const RIGHTS_CHECK_INTERVAL: Duration = Duration::from_secs(30);
+
 /// How often it is checked whether a row says something else although its object has not changed.
 const DUE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -49,7 +54,7 @@ const ALL_KINDS: &str = "all";
 /// How the watch of a kind ended.
 enum KindWatchEnd {
     Refused,
-    /// Some of its rows have to be made again.
+    /// It begins anew at once: some of its rows have to be made again, or its right is in doubt.
     Due,
 }
 
@@ -68,8 +73,18 @@ struct MadeBoard {
     board: ObjectBoard,
 }
 
+/// Whose rights watches have. The API server asks for a right when a watch begins, and not again while it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WatchedRights {
+    /// The user of this machine, who also had the rows before.
+    OfOwnUser,
+    /// A user who has logged in at a server: what it may not list any more is not shown any more.
+    OfLogin,
+}
+
 /// All rows, and who waits for a change of them.
 pub(crate) struct BoardWatcher {
+    rights: WatchedRights,
     /// None until it is known which kinds there are.
     kinds: RefCell<Option<Vec<FollowedKind>>>,
     /// Counts changes of rows.
@@ -84,8 +99,9 @@ pub(crate) struct BoardWatcher {
 }
 
 impl BoardWatcher {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(rights: WatchedRights) -> Self {
         Self {
+            rights,
             kinds: RefCell::new(None),
             rows: watch::Sender::new(0),
             records: watch::Sender::new(0),
@@ -164,7 +180,8 @@ impl BoardWatcher {
         loop {
             let namespace = site.namespace_of(&target);
             let events = site.cluster.watch_objects(&target.resource, namespace, "").boxed();
-            match self.hear(at, events).await {
+            let lost = self.lost_right(site, &target);
+            match self.hear(at, events, lost).await {
                 KindWatchEnd::Due => {}
                 KindWatchEnd::Refused => sleep(REFUSED_RETRY_DELAY).await,
             }
@@ -176,7 +193,9 @@ impl BoardWatcher {
         &self,
         at: usize,
         mut events: impl futures::Stream<Item = Result<WatcherEvent<FullObject>, ClusterError>> + Unpin,
+        lost_right: impl Future<Output = ()>,
     ) -> KindWatchEnd {
+        let mut lost_right = pin!(lost_right);
         let mut checks = interval(DUE_CHECK_INTERVAL);
         checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first one comes at once, when nothing can be due.
@@ -201,6 +220,27 @@ impl BoardWatcher {
                         return KindWatchEnd::Due;
                     }
                 }
+                () = &mut lost_right => {
+                    self.with_kind(at, FollowedKind::refuse);
+                    self.changed();
+                    // The API server decides at once whether the kind may be watched anew: one request without an answer does
+                    // not leave pages to list for minutes.
+                    return KindWatchEnd::Due;
+                }
+            }
+        }
+    }
+
+    /// Ends when a user who has logged in may not list a kind any more, or when that is not known: without an answer there are
+    /// no rows. Pages then list by themselves, and show what the API server says.
+    async fn lost_right(&self, site: &CommandScope, target: &ResourceArgument) {
+        if self.rights == WatchedRights::OfOwnUser {
+            return pending().await;
+        }
+        loop {
+            sleep(RIGHTS_CHECK_INTERVAL).await;
+            if !may_list(site, target).await {
+                return;
             }
         }
     }
@@ -363,6 +403,14 @@ impl BoardWatcher {
     }
 }
 
+/// Whether the API server says that a user may list a kind.
+async fn may_list(site: &CommandScope, target: &ResourceArgument) -> bool {
+    let ApiResourceLocation { gvk, plural, .. } = &target.resource;
+    let namespace = site.namespace_of(target);
+    let answer = site.cluster.may_in(namespace, "list", &gvk.group, plural).await;
+    answer.is_ok_and(|answer| answer.is_allowed)
+}
+
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
@@ -396,9 +444,28 @@ mod tests {
             (code, Body::from(answer.to_string()))
         });
         let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
-        let board = board(&BoardWatcher::new(), &site).await.unwrap();
+        let board = board(&BoardWatcher::new(WatchedRights::OfOwnUser), &site).await.unwrap();
         assert!(board.rows.is_empty());
         assert!(board.left_out.iter().any(|it| it.contains("no list <script>")), "{board:?}");
+    }
+
+    #[tokio::test]
+    async fn without_an_answer_a_user_may_list_nothing() {
+        for (code, allowed, expected) in
+            [(201, true, true), (201, false, false), (500, true, false)]
+        {
+            let cluster = fake_cluster::answering(move |(request, _)| {
+                let answer = match request.contains("selfsubjectaccessreviews") {
+                    true => json!({"status": {"allowed": allowed}}),
+                    false => return (200, Body::from(resources().to_string())),
+                };
+                (code, Body::from(answer.to_string()))
+            });
+            let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
+            let words = [ALL_KINDS.to_owned()];
+            let targets = kind_argument::targets(&site.cluster, &words).await.unwrap();
+            assert_eq!(may_list(&site, &targets[0]).await, expected, "{code} {allowed}");
+        }
     }
 
     #[tokio::test]
@@ -420,11 +487,11 @@ mod tests {
             (200, Body::from(answer.to_string()))
         });
         let site = CommandScope { cluster: cluster.await, namespace: "apps".to_owned() };
-        let watcher = BoardWatcher::new();
+        let watcher = BoardWatcher::new(WatchedRights::OfOwnUser);
         let found = board(&watcher, &site).await.unwrap();
         let names: Vec<&str> = found.iter().map(|row| row.place.name.as_str()).collect();
         assert_eq!(names, ["web"]);
         is_away.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(board(&BoardWatcher::new(), &site).await.is_err());
+        assert!(board(&BoardWatcher::new(WatchedRights::OfOwnUser), &site).await.is_err());
     }
 }

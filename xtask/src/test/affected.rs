@@ -37,7 +37,7 @@ const READERS: [(&str, &str); 5] = [
 ];
 
 /// Places of the checkout that only these stories are about, by how their names begin. The longest place counts.
-const PLACES: [(&str, &[&str]); 76] = [
+const PLACES: [(&str, &[&str]); 77] = [
     ("cli/src/", &["cli::", "leader::without_operator", "migration", "bootstrap", "installation"]),
     ("cli/src/image", &["cli::", "leader::without_operator", "images::"]),
     ("cli/answers/", &["cli::", "leader::without_operator"]),
@@ -64,7 +64,9 @@ const PLACES: [(&str, &[&str]); 76] = [
         &["cli::plan_live", "cli::diff", "cli::build_and_diff", "cli::predictions"],
     ),
     ("cli/plan/src/check", &["services::plan_check"]),
-    ("web/", &["cli::pages", "cli::all_commands"]),
+    ("web/", &["cli::pages", "cli::team_pages", "cli::all_commands"]),
+    ("cli/src/serve/pages", &["cli::team_pages"]),
+    ("operator/serve/src/settings/web_pages", &["cli::team_pages"]),
     ("operator/runtime/src/audit", &["releases::audits", "releases_alone::audits", "cli::"]),
     ("operator/notification/src/alert", &["notifications::", "services::"]),
     (

@@ -398,3 +398,42 @@ fn the_values_of_the_chart_are_checked_and_have_their_effect() {
     let account = objects.iter().find(|object| object.kind() == "ServiceAccount").unwrap();
     assert_eq!(account.annotation("role"), Some("reader"));
 }
+
+#[test]
+fn pages_of_a_team_are_a_deployment_without_rights() {
+    assert!(chart(&["web.enabled=true"]).unwrap_err().contains("web.url is needed"));
+    assert!(chart(&["web.url=http://windlass.example"]).unwrap_err().contains("schema"));
+    let values = [
+        "web.enabled=true",
+        "web.url=https://windlass.example:8443",
+        "web.oidc.issuerUrl=https://issuer.example",
+        "web.oidc.clientId=windlass",
+        "web.oidc.privateCa=true",
+        "web.ingress.enabled=true",
+        "web.gateway.parentRefs[0].name=public",
+    ];
+    let objects = chart(&values).unwrap();
+    let of = |kind: &str| {
+        let mut found =
+            objects.iter().filter(|it| it.kind() == kind && it.name() == "windlass-web");
+        found.next().unwrap_or_else(|| panic!("no {kind}"))
+    };
+    let container = &pod(of("Deployment"))["containers"][0];
+    let arguments = strings_in_order(&container["args"]);
+    let settings = ServeTestCommand::try_parse_from(&arguments).unwrap().settings;
+    assert!(settings.web_pages.web_only && settings.web_pages.web_session_key_file.is_some());
+    assert_eq!(settings.web_pages.web_oidc_scopes, ["email", "groups"]);
+    let ports = [settings.web_pages.web_addr, Some(settings.health_addr)];
+    let ports: Vec<u16> = ports.iter().flatten().map(|address| address.port()).collect();
+    assert_eq!(ports, [8088, 9440]);
+    assert_eq!(of("Ingress").fields()["spec"]["rules"][0]["host"], "windlass.example");
+    assert_eq!(of("HTTPRoute").fields()["spec"]["hostnames"][0], "windlass.example");
+    of("NetworkPolicy");
+    of("Service");
+    // No binding names its account.
+    let bindings = objects.iter().filter(|it| it.kind().ends_with("RoleBinding"));
+    for binding in bindings {
+        let subjects = binding.fields()["subjects"].as_array().unwrap();
+        assert!(subjects.iter().all(|it| it["name"] != "windlass-web"), "{}", binding.name());
+    }
+}

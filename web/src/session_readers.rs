@@ -1,0 +1,292 @@
+//! Readers of users who have logged in: one for each session, with the token of its user, so that nothing that one user may read
+//! is shown to another.
+//!
+//! A reader watches while its pages are used, and ends with the session. Elsewhere: who has a session (`login.rs`), making pages
+//! (`server.rs`).
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use windlass_answers::command_scope::CommandScope;
+use windlass_cluster::ClusterConnection;
+use windlass_cluster::metrics::MetricsRegistry;
+
+use super::actions::ActionReply;
+use super::live;
+use super::login::UserSession;
+use super::page_reader::PageReader;
+use super::server::{MAX_WAITING_PAGES, PageMaker, PageOrder, refused};
+
+/// How many readers one user has at once, for several browsers and namespaces. The one that was used longest ago ends.
+const MAX_READERS_PER_USER: usize = 4;
+
+/// How long a reader stays after its last page was closed.
+const IDLE_TIME: Duration = Duration::from_secs(120);
+
+/// What is asked of the readers.
+pub(crate) enum ReaderOrder {
+    Page(Box<SessionPage>),
+    /// The session has ended: its readers end, too, and its open pages hear nothing more.
+    End {
+        session: String,
+    },
+}
+
+/// A page, for the user of a session.
+pub(crate) struct SessionPage {
+    pub(crate) session: UserSession,
+    /// Where it is read; empty for all namespaces.
+    pub(crate) namespace: String,
+    pub(crate) order: PageOrder,
+}
+
+/// Which reader answers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ReaderKey {
+    session: String,
+    namespace: String,
+}
+
+struct RunningReader {
+    subject: String,
+    orders: mpsc::Sender<PageOrder>,
+    used_at: Instant,
+    stop: CancellationToken,
+}
+
+/// All readers of a process.
+pub(crate) struct SessionReaders {
+    /// Of which only the address of the API server is used.
+    cluster: ClusterConnection,
+    metrics: Arc<MetricsRegistry>,
+    max_readers: usize,
+    stop: CancellationToken,
+    running: BTreeMap<ReaderKey, RunningReader>,
+}
+
+impl SessionReaders {
+    /// No readers yet; at most so many at once.
+    pub(crate) fn new(
+        cluster: ClusterConnection,
+        metrics: Arc<MetricsRegistry>,
+        max_readers: usize,
+        stop: CancellationToken,
+    ) -> Self {
+        Self { cluster, metrics, max_readers, stop, running: BTreeMap::new() }
+    }
+
+    /// Takes orders until there are no more. It has to run in a `LocalSet`.
+    pub(crate) async fn serve(mut self, mut orders: mpsc::Receiver<ReaderOrder>) {
+        while let Some(order) = orders.recv().await {
+            self.running.retain(|_, reader| !reader.orders.is_closed());
+            match order {
+                ReaderOrder::End { session } => self.end(&session),
+                ReaderOrder::Page(page) => {
+                    let SessionPage { session, namespace, order } = *page;
+                    let key = ReaderKey { session: session.id.clone(), namespace };
+                    match self.reader(&key, &session) {
+                        // Without room for it, the browser hears that there is no answer.
+                        Ok(reader) => drop(reader.try_send(order)),
+                        Err(why) => refuse(order, why),
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, session: &str) {
+        self.running.retain(|key, reader| {
+            let is_over = key.session == session;
+            if is_over {
+                reader.stop.cancel();
+            }
+            !is_over
+        });
+    }
+
+    /// The reader of a session, which is started if there is none.
+    fn reader(
+        &mut self,
+        key: &ReaderKey,
+        session: &UserSession,
+    ) -> Result<mpsc::Sender<PageOrder>, &'static str> {
+        if let Some(running) = self.running.get_mut(key) {
+            running.used_at = Instant::now();
+            return Ok(running.orders.clone());
+        }
+        self.make_room(&session.subject);
+        if self.running.len() >= self.max_readers {
+            return Err(
+                "as many users read pages as may at once (--web-max-users); try again in some minutes",
+            );
+        }
+        let cluster = self.cluster.with_bearer(&session.token, &self.metrics);
+        let cluster = cluster.map_err(|_error| "the token of this session cannot be used")?;
+        let (orders, received) = mpsc::channel(MAX_WAITING_PAGES);
+        let stop = self.stop.child_token();
+        let site = CommandScope { cluster, namespace: key.namespace.clone() };
+        let left = session.expires_at.saturating_sub(Timestamp::now().as_second());
+        let left = Duration::from_secs(u64::try_from(left).unwrap_or_default());
+        drop(spawn_local(read(site, received, left, stop.clone())));
+        let subject = session.subject.clone();
+        let running =
+            RunningReader { subject, orders: orders.clone(), used_at: Instant::now(), stop };
+        self.running.insert(key.clone(), running);
+        Ok(orders)
+    }
+
+    /// Ends a reader of a user who has as many as one may have, so that one user does not take the places of others.
+    fn make_room(&mut self, subject: &str) {
+        let of_user = self.running.iter().filter(|(_, reader)| reader.subject == subject);
+        if of_user.clone().count() < MAX_READERS_PER_USER {
+            return;
+        }
+        let oldest = of_user.min_by_key(|(_, reader)| reader.used_at).map(|(key, _)| key.clone());
+        if let Some(ended) = oldest.and_then(|key| self.running.remove(&key)) {
+            ended.stop.cancel();
+        }
+    }
+}
+
+/// Reads for one session until it ends, or until its pages have not been used for some time.
+async fn read(
+    site: CommandScope,
+    orders: mpsc::Receiver<PageOrder>,
+    left: Duration,
+    stop: CancellationToken,
+) {
+    // Open pages end with the reader.
+    let _ends = stop.clone().drop_guard();
+    tokio::select! {
+        () = make_while_used(site, orders, stop.clone()) => {}
+        () = sleep(left) => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+async fn make_while_used(
+    site: CommandScope,
+    mut orders: mpsc::Receiver<PageOrder>,
+    stop: CancellationToken,
+) {
+    let reader = Rc::new(PageReader::for_login(site).await);
+    let maker = PageMaker::new(reader.clone(), stop);
+    let making = async {
+        loop {
+            match timeout(IDLE_TIME, orders.recv()).await {
+                Ok(Some(order)) => maker.take(order).await,
+                Ok(None) => return,
+                Err(_elapsed) if maker.is_idle() => return,
+                Err(_elapsed) => {}
+            }
+        }
+    };
+    tokio::select! {
+        () = making => {}
+        () = reader.watcher.follow(&reader.site) => {}
+    }
+}
+
+/// Answers an order for which there is no reader.
+fn refuse(order: PageOrder, why: &str) {
+    match order {
+        PageOrder::Once { page, reply } => {
+            drop(reply.send(refused(StatusCode::SERVICE_UNAVAILABLE, why, page.wants_json)));
+        }
+        PageOrder::Act { wants_json, reply, .. } => {
+            let refusal = refused(StatusCode::SERVICE_UNAVAILABLE, why, wants_json);
+            drop(reply.send(ActionReply::Refused(refusal)));
+        }
+        PageOrder::Open(open) => live::refuse(&open),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use objects::RedactedValue;
+    use tokio::sync::oneshot;
+    use tokio::task::LocalSet;
+
+    use super::*;
+    use crate::page_query::PageQuery;
+    use crate::pages::PageRequest;
+    use crate::response::PageAnswer;
+    use crate::route::Route;
+
+    fn session(id: &str, subject: &str) -> UserSession {
+        UserSession {
+            id: id.to_owned(),
+            subject: subject.to_owned(),
+            token: RedactedValue::new(format!("token-of-{subject}")),
+            expires_at: Timestamp::now().as_second() + 600,
+        }
+    }
+
+    fn ordered(session: UserSession) -> (ReaderOrder, oneshot::Receiver<PageAnswer>) {
+        let (reply, answer) = oneshot::channel();
+        let page = PageRequest { route: Route::Me, query: PageQuery::default(), wants_json: true };
+        let order = PageOrder::Once { page, reply };
+        let page = SessionPage { session, namespace: "apps".to_owned(), order };
+        (ReaderOrder::Page(Box::new(page)), answer)
+    }
+
+    async fn readers(max_readers: usize) -> SessionReaders {
+        let (cluster, _) = fake_cluster::with_objects(Vec::new()).await;
+        let stop = CancellationToken::new();
+        SessionReaders::new(cluster, MetricsRegistry::new(), max_readers, stop)
+    }
+
+    #[tokio::test]
+    async fn sessions_have_readers_of_their_own_which_end_with_them() {
+        LocalSet::new()
+            .run_until(async {
+                let mut readers = readers(8).await;
+                let key = |id: &str| ReaderKey { session: id.to_owned(), namespace: String::new() };
+                let alice = readers.reader(&key("1"), &session("1", "alice")).unwrap();
+                let bob = readers.reader(&key("2"), &session("2", "bob")).unwrap();
+                let again = readers.reader(&key("1"), &session("1", "alice")).unwrap();
+                assert!(alice.same_channel(&again) && !alice.same_channel(&bob));
+                readers.end("1");
+                alice.closed().await;
+                assert!(!bob.is_closed() && readers.running.len() == 1);
+                let mut over = session("3", "carol");
+                over.expires_at = 0;
+                readers.reader(&key("3"), &over).unwrap().closed().await;
+            })
+            .await;
+    }
+
+    #[tokio::test]
+    async fn a_user_does_not_take_the_places_of_others_and_all_together_are_bounded() {
+        LocalSet::new()
+            .run_until(async {
+                let mut readers = readers(MAX_READERS_PER_USER + 1).await;
+                let key = |id: &str| ReaderKey { session: id.to_owned(), namespace: String::new() };
+                let first = readers.reader(&key("0"), &session("0", "alice")).unwrap();
+                for at in 1..=MAX_READERS_PER_USER {
+                    let id = at.to_string();
+                    readers.reader(&key(&id), &session(&id, "alice")).unwrap();
+                }
+                assert_eq!(readers.running.len(), MAX_READERS_PER_USER);
+                first.closed().await;
+                readers.reader(&key("b"), &session("b", "bob")).unwrap();
+                let (orders, received) = mpsc::channel(4);
+                let (order, answer) = ordered(session("c", "carol"));
+                assert!(orders.send(order).await.is_ok());
+                drop(orders);
+                readers.serve(received).await;
+                let answer = answer.await.unwrap();
+                assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+                assert!(answer.text.contains("--web-max-users"), "{}", answer.text);
+            })
+            .await;
+    }
+}
