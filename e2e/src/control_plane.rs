@@ -11,7 +11,7 @@ mod kubeconfig;
 mod programs;
 mod state_folder;
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use crate::certificate_authority::TestCertificateAuthority;
 use crate::process_reaper::ProcessReaper;
 use crate::random_sequence::RandomSequence;
+use crate::tls_proxy::TlsProxyListener;
 use testbed::binaries::TestbedBinaries;
 
 pub use kubeconfig::client;
@@ -31,6 +32,23 @@ pub(crate) use state_folder::write_private;
 /// flow control apply to it as in a real cluster.
 pub const OPERATOR: &str = "system:serviceaccount:flux-system:windlass-controller";
 
+/// The client of the issuer of logins for which the API server accepts tokens.
+pub const LOGIN_CLIENT: &str = "windlass-web";
+
+fn issuer_url(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
+/// The issuer of OpenID Connect that the API server trusts: users are called `oidc:` and the claim `sub`. Ends when dropped.
+#[derive(Debug)]
+pub struct TrustedIssuer {
+    /// How it has to call itself.
+    pub url: String,
+    /// The authority of its certificate.
+    pub authority: PathBuf,
+    _front: TlsProxyListener,
+}
+
 /// How long the whole bed may take to answer; a cold, busy machine needs a while.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -39,6 +57,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(120);
 pub struct ControlPlane {
     state: ControlPlaneStateFolder,
     server: String,
+    issuer_port: u16,
     authority: TestCertificateAuthority,
     reaper: Option<ProcessReaper>,
     children: Vec<(&'static str, Child)>,
@@ -83,13 +102,14 @@ impl ControlPlane {
         let mut done =
             |what: &str| report(&format!("{what} ({:.1} s)", start.elapsed().as_secs_f64()));
         let reaper = ProcessReaper::start(Some(state.folder()))?;
-        let ports: [u16; 4] = free_ports()?;
-        let [api, ..] = ports;
+        let ports: [u16; 5] = free_ports()?;
+        let [api, .., issuer_port] = ports;
         let server = format!("https://127.0.0.1:{api}");
         let authority = TestCertificateAuthority::generate()?;
         state.write_credentials(&authority, &server)?;
-        let mut plane =
-            Self { state, server, authority, reaper: Some(reaper), children: Vec::new() };
+        let reaper = Some(reaper);
+        let children = Vec::new();
+        let mut plane = Self { state, server, issuer_port, authority, reaper, children };
         let mut programs = programs::all(&plane.state, binaries, ports)?;
         let (storage, controllers) = programs.split_at_mut(2);
 
@@ -138,6 +158,13 @@ impl ControlPlane {
         let text = kubeconfig::render(&self.server, self.authority.certificate(), user, &who);
         write_private(&path, &text)?;
         Ok(path)
+    }
+
+    /// Makes a server, which speaks HTTP, the issuer that the API server trusts. The API server notices it within some seconds.
+    pub async fn trusted_issuer(&self, server: SocketAddr) -> Result<TrustedIssuer> {
+        let front = TlsProxyListener::start_on(self.issuer_port, server, &self.authority).await?;
+        let url = issuer_url(self.issuer_port);
+        Ok(TrustedIssuer { url, authority: self.state.pki().join("ca.crt"), _front: front })
     }
 
     /// Writes a kubeconfig for an existing service account, with a token of one hour.
@@ -216,7 +243,7 @@ const PORT_SEARCH_RANGE: std::ops::Range<u16> = 15_000..32_000;
 
 /// Ports on which no program listens. They are all held before any is let go, so they differ; until a
 /// program binds its own, another may take it, which the start notices and repeats.
-pub(crate) fn free_ports<const PORT_COUNT: usize>() -> Result<[u16; PORT_COUNT]> {
+pub fn free_ports<const PORT_COUNT: usize>() -> Result<[u16; PORT_COUNT]> {
     let mut random =
         RandomSequence::new(RandomSequence::seed() ^ (u64::from(std::process::id()) << 32));
     let mut held = Vec::with_capacity(PORT_COUNT);

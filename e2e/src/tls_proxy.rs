@@ -34,7 +34,16 @@ impl TlsProxyListener {
         authority: &TestCertificateAuthority,
         is_mutual: bool,
     ) -> Result<Self> {
-        Self::start_with(server, acceptor(authority, &LOOPBACK, is_mutual)?).await
+        Self::start_with(0, server, acceptor(authority, &LOOPBACK, is_mutual)?).await
+    }
+
+    /// Starts one on a port.
+    pub async fn start_on(
+        port: u16,
+        server: SocketAddr,
+        authority: &TestCertificateAuthority,
+    ) -> Result<Self> {
+        Self::start_with(port, server, acceptor(authority, &LOOPBACK, false)?).await
     }
 
     /// Starts one whose certificate has other names than those of this machine.
@@ -43,11 +52,12 @@ impl TlsProxyListener {
         authority: &TestCertificateAuthority,
         names: &[&str],
     ) -> Result<Self> {
-        Self::start_with(server, acceptor(authority, names, false)?).await
+        Self::start_with(0, server, acceptor(authority, names, false)?).await
     }
 
-    async fn start_with(server: SocketAddr, acceptor: TlsAcceptor) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for TLS")?;
+    /// On a free port if it is 0.
+    async fn start_with(port: u16, server: SocketAddr, acceptor: TlsAcceptor) -> Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.context("no port for TLS")?;
         let address = listener.local_addr()?;
         let accept = async move {
             while let Ok((client, _)) = listener.accept().await {

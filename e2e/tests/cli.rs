@@ -17,6 +17,7 @@ mod plan_live;
 mod predictions;
 mod read_commands;
 mod rollbacks;
+mod team_pages;
 mod write_commands;
 
 use std::process::Command;

@@ -18,13 +18,13 @@ pub(super) struct ProgramLaunch {
 }
 
 /// etcd and the API server, then those that need the API server.
-/// `ports`: API server, etcd for clients, etcd for peers, kwok.
+/// `ports`: API server, etcd for clients, etcd for peers, kwok, the issuer of logins.
 pub(super) fn all(
     state: &ControlPlaneStateFolder,
     binaries: &TestbedBinaries,
-    ports: [u16; 4],
+    ports: [u16; 5],
 ) -> Result<Vec<ProgramLaunch>> {
-    let [api, etcd, peer, kwok] = ports;
+    let [api, etcd, peer, kwok, issuer] = ports;
     let program = |name: &'static str, flags: Vec<String>| -> Result<ProgramLaunch> {
         let mut command = Command::new(binaries.path(name)?);
         // Memory for time: collecting garbage is much of what the API server does.
@@ -38,7 +38,7 @@ pub(super) fn all(
     };
     Ok(vec![
         program("etcd", etcd_flags(state, etcd, peer))?,
-        program("kube-apiserver", api_server_flags(state, api, etcd)?)?,
+        program("kube-apiserver", api_server_flags(state, [api, etcd, issuer])?)?,
         program("kube-controller-manager", controller_manager_flags(state))?,
         program("kube-scheduler", scheduler_flags(state)?)?,
         program("kwok", kwok_flags(state, kwok)?)?,
@@ -63,7 +63,9 @@ fn etcd_flags(state: &ControlPlaneStateFolder, client: u16, peer: u16) -> Vec<St
     ]
 }
 
-fn api_server_flags(state: &ControlPlaneStateFolder, port: u16, etcd: u16) -> Result<Vec<String>> {
+/// `ports`: its own, that of etcd, and that of the issuer of logins.
+fn api_server_flags(state: &ControlPlaneStateFolder, ports: [u16; 3]) -> Result<Vec<String>> {
+    let [port, etcd, issuer] = ports;
     let pki = |name: &str| show(&state.pki().join(name));
     let policy = state.pki().join("audit-policy.yaml");
     // With bodies only what stories compare with Plans: the log of everything would be too long.
@@ -87,6 +89,14 @@ fn api_server_flags(state: &ControlPlaneStateFolder, port: u16, etcd: u16) -> Re
         "--service-account-issuer=https://kubernetes.default.svc".into(),
         format!("--service-account-key-file={}", pki("service-account.pub")),
         format!("--service-account-signing-key-file={}", pki("service-account.key")),
+        // The API server looks for it every ten seconds, until a story serves it.
+        format!("--oidc-issuer-url={}", super::issuer_url(issuer)),
+        format!("--oidc-client-id={}", super::LOGIN_CLIENT),
+        format!("--oidc-ca-file={}", pki("ca.crt")),
+        "--oidc-username-claim=sub".into(),
+        "--oidc-username-prefix=oidc:".into(),
+        "--oidc-groups-claim=groups".into(),
+        "--oidc-groups-prefix=oidc:".into(),
         "--authorization-mode=RBAC".into(),
         "--service-cluster-ip-range=10.96.0.0/16".into(),
         // Loopback is not allowed as an endpoint, and no client calls the API through its Service.

@@ -3,13 +3,14 @@
 //! Here: starting it once, or using the one that is named in the environment.
 //! Elsewhere: the control plane (`crate::control_plane`), a story's own namespace (`super::story`).
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use kube::Client;
 use tokio::sync::OnceCell;
 
-use crate::control_plane::{self, ControlPlane};
+use crate::control_plane::{self, ControlPlane, TrustedIssuer};
 
 /// A control plane that is ready.
 #[derive(Debug)]
@@ -78,6 +79,15 @@ impl TestBed {
     pub async fn account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let plane = self.plane.as_ref().context("this cluster is not ours")?;
         plane.service_account_kubeconfig(namespace, name).await
+    }
+
+    /// Makes a server the issuer of logins that the API server trusts, as [`ControlPlane::trusted_issuer`] does.
+    ///
+    /// # Errors
+    /// Another story has made one, or the cluster is not ours.
+    pub async fn trusted_issuer(&self, server: SocketAddr) -> Result<TrustedIssuer> {
+        let plane = self.plane.as_ref().context("this cluster is not ours")?;
+        plane.trusted_issuer(server).await
     }
 
     /// The API server's audit log, where requests are counted by user agent; not there on a
