@@ -86,6 +86,7 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<extensions::ArtifactGenerator>(),
     KindDefinition::of::<source::Bucket>(),
     KindDefinition::of::<release::ChangeSet>(),
+    KindDefinition::of::<release::ClusterStagedRollout>(),
     KindDefinition::of::<source::ExternalArtifact>(),
     KindDefinition::of::<release::FreezeBypass>(),
     KindDefinition::of::<release::Freeze>(),
@@ -111,6 +112,7 @@ const KINDS: &[KindDefinition] = &[
     KindDefinition::of::<release::Quarantine>(),
     KindDefinition::of::<notification::Receiver>(),
     KindDefinition::of::<release::ReleaseAudit>(),
+    KindDefinition::of::<release::StagedRollout>(),
 ];
 
 /// Returns every CRD with the name of the file that holds it, in the order of those names.

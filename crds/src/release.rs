@@ -1,12 +1,13 @@
 //! The group `release.windlass.dev/v1alpha1`: what was done to releases and to applied revisions, which changes and
-//! deletions wait for approval, when nothing begins, which results are not applied again, and what became of one change of a
-//! source.
+//! deletions wait for approval, when nothing begins, which results are not applied again, what became of one change of a
+//! source, and in which waves it is applied.
 //!
 //! Here: one file per kind. Elsewhere: what an audit says of an operation (`engines/release/src/audit.rs`), writing and
 //! deleting audits (`operator/runtime/src/audit.rs`), the deletion budget (`engines/apply/src/deletion_budget.rs`), writing
 //! and deleting Plans (`operator/runtime/src/deletion_plan.rs`), what Freezes hold (`operator/runtime/src/freeze.rs`),
 //! what follows from a result that failed (`engines/quarantine`), writing Quarantines (`operator/quarantine`), verdicts about
-//! changes (`engines/changes`), writing ChangeSets (`operator/changes`).
+//! changes (`engines/changes`), writing ChangeSets (`operator/changes`), which applier may take a revision
+//! (`engines/rollout`), waves (`operator/rollout`).
 
 mod change_set;
 mod freeze;
@@ -15,6 +16,7 @@ mod plan;
 mod plan_policy;
 mod quarantine;
 mod release_audit;
+mod staged_rollout;
 
 pub use change_set::{
     ChangeSet, ChangeSetCommit, ChangeSetCounts, ChangeSetRollback, ChangeSetSource, ChangeSetSpec,
@@ -43,4 +45,9 @@ pub use release_audit::{
     AuditApproval, AuditCause, AuditCauseKind, AuditChange, AuditChangeKind, AuditChanges,
     AuditFreezeBypass, AuditLifecycle, AuditOperation, AuditOutcome, AuditRelease, AuditRevision,
     AuditStep, AuditSubject, ReleaseAudit, ReleaseAuditSpec,
+};
+pub use staged_rollout::{
+    ClusterStagedRollout, ClusterStagedRolloutSpec, OfflineClusterPolicy, RolloutOfflineClusters,
+    RolloutSource, RolloutWave, RolloutWaveStatus, StagedRollout, StagedRolloutSpec,
+    StagedRolloutStatus,
 };

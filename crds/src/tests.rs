@@ -13,7 +13,8 @@ use crate::image::{ImagePolicy, ImageRef, ImageRepository, ImageUpdateAutomation
 use crate::kustomize::{DeletionPolicy, Kustomization, KustomizationSourceKind};
 use crate::notification::{Alert, Provider, Receiver};
 use crate::release::{
-    AuditCauseKind, ChangeSet, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit,
+    AuditCauseKind, ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy,
+    Quarantine, ReleaseAudit, StagedRollout,
 };
 use crate::source::{
     Bucket, ExternalArtifact, GitRepository, GitVerificationMode, HelmChart, HelmRepository,
@@ -267,6 +268,46 @@ fn a_change_set_keeps_what_it_says() {
         },
     });
     assert_eq!(round_trip::<ChangeSet>(&change), change);
+}
+
+#[test]
+fn a_staged_rollout_keeps_what_it_says() {
+    let waves = json!([
+        { "name": "canary", "values": ["canary"], "maxUnavailable": "1", "soak": "10m" },
+        { "name": "rest" },
+    ]);
+    let wave = json!({ "name": "canary", "members": 2, "updated": 1, "skipped": 1, "updatedSince": "2026-11-30T09:00:00Z" });
+    let rollout = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "StagedRollout",
+        "metadata": { "name": "a", "namespace": "b" },
+        "spec": {
+            "selector": { "matchLabels": { "team": "shop" } },
+            "waveLabel": "stage",
+            "waves": waves,
+            "offlineClusters": { "policy": "Skip", "maxSkipped": 2, "after": "10m" },
+        },
+        "status": {
+            "observedGeneration": 1,
+            "members": 2,
+            "sources": [{
+                "kind": "GitRepository", "namespace": "b", "name": "fleet", "revision": "main@sha1:2",
+                "digest": "sha256:2", "wave": "rest", "waves": [wave],
+            }],
+        },
+    });
+    assert_eq!(round_trip::<StagedRollout>(&rollout), rollout);
+    let rollout = json!({
+        "apiVersion": "release.windlass.dev/v1alpha1",
+        "kind": "ClusterStagedRollout",
+        "metadata": { "name": "a" },
+        "spec": {
+            "namespaceSelector": {},
+            "selector": {},
+            "waves": [{ "name": "first", "percent": 10 }, { "name": "rest" }],
+        },
+    });
+    assert_eq!(round_trip::<ClusterStagedRollout>(&rollout), rollout);
 }
 
 #[test]
