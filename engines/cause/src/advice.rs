@@ -76,6 +76,10 @@ pub(crate) fn advice(
                 .to_owned(),
             Some("windlass get freezes".to_owned()),
         ),
+        CauseKind::Wave => (
+            "wait for the wave, or see what the rollout waits for".to_owned(),
+            Some(format!("windlass get stagedrollouts,clusterstagedrollouts -n {namespace}")),
+        ),
         CauseKind::InvalidWindow => ("correct the annotation windlass.dev/window".to_owned(), None),
         CauseKind::NotReconciled => (
             "check that windlass runs and reconciles this namespace".to_owned(),

@@ -215,5 +215,6 @@ fn is_pause(problem: CauseKind) -> bool {
             | CauseKind::ExpiredHold
             | CauseKind::ClosedWindow
             | CauseKind::Freeze
+            | CauseKind::Wave
     )
 }

@@ -40,6 +40,8 @@ pub enum CauseKind {
     ClosedWindow,
     /// A Freeze denies.
     Freeze,
+    /// A wave of a rollout is not open.
+    Wave,
     /// The windows cannot be read.
     InvalidWindow,
     /// The spec has not been reconciled.

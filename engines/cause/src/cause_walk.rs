@@ -137,6 +137,9 @@ impl<'k> CauseWalk<'k> {
         if state == ExaminedObjectState::Suspended {
             self.remark_newer(object)?;
         }
+        if let Some(wave) = condition(object, reconcile::WAVE).filter(|it| it.status == "True") {
+            self.remarks.insert(wave.message.to_owned());
+        }
         let findings = self.findings(object, found)?;
         let state = self.state(object, findings.first.as_ref());
         Ok(self.why(subject, state, Some(object), findings))
@@ -271,7 +274,12 @@ impl<'k> CauseWalk<'k> {
             (Some("True"), None) => ExaminedObjectState::Ready,
             (
                 Some("True"),
-                Some(CauseKind::ExpiredHold | CauseKind::ClosedWindow | CauseKind::Freeze),
+                Some(
+                    CauseKind::ExpiredHold
+                    | CauseKind::ClosedWindow
+                    | CauseKind::Freeze
+                    | CauseKind::Wave,
+                ),
             ) => ExaminedObjectState::Ready,
             (Some("True"), Some(CauseKind::NotReconciled)) => ExaminedObjectState::Progressing,
             (Some("True"), Some(_)) => {

@@ -71,6 +71,7 @@ pub(crate) fn is_pause(reason: &str) -> bool {
                 | CauseKind::ExpiredHold
                 | CauseKind::ClosedWindow
                 | CauseKind::Freeze
+                | CauseKind::Wave
                 | CauseKind::InvalidWindow
         )
     )
@@ -245,6 +246,7 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "Quarantined" => CauseKind::Health,
         "WindowClosed" => CauseKind::ClosedWindow,
         "Frozen" | "FreezesUnknown" => CauseKind::Freeze,
+        "WaitingForWave" | "RolloutsUnknown" => CauseKind::Wave,
         "Suspended" => CauseKind::Suspension,
         "Expired" => CauseKind::ExpiredHold,
         // "Failure": no tag of an image is the latest of its policy. "PullRequestFailed": the message names the Provider.
@@ -256,6 +258,11 @@ fn of_run(reason: &str) -> Option<CauseKind> {
         | "MinAgeNotReached"
         | "PlatformsMissing"
         | "InvalidFreeze"
+        | "InvalidRollout"
+        | "SelectsNothing"
+        | "Overlapping"
+        | "WaveFailed"
+        | "ClustersOffline"
         | "CalendarFailed"
         | "CalendarNotSupported"
         | "MarkerWithoutDigest" => CauseKind::Other,

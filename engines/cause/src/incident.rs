@@ -239,6 +239,7 @@ fn is_hold(problem: CauseKind) -> bool {
             | CauseKind::ExpiredHold
             | CauseKind::ClosedWindow
             | CauseKind::Freeze
+            | CauseKind::Wave
             | CauseKind::Deletion
             | CauseKind::NotReconciled
     )

@@ -85,10 +85,19 @@ pub fn has_no_runs(object: &Object) -> bool {
     match object.kind() {
         "HelmRepository" => is_oci,
         "Alert" | "Provider" | "ExternalArtifact" => true,
-        "ChangeSet" | "Freeze" | "FreezeBypass" | "Incident" | "Lifecycle" | "LifecycleBinding"
-        | "LifecycleEvent" | "Plan" | "PlanPolicy" | "Quarantine" | "ReleaseAudit" => {
-            object.gvk().group.ends_with(WINDLASS_GROUPS)
-        }
+        "ChangeSet"
+        | "ClusterStagedRollout"
+        | "Freeze"
+        | "FreezeBypass"
+        | "Incident"
+        | "Lifecycle"
+        | "LifecycleBinding"
+        | "LifecycleEvent"
+        | "Plan"
+        | "PlanPolicy"
+        | "Quarantine"
+        | "ReleaseAudit"
+        | "StagedRollout" => object.gvk().group.ends_with(WINDLASS_GROUPS),
         _ => false,
     }
 }

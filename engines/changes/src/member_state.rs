@@ -98,6 +98,8 @@ pub struct ObservedMember<'o> {
     pub attempted: Option<&'o str>,
     /// The revision that it applied last with success.
     pub applied: Option<&'o str>,
+    /// Whether it stays at what it has until its wave of a rollout is open.
+    pub waits_for_wave: bool,
     /// The Quarantine in force of the revision.
     pub quarantine: Option<QuarantineEffect<'o>>,
 }
@@ -112,7 +114,7 @@ pub enum MemberTarget<'t> {
 }
 
 /// Reasons of `Ready` that say that nothing begins yet, so that nothing failed.
-const WAITS: [&str; 12] = [
+const WAITS: [&str; 14] = [
     "AwaitingDependents",
     "BudgetExceeded",
     "DependencyNotReady",
@@ -122,8 +124,10 @@ const WAITS: [&str; 12] = [
     "PlanPending",
     "PlanPoliciesUnknown",
     "QuarantinesUnknown",
+    "RolloutsUnknown",
     SUSPENDED,
     "SourceNotVerified",
+    "WaitingForWave",
     "WindowClosed",
 ];
 
@@ -153,7 +157,12 @@ pub fn next_state(
 /// How far a member is.
 fn state(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> MemberState {
     let ready = observed.ready.filter(|it| is_of_newest_spec(observed, it));
-    let waits = ready.is_some_and(|it| it.status != "True" && WAITS.contains(&it.reason));
+    // What is said of a wave is over once the revision is attempted, and a wave holds no spec.
+    let is_before_wave = observed.waits_for_wave
+        && matches!(target, MemberTarget::Revision(_))
+        && !is_at(observed, target);
+    let waits =
+        is_before_wave || ready.is_some_and(|it| it.status != "True" && WAITS.contains(&it.reason));
     let ended = ready.filter(|_| !observed.is_reconciling && !waits);
     let end = match observed.quarantine {
         Some(QuarantineEffect::Held) => Some(MemberState::Failed),
@@ -221,8 +230,26 @@ mod tests {
             ready: Some(ObservedReady { status, reason, generation: Some(3) }),
             attempted: Some("main@sha1:2"),
             applied: Some("main@sha1:2"),
+            waits_for_wave: false,
             quarantine: None,
         }
+    }
+
+    #[test]
+    fn what_stays_at_the_revision_before_until_its_wave_is_open_waits() {
+        let good = ready("True", "ReconciliationSucceeded");
+        let pinned = ObservedMember {
+            attempted: Some("main@sha1:1"),
+            applied: Some("main@sha1:1"),
+            waits_for_wave: true,
+            ..good
+        };
+        assert_eq!(state(&pinned, NEW), MemberState::Waiting);
+        assert_eq!(state(&ready("False", "WaitingForWave"), NEW), MemberState::Waiting);
+        let suspended = ObservedMember { is_suspended: true, ..pinned };
+        assert_eq!(state(&suspended, NEW), MemberState::Skipped);
+        let stale = ObservedMember { waits_for_wave: true, ..good };
+        assert_eq!(state(&stale, NEW), MemberState::Succeeded);
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub const SCHEDULE: &str = "windlass.dev/Schedule";
 /// Type of the condition that is there, and True, while a Freeze denies, or while it is not known which Freezes do.
 pub const FREEZE: &str = "windlass.dev/Freeze";
 
+/// Type of the condition that is there, and True, while an object stays at the revision that it has, because its wave of a rollout
+/// is not open for the newest one.
+pub const WAVE: &str = "windlass.dev/Wave";
+
 /// Type of the condition that is there, and True, while something was left out of what was applied, such as fields that are
 /// misspelt: its message has a line for each.
 pub const WARNINGS: &str = "windlass.dev/Warnings";

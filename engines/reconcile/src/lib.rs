@@ -45,7 +45,7 @@ pub use change_window::{
 };
 pub use conditions::{
     AnnotationCondition, ConditionStatus, DELETION_HELD, FREEZE, HOLD, MARKERS_IGNORED, READY,
-    RECONCILING, SCHEDULE, STALLED, StatusCondition, StatusConditions, WARNINGS, WINDOW,
+    RECONCILING, SCHEDULE, STALLED, StatusCondition, StatusConditions, WARNINGS, WAVE, WINDOW,
 };
 pub use correction_budget::{CorrectionBudget, contested_pause};
 pub use cron::{CronError, CronExpression};

@@ -118,6 +118,8 @@ reasons! {
     WINDOW_CLOSED = "WindowClosed";
     /// Something waits for the end of a Freeze.
     FROZEN = "Frozen";
+    /// A revision waits for its wave of a rollout.
+    WAITING_FOR_WAVE = "WaitingForWave";
     /// It is not known which Freezes there are, so nothing begins.
     FREEZES_UNKNOWN = "FreezesUnknown";
     /// What was under way when a Freeze began comes to its end.

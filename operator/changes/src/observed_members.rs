@@ -167,6 +167,7 @@ fn observed<'o, K: WindlassKind + ReconciledObject>(
         ready,
         attempted: revisions.attempted,
         applied: revisions.applied,
+        waits_for_wave: object.condition(reconcile::WAVE).is_some_and(|it| it.status == "True"),
         quarantine,
     }
 }

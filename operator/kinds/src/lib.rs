@@ -11,7 +11,10 @@ use std::sync::Arc;
 
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{ChangeSet, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine, ReleaseAudit};
+use crds::release::{
+    ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine,
+    ReleaseAudit, StagedRollout,
+};
 use crds::source::{Bucket, GitRepository, HelmChart, HelmRepository, OCIRepository};
 use crds::windlass_notification::Incident;
 use crds::windlass_source::HTTPArchive;
@@ -200,6 +203,10 @@ const KINDS: &[KindRegistration] = &[
         quarantine_watch::follow(context, stop).boxed()
     }),
     KindRegistration::kept::<ChangeSet>(|context, stop| follow_changes(context, stop).boxed()),
+    KindRegistration::kept::<StagedRollout>(|context, stop| follow_rollouts(context, stop).boxed()),
+    KindRegistration::kept::<ClusterStagedRollout>(|context, stop| {
+        windlass_rollout::follow_of_cluster(context, stop).boxed()
+    }),
     KindRegistration::kept::<Incident>(|context, stop| incident::follow(context, stop).boxed())
         .only(OperatorSettings::notifies),
     KindRegistration::kept::<ReleaseAudit>(|context, stop| retention::run(context, stop).boxed()),
@@ -227,6 +234,14 @@ async fn follow_changes(context: Arc<RunContext>, stop: CancellationToken) {
     tokio::join!(
         windlass_changes::follow(context.clone(), stop.clone()),
         windlass_changes::run(context, stop),
+    );
+}
+
+/// Follows StagedRollouts until `stop`, and decides by them and by those of the cluster which appliers may take a new revision.
+async fn follow_rollouts(context: Arc<RunContext>, stop: CancellationToken) {
+    tokio::join!(
+        windlass_rollout::follow(context.clone(), stop.clone()),
+        windlass_rollout::run(context, stop),
     );
 }
 

@@ -1,7 +1,7 @@
 //! Kustomization: the manifests of an artifact, kept applied.
 //!
 //! Here: a run from its gate to its report. Elsewhere: the desired state (`build`, `validated_spec`, `build_inputs`),
-//! where a run may not go on (`paused_run`), results that failed (`quarantined_results`), looking and writing (`executor`), deletions that are held (`deletion_hold`),
+//! where a run may not go on (`paused_run`), results that failed (`quarantined_results`), waves of rollouts (`wave_pin`), looking and writing (`executor`), deletions that are held (`deletion_hold`),
 //! and whether a reviewed pull request showed them ([`reviewed_removal`]), deletion of the Kustomization (`finalize`).
 
 mod audit;
@@ -25,6 +25,7 @@ pub mod reviewed_removal;
 mod stale_dependency;
 mod substitution;
 pub mod validated_spec;
+mod wave_pin;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -64,6 +65,7 @@ use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_watcher::OwnershipMarks;
 use windlass_cluster::run_permits::PermitPriority;
 use windlass_cluster::spec_references::ReadReferences;
+use windlass_rollout::WaveGate;
 use windlass_runtime::applier::{
     self, ApplierKind, ApplierRunEnd, FinalizeOutcome, PendingChanges, ReconcileIntervals,
     WaitObservation,
@@ -79,6 +81,7 @@ use windlass_runtime::{
 use windlass_serve::settings::OperatorSettings;
 
 pub(crate) use quarantined_results::{last_good_artifact, rolled_back_artifact};
+pub(crate) use wave_pin::pinned_artifact;
 
 /// Field manager of what Kustomizations apply.
 pub const MANAGER: &str = Kustomization::CONTROLLER;
@@ -171,6 +174,8 @@ pub struct KustomizationRunDetails {
     images: Option<Vec<String>>,
     /// The revision of the source, in whose place the last good one was applied.
     quarantine: Option<QuarantinedRevision>,
+    /// What the revision of the source waits for, if its wave of a rollout is not open.
+    wave: Option<String>,
     changes: Vec<(ObjectId, apply::Action)>,
     /// Warnings about what was left out of a build that was applied completely.
     warnings: Vec<String>,
@@ -388,6 +393,7 @@ impl ApplierKind for KustomizationController {
             digest,
             facts,
             quarantine,
+            wave,
             changes,
             warnings,
             deletion,
@@ -401,6 +407,7 @@ impl ApplierKind for KustomizationController {
             digest: digest.as_deref(),
             facts: facts.as_ref(),
             quarantine: quarantine.as_ref(),
+            wave: wave.as_deref(),
             changes,
             warnings,
             deletion,
@@ -450,21 +457,31 @@ impl KustomizationSession<'_> {
             Ok(artifact) => artifact,
             Err(outcome) => return KustomizationRunReport::early(object, outcome),
         };
-        let mut ended = self.follow(object, facts, timeouts, &artifact).await;
+        let (artifact, text) = match self.wave(object, &artifact, retry_at).await {
+            Ok(WaveGate::Open) => (artifact, None),
+            Ok(WaveGate::Pinned { artifact, text }) => (*artifact, Some(text)),
+            Err(outcome) => return KustomizationRunReport::early(object, outcome),
+        };
+        let is_pinned = text.is_some();
+        let mut ended = self.follow(object, facts, timeouts, &artifact, is_pinned).await;
         // The last good revision, which may be applied in its place, has another origin.
-        if ended.came.revision == artifact.revision {
+        if ended.came.revision == artifact.revision && !is_pinned {
             artifact_files::origin_revision(&artifact).clone_into(&mut ended.came.origin_revision);
+        }
+        if let Some(text) = text {
+            wave_pin::say(object, &mut ended, text);
         }
         ended
     }
 
-    /// The rest of a run, with the artifact of the source.
+    /// The rest of a run, with the artifact of the source, or with the one to which a rollout pins it.
     async fn follow(
         &self,
         object: &Arc<Kustomization>,
         facts: RunGateFacts,
         timeouts: KustomizationTimeouts,
         artifact: &Artifact,
+        is_pinned: bool,
     ) -> KustomizationRunReport {
         let own = match self.own_quarantines(object).await {
             Ok(own) => own,
@@ -479,7 +496,9 @@ impl KustomizationSession<'_> {
         let revision = good.as_ref().map_or(&artifact.revision, |good| &good.revision);
         let generation = object.meta().generation.unwrap_or_default();
         self.audit_superseded(object, generation, revision).await;
-        if let Some(outcome) = self.gate(object, facts, revision).await {
+        // A dependency in an earlier wave has a newer revision already.
+        let awaited = if is_pinned { "" } else { revision.as_str() };
+        if let Some(outcome) = self.gate(object, facts, awaited).await {
             return early(object, revision, outcome);
         }
         let (target, inputs) = match self.named(object).await {

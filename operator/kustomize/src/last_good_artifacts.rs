@@ -1,6 +1,6 @@
 //! The artifacts to which Kustomizations may go back, so that no source throws them away.
 //!
-//! They are found in statuses, Quarantines and ChangeSets whenever a source collects its garbage: nothing of that is kept in memory only.
+//! They are found in statuses, Quarantines, ChangeSets and rollouts whenever a source collects its garbage: nothing of that is kept in memory only.
 //! Elsewhere: how many bytes of them are kept (`artifacts::store`), going back (`kustomization`).
 
 use std::cmp::Reverse;
@@ -12,9 +12,11 @@ use artifacts::store::{NeededArtifact, NeededArtifacts};
 use crds::kustomize::{HistoryEntry, Kustomization};
 use crds::release::{ChangeSet, ChangeSetVerdict, Quarantine};
 use futures::FutureExt as _;
+use kube_core::ResourceExt as _;
 use reconcile::Time;
 
-use crate::kustomization::{last_good_artifact, rolled_back_artifact};
+use crate::kustomization::{last_good_artifact, pinned_artifact, rolled_back_artifact};
+use windlass_rollout::is_selected;
 use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::run_context::RunContext;
 
@@ -49,9 +51,31 @@ impl NeededArtifacts for LastGoodArtifacts {
         let changes = context.shared::<WatchedObjectCache<ChangeSet>>();
         changes.ready().ok()?;
         let mut all = needed(namespace, &table.all(), &kustomizations);
+        all.extend(pinned(&context, namespace, &kustomizations));
         all.extend(before_changes(namespace, changes.of(namespace)));
         Some(all)
     }
+}
+
+/// The artifacts of the sources of a namespace to which rollouts pin Kustomizations until their waves are open.
+fn pinned(
+    context: &RunContext,
+    namespace: &str,
+    kustomizations: &[Arc<Kustomization>],
+) -> Vec<NeededArtifact> {
+    let artifact_of = |it: &Arc<Kustomization>| {
+        let artifact = pinned_artifact(it)?;
+        if !is_of_source(&artifact.path, it, namespace) {
+            return None;
+        }
+        let own = it.metadata.namespace.as_deref().unwrap_or_default();
+        is_selected(context, own, it.labels()).then_some(artifact)
+    };
+    let readers = kustomizations.iter().filter(|it| reads(it, namespace));
+    let mut found: Vec<NeededArtifact> = readers.filter_map(artifact_of).collect();
+    found.sort();
+    found.dedup();
+    found
 }
 
 /// The artifacts from before the newest change of each source of a namespace, to which a user may roll that back: those of the

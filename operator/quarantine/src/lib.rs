@@ -5,14 +5,16 @@
 //! Elsewhere: what follows from a failure (engine `quarantine`), following the objects (`operator/kinds`), going back (the
 //! crates of the appliers), lifting by command (`cli/runtime`).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crds::Artifact;
 use crds::release::{
     Quarantine, QuarantineAction, QuarantineSpec, QuarantineSubject, QuarantinedResult,
 };
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::Gvk;
-use quarantine::build_facts::BuildFacts;
+use quarantine::build_facts::{BuildFacts, is_of_same_source};
 use quarantine::on_failure::{ON_FAILURE, OnFailure};
 use quarantine::quarantine_name;
 use quarantine::way_back::{FailureConsequence, HoldCause};
@@ -133,6 +135,26 @@ pub fn facts(result: &QuarantinedResult) -> BuildFacts {
         inputs: result.inputs_digest.clone(),
         images: result.images.clone(),
     }
+}
+
+/// The artifact from which an earlier result was made, beside the newest one of its source; `None` if the place that is recorded is
+/// not one of this source.
+#[must_use]
+pub fn artifact_of_result(current: &Artifact, good: &BuildFacts) -> Option<Artifact> {
+    if !is_of_same_source(&good.artifact_path, &current.path) {
+        return None;
+    }
+    // Where another process has the artifacts of the source, it serves this one beside the current one.
+    let url = current.url.strip_suffix(current.path.as_str());
+    Some(Artifact {
+        digest: good.artifact_digest.clone(),
+        path: good.artifact_path.clone(),
+        revision: good.revision.clone(),
+        url: url.map(|server| format!("{server}{}", good.artifact_path)).unwrap_or_default(),
+        size: None,
+        metadata: BTreeMap::new(),
+        last_update_time: current.last_update_time.clone(),
+    })
 }
 
 /// The Quarantine of a result that a user lifted, and that was not attempted since.
@@ -349,6 +371,31 @@ mod tests {
             spec: "sha256:spec".to_owned(),
             inputs: String::new(),
             images: vec![format!("app:{of}"), "proxy:1".to_owned()],
+        }
+    }
+
+    #[test]
+    fn an_earlier_artifact_is_served_beside_the_current_one() {
+        let path = "gitrepository/shop/shop/2.tar.gz";
+        let current: Artifact = serde_json::from_value(
+            json!({"digest": "sha256:2", "lastUpdateTime": "2026-11-30T09:00:00Z", "path": path,
+            "revision": "main@sha1:2", "size": 7, "url": format!("http://source/{path}")}),
+        )
+        .unwrap();
+        let good = |path: &str| BuildFacts {
+            revision: "main@sha1:1".to_owned(),
+            artifact_digest: "sha256:1".to_owned(),
+            artifact_path: path.to_owned(),
+            ..BuildFacts::default()
+        };
+        let old = artifact_of_result(&current, &good("gitrepository/shop/shop/1.tar.gz")).unwrap();
+        assert_eq!(old.url, "http://source/gitrepository/shop/shop/1.tar.gz");
+        assert_eq!([old.digest.as_str(), old.revision.as_str()], ["sha256:1", "main@sha1:1"]);
+        assert_eq!(old.size, None);
+        for other in
+            ["gitrepository/shop/other/1.tar.gz", "gitrepository/shop/shop/../x/1.tar.gz", ""]
+        {
+            assert_eq!(artifact_of_result(&current, &good(other)), None, "{other}");
         }
     }
 

@@ -196,6 +196,10 @@ const PLACES: [(&str, &[&str]); 77] = [
         &["stories::change_sets", "stories::on_call", "notifications::", "cli::"],
     ),
     (
+        "operator/rollout/",
+        &["stories::staged_rollouts", "stories::helmfile", "restarts::", "cli::"],
+    ),
+    (
         "operator/source/src/oci_repository",
         &["disasters::fetches", "oci::", "stories::oci", "stories::image_signatures"],
     ),
@@ -237,6 +241,7 @@ const PLACES: [(&str, &[&str]); 77] = [
         &["stories::quarantine", "releases::quarantines", "images::quarantines", "restarts::"],
     ),
     ("engines/release/", &["releases::", "releases_alone::"]),
+    ("engines/rollout/", &["stories::staged_rollouts"]),
     ("engines/signatures/", &["stories::trust", "stories::verif", "stories::image_signatures"]),
     (
         "engines/sops/",

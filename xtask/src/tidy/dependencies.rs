@@ -41,7 +41,7 @@ const SOURCE_CRATES: [&str; 4] = ["artifacts", "git", "http-client", "sources"];
 const CLUSTER: [&str; 4] = ["crds", "kube", "kube-*", "k8s-openapi"];
 
 /// Who may use `crds`: the program, tests of it and of the client, and what writes their manifests.
-const MAY_USE_CRDS: [&str; 24] = [
+const MAY_USE_CRDS: [&str; 25] = [
     "windlass-answers",
     "windlass-changes",
     "windlass-cli",
@@ -58,6 +58,7 @@ const MAY_USE_CRDS: [&str; 24] = [
     "source-controller",
     "windlass-kinds",
     "windlass-quarantine",
+    "windlass-rollout",
     "windlass-runtime",
     "windlass-web",
     "fake-cluster",

@@ -150,6 +150,23 @@ fn a_freeze_is_the_cause_of_what_it_holds() {
 }
 
 #[test]
+fn a_wave_that_is_not_open_is_the_cause_of_what_is_held_and_a_remark_about_what_is_pinned() {
+    let message =
+        "revision main@sha1:def waits for wave 2 of 2 (production) of StagedRollout apps/fleet";
+    let held = kustomization("app", &[&status("False", "WaitingForWave", message)]);
+    let why = FakeClusterObjects::of(&[held, source()]).why("Kustomization/app");
+    assert_eq!(why.cause.as_ref().unwrap().problem, CauseKind::Wave);
+    let mut pinned = kustomization("app", &[&ready()]);
+    pinned["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"type": "windlass.dev/Wave",
+        "status": "True", "reason": "WaitingForWave", "message": message}));
+    let why = FakeClusterObjects::of(&[pinned, source()]).why("Kustomization/app");
+    assert!(why.remarks.iter().any(|it| it == message), "{:?}", why.remarks);
+}
+
+#[test]
 fn a_window_that_cannot_be_read_is_the_cause() {
     let window = annotated(&json!({"windlass.dev/window": "never"}));
     let app = kustomization("app", &[&window, &status("False", "InvalidWindow", "see window")]);

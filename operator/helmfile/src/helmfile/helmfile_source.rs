@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crds::Artifact;
-use crds::helmfile::HelmfileSpec;
+use crds::helmfile::{Helmfile, HelmfileSpec};
 use helmfile::{RemoteAddress, RemoteSource};
-use kube_core::ResourceExt as _;
-use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, reason};
+use kube_core::{Resource as _, ResourceExt as _};
+use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
 use sources::go_getter::{GetterLimits, GetterRequest, HelmfileGetter};
 use sources::source_reasons::URL_INVALID;
 use tokio::runtime::Handle;
@@ -18,6 +18,7 @@ use tree::MemoryTree;
 
 use super::HelmfileSession;
 use super::helmfile_custom_resource::HelmfileCustomResource;
+use windlass_rollout::GatedApplier;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SOURCE_NOT_VERIFIED;
@@ -192,7 +193,37 @@ impl<K: HelmfileCustomResource> HelmfileSession<'_, K> {
         let artifact = source_reference::artifact(&self.context, own, source, retry_at)?;
         let is_elsewhere = source_reference::is_elsewhere(&self.context, own, source);
         let source = source_reference::source_node(own, source);
+        self.check_wave(object, &source, &artifact, retry_at).await?;
         Ok(HelmfileOrigin::Artifact { source, artifact: Box::new(artifact), is_elsewhere })
+    }
+
+    /// Checks that the wave of a rollout is open for an artifact. Nothing is pinned meanwhile, because a Helmfile keeps no facts of
+    /// what it applied.
+    ///
+    /// # Errors
+    /// The outcome of a run that changes nothing until the wave is open.
+    async fn check_wave(
+        &self,
+        object: &K,
+        source: &ObjectKey,
+        artifact: &Artifact,
+        retry_at: Time,
+    ) -> Result<(), RunOutcome> {
+        // Resources of helmfile-operator have no sources that waves are about.
+        if self.node.group != Helmfile::group(&()) {
+            return Ok(());
+        }
+        let status = object.status();
+        let applier = GatedApplier {
+            node: &self.node,
+            labels: object.labels(),
+            attempted: status.and_then(|it| it.last_attempted_revision.as_deref()),
+            applied: status.and_then(|it| it.last_applied_revision.as_deref()),
+            good: None,
+            attempted_digest: None,
+            may_be_pinned: false,
+        };
+        windlass_rollout::gate(&self.context, &applier, source, artifact, retry_at).await.map(drop)
     }
 
     /// The files of an origin, and the helmfile among them. What an address names is fetched again if this run has not

@@ -73,7 +73,14 @@ impl KustomizationSession<'_> {
         }
         let own = &self.node.namespace;
         let source = &object.spec.source_ref;
-        let artifact = source_reference::artifact(&self.context, own, source, self.began).ok();
+        let newest = source_reference::artifact(&self.context, own, source, self.began).ok();
+        let artifact = match newest {
+            Some(newest) => match self.pinned_or_newest(object, newest).await {
+                Some(artifact) => Some(artifact),
+                None => return PendingChanges::Nothing,
+            },
+            None => None,
+        };
         let revision = artifact.as_ref().map(|artifact| artifact.revision.as_str());
         // What was applied is observed until it is well: that changes nothing. A step would be refused.
         let back = artifact.as_ref().and_then(|it| self.way_back_revision(object, it));

@@ -7,7 +7,6 @@
 //! Here: recording a failure, and going back. Elsewhere: what follows from a failure (engine `quarantine`), Quarantines as objects
 //! (`windlass_quarantine`), what the way back does not delete (`executor`).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apply::ApplyDesiredState;
@@ -17,7 +16,7 @@ use crds::release::{AuditCause, AuditCauseKind, Quarantine, QuarantineAction};
 use crds::{Artifact, GoDuration};
 use kube_core::{Resource as _, ResourceExt as _};
 use objects::container_images::images_of;
-use quarantine::build_facts::{BuildFacts, is_of_same_source, known_images};
+use quarantine::build_facts::{BuildFacts, known_images};
 use quarantine::on_failure::OnFailure;
 use quarantine::way_back::consequence;
 use reconcile::{NextRunTrigger, RunOutcome, reason};
@@ -32,7 +31,9 @@ use super::validated_spec::{DesiredKustomization, KustomizationTimeouts};
 use super::{KustomizationController, KustomizationRunReport, KustomizationSession, early, report};
 use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
-use windlass_quarantine::{ARTIFACT_LOST, FailedResult, MAX_IMAGES, on_failure};
+use windlass_quarantine::{
+    ARTIFACT_LOST, FailedResult, MAX_IMAGES, artifact_of_result, on_failure,
+};
 use windlass_runtime::applier::ApplierKind as _;
 use windlass_runtime::cluster_target::ClusterTarget;
 use windlass_runtime::deletion_plan::result_plan::digest_key;
@@ -110,24 +111,6 @@ fn has_failed(ended: &KustomizationRunReport) -> bool {
     let is_failure = matches!(&ended.outcome, RunOutcome::Failed(why, ..)
         if [reason::HEALTH_CHECK_FAILED, LIFECYCLE_FAILED].contains(why));
     is_failure && ended.came.digest.is_some()
-}
-
-/// The artifact of the last good result; `None` if the place that is recorded is not one of this source.
-fn artifact_of_result(current: &Artifact, good: &BuildFacts) -> Option<Artifact> {
-    if !is_of_same_source(&good.artifact_path, &current.path) {
-        return None;
-    }
-    // Where another process has the artifacts of the source, it serves this one beside the current one.
-    let url = current.url.strip_suffix(current.path.as_str());
-    Some(Artifact {
-        digest: good.artifact_digest.clone(),
-        path: good.artifact_path.clone(),
-        revision: good.revision.clone(),
-        url: url.map(|server| format!("{server}{}", good.artifact_path)).unwrap_or_default(),
-        size: None,
-        metadata: BTreeMap::new(),
-        last_update_time: current.last_update_time.clone(),
-    })
 }
 
 impl KustomizationSession<'_> {
@@ -271,7 +254,10 @@ impl KustomizationSession<'_> {
         inputs: &str,
         ended: &mut KustomizationRunReport,
     ) {
-        let is_asked = on_failure(object).is_ok_and(OnFailure::quarantines);
+        let quarantines = on_failure(object).is_ok_and(OnFailure::quarantines);
+        // What waits for its wave is pinned to it.
+        let is_asked = quarantines
+            || windlass_rollout::is_selected(&self.context, &self.node.namespace, object.labels());
         let is_new = ended.came.facts.is_none() && ended.outcome.is_settled();
         let digest = ended.came.digest.clone().filter(|_| is_new && is_asked);
         if let Some(digest) = digest {
@@ -474,7 +460,7 @@ pub(crate) fn last_good_artifact(object: &Kustomization) -> Option<NeededArtifac
 }
 
 /// The artifact from which a result was made.
-fn needed(good: BuildFacts) -> Option<NeededArtifact> {
+pub(super) fn needed(good: BuildFacts) -> Option<NeededArtifact> {
     let BuildFacts { artifact_path, artifact_digest, revision, .. } = good;
     let artifact = NeededArtifact { path: artifact_path, digest: artifact_digest, revision };
     (!artifact.path.is_empty()).then_some(artifact)
@@ -562,14 +548,6 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn artifact(path: &str, url: &str) -> Artifact {
-        serde_json::from_value(
-            json!({"digest": "sha256:2", "lastUpdateTime": "2026-11-30T09:00:00Z",
-            "path": path, "revision": "main@sha1:2", "size": 7, "url": url}),
-        )
-        .unwrap()
-    }
-
     fn good(path: &str) -> BuildFacts {
         BuildFacts {
             digest: "sha256:b1".to_owned(),
@@ -628,21 +606,6 @@ mod tests {
         let read = read_objects(&kustomization(None, &spec));
         assert_eq!(read, ["ConfigMap/shop/vars", "Secret/shop/more", "Secret/shop/keys"]);
         assert!(read_objects(&kustomization(None, &json!({}))).is_empty());
-    }
-
-    #[test]
-    fn the_last_good_artifact_is_served_beside_the_current_one() {
-        let path = "gitrepository/shop/shop/2.tar.gz";
-        let current = artifact(path, &format!("http://source/{path}"));
-        let old = artifact_of_result(&current, &good("gitrepository/shop/shop/1.tar.gz")).unwrap();
-        assert_eq!(old.url, "http://source/gitrepository/shop/shop/1.tar.gz");
-        assert_eq!([old.digest.as_str(), old.revision.as_str()], ["sha256:1", "main@sha1:1"]);
-        assert_eq!(old.size, None);
-        for other in
-            ["gitrepository/shop/other/1.tar.gz", "gitrepository/shop/shop/../x/1.tar.gz", ""]
-        {
-            assert_eq!(artifact_of_result(&current, &good(other)), None, "{other}");
-        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use objects::ObjectId;
 use quarantine::build_facts::BuildFacts;
 use reconcile::{
     ConditionReason, ConditionStatus, DELETION_HELD, RunOutcome, SnapshotHistory, StatusCondition,
-    StatusConditions, Time, WARNINGS, reason,
+    StatusConditions, Time, WARNINGS, WAVE, reason,
 };
 
 use release::lifecycle_hold::LIFECYCLE_PENDING;
@@ -36,7 +36,7 @@ const HEALTHY: &str = "Healthy";
 const LEFT_OUT: ConditionReason = ConditionReason::new("LeftOut");
 
 /// Conditions that this kind sets; others in the status are kept.
-pub(super) const OWNED: [&str; 3] = [HEALTHY, WARNINGS, DELETION_HELD];
+pub(super) const OWNED: [&str; 4] = [HEALTHY, WARNINGS, DELETION_HELD, WAVE];
 
 /// The progress that is written together with the inventory.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,8 @@ pub(super) struct KustomizationRun<'a> {
     pub(super) facts: Option<&'a BuildFacts>,
     /// The revision of the source, in whose place the last good one is applied.
     pub(super) quarantine: Option<&'a QuarantinedRevision>,
+    /// What the revision of the source waits for, if its wave of a rollout is not open.
+    pub(super) wave: Option<&'a str>,
     pub(super) changes: &'a [(ObjectId, Action)],
     /// What was left out of a build that was applied to its end.
     pub(super) warnings: &'a [String],
@@ -250,6 +252,14 @@ pub(super) fn progress(
     let generation = object.meta().generation.unwrap_or_default();
     let conditions = StatusConditions::since(&had, generation, now, &OWNED);
     let conditions = conditions.keep(WARNINGS).keep(DELETION_HELD);
+    // What a rollout pins to a revision is at it already, and still waits for its wave.
+    let is_applied = match progress {
+        InventoryWriteProgress::Applying(of) | InventoryWriteProgress::Awaiting(of, _) => {
+            before.last_applied_revision.as_deref() == Some(of)
+        }
+        InventoryWriteProgress::Deleted(_) => false,
+    };
+    let conditions = if is_applied { conditions.keep(WAVE) } else { conditions };
     let (revision, conditions) = match progress {
         InventoryWriteProgress::Applying(revision) => {
             let text = format!("Applying manifests of revision {revision}");
@@ -372,6 +382,10 @@ fn conditions(
         DeletionReport::Held { text, .. } => {
             conditions.set(DELETION_HELD, ConditionStatus::True, BUDGET_EXCEEDED, text)
         }
+    };
+    let conditions = match run.wave {
+        Some(text) => conditions.set(WAVE, ConditionStatus::True, reason::WAITING_FOR_WAVE, text),
+        None => conditions,
     };
     let is_healthy = StatusCondition::is(had, HEALTHY, ConditionStatus::True);
     let conditions = match run.outcome {

@@ -8,7 +8,8 @@ use reconcile::DependencyState;
 
 /// Whether a dependency has still to apply what both get from one source.
 ///
-/// Parity(flux): it must also have applied the revision that is about to be applied.
+/// Parity(flux): it must also have applied the revision that is about to be applied. `revision` is empty if none is, because a
+/// rollout pins the Kustomization to what it has.
 pub(super) fn stale(
     other: &Kustomization,
     object: &Kustomization,
@@ -21,6 +22,6 @@ pub(super) fn stale(
     };
     let applied =
         other.status.as_ref().and_then(|s| s.last_applied_revision.as_deref()).unwrap_or_default();
-    let is_stale = source(other) == source(object) && applied != revision;
+    let is_stale = !revision.is_empty() && source(other) == source(object) && applied != revision;
     is_stale.then(|| DependencyState::Stale(format!("it is at revision {applied}")))
 }

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crds::lifecycle::{Lifecycle, LifecycleBinding, LifecycleEvent};
-use crds::release::{ChangeSet, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine};
+use crds::release::{
+    ChangeSet, ClusterStagedRollout, Freeze, FreezeBypass, Plan, PlanPolicy, Quarantine,
+    StagedRollout,
+};
 use crds::windlass_notification::Incident;
 use futures::StreamExt as _;
 use objects::Gvk;
@@ -42,6 +45,10 @@ pub trait WatchCachedKind:
 
 impl WatchCachedKind for ChangeSet {
     const NAMESPACED: bool = true;
+}
+
+impl WatchCachedKind for ClusterStagedRollout {
+    const NAMESPACED: bool = false;
 }
 
 impl WatchCachedKind for Freeze {
@@ -80,9 +87,13 @@ impl WatchCachedKind for Quarantine {
     const NAMESPACED: bool = true;
 }
 
+impl WatchCachedKind for StagedRollout {
+    const NAMESPACED: bool = true;
+}
+
 /// The node that stands for all objects of a kind: those who wait for it are woken when every change of them is seen
 /// again.
-pub(crate) fn kind_node<K: WatchCachedKind>() -> ObjectKey {
+pub fn kind_node<K: WatchCachedKind>() -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), "", "")
 }
 
@@ -172,7 +183,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     }
 
     /// Takes it as known that there are no objects.
-    pub(crate) fn assume_none(&self) {
+    pub fn assume_none(&self) {
         drop(self.replace(TableObjects::new()));
         self.set_live(true);
     }
@@ -218,7 +229,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
 
     /// Waits until every change is seen, but not longer than `patience` from the interruption of the watch on, nor if the
     /// objects cannot be listed. What comes later does not wait: many runs would hold their workers in turn.
-    pub(crate) async fn current_within(&self, patience: Duration) {
+    pub async fn current_within(&self, patience: Duration) {
         let since = *self.interrupted_since.lock();
         let deadline = since.unwrap_or_else(Instant::now) + patience;
         let is_listed = || matches!(&*self.state.borrow(), WatchCacheState::Listed(_));

@@ -35,6 +35,7 @@ fn run<'a>(outcome: &'a RunOutcome, changes: &'a [(ObjectId, Action)]) -> Kustom
         digest: Some("sha256:123"),
         facts: None,
         quarantine: None,
+        wave: None,
         changes,
         warnings: &[],
         deletion: &DeletionReport::AsBefore,
@@ -138,6 +139,20 @@ fn deletions_are_counted_in_the_history_with_the_inventory_that_loses_them() {
     let next = KustomizationRun { digest: Some("sha256:456"), ..run(&outcome, &[]) };
     let after = report(&kustomization(after), &next).after;
     assert_eq!((recent(&after), after.history.len()), (4, 2), "another build keeps the counts");
+}
+
+#[test]
+fn a_wave_that_is_not_open_is_a_condition_until_it_is() {
+    let said = |status: &KustomizationStatus| {
+        let all = conditions_of(&status.conditions);
+        StatusCondition::find(&all, WAVE).map(|condition| condition.message.clone())
+    };
+    let outcome = settled();
+    let pinned = KustomizationRun { wave: Some("wave 2"), ..run(&outcome, &[]) };
+    let after = report(&kustomization(json!({})), &pinned).after;
+    assert_eq!(said(&after).as_deref(), Some("wave 2"));
+    let after = report(&kustomization(json!(after)), &run(&outcome, &[])).after;
+    assert_eq!(said(&after), None);
 }
 
 #[test]
