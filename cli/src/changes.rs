@@ -10,7 +10,7 @@ use crds::release::{ChangeSet, ChangeSetVerdict};
 use reconcile::Time;
 use windlass_answers::changes::{
     ListedChanges, find, is_bad, is_named, is_over, members, newer, progress, to_list, unnamed,
-    verdict,
+    verdict, waves,
 };
 use windlass_answers::failed_changes::way_back;
 
@@ -85,13 +85,20 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
             watch(&site, args).await
         });
     }
-    let (found, place) = args.scope.place.run(async |site| {
+    let (found, rollouts, place) = args.scope.place.run(async |site| {
         let site = site.everywhere(args.scope.all_namespaces);
         if args.output == ChangesFormat::Table {
             cluster_operators::say_doubt(&site.cluster).await;
         }
         let found = find(&site, &args.scope.labels).await?;
-        anyhow::Ok((found, site.in_words()))
+        let asked = args.revision.iter().filter(|_| args.output == ChangesFormat::Table);
+        let named = asked
+            .flat_map(|word| found.changes.iter().filter(move |change| is_named(change, word)));
+        let mut rollouts = Vec::new();
+        for change in named {
+            rollouts.extend(waves(&site, change).await);
+        }
+        anyhow::Ok((found, rollouts, site.in_words()))
     })?;
     let ListedChanges { changes: known, left_out } = found;
     let is_chosen = |it: &&ChangeSet| args.revision.as_ref().is_none_or(|word| is_named(it, word));
@@ -110,6 +117,7 @@ pub(super) fn run(args: &ChangesArgs) -> anyhow::Result<ExitCode> {
         for change in &changes {
             print(&details(change, &known, screen))?;
         }
+        print(&wave_lines(&rollouts))?;
     } else if !changes.is_empty() {
         let screen = TerminalScreen::of_stdout();
         let now = jiff::Timestamp::now();
@@ -155,7 +163,8 @@ async fn watch(site: &CommandScope, args: &ChangesArgs) -> anyhow::Result<ExitCo
             Some(change) => {
                 // A later one is not what was asked about.
                 chosen = change.metadata.name.clone();
-                let text = details(change, &known, screen);
+                let rollouts = waves(site, change).await;
+                let text = format!("{}{}", details(change, &known, screen), wave_lines(&rollouts));
                 if text != printed {
                     print(&text)?;
                     printed = text;
@@ -230,6 +239,11 @@ fn row(change: &ChangeSet, now: Time) -> [TableCell; 8] {
         TableCell::new(&age(created, now)),
         TableCell::new(&cut(subject, MAX_SUBJECT_CHARACTERS)),
     ]
+}
+
+/// What rollouts say of a change, a line each.
+fn wave_lines(rollouts: &[String]) -> String {
+    rollouts.iter().map(|it| format!("{}\n", clean(it))).collect()
 }
 
 /// All that is known of a change. `known` are changes of its source: one that is not the newest is not taken back.

@@ -88,6 +88,7 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
         Secret,
         r#"{"sts": {"provider": "ldap", "endpoint": "https://127.0.0.1:1", "secretRef": {"name": "NAME"}}}"#,
     ),
+    ("ClusterStagedRollout", "waves[]", NoObject, ""),
     ("ExternalArtifact", "sourceRef", Unread, ""),
     ("Freeze", "calendar.configMapRef", OfPlatform, ""),
     // Compared with the uid of a Freeze that denies and with that of the object of a run; nothing is read by them.
@@ -359,6 +360,7 @@ const FIELDS: &[(&str, &str, ReferenceFieldKind, &str)] = &[
     ("Receiver", "oidcProviders[].variables[]", NoObject, ""),
     ("Receiver", "resources[]", Later, ""),
     ("Receiver", "secretRef", Secret, r#"{"secretRef": {"name": "NAME"}}"#),
+    ("StagedRollout", "waves[]", NoObject, ""),
 ];
 
 /// Further values of fields that have a row.

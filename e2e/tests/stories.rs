@@ -51,6 +51,7 @@ mod requested_at;
 mod reverse_deletion;
 mod signer;
 mod sources;
+mod staged_rollouts;
 mod substitution;
 mod superseded_rollout;
 mod suspend_resume;

@@ -24,11 +24,13 @@ use super::route::ObjectPlace;
 const MAX_TEXT_CHARACTERS: usize = 160;
 
 /// Reasons of what waits: it has not failed, and begins by itself or when a person lets it.
-const WAITING: [&str; 9] = [
+const WAITING: [&str; 11] = [
     reason::DEPENDENCY_NOT_READY.as_str(),
     reason::WINDOW_CLOSED.as_str(),
     reason::FROZEN.as_str(),
     reason::FREEZES_UNKNOWN.as_str(),
+    reason::WAITING_FOR_WAVE.as_str(),
+    "RolloutsUnknown",
     "LifecyclePending",
     "LifecyclesUnknown",
     "PlanPending",

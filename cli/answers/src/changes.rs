@@ -10,7 +10,10 @@ use changes::member_state::MemberState;
 use crds::helm::HelmRelease;
 use crds::helmfile::{Helmfile, helmfile_operator};
 use crds::kustomize::Kustomization;
-use crds::release::{ChangeSet, ChangeSetCounts, ChangeSetVerdict};
+use crds::release::{
+    ChangeSet, ChangeSetCounts, ChangeSetVerdict, ClusterStagedRollout, RolloutSource,
+    StagedRollout, StagedRolloutStatus,
+};
 use kube_core::{Resource, ResourceExt as _};
 use objects::{Object, ObjectId};
 use serde_json::{Value, json};
@@ -40,6 +43,54 @@ pub async fn find(site: &CommandScope, labels: &str) -> anyhow::Result<ListedCha
     let TypedObjects { objects: mut found, left_out } = listed;
     found.sort_by_key(|it| std::cmp::Reverse(order(it)));
     Ok(ListedChanges { changes: found, left_out })
+}
+
+/// The waves in which members take a change: a line for each rollout of its source that is at its revision. Those that cannot be
+/// listed are left out, as are those of a cluster without the kinds.
+pub async fn waves(site: &CommandScope, change: &ChangeSet) -> Vec<String> {
+    let mut lines = Vec::new();
+    for resource in [resource::<StagedRollout>(), resource::<ClusterStagedRollout>()] {
+        let target = ResourceArgument { resource, namespace: None, name: None };
+        let listed = site
+            .list(&target, "", |objects| {
+                lines.extend(objects.iter().flat_map(|object| rollout_lines(object, change)));
+                Ok(())
+            })
+            .await;
+        drop(listed);
+    }
+    lines
+}
+
+/// What a rollout says of a change.
+fn rollout_lines(object: &Object, change: &ChangeSet) -> Vec<String> {
+    let status = object.get("status").cloned().unwrap_or_default();
+    let status: StagedRolloutStatus = serde_json::from_value(status).unwrap_or_default();
+    let spec = &change.spec;
+    let is_its = |it: &&RolloutSource| {
+        it.kind == spec.source.kind
+            && it.name == spec.source.name
+            && Some(&it.namespace) == change.metadata.namespace.as_ref()
+            && it.revision == spec.revision
+            && it.digest == spec.digest
+    };
+    let line = |it: &RolloutSource| {
+        let state = match &it.wave {
+            None => "all waves are over".to_owned(),
+            Some(name) => {
+                let wave = it.waves.iter().find(|wave| wave.name == *name);
+                let counts = wave.map(|wave| {
+                    format!(
+                        ": {} of {} updated, {} failed",
+                        wave.updated, wave.members, wave.failed
+                    )
+                });
+                format!("wave {name}{}", counts.unwrap_or_default())
+            }
+        };
+        format!("{}: {state}", object.id().subject())
+    };
+    status.sources.iter().filter(is_its).map(line).collect()
 }
 
 /// When a change began; of those of the same second, the later one of a source has the larger sequence.
@@ -251,6 +302,23 @@ mod tests {
         for word in ["5f0c", "main", "fleet", "6f0c9d0"] {
             assert!(!is_named(&change, word), "{word}");
         }
+    }
+
+    #[test]
+    fn a_rollout_says_in_which_wave_a_change_is() {
+        let change = change("fleet-1-a", 1, &json!({}));
+        let rollout = |digest: &str, wave: Option<&str>| {
+            let waves = json!([{"name": "canary", "members": 2, "updated": 1, "failed": 1}]);
+            let source = json!({"kind": "GitRepository", "namespace": "shop", "name": "fleet",
+                "revision": "main@sha1:5f0c9d0c2f6a", "digest": digest, "wave": wave, "waves": waves});
+            let object = json!({"apiVersion": "release.windlass.dev/v1alpha1", "kind": "StagedRollout",
+                "metadata": {"name": "fleet", "namespace": "shop"}, "status": {"sources": [source]}});
+            rollout_lines(&Object::new(object).unwrap(), &change)
+        };
+        let line = "StagedRollout/shop/fleet: wave canary: 1 of 2 updated, 1 failed";
+        assert_eq!(rollout("sha256:1", Some("canary")), [line]);
+        assert_eq!(rollout("sha256:1", None), ["StagedRollout/shop/fleet: all waves are over"]);
+        assert!(rollout("sha256:2", None).is_empty(), "it is about another artifact");
     }
 
     #[test]

@@ -315,6 +315,7 @@ mod tests {
             left_out,
             [
                 "ChangeSet",
+                "ClusterStagedRollout",
                 "FreezeBypass",
                 "Freeze",
                 "Incident",
@@ -324,7 +325,8 @@ mod tests {
                 "PlanPolicy",
                 "Plan",
                 "Quarantine",
-                "ReleaseAudit"
+                "ReleaseAudit",
+                "StagedRollout"
             ]
         );
     }

@@ -31,6 +31,7 @@ use scenario::lifecycle::LifecycleScenario;
 use scenario::plan::{PlanReleaseScenario, PlanScenario};
 use scenario::quarantine::QuarantineScenario;
 use scenario::reverse_delete::ReverseDeleteScenario;
+use scenario::staged_rollout::StagedRolloutScenario;
 use testbed::machine;
 use testbed::progress::{dim, green, red, spell, step};
 
@@ -103,7 +104,7 @@ struct CrashTestReport {
 }
 
 /// Every scenario.
-fn entries() -> [ScenarioEntry; 11] {
+fn entries() -> [ScenarioEntry; 12] {
     [
         entry::<KustomizationScenario>(),
         entry::<HelmReleaseScenario>(),
@@ -111,6 +112,7 @@ fn entries() -> [ScenarioEntry; 11] {
         entry::<LifecycleScenario>(),
         entry::<QuarantineScenario>(),
         entry::<ChangeSetScenario>(),
+        entry::<StagedRolloutScenario>(),
         entry::<CrdScenario>(),
         entry::<PlanScenario>(),
         entry::<PlanReleaseScenario>(),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use artifacts::store::{ArtifactStore, StoreOptions};
+use crds::release::{ClusterStagedRollout, StagedRollout};
 use crds::source::{Bucket, ExternalArtifact, GitRepository, HelmChart, OCIRepository};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -31,6 +32,7 @@ use windlass_runtime::egress_policy::EgressPolicy;
 use windlass_runtime::freeze;
 use windlass_runtime::http_clients::RemoteClients;
 use windlass_runtime::lifecycle::known_quarantines;
+use windlass_runtime::lifecycle::watched_object_cache::WatchedObjectCache;
 use windlass_runtime::object_store::TypeMap;
 use windlass_runtime::run_context::RunContext;
 use windlass_runtime::source_catalog::SourceCatalog;
@@ -159,6 +161,8 @@ impl FakeOperator {
         tokio::spawn(namespace_policies::follow(context.cluster.clone(), work_queue, known));
         freeze::assume_none(&context);
         known_quarantines::assume_none(&context);
+        context.shared::<WatchedObjectCache<StagedRollout>>().assume_none();
+        context.shared::<WatchedObjectCache<ClusterStagedRollout>>().assume_none();
         Ok(Self { context, objects, events: recorded, folder })
     }
 

@@ -12,6 +12,7 @@ pub(super) mod lifecycle;
 pub(super) mod plan;
 pub(super) mod quarantine;
 pub(super) mod reverse_delete;
+pub(super) mod staged_rollout;
 
 use e2e::git_server::{GitReadAccess, GitServer, StoryGitRepository};
 use e2e::harness::{Story, StoryObject};
