@@ -56,6 +56,10 @@ pub use windlass::{WindlassProcess, create_crds};
 /// How much longer than a story says it waits, since others run beside it on a machine that may be slow: what comes at all
 /// comes no later for that.
 const TIMEOUT_FACTOR: u32 = 4;
+/// The first pause between two questions of [`await_until`]; most of what stories wait for is there at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// The longest one: the API servers of the stories are what keeps the processors busy.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Calls `ask` repeatedly until there is an answer.
 ///
@@ -67,6 +71,7 @@ pub async fn await_until<T>(
 ) -> Result<T> {
     let timeout = timeout * TIMEOUT_FACTOR;
     let deadline = Instant::now() + timeout;
+    let mut pause = FIRST_PAUSE;
     loop {
         let why = match ask().await {
             Ok(Some(answer)) => return Ok(answer),
@@ -76,6 +81,7 @@ pub async fn await_until<T>(
         if Instant::now() >= deadline {
             bail!("waited {timeout:?} in vain: {what}{why}");
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }

@@ -19,6 +19,7 @@ use objects::{Object, ObjectId};
 use serde_json::{Value, json};
 
 use super::command_scope::CommandScope;
+use super::kind_argument::ResourceArgument;
 use super::typed_objects::{self, TypedObjects};
 use windlass_runtime::lifecycle::watched_object_cache::resource;
 
