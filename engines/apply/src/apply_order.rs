@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use objects::ObjectId;
 
-/// Kinds that others refer to, in the order of fluxcd/pkg/ssa's `ReconcileOrder`; the group does not count.
+/// Kinds that other objects refer to, in the order of fluxcd/pkg/ssa's `ReconcileOrder`. The API group does not matter.
 const FIRST: [&str; 23] = [
     "CustomResourceDefinition",
     "Namespace",
@@ -34,7 +34,7 @@ const FIRST: [&str; 23] = [
     "PodDisruptionBudget",
 ];
 
-/// Kinds that can refuse everything else, so they come when everything else is there.
+/// Kinds that can refuse every other object. They are applied last, when all other objects exist.
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 fn rank(kind: &str) -> usize {
@@ -42,7 +42,8 @@ fn rank(kind: &str) -> usize {
     at(&FIRST).or_else(|| at(&LAST).map(|i| FIRST.len() + 1 + i)).unwrap_or(FIRST.len())
 }
 
-/// Compares two ids by when they are applied; ties go by group, kind, namespace, name, byte by byte.
+/// Orders two object ids by when their objects are applied. Objects of the same rank are ordered by group, kind,
+/// namespace and name, byte by byte.
 pub fn compare(a: &ObjectId, b: &ObjectId) -> Ordering {
     rank(&a.kind).cmp(&rank(&b.kind)).then_with(|| {
         (&a.group, &a.kind, &a.namespace, &a.name).cmp(&(&b.group, &b.kind, &b.namespace, &b.name))

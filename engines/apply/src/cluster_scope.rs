@@ -1,8 +1,8 @@
 //! Manifests that give a namespace to a cluster-scoped object, which has none.
 //!
-//! Here: which kinds have to be asked about, which of them the manifests define themselves, taking the namespace out, and
-//! recognizing a live object under the other of its two ids.
-//! Elsewhere: what the API server serves (the program's `cluster` room).
+//! Here: which kinds the API server has to be asked about, which kinds the manifests define themselves, removing the
+//! namespace, and recognizing a live object with or without that namespace in its id. Elsewhere: the kinds that the API
+//! server serves (the program's `cluster` room).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::stages::{ApplyStage, DuplicateObjectError, stages};
 /// A kind, in any version.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupKind {
-    /// API group; empty for the core group.
+    /// API group of the kind. It is empty for the core group.
     pub group: String,
     /// Kind.
     pub kind: String,
@@ -28,7 +28,7 @@ impl GroupKind {
     }
 }
 
-/// Where the objects of a kind are.
+/// Whether the objects of a kind are in a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResourceScope {
     /// In no namespace.
@@ -41,7 +41,8 @@ fn manifests(stages: &[ApplyStage]) -> impl Iterator<Item = &Object> {
     stages.iter().flat_map(|stage| &stage.objects).map(|manifest| &manifest.object)
 }
 
-/// The kinds of manifests, and of objects whose health is asked for in a version, that have a namespace.
+/// The kinds of all objects that name a namespace: those in the manifests, and those in `health`, whose health is
+/// waited for.
 pub fn with_namespace(stages: &[ApplyStage], health: &[(ObjectId, String)]) -> BTreeSet<Gvk> {
     let manifests = manifests(stages).filter(|it| !it.namespace().is_empty()).map(Object::gvk);
     let named = health.iter().filter(|(id, _)| !id.namespace.is_empty());
@@ -53,7 +54,7 @@ pub fn with_namespace(stages: &[ApplyStage], health: &[(ObjectId, String)]) -> B
     manifests.chain(named).collect()
 }
 
-/// The scopes of the kinds whose CustomResourceDefinitions are among the manifests.
+/// For each kind whose CustomResourceDefinition is among the manifests: whether its objects are in a namespace.
 pub fn defined(stages: &[ApplyStage]) -> BTreeMap<GroupKind, ResourceScope> {
     let definitions = manifests(stages).filter(|it| {
         it.kind() == "CustomResourceDefinition"
@@ -72,7 +73,7 @@ pub fn defined(stages: &[ApplyStage]) -> BTreeMap<GroupKind, ResourceScope> {
     definitions.filter_map(scope).collect()
 }
 
-/// The id of an object of a kind that is cluster-scoped, if it is among `kinds`.
+/// Removes the namespace from an object's id if its kind is among `kinds`, which are cluster-scoped.
 fn bare(id: &mut ObjectId, kinds: &BTreeSet<GroupKind>) {
     if !id.namespace.is_empty() && kinds.contains(&GroupKind::of(id)) {
         id.namespace.clear();
@@ -85,10 +86,11 @@ pub fn without_namespace(ids: &mut [(ObjectId, String)], kinds: &BTreeSet<GroupK
 }
 
 impl ApplyDesiredState {
-    /// This desired state with objects of `kinds` in no namespace; `custom` is as for [`crate::stages()`].
+    /// Copies this desired state and removes the namespace from all objects of `kinds`. `custom` is as for
+    /// [`crate::stages()`].
     ///
     /// # Errors
-    /// Two manifests are for the same object then; the error names it.
+    /// The error names an object for which two manifests exist once the namespaces are removed.
     pub fn without_namespace(
         &self,
         kinds: &BTreeSet<GroupKind>,
@@ -108,8 +110,8 @@ impl ApplyDesiredState {
         Ok(Self { stages, health, ..self.clone() })
     }
 
-    /// Whether a live object is one of the manifests, although an inventory has it under an id that none of them has:
-    /// either may name a namespace that a cluster-scoped object does not have.
+    /// Whether a manifest is for this live cluster-scoped object although their ids differ. The manifest or the
+    /// inventory may give the object a namespace that it does not have, so namespaces are not compared.
     pub fn wants_cluster_scoped(&self, live: &ObjectId) -> bool {
         let ids = || self.stages.iter().flat_map(|stage| &stage.objects).map(|it| &it.id);
         let is_same = |id: &ObjectId| {

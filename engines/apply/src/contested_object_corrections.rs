@@ -1,10 +1,10 @@
-//! Objects that another manager changes again and again: how often they are corrected, and what is said of them.
+//! Objects that another field manager changes repeatedly: how often windlass corrects them, and the message about them.
 //!
-//! The owner of a contested object is not Ready until the contest has ended, also where the object is as it should be for a
-//! moment: what follows from conditions, such as incidents, would end and begin with each correction.
+//! The owner of a contested object is not Ready until the contest has ended, even while the object matches its
+//! manifest. Otherwise incidents and other results of conditions would end and begin with each correction.
 //!
-//! Elsewhere: the buckets (`reconcile::CorrectionBudget`), who the rival is (`field_conflict`), how an object
-//! meanwhile stops waking its owner (`ObjectWatcher::hush`).
+//! Elsewhere: the rate of corrections (`reconcile::CorrectionBudget`), finding the other field manager
+//! (`field_conflict`), and how a contested object stops waking its owner (`ObjectWatcher::hush`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,13 +20,13 @@ pub struct ContestedObjectCorrections {
     corrections: CorrectionBudget<ObjectId>,
     /// The messages about objects that are contested, or were contested at their last correction.
     strings: BTreeMap<ObjectId, String>,
-    /// The objects whose correction was audited, each with the stretch of time of its audit.
+    /// The objects whose correction was audited, each with the stretch of time in which that happened.
     audited: BTreeMap<ObjectId, i64>,
 }
 
 impl ContestedObjectCorrections {
-    /// Whether an object that drifted from the manifest with this digest may be corrected now. `text` makes the message
-    /// that is kept while the object is contested.
+    /// Whether a drifted object may be corrected now. `digest` names its manifest. `text` makes the message that is
+    /// kept while the object is contested.
     pub fn allows(
         &mut self,
         id: &ObjectId,
@@ -44,14 +44,14 @@ impl ContestedObjectCorrections {
         is_allowed
     }
 
-    /// Notes that an object is corrected now in any case: at the interval, on request, or because its manifest is another.
-    /// If it is contested, it stays so.
+    /// Notes that an object is corrected now regardless of the budget: at the interval, on request, or because its
+    /// manifest changed. A contested object stays contested.
     pub fn corrected(&mut self, id: &ObjectId, now: Time, pause: Duration) {
         self.corrections.corrected(id, now, pause);
     }
 
-    /// Ends the contest for an object that another client changed and that matches its manifest again, for example
-    /// because the spec now ignores the fields of that client.
+    /// Ends the contest for an object that matches its manifest again although another client changed it. This happens,
+    /// for example, when the spec now ignores the fields of that client.
     pub fn end(&mut self, id: &ObjectId) {
         if self.strings.remove(id).is_some() {
             self.corrections.end_contest(id);
@@ -63,7 +63,8 @@ impl ContestedObjectCorrections {
         self.strings.retain(|id, _| is_kept(id));
     }
 
-    /// The corrections that were not audited in this stretch of time. They count as audited from now on.
+    /// The changes of objects whose correction was not audited in this stretch of time. They count as audited from now
+    /// on.
     pub fn unaudited(&mut self, stretch: i64, changes: Vec<ObjectChange>) -> Vec<ObjectChange> {
         self.audited.retain(|_, of| *of == stretch);
         let is_new =

@@ -1,7 +1,7 @@
-//! How many objects an applier may delete because they left its manifests, before a user has to approve it.
+//! How many objects an applier may delete without approval because they left its manifests.
 //!
-//! Here: the budget, the verdict on a deletion, and which deletion an approval is for. Elsewhere: what was deleted in the
-//! hour before ([`crate::recent_deletions`]), reading the objects and the approvals (the program), what a change of a
+//! Here: the budget, the verdict on a deletion, and which deletion an approval is for. Elsewhere: the deletions of the
+//! last hour ([`crate::recent_deletions`]), reading the objects and the approvals (the program), and what a change of a
 //! repository deletes (engine `plan`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,10 +12,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::generated_objects::GeneratedObjects;
 
-/// How many objects a verdict names.
+/// How many of the deleted objects a verdict names.
 const MAX_NAMED_OBJECTS: usize = 10;
 
-/// Kinds whose deletion deletes what others hold, or data: group and kind. A StatefulSet counts if it has claims.
+/// Group and kind of objects that hold data or other objects, which are deleted with them. A StatefulSet counts only if
+/// it has volume claims.
 const PROTECTED_KINDS: [(&str, &str); 5] = [
     ("", "Namespace"),
     ("", "PersistentVolume"),
@@ -24,7 +25,7 @@ const PROTECTED_KINDS: [(&str, &str); 5] = [
     ("apps", "StatefulSet"),
 ];
 
-/// Kinds that apply objects: their deletion deletes these: group and kind.
+/// Group and kind of objects that apply other objects, which are deleted with them.
 const APPLIER_KINDS: [(&str, &str); 4] = [
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("helm.toolkit.fluxcd.io", "HelmRelease"),
@@ -32,7 +33,7 @@ const APPLIER_KINDS: [(&str, &str); 4] = [
     ("apps.mumoshu.github.io", "Helmfile"),
 ];
 
-/// Whether the objects of a kind apply others, which are deleted with them.
+/// Whether objects of this kind apply other objects, which are deleted with them.
 pub fn is_applier_kind(id: &ObjectId) -> bool {
     APPLIER_KINDS.contains(&(id.group.as_str(), id.kind.as_str()))
 }
@@ -46,8 +47,8 @@ pub struct AppliedObject {
     pub version: String,
 }
 
-/// The objects that are deleted together with an applier, by its status; `None` if the status does not tell. An applier that
-/// leaves its objects has none.
+/// The objects that are deleted together with an applier, according to its status. The list is empty if the applier
+/// leaves its objects in the cluster. `None` if the status does not say which objects it applied.
 pub fn applied_objects(applier: &Object) -> Option<Vec<AppliedObject>> {
     let spec = applier.get("spec").unwrap_or(&Value::Null);
     let policy = spec["deletionPolicy"].as_str().unwrap_or("MirrorPrune");
@@ -67,7 +68,7 @@ pub fn applied_objects(applier: &Object) -> Option<Vec<AppliedObject>> {
     Some(applied)
 }
 
-/// The inventory of a status; `None` if it cannot be read, or something was applied without it.
+/// The inventory of a status. `None` if it cannot be read, or if objects were applied that no inventory lists.
 fn entries(status: &Value) -> Option<Vec<AppliedObject>> {
     let entry = |it: &Value| {
         let id = it["id"].as_str()?.parse().ok()?;
@@ -82,7 +83,7 @@ fn entries(status: &Value) -> Option<Vec<AppliedObject>> {
     }
 }
 
-/// A kind of which no object is deleted without approval. A StatefulSet is meant only if it has claims.
+/// A kind whose objects are never deleted without approval. A StatefulSet needs approval only if it has volume claims.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProtectedKind {
     /// API group; empty for the core group.
@@ -91,10 +92,11 @@ pub struct ProtectedKind {
     pub kind: String,
 }
 
-/// How many exemptions a budget has. Further ones do not count.
+/// How many exemptions of a budget count. Further exemptions have no effect.
 const MAX_EXEMPTIONS: usize = 64;
 
-/// How many labels an exemption has. What several budgets exempt by more is not exempt.
+/// How many labels an exemption may have. Where several budgets apply, exemptions that together require more labels
+/// have no effect.
 const MAX_EXEMPTION_LABELS: usize = 8;
 
 /// Objects that neither count nor need approval.
@@ -115,7 +117,8 @@ impl DeletionExemption {
         (&self.group, &self.kind) == (&id.group, &id.kind) && self.match_labels.iter().all(has)
     }
 
-    /// The exemption of the objects that both exempt; `None` if no object can be among these.
+    /// The exemption of the objects that both exemptions match. `None` if no object can match both, or if it would have
+    /// too many labels.
     fn intersection(&self, other: &Self) -> Option<Self> {
         let is_same = |(key, value): (&String, &String)| {
             other.match_labels.get(key).is_none_or(|other| other == value)
@@ -131,15 +134,16 @@ impl DeletionExemption {
 /// What an applier may delete without approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletionBudget {
-    /// How many objects.
+    /// How many objects may be deleted without approval.
     pub max_objects: usize,
-    /// How many of its objects, in percent.
+    /// How many of the applier's objects may be deleted without approval, in percent.
     pub max_percent: u8,
     /// The percentage holds for an applier with more objects than this.
     pub percent_above_objects: usize,
-    /// The kinds that need approval however few are deleted. Appliers need it always.
+    /// The kinds whose deletion needs approval even for a single object. The deletion of an applier always needs
+    /// approval.
     pub protected_kinds: BTreeSet<ProtectedKind>,
-    /// Objects of kinds that are not protected, which neither count nor need approval.
+    /// Objects that neither count nor need approval. They have no effect for objects of protected kinds.
     pub exempt: BTreeSet<DeletionExemption>,
 }
 
@@ -160,49 +164,50 @@ impl Default for DeletionBudget {
     }
 }
 
-/// What a deletion is beyond.
+/// The rule of the budget that a deletion exceeds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeletionRule {
     /// More objects than [`DeletionBudget::max_objects`].
     Objects {
-        /// The most.
+        /// The highest number of objects that is allowed.
         limit: usize,
     },
-    /// More of its objects than [`DeletionBudget::max_percent`].
+    /// More of the applier's objects than [`DeletionBudget::max_percent`].
     Percent {
-        /// The most.
+        /// The highest percentage that is allowed.
         limit: u8,
     },
-    /// Within both numbers, but not together with what was deleted in the hour before.
+    /// The deletion alone is within both limits, but not together with the deletions of the hour before.
     WithinHour {
-        /// How many were deleted.
+        /// How many objects were deleted in the hour before.
         recent: usize,
     },
-    /// What was deleted in the hour before is not known.
+    /// It is not known how many objects were deleted in the hour before.
     RecentUnknown,
-    /// An object of a kind whose deletion deletes more than itself.
+    /// The deletion has an object of a protected kind, or an applier, so that more than this object is deleted.
     HeldKind {
         /// The first such object.
         object: ObjectId,
-        /// How many there are.
+        /// How many such objects there are.
         count: usize,
     },
-    /// The build has no objects at all, so that everything that was applied would be deleted. However few these are, that is
-    /// more often an accident than meant.
+    /// The build has no objects at all, so that all applied objects would be deleted. That is usually an accident, so
+    /// it needs approval however few objects there are.
     EmptyBuild,
-    /// A release is uninstalled because its helmfile does not have it any more: it is an applier, whose objects go with it.
+    /// A release is uninstalled because its helmfile does not have it any more. The release is an applier, and its
+    /// objects are deleted with it.
     Uninstall,
-    /// An applier of which is not known what it applied.
+    /// The deletion has an applier, and it is not known which objects that applier applied.
     InventoryUnknown {
         /// The first such applier.
         object: ObjectId,
-        /// How many there are.
+        /// How many such appliers there are.
         count: usize,
     },
 }
 
 impl DeletionRule {
-    /// The rule and by what it is exceeded, in words.
+    /// The exceeded rule as text, with the numbers or the object that exceed it.
     pub fn text(&self) -> String {
         match self {
             Self::Objects { limit } => format!("more than {limit} objects"),
@@ -238,18 +243,18 @@ impl DeletionRule {
 /// A deletion of some objects, compared with the budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetVerdict {
-    /// How many objects are deleted, those of appliers that are deleted with it included, each once.
+    /// How many objects are deleted, each counted once. This includes the objects of the appliers that are deleted.
     pub deleted: usize,
-    /// How many objects there were, with those of these appliers.
+    /// How many objects there were before the deletion, including the objects of the deleted appliers.
     pub of: usize,
-    /// The first of the objects that are deleted.
+    /// The ids of the first deleted objects.
     pub first: Vec<ObjectId>,
-    /// The rules that are exceeded; none if the deletion is within the budget.
+    /// The rules that the deletion exceeds. The list is empty if the deletion is within the budget.
     pub exceeded: Vec<DeletionRule>,
 }
 
 impl BudgetVerdict {
-    /// Whether no rule is exceeded.
+    /// Whether the deletion exceeds no rule.
     pub fn is_within(&self) -> bool {
         self.exceeded.is_empty()
     }
@@ -264,8 +269,8 @@ pub struct DeletedObject {
 }
 
 impl DeletedObject {
-    /// An object with its spec, which says whether a StatefulSet has claims. `is_applier` marks one that applies objects
-    /// although its kind does not tell.
+    /// Reads the spec of an object, which says whether a StatefulSet has volume claims. `is_applier` marks an object
+    /// that applies others although its kind is not a kind of appliers.
     pub fn new(object: &Object, is_applier: bool) -> Self {
         let id = object.id();
         let claims = object.get("spec").and_then(|spec| spec.get("volumeClaimTemplates"));
@@ -274,18 +279,18 @@ impl DeletedObject {
     }
 }
 
-/// A deletion that is to be judged.
+/// A deletion that the budget has to judge.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PendingDeletion {
-    /// What is deleted, each object once.
+    /// The objects that are deleted, each once.
     pub objects: Vec<DeletedObject>,
-    /// What is deleted with appliers among them.
+    /// The objects that are deleted together with the appliers among `objects`.
     pub following: BTreeSet<ObjectId>,
-    /// The appliers of which is not known what is deleted with them.
+    /// The appliers for which it is not known what is deleted with them.
     pub unreadable: BTreeSet<ObjectId>,
-    /// How many objects there were, without those that follow.
+    /// How many objects there were before the deletion, without the objects in `following`.
     pub of: usize,
-    /// How many were deleted in the hour before without approval; `None` if that is not known.
+    /// How many objects were deleted without approval in the hour before. `None` if that is not known.
     pub recent: Option<usize>,
     /// Whether the build that lacks the objects has no objects at all.
     pub is_empty_build: bool,
@@ -308,8 +313,8 @@ impl DeletionBudget {
         }
     }
 
-    /// The budget with at most the objects that an annotation allows. A number that cannot be read allows none: what
-    /// tightens a budget does not loosen it by a typing error.
+    /// Lowers the number of objects to the one in the annotation. An annotation that cannot be read lowers it to zero,
+    /// so that a typing error never loosens the budget.
     #[must_use]
     pub fn tightened(self, annotation: Option<&str>) -> Self {
         let Some(text) = annotation else { return self };
@@ -317,7 +322,7 @@ impl DeletionBudget {
         Self { max_objects: self.max_objects.min(limit), ..self }
     }
 
-    /// The verdict on a deletion.
+    /// Compares a deletion with the budget.
     pub fn verdict(&self, deletion: &PendingDeletion) -> BudgetVerdict {
         let PendingDeletion { objects, following, unreadable, of, recent, is_empty_build } =
             deletion;
@@ -337,7 +342,7 @@ impl DeletionBudget {
         }
         match recent {
             None => exceeded.push(DeletionRule::RecentUnknown),
-            // A deletion that is beyond a number by itself is not named twice.
+            // A deletion that exceeds a limit by itself is not reported for the hour as well.
             Some(recent) if *recent > 0 && exceeded.is_empty() => {
                 let in_hour = count.saturating_add(*recent);
                 let is_beyond = self.is_beyond_percent(in_hour, of.saturating_add(*recent));
@@ -358,7 +363,7 @@ impl DeletionBudget {
             exceeded.push(DeletionRule::InventoryUnknown { object, count });
         }
         ids.truncate(MAX_NAMED_OBJECTS);
-        // Nothing is deleted, so nothing is beyond anything.
+        // No object is deleted, so no rule can be exceeded.
         if count == 0 {
             exceeded.clear();
         }
@@ -369,14 +374,15 @@ impl DeletionBudget {
         count.saturating_mul(100) > of.saturating_mul(self.max_percent.into())
     }
 
-    /// Whether the deletion of an object needs approval by itself.
+    /// Whether the deletion of this single object needs approval.
     fn is_held(&self, deleted: &DeletedObject) -> bool {
         let DeletedObject { id, is_applier, has_claims } = deleted;
         let is_set = id.group == "apps" && id.kind == "StatefulSet";
         *is_applier || (self.is_protected(id) && (*has_claims || !is_set))
     }
 
-    /// Whether the deletion of an object of this id may need approval by itself: always, or for a StatefulSet if it has claims.
+    /// Whether the kind of this object may need approval for its deletion. A StatefulSet of a protected kind needs
+    /// approval only if it has volume claims.
     pub fn may_hold(&self, id: &ObjectId) -> bool {
         is_applier_kind(id) || self.is_protected(id)
     }
@@ -386,30 +392,31 @@ impl DeletionBudget {
         self.protected_kinds.iter().any(is_its)
     }
 
-    /// Whether an object neither counts nor needs approval. Objects of protected kinds and appliers are never exempt, and none
-    /// is if the budget allows no deletion. `is_applier` is that of [`DeletedObject::new`].
+    /// Whether an object neither counts nor needs approval. Appliers and objects of protected kinds are never exempt,
+    /// and no object is exempt if the budget allows no deletion. `is_applier` is as for [`DeletedObject::new`].
     pub fn exempts(&self, object: &Object, is_applier: bool) -> bool {
         self.max_objects > 0
             && self.exempt.iter().any(|it| it.is_of(object))
             && !self.is_held(&DeletedObject::new(object, is_applier))
     }
 
-    /// Whether the deletion of an object is not judged, because it is a former version of a generated object: each change
-    /// of what that holds deletes one. A budget that allows no deletion, or protects the kind, judges it.
+    /// Whether the deletion of an object is not judged because the object is a former version of a generated one. Each
+    /// change of the content deletes such a version. A budget that allows no deletion, or protects the kind, judges it
+    /// all the same.
     pub fn leaves_unjudged(&self, id: &ObjectId, generated: &GeneratedObjects) -> bool {
         self.max_objects > 0 && !self.is_protected(id) && generated.has_newer(id)
     }
 }
 
-/// The first of some ids in their order, and how many there are; `None` if there are none.
+/// The smallest of some ids, and how many ids there are. `None` if there are none.
 fn first_of<'i>(ids: impl Iterator<Item = &'i ObjectId>) -> Option<(ObjectId, usize)> {
     let mut ids: Vec<&ObjectId> = ids.collect();
     ids.sort();
     Some(((*ids.first()?).clone(), ids.len()))
 }
 
-/// The objects of a deletion that stay in the cluster if some of them are to stay: these, the Namespaces that they are in, and
-/// the definitions of their API group. A Namespace is deleted with everything in it, a definition with all objects of its kind.
+/// Adds to the objects that are kept the Namespaces and CustomResourceDefinitions of the same deletion that contain
+/// them. Deleting a Namespace deletes everything in it, and deleting a definition deletes all objects of its kind.
 pub fn kept_with_containers(
     kept: BTreeSet<ObjectId>,
     deletion: &BTreeSet<ObjectId>,
@@ -419,8 +426,8 @@ pub fn kept_with_containers(
     kept.into_iter().chain(containers).collect()
 }
 
-/// Whether the deletion of an object may delete another one with it. A definition names a kind in the plural, so all kinds of
-/// its group are meant.
+/// Whether deleting one object may delete another one with it. A CustomResourceDefinition names its kind in the plural,
+/// so it counts for all kinds of its API group.
 fn contains(container: &ObjectId, id: &ObjectId) -> bool {
     match (container.group.as_str(), container.kind.as_str()) {
         ("", "Namespace") => id.namespace == container.name,
@@ -431,7 +438,7 @@ fn contains(container: &ObjectId, id: &ObjectId) -> bool {
     }
 }
 
-/// What names a set of deletions of one applier: a digest of its uid and of the ids.
+/// Identifies a set of deletions of one applier: a digest of the applier's uid and of the object ids.
 pub fn deletion_digest(uid: &str, ids: &BTreeSet<ObjectId>) -> String {
     let mut hash = Sha256::new();
     hash.update(uid);
@@ -447,18 +454,17 @@ pub fn deletion_digest(uid: &str, ids: &BTreeSet<ObjectId>) -> String {
 pub struct ApprovedDeletion {
     /// The [`deletion_digest`] of the set.
     pub digest: String,
-    /// The ids that users could read: all of the set, or the first of it.
+    /// The object ids that the approving user could read: the whole set, or its beginning.
     pub listed: BTreeSet<ObjectId>,
     /// How many ids the set has.
     pub count: usize,
 }
 
 impl ApprovedDeletion {
-    /// Whether the approval is for everything that is to be deleted now. Less than what was approved is covered, too:
-    /// something of it may be deleted already. That can be compared only if all ids are listed.
+    /// Whether the approval is for all objects that are to be deleted now. It also covers a part of the approved set,
+    /// because some of the objects may be deleted already. A part can be recognized only if the approval lists all ids.
     ///
-    /// The digest alone is not enough: what users approve is what they could read, so the list and the number have to
-    /// belong to the digest.
+    /// Users approve the list that they can read, so the list and the number of ids have to match the digest.
     pub fn covers(&self, uid: &str, ids: &BTreeSet<ObjectId>) -> bool {
         if let Some(listed) = self.complete_list(uid) {
             return ids.is_subset(listed);
@@ -469,7 +475,8 @@ impl ApprovedDeletion {
             && deletion_digest(uid, ids) == self.digest
     }
 
-    /// The ids that the approval is not for. Of a set that is not listed completely, all are approved together or none is.
+    /// The ids that the approval is not for. If the approval does not list all ids, it covers either the whole set or
+    /// none of it.
     #[must_use]
     pub fn unapproved(&self, uid: &str, ids: &BTreeSet<ObjectId>) -> BTreeSet<ObjectId> {
         match self.complete_list(uid) {
@@ -479,7 +486,7 @@ impl ApprovedDeletion {
         }
     }
 
-    /// The list if it has all ids of the set.
+    /// The listed ids, if they are the whole approved set and match its digest.
     fn complete_list(&self, uid: &str) -> Option<&BTreeSet<ObjectId>> {
         let is_complete = self.listed.len() == self.count;
         Some(&self.listed).filter(|it| is_complete && deletion_digest(uid, it) == self.digest)

@@ -1,9 +1,9 @@
-//! The order in which the objects of one removal set are deleted: those that left the manifests together, or all of an owner.
+//! The order in which objects are deleted that left the manifests together, or that belong to a deleted owner.
 //!
-//! Custom resources come first, and their end is awaited while what their controllers may need is still there: workloads, rights,
-//! definitions, namespaces. Among custom resources, those that apply objects are deleted before what they depend on.
-//! Elsewhere: the order in which objects are applied (`apply_order`), objects of other removal sets
-//! (`reconcile::deletion_order`).
+//! Custom resources are deleted first. Their controllers may still need workloads, rights, definitions and namespaces,
+//! so these stay until the custom resources are gone. Custom resources that apply objects are deleted before the
+//! objects on which they depend. Elsewhere: the order in which objects are applied (`apply_order`), and waiting between
+//! separate removals (`reconcile::deletion_order`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +12,7 @@ use reconcile::ObjectKey;
 
 use crate::apply_order;
 
-/// API groups whose kinds the API server itself serves; others are those of custom resources or of aggregated API servers.
+/// API groups that the API server itself serves. All other groups belong to custom resources or aggregated API servers.
 const BUILT_IN_GROUPS: [&str; 24] = [
     "",
     "admissionregistration.k8s.io",
@@ -40,12 +40,12 @@ const BUILT_IN_GROUPS: [&str; 24] = [
     "storagemigration.k8s.io",
 ];
 
-/// What is deleted together. A phase begins when the objects of those before are deleted.
+/// Objects that are deleted together. A phase begins once the objects of all earlier phases are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum DeletionPhase {
-    /// Awaited while their controllers still run.
+    /// Custom resources: the run waits until they are gone, while their controllers still run.
     CustomResources,
-    /// Everything else that is in a namespace or in none.
+    /// All objects that belong to no other phase, with or without a namespace.
     Workloads,
     /// Webhooks and admission policies.
     Webhooks,
@@ -53,7 +53,7 @@ enum DeletionPhase {
     Rights,
     /// CustomResourceDefinitions and APIServices.
     Definitions,
-    /// Everything in them goes with them.
+    /// Namespaces: everything in them is deleted with them.
     Namespaces,
 }
 
@@ -73,35 +73,37 @@ pub fn is_custom_resource(id: &ObjectId) -> bool {
     phase_of(id) == DeletionPhase::CustomResources
 }
 
-/// Whether the end of custom resources is awaited when these objects are deleted: others are to be deleted after them.
+/// Whether deleting these objects has to wait until custom resources are gone, because other objects are deleted after
+/// them.
 pub fn awaits_custom_resources<'i>(ids: impl IntoIterator<Item = &'i ObjectId>) -> bool {
     let phases: BTreeSet<DeletionPhase> = ids.into_iter().map(phase_of).collect();
     phases.contains(&DeletionPhase::CustomResources) && phases.len() > 1
 }
 
-/// What comes before the deletion of an object.
+/// The objects that have to be deleted before one object may be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeletionPredecessors {
-    /// Objects of the same removal set that have to be deleted before. Their end need not be awaited: the object has a finalizer
-    /// that does.
+    /// Objects of the same removal that have to be deleted before. They need not be gone yet, because the object has a
+    /// finalizer that waits for them.
     pub deleted: BTreeSet<ObjectId>,
-    /// Objects that have to be gone before.
+    /// Objects that have to be gone before the deletion.
     pub gone: BTreeSet<ObjectKey>,
 }
 
-/// Objects that have to be deleted: which of them may be now, in order.
+/// Objects that are still to be deleted, and the selection of those that may be deleted now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PendingDeletions<'d> {
-    /// What comes before each of them.
+    /// For each object, the objects that come before its deletion.
     pub(crate) predecessors: &'d BTreeMap<ObjectId, DeletionPredecessors>,
-    /// Those that are deleted already, and whose end is awaited.
+    /// The objects that are deleted already and not yet gone.
     pub(crate) leaving: &'d BTreeSet<ObjectId>,
-    /// Those that may not be deleted now for another reason; they stay, and what they depend on does, too.
+    /// The objects that may not be deleted now for another reason. They stay, and so do the objects on which they
+    /// depend.
     pub(crate) held: &'d BTreeSet<ObjectId>,
 }
 
 impl PendingDeletions<'_> {
-    /// Whether other objects have to be gone before this one is deleted.
+    /// Whether other objects have to be gone before this object is deleted.
     fn is_waiting(&self, id: &ObjectId) -> bool {
         self.predecessors.get(id).is_some_and(|it| !it.gone.is_empty())
     }
@@ -115,7 +117,7 @@ impl PendingDeletions<'_> {
         ids.filter_map(|id| self.predecessors.get(id)).flat_map(|it| it.gone.clone()).collect()
     }
 
-    /// Those of `ids` that may be deleted now, in order.
+    /// The objects of `ids` that may be deleted now, in the order of their deletion.
     pub(crate) fn due<'i>(&self, ids: impl Iterator<Item = &'i ObjectId> + Clone) -> Vec<ObjectId> {
         let remaining = ids.filter(|id| !self.held.contains(*id));
         let blocks = |id: &&ObjectId| is_custom_resource(id) || self.is_waiting(id);
@@ -134,8 +136,8 @@ impl PendingDeletions<'_> {
         self.after_predecessors(&candidates, &unfinished)
     }
 
-    /// The candidates in an order in which each comes after its predecessors. One whose predecessors are not among them, and not
-    /// deleted, is left out. `unfinished` has everything that is not deleted yet.
+    /// Orders the candidates so that each comes after its predecessors. A candidate is left out if one of its
+    /// predecessors is neither a candidate nor deleted. `unfinished` has all objects that are not deleted yet.
     fn after_predecessors(
         &self,
         candidates: &[&ObjectId],

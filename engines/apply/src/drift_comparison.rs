@@ -1,7 +1,7 @@
-//! Drift: whether the answer to a dry-run has something that the live object does not have.
+//! Drift: whether applying a manifest would change the live object, judged by the answer to a dry-run.
 //!
-//! Here: comparing two objects and naming one by its content.
-//! Elsewhere: noticing without a request that something moved ([`mod@crate::fingerprint`]).
+//! Here: comparing two objects, and digests of their content. Elsewhere: noticing a change without a request
+//! ([`mod@crate::fingerprint`]).
 
 use std::collections::BTreeSet;
 
@@ -12,21 +12,21 @@ use sha2::{Digest, Sha256};
 /// What a run did to an object, in the words of Flux's events.
 pub use reconcile::AppliedObjectAction as Action;
 
-/// Labels or annotations, an absent map being an empty one.
+/// The labels or annotations of an object. A missing map counts as an empty one.
 fn entries<'a>(object: &'a Object, field: &str) -> Option<&'a Map<String, Value>> {
     object.meta(field).and_then(Value::as_object).filter(|map| !map.is_empty())
 }
 
-/// The part of an object that manifests decide, besides labels and annotations.
+/// The fields of an object that a manifest decides, without labels and annotations.
 fn body(object: &Object) -> impl Iterator<Item = (&String, &Value)> {
     object.fields().iter().filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status"))
 }
 
 /// Whether applying would change the object.
 ///
-/// Compared are labels, annotations, and every top-level field but `metadata` and `status` (source: `hasDrifted` of fluxcd/pkg/ssa).
-/// `dry_run` is the API server's answer, so defaults are the same on both sides; without a resource version
-/// it describes an object that does not exist yet.
+/// Compares labels, annotations, and every top-level field except `metadata` and `status` (source: `hasDrifted` of
+/// fluxcd/pkg/ssa). `dry_run` is the API server's answer, so both objects have the same defaults. If that answer has no
+/// resource version, the object does not exist yet.
 pub fn has_drifted(live: &Object, dry_run: &Object) -> bool {
     let exists =
         dry_run.meta("resourceVersion").and_then(Value::as_str).is_some_and(|v| !v.is_empty());
@@ -35,12 +35,12 @@ pub fn has_drifted(live: &Object, dry_run: &Object) -> bool {
         || !body(live).eq(body(dry_run))
 }
 
-/// A JSON pointer with one more part.
+/// Appends one key to a JSON pointer.
 pub(crate) fn push_key(path: &str, key: &str) -> String {
     format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
 }
 
-/// How many of the fields at some JSON pointers a dry-run adds, changes and removes.
+/// Counts the fields at these JSON pointers that a dry-run adds, changes and removes, in this order.
 pub fn change_counts(live: &Object, dry_run: &Object, paths: &[String]) -> [usize; 3] {
     let mut counts = [0; 3];
     let [added, changed, removed] = &mut counts;
@@ -65,9 +65,9 @@ fn pointed<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     })
 }
 
-/// JSON pointers (RFC 6901) at which the two differ, in document order, at most `limit` of them.
+/// The JSON pointers (RFC 6901) at which two objects differ, in document order, at most `limit` of them.
 ///
-/// For logs and messages: the values are never shown, as they may be secret.
+/// They are for logs and messages. Values are never shown, because they may be secret.
 pub fn diff_paths(live: &Object, dry_run: &Object, limit: usize) -> Vec<String> {
     let null = Value::Null;
     let mut work: Vec<(String, &Value, &Value)> = Vec::new();
@@ -115,13 +115,13 @@ pub fn diff_paths(live: &Object, dry_run: &Object, limit: usize) -> Vec<String> 
     paths
 }
 
-/// Names an object by its content: SHA-256 in hexadecimal of its JSON with sorted keys.
+/// The digest of an object's content: SHA-256, in hexadecimal, of its JSON with sorted keys.
 pub fn digest(object: &Object) -> String {
     digest_of(object.fields())
 }
 
-/// Names a stored object by its content without what moves although no manifest says otherwise: the status, and `generation`,
-/// `managedFields` and `resourceVersion` of its metadata.
+/// The digest of a stored object, without the fields that change although its manifest does not. These are the status,
+/// and `generation`, `managedFields` and `resourceVersion` of the metadata.
 pub fn stored_digest(object: &Object) -> String {
     let mut fields = object.fields().clone();
     fields.remove("status");

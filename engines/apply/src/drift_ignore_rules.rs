@@ -1,7 +1,8 @@
-//! Fields of live objects that others may change: no drift, and never written back.
+//! Fields of live objects that other clients may change. They do not count as drift, and windlass never writes them
+//! back.
 //!
-//! Source: `jsondiff` and `manager_apply` of fluxcd/pkg/ssa 0.76. Here: which objects a rule is for, and what it does to
-//! a comparison and to a manifest. Elsewhere: where rules come from (the program).
+//! Source: `jsondiff` and `manager_apply` of fluxcd/pkg/ssa 0.76. Here: which objects a rule is for, and what a rule
+//! changes in a comparison and in a manifest. Elsewhere: the origin of the rules (the program).
 
 use golang::regexp::GoRegexp;
 use objects::{LabelSelector, Object};
@@ -11,18 +12,18 @@ use sha2::{Digest as _, Sha256};
 use crate::drift_comparison::has_drifted;
 use crate::field_takeover::{is_in, take_over_except};
 
-/// Which objects a rule is for; an empty field matches all.
+/// Selects the objects that a rule is for. An empty field selects all objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IgnoreTarget {
-    /// A regular expression of Go that the whole API group matches.
+    /// A regular expression of Go that has to match the whole API group.
     pub group: String,
-    /// The same for the version.
+    /// A regular expression for the whole API version.
     pub version: String,
-    /// The same for the kind.
+    /// A regular expression for the whole kind.
     pub kind: String,
-    /// The same for the name.
+    /// A regular expression for the whole name.
     pub name: String,
-    /// The same for the namespace.
+    /// A regular expression for the whole namespace.
     pub namespace: String,
     /// A selector over labels.
     pub labels: String,
@@ -33,30 +34,30 @@ pub struct IgnoreTarget {
 /// Why a rule cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreRuleError {
-    /// No regular expression.
+    /// A field is not a valid regular expression.
     #[error("target.{field} is not a valid regular expression: {problem}")]
     Regexp {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
         /// Go's message about it.
         problem: String,
     },
-    /// No selector.
+    /// A field is not a valid selector.
     #[error("target.{field}: {problem}")]
     Selector {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
         /// What is wrong with it.
         problem: String,
     },
-    /// Not RFC 6901.
+    /// A path is not a JSON pointer (RFC 6901).
     #[error(
         "`{0}` is not a JSON pointer to a field, such as /spec/replicas; use ~1 for a slash in a name"
     )]
     Pointer(String),
 }
 
-/// Rules that are ready for use.
+/// Rules that were read from a spec, ready to be matched with objects.
 #[derive(Debug, Default)]
 pub struct IgnoreRules(Vec<IgnoreRule>);
 
@@ -78,10 +79,10 @@ enum IgnoreSelectorField {
 }
 
 impl IgnoreRules {
-    /// Rules from targets and the paths that each names.
+    /// Builds the rules from targets, each with the paths of its ignored fields.
     ///
     /// # Errors
-    /// Names the part of a rule that cannot be read.
+    /// The error names the part of a rule that cannot be read.
     pub fn new(given: &[(IgnoreTarget, Vec<String>)]) -> Result<Self, IgnoreRuleError> {
         given
             .iter()
@@ -90,17 +91,19 @@ impl IgnoreRules {
             .map(Self)
     }
 
-    /// Whether no rule is for this object.
+    /// Whether no rule matches this object.
     pub fn leave_alone(&self, manifest: &Object) -> bool {
         self.paths(manifest).next().is_none()
     }
 
-    /// Whether others may change a field of an object with all that is in it. `path` are the parts of its JSON pointer.
+    /// Whether the rules ignore a field of an object, with everything below it. `path` has the parts of the field's
+    /// JSON pointer.
     pub fn ignores(&self, manifest: &Object, path: &[&str]) -> bool {
         self.paths(manifest).any(|pointer| is_in(&pointer.0, path))
     }
 
-    /// The digest of a manifest as it is applied by these rules: another one where other fields of it are ignored.
+    /// The digest of a manifest together with the ignored fields, so that it changes when the rules ignore other fields
+    /// of it.
     pub fn digest(&self, manifest: &Object, digest: &str) -> String {
         let paths: Vec<String> =
             self.paths(manifest).map(|path| format!("/{}", path.0.join("/"))).collect();
@@ -117,9 +120,9 @@ impl IgnoreRules {
         self.0.iter().filter(|rule| rule.is_for(object)).flat_map(|rule| &rule.paths)
     }
 
-    /// Whether applying would change more than ignored fields; see [`has_drifted`].
+    /// Whether applying would change fields that are not ignored; see [`has_drifted`].
     ///
-    /// What rules are for is decided by the answer to the dry-run.
+    /// Rules are matched with the answer to the dry-run.
     pub fn have_drifted(&self, live: &Object, dry_run: &Object) -> bool {
         if self.leave_alone(dry_run) {
             return has_drifted(live, dry_run);
@@ -219,7 +222,7 @@ impl IgnoreRule {
     }
 }
 
-/// A JSON pointer (RFC 6901) to something within an object.
+/// A JSON pointer (RFC 6901) to a field or an item of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct JsonPointer(Vec<String>);
 
@@ -239,7 +242,7 @@ impl JsonPointer {
         })
     }
 
-    /// The map or list that holds what is pointed at, and its name there.
+    /// The map or list that holds the value at the pointer, and the key of the value there.
     fn holder<'a>(&self, fields: &'a mut Map<String, Value>) -> Option<(JsonContainer<'a>, &str)> {
         let (last, parents) = self.0.split_last()?;
         let Some((first, between)) = parents.split_first() else {
@@ -317,7 +320,7 @@ fn is_applied_by_another(live: &Object, path: &JsonPointer, manager: &str) -> bo
             Some(Value::Array(items)) => index(part).and_then(|at| items.get(at)),
             Some(value) => value.get(part),
         };
-        // Items of lists go by their keys there, and a number may be the name of a field as well.
+        // `managedFields` name items of lists by their keys. A number may be the name of a field, too.
         let key = match index(part) {
             Some(_) => reached.and_then(|item| key_of(item, &all)),
             None => Some(format!("f:{part}")),
@@ -329,7 +332,7 @@ fn is_applied_by_another(live: &Object, path: &JsonPointer, manager: &str) -> bo
     !others.is_empty()
 }
 
-/// The `k:{…}` under which managed fields keep an item.
+/// The name `k:{…}` of an item in `managedFields`.
 fn key_of(item: &Value, fields: &[&Value]) -> Option<String> {
     let keys = fields.iter().filter_map(|fields| fields.as_object()).flat_map(Map::keys);
     keys.filter(|key| {

@@ -1,16 +1,16 @@
 //! How an API server's refusal of a dry-run is reported, and when it means that an object must be recreated.
 //!
-//! Here: judging a refusal by its reason and text, and many refusals in one text, also taken apart again for people. Elsewhere:
-//! sending the dry-run (the program).
+//! Here: judging a refusal by its reason and message, joining the refusals of one run in one text, and splitting that
+//! text again. Elsewhere: sending the dry-run (the program).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use objects::ObjectId;
 
-/// The message: which object was refused and why, in Flux's words.
+/// The message that says which object was refused and why, in Flux's words.
 ///
-/// `reason` is the `reason` of the API server's Status, empty when there is none.
+/// `reason` is the `reason` of the API server's Status. It is empty if the Status has none.
 pub fn describe(id: &ObjectId, reason: &str, message: &str) -> String {
     let subject = id.subject();
     match (reason, id.namespace.is_empty()) {
@@ -21,17 +21,17 @@ pub fn describe(id: &ObjectId, reason: &str, message: &str) -> String {
     }
 }
 
-/// How many objects with one refusal are named.
+/// How many objects are named that were refused for the same reason.
 const MOST_NAMED: usize = 8;
 
 /// How many objects have to be refused for the same reason to be reported in one line.
 const MIN_GROUPED_REFUSALS: usize = 3;
 
-/// How many lines the refusals of a run have at most; the objects of further ones are counted.
+/// How many lines the refusals of a run may take. The objects of further refusals are only counted.
 const MAX_REFUSAL_LINES: usize = 64;
 
-/// All refusals of a run in one text: those that differ by their object alone, such as for a missing
-/// CustomResourceDefinition, are one line, which names the first objects and counts all.
+/// Joins all refusals of a run in one text. Refusals that differ only by their object share one line, such as those for
+/// a missing CustomResourceDefinition. That line names the first objects and counts all of them.
 pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
     let key = |(id, text): &(&ObjectId, &str)| {
         let bare = text.replace(&id.subject(), "").replace(&format!("\"{}\"", id.name), "");
@@ -65,7 +65,7 @@ pub(crate) fn together(refused: &[(&ObjectId, &str)]) -> String {
     descriptions.chain(rest).collect::<Vec<_>>().join("\n")
 }
 
-/// The first refusal of a text, and how many more it has; another text stays as it is.
+/// The first refusal of a joined text, with the number of further ones. Any other text is returned as it is.
 pub fn first_with_count(text: &str) -> Cow<'_, str> {
     match split(text).as_slice() {
         [first, more @ ..] if !more.is_empty() => {
@@ -75,11 +75,11 @@ pub fn first_with_count(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What follows the object in a refusal, in the words of [`describe`].
+/// The words that follow the object in a refusal that [`describe`] wrote.
 const WORDS_AFTER_OBJECT: [&str; 3] =
     ["dry-run failed", "not found: ", "namespace not specified: "];
 
-/// The object with which a refusal begins; `None` if it begins with none, or is about several.
+/// The object named at the beginning of a refusal. `None` if the refusal begins with no object, or is about several.
 pub fn subject(refusal: &str) -> Option<&str> {
     first_object(refusal).filter(|_| !is_of_several(refusal))
 }
@@ -95,9 +95,9 @@ pub fn is_of_several(refusal: &str) -> bool {
     refusal.ends_with(')') && refusal.contains(" objects: ")
 }
 
-/// Splits the text in which the dry-run refusals of one run were reported together into the single refusals.
+/// Splits a text with several dry-run refusals of one run into the single refusals.
 ///
-/// A refusal may have several lines, as the API server writes them. A text that is not such a report comes back as one part.
+/// A refusal may have several lines, as the API server writes them. A text of another form is returned as one part.
 pub fn split(text: &str) -> Vec<&str> {
     let mut begins = vec![0];
     let mut at = 0;

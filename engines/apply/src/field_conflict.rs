@@ -1,8 +1,9 @@
-//! Other writers of the fields that we apply: the field managers that took them from us, according to `managedFields`.
+//! Field managers that took over fields which windlass applies, according to `managedFields`.
 //!
-//! Here: reading them from a live object and the answer to a dry-run, and the message with the ignore rule that leaves the
-//! fields to them. Elsewhere: how often a field is corrected (`reconcile::CorrectionBudget`), taking fields over for
-//! good ([`crate::field_takeover`]), what rules do ([`crate::ignore`]).
+//! Here: finding these managers in a live object and the answer to a dry-run, and the message about them. The message
+//! proposes the ignore rule that leaves the fields to the other manager. Elsewhere: how often a field is corrected
+//! (`reconcile::CorrectionBudget`), taking fields over for good ([`crate::field_takeover`]), and the effect of rules
+//! ([`crate::ignore`]).
 
 use std::time::Duration;
 
@@ -13,28 +14,29 @@ use serde_json::{Map, Value, json};
 use crate::diff_paths;
 use crate::managed_fields_path::ManagedFieldsPathElement;
 
-/// How many fields of a rival are named.
+/// How many fields of each conflicting manager a message names.
 const MAX_SHOWN_FIELDS: usize = 3;
 
-/// For how many fields of a rival the pointer is looked up: several may have the same one.
+/// For how many fields of a manager the JSON pointer is computed. Several fields may have the same pointer.
 const MAX_RESOLVED_FIELDS: usize = 10;
 
-/// What separates the parts of a message, and how it is written in a field, which must not read like another part.
+/// Characters that separate the parts of a message, and how a field name is written that has them. A field name must
+/// not read like another part of the message.
 const ESCAPES: [(&str, &str); 4] = [("%", "%25"), (" ", "%20"), (",", "%2C"), (";", "%3B")];
 
-/// A field manager that owns fields that we apply.
+/// A field manager that owns fields which windlass applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConflictingFieldManager {
-    /// Its name.
+    /// The name of the manager.
     pub manager: String,
-    /// Some of the fields that it took, as JSON pointers (RFC 6901) into the live object, such as `/spec/replicas`: an ignore
-    /// rule takes them as they are. Values are never among them.
+    /// Some of the fields that the manager took, as JSON pointers (RFC 6901) into the live object, such as
+    /// `/spec/replicas`. An ignore rule can use them unchanged. They never contain values.
     pub fields: Vec<String>,
 }
 
-/// The managers that hold fields which an apply by `manager` would take back.
+/// The managers that own fields which an apply by `manager` would take back.
 ///
-/// `dry_run` is the API server's answer to that apply, with `managedFields`.
+/// `dry_run` is the API server's answer to that apply, including `managedFields`.
 pub fn rivals(live: &Object, dry_run: &Object, manager: &str) -> Vec<ConflictingFieldManager> {
     let empty = Value::Object(Map::new());
     let (Some(wanted), held) = (ours(dry_run, manager), ours(live, manager).unwrap_or(&empty))
@@ -64,9 +66,10 @@ fn ours<'a>(object: &'a Object, manager: &str) -> Option<&'a Value> {
     entries(object).find(|entry| is_ours(entry, manager))?.get("fieldsV1")
 }
 
-/// What field managers have below a path.
+/// Sets of fields below one path: those that the manifest sets, those that windlass owns, and those that other managers
+/// own.
 struct ManagedFieldSets<'a> {
-    /// The parts of the path, as `managedFields` write them.
+    /// The parts of the path, in the notation of `managedFields`.
     parts: Vec<&'a str>,
     wanted: &'a Value,
     held: Option<&'a Value>,
@@ -106,7 +109,7 @@ fn taken(live: &Value, wanted: &Value, held: &Value, theirs: &Value) -> Vec<Stri
     fields
 }
 
-/// The JSON pointer to a field of an object. An item that is not there has no pointer, but its list has.
+/// The JSON pointer to a field of an object. For a missing item of a list, it is the pointer to the list.
 fn pointer(live: &Value, parts: &[&str]) -> String {
     let mut path = String::new();
     let mut value = live;
@@ -118,9 +121,11 @@ fn pointer(live: &Value, parts: &[&str]) -> String {
     path
 }
 
-/// The message: which field manager undoes what is applied, and what to do. It is constant while the same is contested.
+/// The message about a field manager that undoes the applied changes, with advice. The message stays the same while the
+/// same fields are contested.
 ///
-/// `ignore` is the field of the spec that lists fields which others may set. `found` is the live object and the answer to the dry-run; nothing of them when the object is deleted each time.
+/// `ignore` is the field of the spec that lists fields which others may set. `found` has the live object and the answer
+/// to the dry-run. It is `None` if the other client deletes the object each time.
 pub fn contested_text(
     id: &ObjectId,
     found: Option<(&Object, &Object)>,
@@ -161,7 +166,8 @@ pub fn contested_text(
     format!("{subject} is contested: {what}; corrected only every {pause}; {advice}")
 }
 
-/// A client chooses the name of its field manager, which must not read like another part of the message.
+/// Describes a conflicting manager and its fields. A client chooses the name of its field manager, so the name is
+/// escaped and cannot read like another part of the message.
 fn describe(rival: &ConflictingFieldManager) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-._/:@+".contains(letter);
     let letters = rival.manager.chars().map(|letter| if is_plain(letter) { letter } else { '_' });
@@ -178,7 +184,7 @@ fn listed(fields: &[String]) -> String {
     fields.join(", ")
 }
 
-/// The ignore rule that leaves fields of one object to others, as it stands in a spec. `fields` are JSON pointers.
+/// The ignore rule, as a spec has it, that leaves fields of one object to other clients. `fields` are JSON pointers.
 fn ignore_rule(id: &ObjectId, fields: &[String]) -> Value {
     let mut paths: Vec<&String> = Vec::new();
     for field in fields {
@@ -189,7 +195,8 @@ fn ignore_rule(id: &ObjectId, fields: &[String]) -> Value {
     json!({"paths": paths, "target": target(id)})
 }
 
-/// The target of a rule that is for one object: its fields are regular expressions, and an empty one is for all objects.
+/// The target of an ignore rule for exactly one object. Its fields are regular expressions, and an empty field would
+/// match every object.
 fn target(id: &ObjectId) -> Value {
     let fields = [
         ("group", &id.group),
@@ -203,7 +210,7 @@ fn target(id: &ObjectId) -> Value {
     Value::Object(patterns)
 }
 
-/// A regular expression that only this text matches.
+/// A regular expression that matches exactly this text.
 fn quoted(text: &str) -> String {
     let mut expression = String::with_capacity(text.len());
     for letter in text.chars() {

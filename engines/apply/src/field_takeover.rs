@@ -1,8 +1,8 @@
-//! Fields that other tools left behind become ours, so that the next apply removes those that the manifest does not
+//! Takes over the fields that other tools left behind, so that the next apply removes those which the manifest does not
 //! have.
 //!
-//! Here: the JSON patch that does it. Elsewhere: which objects are exempt (`ssa: Merge`, [`crate::managed_metadata`]),
-//! sending it (the program).
+//! Here: the JSON patch that changes the field manager. Elsewhere: which objects are exempt (`ssa: Merge`,
+//! [`crate::managed_metadata`]), and sending the patch (the program).
 
 use std::cell::LazyCell;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use serde_json::{Map, Value, json};
 use crate::drift_comparison::push_key;
 use crate::managed_fields_path::ManagedFieldsPathElement;
 
-/// Annotations of tools that managed the object before: kubectl, and Flux of long ago.
+/// Annotations of tools that managed the object before: kubectl, and very old versions of Flux.
 const ANNOTATIONS: [&str; 3] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "kustomize.toolkit.fluxcd.io/checksum",
     "fluxcd.io/sync-checksum",
 ];
 
-/// A label of Flux of long ago.
+/// A label that very old versions of Flux wrote.
 const LABELS: [&str; 1] = ["fluxcd.io/sync-gc-mark"];
 
 /// The JSON patch (RFC 6902) that hands the fields of foreign managers to `manager`, or `None` when there is nothing to do.
@@ -36,8 +36,8 @@ pub fn take_over(live: &Object, manager: &str, overrides: &[String]) -> Option<V
     take_over_except(&[], live, manager, overrides)
 }
 
-/// Like [`take_over`], except that fields under the `ignored` pointers stay with their managers. Those are the parts of JSON
-/// pointers, without escapes.
+/// Like [`take_over`], except that fields under the `ignored` pointers stay with their managers. Each item of `ignored`
+/// has the parts of one JSON pointer, without escapes.
 pub(crate) fn take_over_except(
     ignored: &[&[String]],
     live: &Object,
@@ -63,14 +63,14 @@ fn entry_path(map: &str, key: &str) -> String {
     push_key(&format!("/metadata/{map}"), key)
 }
 
-/// Whether a patch of [`take_over`] removes an annotation or a label.
+/// Whether a patch of [`take_over`] removes this annotation or label.
 pub(crate) fn removes(patch: &Value, map: &str, key: &str) -> bool {
     let path = entry_path(map, key);
     let mut operations = patch.as_array().into_iter().flatten();
     operations.any(|it| it["op"] == "remove" && it["path"] == path)
 }
 
-/// Whether a JSON pointer names a path or what that is in.
+/// Whether a JSON pointer names a path, or a field that contains the path.
 pub(crate) fn is_in(pointer: &[String], path: &[&str]) -> bool {
     pointer.len() <= path.len() && pointer.iter().zip(path).all(|(one, other)| one == other)
 }
@@ -104,7 +104,7 @@ pub(crate) fn entries_after(patch: &Value) -> Vec<Value> {
     written.filter_map(|it| it["value"].as_array()).flatten().cloned().collect()
 }
 
-/// Whether an entry of `managedFields` is what a manager applied.
+/// Whether an entry of `managedFields` was written by a server-side apply of `manager`.
 pub(crate) fn is_apply_of(entry: &Value, manager: &str) -> bool {
     text(entry, "manager") == manager
         && text(entry, "operation") == "Apply"
@@ -128,11 +128,11 @@ fn is_foreign(entry: &Value, manager: &str, overrides: &[String]) -> bool {
             || (updates && (name.starts_with("before-first-apply") || name.starts_with(manager))))
 }
 
-/// An entry of a foreign manager, divided.
+/// The fields of a `managedFields` entry of another manager, divided into two parts.
 struct DividedManagedFieldsEntry {
-    /// The fields that become ours.
+    /// The fields that windlass takes over.
     taken: Option<Value>,
-    /// What stays with its manager.
+    /// The fields that stay with their manager.
     left: Option<Value>,
 }
 
@@ -141,7 +141,7 @@ impl DividedManagedFieldsEntry {
         Self { taken: Some(entry.clone()), left: None }
     }
 
-    /// The fields that JSON pointers name stay.
+    /// Divides an entry: the fields that `pointers` name stay with their manager.
     fn of(entry: &Value, live: &Value, pointers: &[&[String]]) -> Self {
         let Some(fields) = entry.get("fieldsV1").and_then(Value::as_object) else {
             return Self::whole(entry);
@@ -160,15 +160,16 @@ impl DividedManagedFieldsEntry {
     }
 }
 
-/// A set of field paths, divided.
+/// A set of field paths, divided into two parts.
 #[derive(Default)]
 struct DividedFieldSet {
-    /// What JSON pointers name, and what is in it.
+    /// The paths that the JSON pointers name, and everything below them.
     named: Map<String, Value>,
     others: Map<String, Value>,
 }
 
-/// Divides a set of paths into `value` by what JSON pointers name. The set was read as JSON, so it is not deep.
+/// Divides a set of field paths of `value` into those that the JSON pointers name and the others. The set was read as
+/// JSON, whose depth is limited, so the recursion is, too.
 fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> DividedFieldSet {
     let mut all = DividedFieldSet::default();
     for (key, below) in set.iter().filter(|(key, _)| key.as_str() != ".") {
@@ -185,7 +186,7 @@ fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> D
             continue;
         }
         let child = part.and_then(|part| part.child(value));
-        // A path without parts is that of a field as a whole.
+        // A path without further parts stands for the whole field.
         let parts = below.as_object().filter(|parts| !parts.is_empty());
         let Some((child, parts)) = child.zip(parts) else {
             all.others.insert(key.clone(), below.clone());
@@ -199,7 +200,7 @@ fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> D
             all.others.insert(key.clone(), Value::Object(others));
         }
     }
-    // A path that only holds named fields exists because of them.
+    // A path that only contains named fields exists because of these.
     let is_for_named = !all.named.is_empty() && all.others.is_empty();
     if let Some(itself) = set.get(".").filter(|_| !is_for_named) {
         all.others.insert(".".to_owned(), itself.clone());
@@ -207,8 +208,8 @@ fn divided(set: &Map<String, Value>, value: &Value, pointers: &[&[String]]) -> D
     all
 }
 
-/// `managedFields` after the take-over, or `None` where there is nothing to take. Fields under the `ignored` pointers stay with
-/// their managers.
+/// The `managedFields` after the take-over. `None` if there are no fields to take over. Fields under the `ignored`
+/// pointers stay with their managers.
 fn merged_entries(
     live: &Object,
     manager: &str,
@@ -253,7 +254,7 @@ fn merged_entries(
 }
 
 fn merge_fields(ours: &mut Value, theirs: &Value) {
-    // At the root an empty map is an empty set; below it, it is a path.
+    // At the root, an empty map is an empty set of paths. Below the root, it is a path.
     let filled = |set: &&mut Value| set.as_object().is_some_and(|map| !map.is_empty());
     let Some(theirs) =
         theirs.get("fieldsV1").filter(|set| set.as_object().is_some_and(|map| !map.is_empty()))
@@ -266,9 +267,9 @@ fn merge_fields(ours: &mut Value, theirs: &Value) {
     }
 }
 
-/// Joins two sets of field paths written as tries.
+/// Joins two sets of field paths, which are stored as tries.
 ///
-/// An empty map is a path that belongs to the set; beside children a member `.` marks that.
+/// An empty map is a path of the set. If a path of the set has children, a member `.` marks it.
 fn union(into: &mut Value, from: Value) {
     let mut work = vec![(into, from)];
     while let Some((into, from)) = work.pop() {

@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 /// Hashes the metadata that changes when another client changes the object: its uid, its ownership labels, and the
-/// entries that `managers` have in `managedFields`, without their time.
+/// `managedFields` entries of `managers` without their time.
 ///
 /// `metadata` is the object's metadata, as a metadata-only watch delivers it.
 ///
 /// # Guarantees
-/// Status changes, other managers and the order of entries do not move it;
-/// losing a field to another manager, a stripped label and a recreated object do.
-/// It is the same in every process.
+/// The hash stays the same when the status, the entries of other managers, or the order of entries changes. It changes
+/// when another manager takes a field, when a label is removed, and when the object is recreated. It is the same in
+/// every process.
 ///
 /// # Assumes
-/// A change under our own manager's name is found by comparing values, not here.
+/// A change under windlass' own manager name does not change the hash. Comparing the values finds such a change.
 pub fn fingerprint(metadata: &Value, managers: &[&str], labels: &[&str]) -> u64 {
     let mut ours: Vec<String> = Vec::new();
     for entry in metadata.get("managedFields").and_then(Value::as_array).into_iter().flatten() {

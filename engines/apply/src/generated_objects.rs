@@ -1,35 +1,39 @@
-//! ConfigMaps and Secrets that kustomize generates: when what they hold changes, so does the hash in their names.
+//! ConfigMaps and Secrets that kustomize generates. Their names end in a hash of their content, so a new content gets a
+//! new name.
 //!
-//! Here: which objects are former versions of a generated one. Elsewhere: the hash (engine `kustomize`, `name_hash.rs`), what
-//! may be deleted ([`crate::deletion_budget`]).
+//! Here: which objects are former versions of a generated object. Elsewhere: the hash (engine `kustomize`,
+//! `name_hash.rs`), and which objects may be deleted ([`crate::deletion_budget`]).
 
 use std::collections::BTreeSet;
 
 use objects::ObjectId;
 
-/// How long the hash in a name is.
+/// The length of the hash in a name, in characters.
 const HASH_LENGTH: usize = 10;
 
-/// The characters of the hash: hexadecimal digits, of which kustomize replaces some.
+/// The characters of the hash. They are hexadecimal digits, some of which kustomize replaces.
 const HASH_CHARACTERS: &str = "2456789bcdfghkmt";
 
-/// The generated objects of a build, by their names without the hash.
+/// The generated objects of a build, identified by their names without the hash.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GeneratedObjects(BTreeSet<ObjectId>);
 
 impl GeneratedObjects {
-    /// The generated objects among others. An object that was named like one by hand counts, too: a build does not tell.
+    /// Selects the generated objects among these ids by their names. An object counts, too, if its author gave it a
+    /// name of this form, because the build does not show the difference.
     pub fn among<'m>(manifests: impl IntoIterator<Item = &'m ObjectId>) -> Self {
         Self(manifests.into_iter().filter_map(without_hash).collect())
     }
 
-    /// Whether the build has a newer version of an object, which is not in the build itself.
+    /// Whether an object is a former version of a generated object: the build has one of the same name with another
+    /// hash.
     pub fn has_newer(&self, id: &ObjectId) -> bool {
         without_hash(id).is_some_and(|it| self.0.contains(&it))
     }
 }
 
-/// The id of a generated object without the hash; `None` if the object is not a generated one.
+/// The id of a generated object, with the hash removed from its name. `None` if the object does not have the name or
+/// kind of a generated one.
 fn without_hash(id: &ObjectId) -> Option<ObjectId> {
     let is_generated_kind =
         id.group.is_empty() && matches!(id.kind.as_str(), "ConfigMap" | "Secret");

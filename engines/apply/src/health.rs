@@ -1,9 +1,9 @@
-//! Whether an object has come to rest in the state that its spec asks for: kstatus, as Flux's waits use it.
+//! Whether an object has reached the state that its spec asks for, by the rules of kstatus as Flux's waits use them.
 //!
-//! Here: the vocabulary, and the rules that hold for every kind. One file a group of kinds is in `health/`, what is asked of an
-//! object on which another one depends in `dependency`, and what the library of other kinds adds in [`library`].
-//! Elsewhere: how long to wait ([`crate::plan`]), custom health expressions (not yet), that library (engine
-//! `health_library`).
+//! Here: the types, and the rules for every kind. The files in `health/` have the rules for groups of kinds. The file
+//! `dependency` judges an object on which another one depends, and [`library`] adds the rules for further kinds.
+//! Elsewhere: how long a run waits ([`crate::plan`]), and the rules of the library (engine `health_library`). Custom
+//! health expressions are not implemented here.
 //!
 //! Source of the semantics: fluxcd/cli-utils `pkg/kstatus` and the Job reader of fluxcd/pkg/runtime.
 
@@ -31,17 +31,17 @@ use status_fields::{StatusCondition, conditions, integer_strict, string_strict};
 /// The state of an object, according to its own status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthStatus {
-    /// It is what its spec asks for.
+    /// The object has the state that its spec asks for.
     Current,
-    /// It is on its way.
+    /// The object is on its way to that state.
     InProgress,
-    /// It failed, and the cluster will not repair it without a change.
+    /// The object failed, and the cluster will not repair it without a change.
     Failed,
-    /// It is being deleted.
+    /// The object is being deleted.
     Terminating,
     /// There is no such object.
     NotFound,
-    /// Its status cannot be understood, and why.
+    /// The status of the object cannot be understood. The text says why.
     Unknown(String),
 }
 
@@ -58,10 +58,10 @@ impl fmt::Display for HealthStatus {
     }
 }
 
-/// A condition that follows from a judgement; its status is always True.
+/// A condition that follows from the health of an object. Its status is always `True`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCondition {
-    /// `Reconciling` or `Stalled`.
+    /// The type of the condition: `Reconciling` or `Stalled`.
     pub kind: &'static str,
     /// One word, may be empty.
     pub reason: String,
@@ -69,24 +69,25 @@ pub struct HealthCondition {
     pub message: String,
 }
 
-/// A judgement about the health of an object.
+/// The health of an object, with a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthReport {
     /// The judgement.
     pub status: HealthStatus,
     /// Why, for people.
     pub message: String,
-    /// At most one: none for an object that is Current or Terminating.
+    /// At most one condition. An object that is Current or Terminating has none.
     pub conditions: Vec<HealthCondition>,
 }
 
 impl HealthReport {
-    /// A report about an object that is not there.
+    /// The report about an object that does not exist.
     pub fn not_found() -> Self {
         Self::plain(HealthStatus::NotFound, "Resource not found")
     }
 
-    /// The message for people. An observed generation of -1 is the default of Flux's CRDs: nothing was observed so far.
+    /// The message for users. An observed generation of -1 is the default of Flux's CRDs, and the text then says that
+    /// the object was not observed yet.
     pub fn words(&self) -> &str {
         match self.message.ends_with("latest observed generation is -1") {
             true => "it has not been reconciled yet",
@@ -94,7 +95,7 @@ impl HealthReport {
         }
     }
 
-    /// Whether nothing more needs to be waited for.
+    /// Whether the object is healthy, so that no wait for it is needed.
     pub fn is_current(&self) -> bool {
         self.status == HealthStatus::Current
     }
@@ -128,12 +129,12 @@ impl HealthReport {
 /// How long a Pod may be unschedulable before it counts as failed.
 const SCHEDULE_WINDOW: Duration = Duration::from_secs(15);
 
-/// Judges an object from its own content, without observing what it generated.
+/// Judges an object by its own content only, without the objects that it generated.
 ///
 /// `now` is only used for Pods that cannot be scheduled.
 ///
 /// # Errors
-/// Names the field of the status that has the wrong type.
+/// The error names the field of the status that has the wrong type.
 pub fn compute(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
     if let Some(report) = generic(object)? {
         return Ok(report);
@@ -168,7 +169,8 @@ fn by_kind(object: &Object, now: Time) -> Result<Option<HealthReport>, HealthErr
     Ok(Some(report))
 }
 
-/// The rules for every kind: deletion, an unobserved generation, `Reconciling` and `Stalled`.
+/// The rules for every kind: deletion, a generation that was not observed, and the conditions `Reconciling` and
+/// `Stalled`.
 fn generic(object: &Object) -> Result<Option<HealthReport>, HealthError> {
     let deleted = string_strict(object, &["metadata", "deletionTimestamp"])?;
     if deleted.is_some_and(|time| !time.is_empty()) {

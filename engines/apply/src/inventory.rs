@@ -1,22 +1,24 @@
-//! What a Kustomization has applied, as its status remembers it.
+//! The objects that a Kustomization has applied, as its status lists them.
 //!
-//! Here: a set of ids with versions. Elsewhere: the text form of an id (`objects::ObjectId`), when it grows and shrinks ([`crate::plan`]).
+//! Here: a set of object ids, each with an API version. Elsewhere: the text form of an id (`objects::ObjectId`), and
+//! when the inventory grows and shrinks ([`crate::plan`]).
 
 use std::collections::BTreeMap;
 
 use objects::{Object, ObjectId};
 
-/// Ids of applied objects, each with the API version it was applied in.
+/// The ids of applied objects, each with the API version in which the object was applied.
 ///
-/// The version is not part of an object's identity: an object applied in a newer version is the same entry.
+/// The API version is not part of an object's identity. An object that is applied in a newer version stays the same
+/// entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ObjectInventory(BTreeMap<ObjectId, String>);
 
 impl ObjectInventory {
     /// Reads `status.inventory.entries` (`id`, `v`).
     ///
-    /// The second value lists the ids that cannot be read.
-    /// A caller must not write the inventory back while there are any: their objects would be forgotten.
+    /// The second value lists the ids that cannot be read. While there are any, the caller must not write the inventory
+    /// back, because their objects would be forgotten.
     pub fn from_entries(entries: &[(String, String)]) -> (Self, Vec<String>) {
         let mut known = Self::default();
         let mut unreadable = Vec::new();
@@ -29,19 +31,19 @@ impl ObjectInventory {
         (known, unreadable)
     }
 
-    /// The entries as status holds them, in apply order as Flux writes them.
+    /// The entries as the status stores them, in the order in which objects are applied, as Flux writes them.
     pub fn entries(&self) -> Vec<(String, String)> {
         let mut all: Vec<_> = self.0.iter().collect();
         all.sort_by(|a, b| crate::apply_order::compare(a.0, b.0));
         all.into_iter().map(|(id, version)| (id.to_string(), version.clone())).collect()
     }
 
-    /// Remembers an object in the version of its manifest.
+    /// Adds an object with the API version of its manifest.
     pub fn insert(&mut self, object: &Object) {
         self.add(object.id(), &object.gvk().version);
     }
 
-    /// Remembers an id in a version, in place of the version that was known.
+    /// Adds an id with an API version, which replaces the version that the inventory had for it.
     pub fn add(&mut self, id: ObjectId, version: &str) {
         self.0.insert(id, version.to_owned());
     }
@@ -56,7 +58,7 @@ impl ObjectInventory {
         self.0.get(id).map(String::as_str)
     }
 
-    /// Everything that either remembers; where both do, in the version of `newer`.
+    /// The ids of both inventories. An id of both has the version of `newer`.
     #[must_use]
     pub(crate) fn union(mut self, newer: &Self) -> Self {
         self.0.extend(newer.0.iter().map(|(id, version)| (id.clone(), version.clone())));

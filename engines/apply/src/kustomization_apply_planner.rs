@@ -32,20 +32,21 @@ pub(crate) use health_wait::stage_text;
 pub use health_wait::{AWAITING_TERMINATION, health_text, stage_reason};
 use health_wait::{HealthWaitState, node_of};
 
-/// How many of the objects that are awaited a message names.
+/// How many of the awaited objects a message names.
 const MAX_NAMED_DEPENDENTS: usize = 10;
 
-/// How often it is checked that objects which are awaited are still there, besides watching them.
+/// How often a run checks whether the awaited objects still exist, in addition to watching them.
 const DEPENDENTS_RECHECK: Duration = Duration::from_secs(10);
 
 /// The objects for whose health a run waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthWaitScope {
-    /// No object's.
+    /// The run waits for no object.
     None,
-    /// Everything that was applied, except what is excluded by annotation and the Kustomization itself.
+    /// The run waits for all applied objects, except the Kustomization itself and the objects that an annotation
+    /// excludes.
     All,
-    /// These, applied by us or not, except the Kustomization itself.
+    /// The run waits for these objects, whether windlass applied them or not, except the Kustomization itself.
     These(Vec<ObjectId>),
 }
 
@@ -54,78 +55,79 @@ pub enum HealthWaitScope {
 pub struct ApplyDesiredState {
     /// The Kustomization itself, for whose health it must not wait.
     pub own: ObjectId,
-    /// What to apply, from [`crate::stages()`].
+    /// The objects to apply, from [`crate::stages()`].
     pub stages: Vec<ApplyStage>,
-    /// Whether a build without a single object is meant, rather than an accident.
+    /// Whether a build without any object is intended, and not an accident.
     ///
-    /// Deleting a Kustomization is a desired state without stages for which this is true.
+    /// It is true when a Kustomization is deleted: the desired state then has no stages.
     pub empty_is_intended: bool,
-    /// Whether objects that left the manifests are deleted; otherwise they are forgotten.
+    /// Whether objects that left the manifests are deleted. Otherwise windlass only removes them from the inventory.
     pub prune: bool,
-    /// Whether objects that left the manifests are deleted only once what is applied is healthy, because a result that fails
-    /// is rolled back.
+    /// Whether objects that left the manifests are deleted only once the applied objects are healthy. Until then, a
+    /// rollback to the previous result may need them.
     pub prunes_after_health: bool,
-    /// Whose health to wait for.
+    /// The objects for whose health the run waits.
     pub health: HealthWaitScope,
     /// Whether one failed object ends the wait, even while others are on their way.
     pub fail_fast: bool,
-    /// Revision of the source, for messages.
+    /// The revision of the source, for messages.
     pub revision: String,
-    /// How long to wait for health.
+    /// How long the run waits for health.
     pub timeout: Duration,
-    /// How long to wait for a stage of CRDs or classes.
+    /// How long the run waits for a stage of CRDs or classes.
     pub stage_timeout: Duration,
-    /// When a failed run is repeated.
+    /// After which time a failed run is repeated.
     pub retry: Duration,
 }
 
 /// The observed state of a run.
 ///
 /// # Assumes
-/// Stages are observed in order, up to the first that [`is_passed`] denies,
-/// because what comes later cannot be tried before: an absent entry means "not observed", never "in sync".
-/// Reads are live, and `recorded` is the last inventory that was written.
+/// Stages are observed in order, up to the first one that [`is_passed`] denies. Later stages cannot be tried before
+/// that, so an absent entry means "not observed", never "in sync". Objects were read from the cluster and not from a
+/// cache. `recorded` is the inventory that was written last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApplyObservedState {
     /// The time of the run.
     pub now: Time,
-    /// `status.inventory`.
+    /// The inventory in the status: `status.inventory`.
     pub recorded: ObjectInventory,
-    /// Objects of the stages observed, and those whose health is waited for.
+    /// The objects of the observed stages, and those for whose health the run waits.
     pub objects: BTreeMap<ObjectId, ObservedObject>,
-    /// Recorded ids that need no deleting any more: not found, deletion accepted, no longer ours,
-    /// or protected from pruning.
+    /// Recorded ids that need no deletion any more. The object does not exist, its deletion was accepted, it belongs to
+    /// another owner, or it is protected from pruning.
     pub gone: BTreeSet<ObjectId>,
-    /// Recorded ids whose deletion was accepted and whose removal is waited for.
+    /// Recorded ids whose deletion was accepted. The run waits until these objects are gone.
     pub leaving: BTreeSet<ObjectId>,
-    /// What comes before the deletion of recorded ids, of those that have predecessors.
+    /// For each recorded id that has predecessors: the objects that have to be deleted before it.
     pub predecessors: BTreeMap<ObjectId, DeletionPredecessors>,
     /// Recorded ids whose deletion waits for the approval of a user: they stay in the cluster and in the inventory.
     pub held: BTreeSet<ObjectId>,
-    /// Since when this revision has waited for health, or for the end of `leaving`; `None` before that.
+    /// Since when this revision has waited for health, or until the objects in `leaving` are gone. `None` before the
+    /// wait.
     pub waiting_since: Option<Time>,
-    /// Since when this revision has waited for the stage it is at; `None` before that.
+    /// Since when this revision has waited for its current stage. `None` before the wait.
     pub stage_waiting_since: Option<Time>,
-    /// The wait of this revision and spec that failed last, until it is repeated.
+    /// The last failed health wait of this revision and spec, until the wait is repeated.
     pub failed_wait: Option<FailedHealthWait>,
-    /// This very build was applied to its end before, so what differs now is drift.
+    /// Whether exactly this build was applied completely before, so that a difference is drift.
     pub is_correction: bool,
-    /// Objects that another client changes again and again, with the message about it and when to run again.
+    /// Objects that another client changes repeatedly, each with its message and the time of the next run.
     pub contested: BTreeMap<ObjectId, (String, Time)>,
 }
 
-/// A wait for health that failed, and stays so until its objects are well or it is repeated.
+/// A wait for health that failed. It counts as failed until its objects are healthy or the wait is repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedHealthWait {
-    /// The message about it.
+    /// The message about the failed wait.
     pub text: String,
-    /// The objects that it was about.
+    /// The objects for which the run waited.
     pub on: BTreeSet<ObjectKey>,
-    /// When it is repeated.
+    /// The time at which the wait is repeated.
     pub until: Time,
 }
 
-/// One object as the run found it.
+/// One object as the run observed it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedObject {
     /// How it compares with its manifest.
@@ -137,66 +139,67 @@ pub struct ObservedObject {
 /// How a live object compares with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LiveObjectState {
-    /// As it should be, or applied by this run. A change by another client after that is left to the next run, else two
-    /// writers would keep a run from ever ending.
+    /// The object matches its manifest, or this run applied it. If another client changes it after that, the next run
+    /// corrects it. Otherwise two writers could keep a run from ever ending.
     InSync,
-    /// Not there; would be created.
+    /// The object does not exist, and would be created.
     Missing,
-    /// Would be configured.
+    /// The object differs, and would be changed.
     Differs,
-    /// An immutable field would change, and its author or the Kustomization says to recreate it.
+    /// An immutable field would change, and the object or the Kustomization allows windlass to recreate it.
     MustBeRecreated,
-    /// Excluded by annotation.
+    /// An annotation excludes the object.
     Skipped,
-    /// A Job that expires ([`crate::managed_metadata::expires`]), was applied for this revision, and is no longer
-    /// there.
+    /// The object is a Job that expires ([`crate::managed_metadata::expires`]). It was applied for this revision, and
+    /// does not exist any more.
     Finished,
-    /// The API server refused the dry-run; the message is made by [`crate::dry_run_refusal::describe`].
+    /// The API server refused the dry-run. The message comes from [`crate::dry_run_refusal::describe`].
     Refused(String),
-    /// The CRD guard of the program refuses it, because it is incompatible with existing objects; with the message.
+    /// The program's CRD guard refuses the CustomResourceDefinition, because it is incompatible with existing objects.
+    /// The text is its message.
     Incompatible(String),
-    /// Not one of our manifests: only its health is of interest.
+    /// The object is not in the manifests. The run only observes its health.
     Unmanaged,
 }
 
-/// One change of the cluster or of the status, by ids and digests.
+/// One write to the cluster or to the status, with object ids and digests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApplyStep {
-    /// Adds to the inventory in status, before anything of it is applied.
+    /// Adds ids to the inventory in the status, before any of their objects is applied.
     Record {
         /// Ids with API versions.
         add: Vec<(ObjectId, String)>,
     },
-    /// Applies objects of one stage, in this order.
+    /// Applies objects of one stage, in the order of `ids`.
     Apply {
-        /// Which of the desired stages.
+        /// The index of the stage in the desired state.
         stage: usize,
-        /// What to apply.
+        /// The ids of the objects to apply.
         ids: Vec<ObjectId>,
-        /// Which of them to delete, wait for, and create again.
+        /// The ids of the objects that are deleted and created again. The run waits until each is gone in between.
         recreate: Vec<ObjectId>,
-        /// Names the content of all manifests in `ids`.
+        /// A digest of the content of all manifests in `ids`.
         digest: String,
     },
-    /// Deletes objects that left the manifests, in this order, where their owner labels still name us.
+    /// Deletes objects that left the manifests, in this order. An object is only deleted if its owner labels still name
+    /// this Kustomization.
     Prune {
-        /// Ids with the API versions they were recorded in.
+        /// The ids, each with the API version in the inventory.
         ids: Vec<(ObjectId, String)>,
     },
-    /// Replaces the inventory in status; holds everything that may still be there.
+    /// Replaces the inventory in the status. The new inventory has every object that may still exist.
     Shrink {
-        /// What it becomes.
+        /// The new inventory.
         to: ObjectInventory,
     },
 }
 
-/// Applying the objects of a Kustomization.
+/// Plans the writes that apply the objects of a Kustomization.
 ///
 /// # Guarantees
-/// After every single write, what is live and ours is in the recorded inventory.
-/// Nothing of a stage is written while one of its objects is refused, unless all of it was applied before: one
-/// object that cannot be compared does not keep the drift of others.
-/// Nothing is deleted because something could not be computed.
+/// After every single write, the recorded inventory has every live object that the Kustomization owns. No object of a
+/// stage is written while another one of it is refused. Only if all of the stage was applied before, the drift of the
+/// other objects is corrected all the same. No object is deleted because a value could not be computed.
 #[derive(Debug, Clone, Copy)]
 pub struct KustomizationApplyPlanner;
 
@@ -222,7 +225,7 @@ impl ReconcilePlanner for KustomizationApplyPlanner {
     }
 }
 
-/// Whether a stage is done and well, so that the next one can be observed.
+/// Whether all objects of a stage are applied and the wait for it is over, so that the next stage can be observed.
 pub fn is_passed(desired: &ApplyDesiredState, observed: &ApplyObservedState, stage: usize) -> bool {
     at_stage(desired, observed, stage).is_none()
 }
@@ -238,7 +241,7 @@ fn failed(
     PlanVerdict::Outcome(RunOutcome::Failed(why, text, wake))
 }
 
-/// A wait that failed, now or earlier.
+/// The outcome of a run whose wait for health failed, now or earlier.
 fn failed_wait(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
@@ -253,7 +256,7 @@ fn later(time: Time, by: Duration) -> Time {
     time.saturating_add(by).unwrap_or(Time::MAX)
 }
 
-/// What a stage still needs; `None` when it is passed.
+/// The next steps or the outcome for a stage that is not passed. `None` if the stage is passed.
 fn at_stage(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
@@ -335,7 +338,8 @@ fn at_stage(
     }
 }
 
-/// Deletes and forgets what is no longer wanted; `None` when the inventory is what it should be. What is held stays in it.
+/// Deletes objects that left the manifests and removes them from the inventory. Held objects stay in it. `None` if the
+/// inventory needs no change and no deleted object is awaited.
 fn clear_away(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
@@ -386,8 +390,8 @@ fn clear_away(
     Some(PlanVerdict::Outcome(RunOutcome::Running(AWAITING_TERMINATION, text, wake)))
 }
 
-/// The outcome of a run that waits until other objects are gone. They are in the cluster of the program, which has to wake the run
-/// for them.
+/// The outcome of a run that waits until other objects are gone. These objects are in the program's own cluster, so the
+/// program watches them and wakes the run. A timer repeats the run, too.
 fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlanVerdict<ApplyStep> {
     let mut names: Vec<String> =
         dependents.iter().take(MAX_NAMED_DEPENDENTS).map(ObjectKey::to_string).collect();
@@ -402,7 +406,8 @@ fn awaiting_dependents(dependents: BTreeSet<ObjectKey>, now: Time) -> PlanVerdic
     PlanVerdict::Outcome(RunOutcome::Running(reason::AWAITING_DEPENDENTS, text, wake))
 }
 
-/// Drift that cannot be corrected: the objects that the API server refuses while everything else is as it should be.
+/// The failure of a run whose drift cannot be corrected, because the API server or the CRD guard refuses objects. All
+/// other objects match their manifests.
 fn uncorrected(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
@@ -424,7 +429,7 @@ fn uncorrected(
     })
 }
 
-/// Everything is applied: the outcome is settled, or failed while another client changes objects again and again.
+/// The outcome when everything is applied: settled, or failed while another client changes objects repeatedly.
 fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
     let manifests = desired.stages.iter().flat_map(|stage| &stage.objects);
     let contested: Vec<&(String, Time)> =
@@ -443,7 +448,7 @@ fn settled(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVe
     }
 }
 
-/// Everything is applied: what keeps objects that left the manifests from being deleted, if that waits for health.
+/// The outcome while deletions wait for the health of the applied objects. `None` if the deletions do not wait.
 fn unproven(
     desired: &ApplyDesiredState,
     observed: &ApplyObservedState,
@@ -454,7 +459,7 @@ fn unproven(
     uncorrected(desired, observed).or_else(|| awaited(desired, observed))
 }
 
-/// Everything is applied and cleared away: waits for health, or settles.
+/// The outcome when everything is applied and pruned: the run waits for health, or settles.
 fn at_end(desired: &ApplyDesiredState, observed: &ApplyObservedState) -> PlanVerdict<ApplyStep> {
     uncorrected(desired, observed)
         .or_else(|| awaited(desired, observed))

@@ -1,15 +1,17 @@
-//! Objects that earlier manifests have and later ones do not, by their manifests alone.
+//! Finds the objects that earlier manifests have and later ones do not. Only manifests are compared.
 //!
-//! Elsewhere: whether such an object is there and may be deleted (the program), how many may be ([`crate::deletion_budget`]).
+//! Elsewhere: whether such an object exists and may be deleted (the program), and how many may be deleted
+//! ([`crate::deletion_budget`]).
 
 use std::collections::BTreeSet;
 
 use objects::{Object, ObjectId};
 
-/// The objects of `before` that `after` does not have, in their order. Objects without a namespace are in `namespace`.
+/// The objects of `before` that `after` does not have, in the order of `before`. A manifest without a namespace counts
+/// as one in `namespace`.
 ///
-/// Whether a kind has namespaces is not known here: an object of a kind without them counts as another one if its manifests
-/// have different namespaces. [`is_same_object`] compares with the object of a cluster.
+/// It is not known here which kinds have namespaces. If the manifests of a cluster-scoped object name different
+/// namespaces, the object counts as two. [`is_same_object`] makes the comparison with an object of the cluster.
 pub fn left_objects<'o>(
     before: &'o [Object],
     after: &[Object],
@@ -19,8 +21,8 @@ pub fn left_objects<'o>(
     before.iter().filter(|object| !there.contains(&identity_in(object, namespace))).collect()
 }
 
-/// The objects that manifests of a revision have, without those that a hook has, too: to run the hook, such an object is
-/// deleted. All without a namespace are in `namespace`.
+/// The objects of a revision without those that a hook has, too. Such an object is deleted in order to run the hook. A
+/// manifest without a namespace counts as one in `namespace`.
 #[must_use]
 pub fn without_hooks(objects: Vec<Object>, hooks: &[Object], namespace: &str) -> Vec<Object> {
     let hooks: BTreeSet<ObjectId> = hooks.iter().map(|it| identity_in(it, namespace)).collect();
@@ -28,7 +30,7 @@ pub fn without_hooks(objects: Vec<Object>, hooks: &[Object], namespace: &str) ->
     objects.into_iter().filter(stays).collect()
 }
 
-/// The identity of an object that is applied into a namespace.
+/// The identity of an object when it is applied. A manifest without a namespace gets `namespace`.
 pub fn identity_in(object: &Object, namespace: &str) -> ObjectId {
     let mut id = object.id();
     if id.namespace.is_empty() {
@@ -37,7 +39,7 @@ pub fn identity_in(object: &Object, namespace: &str) -> ObjectId {
     id
 }
 
-/// Whether a manifest, which is applied into a namespace, is that of an object of a cluster.
+/// Whether a manifest describes the cluster's object `id`. `namespace` is for a manifest without a namespace.
 pub fn is_same_object(manifest: &Object, namespace: &str, id: &ObjectId) -> bool {
     let ObjectId { namespace: at, name, group, kind } = id;
     let own = Some(manifest.namespace()).filter(|it| !it.is_empty()).unwrap_or(namespace);
@@ -46,7 +48,7 @@ pub fn is_same_object(manifest: &Object, namespace: &str, id: &ObjectId) -> bool
     manifest.kind() == kind && manifest.name() == name && manifest.gvk().group == *group && is_there
 }
 
-/// How many of some objects of a cluster are not among manifests, which are applied into a namespace.
+/// How many of the cluster's objects `ids` have no manifest. `namespace` is for a manifest without a namespace.
 pub fn missing_count<'i>(
     manifests: &[Object],
     namespace: &str,

@@ -1,7 +1,7 @@
-//! Readiness as Helm 3 knows it (`waitStrategy: legacy`): a rule for each of a few kinds; all others are ready once they
-//! are there.
+//! Readiness as Helm 3 defines it (`waitStrategy: legacy`). A few kinds have a rule. An object of any other kind is
+//! ready once it exists.
 //!
-//! Source of the semantics: Helm 4.2 `pkg/kube/ready.go`. Elsewhere: the conventions for all kinds ([`crate::health`]).
+//! Source of the semantics: Helm 4.2 `pkg/kube/ready.go`. Elsewhere: the rules for all kinds ([`crate::health`]).
 
 use objects::Object;
 use serde_json::Value;
@@ -18,7 +18,7 @@ fn text<'o>(object: &'o Object, path: [&str; 2]) -> &'o str {
     value.and_then(Value::as_str).unwrap_or_default()
 }
 
-/// How many replicas are wanted: one where nothing is said.
+/// The number of replicas in the spec. It is one if the spec has none.
 fn replicas(object: &Object) -> i64 {
     let value = object.get("spec").and_then(|it| it.get("replicas"));
     value.and_then(Value::as_i64).unwrap_or(1)
@@ -34,7 +34,7 @@ fn is_observed(object: &Object) -> bool {
     number(object, ["status", "observedGeneration"]) >= object.generation()
 }
 
-/// A number, or a share of so many: a percentage as rollouts have them. What rounds up says so.
+/// Reads a number, or a percentage of `of`, as rollouts have them. `is_up` says whether a fraction is rounded up.
 fn share(value: Option<&Value>, of: i64, is_up: bool) -> i64 {
     match value {
         Some(Value::Number(count)) => count.as_i64().unwrap_or_default(),
@@ -46,7 +46,8 @@ fn share(value: Option<&Value>, of: i64, is_up: bool) -> i64 {
     }
 }
 
-/// How many Pods of a Deployment may be missing while it is rolled out; one where otherwise nothing could move.
+/// How many Pods of a Deployment may be missing during a rollout. It is one if the rollout could not progress
+/// otherwise.
 fn may_miss(object: &Object, of: i64) -> i64 {
     let rolling = object.get("spec").and_then(|it| it.get("strategy")?.get("rollingUpdate"));
     let Some(rolling) = rolling.filter(|it| it.is_object() && of > 0) else { return 0 };
@@ -57,7 +58,7 @@ fn may_miss(object: &Object, of: i64) -> i64 {
     }
 }
 
-/// How an object is; `jobs` says whether the end of Jobs is waited for.
+/// The readiness of an object. `jobs` says whether a Job is ready only once it has ended.
 pub fn report(object: &Object, jobs: bool) -> HealthReport {
     let is_ready = match (object.api_version(), object.kind()) {
         ("batch/v1", "Job") if jobs => return health::job(object),

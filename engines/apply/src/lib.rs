@@ -1,16 +1,22 @@
-//! Decides what to write to a cluster, in which order, and what is healthy.
+//! Decides which objects to write to a cluster and in which order, and judges which objects are healthy.
 //!
-//! Here: ownership and switches ([`managed_metadata`]), the inventory ([`inventory`]), order and stages
-//! ([`apply_order`], [`mod@stages`], [`deletion_order`]), drift ([`drift_comparison`], [`mod@fingerprint`], [`drift_ignore_rules`]), the objects that
-//! an audit lists ([`object_changes`]), foreign field managers ([`field_takeover`]), the form of manifests
-//! ([`mod@normalize`]), Secrets that are shown ([`mod@mask`]), namespaces of cluster-scoped objects
-//! ([`cluster_scope`]), refusals ([`dry_run_refusal`]), controllers that revert applied objects ([`field_conflict`],
-//! [`contested_object_corrections`]), writes that may have been done ([`unanswered_writes`]),
-//! how much may be deleted ([`deletion_budget`], [`recent_deletions`], [`generated_objects`]), which changes wait for an
-//! approval and what it is for ([`result_changes`]), what leaves manifests ([`left_manifests`]), the marks of Helm
-//! ([`release_ownership`]), health ([`health`], [`legacy_readiness`]), and the plan of one run that follows from all of them
-//! ([`kustomization_apply_planner`]). Elsewhere: what a verdict is (`reconcile`), what an object is (`objects`), every request
-//! to a cluster (the program's `cluster` room).
+//! * One run: the plan ([`kustomization_apply_planner`]), the stages and the order of objects ([`mod@stages`],
+//!   [`apply_order`]), and the inventory ([`inventory`]).
+//! * Drift: comparing objects ([`drift_comparison`], [`mod@fingerprint`]), ignored fields ([`drift_ignore_rules`]), and
+//!   the changed objects that an audit lists ([`object_changes`]).
+//! * Other field managers: taking over their fields ([`field_takeover`]), and controllers that revert applied objects
+//!   ([`field_conflict`], [`contested_object_corrections`]).
+//! * Deletions: their order ([`deletion_order`]), their limits ([`deletion_budget`], [`recent_deletions`],
+//!   [`generated_objects`]), and the objects that left the manifests ([`left_manifests`]).
+//! * Manifests: their form ([`mod@normalize`]), namespaces of cluster-scoped objects ([`cluster_scope`]), owner labels
+//!   and switches ([`managed_metadata`]), and the ownership marks of Helm ([`release_ownership`]).
+//! * Answers of the API server: refused dry-runs ([`dry_run_refusal`]), and writes without an answer
+//!   ([`unanswered_writes`]).
+//! * Approvals: the changes that wait for an approval, and the result that the approval is for ([`result_changes`]).
+//! * Health ([`health`], [`legacy_readiness`]), and Secrets in shown differences ([`mod@mask`]).
+//!
+//! Elsewhere: the type of a verdict (`reconcile`), the type of an object (`objects`), and all requests to a cluster
+//! (the program's `cluster` room).
 
 pub mod apply_order;
 pub mod cluster_scope;

@@ -1,13 +1,13 @@
-//! Parts of field paths, as `managedFields` write them: `f:name`, `k:{…}`, `v:…`, `i:…`.
+//! Parts of field paths as `managedFields` write them: `f:name`, `k:{…}`, `v:…`, `i:…`.
 //!
-//! Here: what a part means for a value, and the same as a JSON pointer (RFC 6901). Elsewhere: sets of paths
-//! (`field_takeover.rs`, `removed_fields.rs`, `field_conflict.rs`).
+//! Here: finding the field or item of a value that a part names, and its JSON pointer (RFC 6901). Elsewhere: sets of
+//! paths (`field_takeover.rs`, `removed_fields.rs`, `field_conflict.rs`).
 
 use serde_json::Value;
 
 use crate::drift_comparison::push_key;
 
-/// What a part of a path means.
+/// The field or list item that a part of a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ManagedFieldsPathElement<'p> {
     /// `f:name`
@@ -17,7 +17,7 @@ pub(crate) enum ManagedFieldsPathElement<'p> {
 }
 
 impl<'p> ManagedFieldsPathElement<'p> {
-    /// What a part means for the value that it begins at; `None` for an item that is not there.
+    /// Finds the field or item of `value` that the part `key` names. `None` if the list does not have the item.
     pub(crate) fn of(value: &Value, key: &'p str) -> Option<Self> {
         let (sort, text) = key.split_once(':')?;
         if sort == "f" {
@@ -32,8 +32,8 @@ impl<'p> ManagedFieldsPathElement<'p> {
         Some(Self::Item(at))
     }
 
-    /// What a part means for the value that it begins at, if a part of a JSON pointer, without its escapes, means the same.
-    /// No list is searched for that.
+    /// Finds the field or item of `value` that the part `key` names, if the part `segment` of a JSON pointer names the
+    /// same one. `segment` has no escapes. The list is not searched.
     pub(crate) fn at(value: &Value, key: &'p str, segment: &str) -> Option<Self> {
         let (sort, text) = key.split_once(':')?;
         if sort == "f" {
@@ -49,7 +49,7 @@ impl<'p> ManagedFieldsPathElement<'p> {
         is_meant.then_some(Self::Item(at))
     }
 
-    /// The value of this field of an object, or item of a list; none if the parent lacks it.
+    /// The value of this field or item in `value`. `None` if it does not exist.
     pub(crate) fn child(self, value: &Value) -> Option<&Value> {
         match self {
             Self::Field(name) => value.get(name),
@@ -57,7 +57,7 @@ impl<'p> ManagedFieldsPathElement<'p> {
         }
     }
 
-    /// The JSON pointer from a pointer on.
+    /// Appends this field or item to a JSON pointer.
     pub(crate) fn pointer(self, path: &str) -> String {
         match self {
             Self::Field(name) => push_key(path, name),
@@ -66,7 +66,7 @@ impl<'p> ManagedFieldsPathElement<'p> {
     }
 }
 
-/// Whether a part `k:{…}` or `v:…` means an item of a list.
+/// Whether a part `k:{…}` or `v:…` names this item of a list.
 fn is_item(sort: &str, wanted: &Value, item: &Value) -> bool {
     match sort {
         "k" => {

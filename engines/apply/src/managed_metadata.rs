@@ -1,4 +1,4 @@
-//! The labels and annotations on managed objects: whose they are, and what their authors switched off.
+//! The labels and annotations on managed objects: the owner of an object, and the switches of its author.
 //!
 //! Here: reading and writing them. Elsewhere: acting on them ([`crate::plan`], the program's object watcher).
 
@@ -14,54 +14,54 @@ pub const RECONCILE: &str = "kustomize.toolkit.fluxcd.io/reconcile";
 pub const SSA: &str = "kustomize.toolkit.fluxcd.io/ssa";
 /// Label or annotation `enabled`: recreate the object when an immutable field changes.
 pub(crate) const FORCE: &str = "kustomize.toolkit.fluxcd.io/force";
-/// Label or annotation `disabled`: the object survives its manifest and its Kustomization.
+/// Label or annotation `disabled`: the object stays when its manifest or its Kustomization is removed.
 pub const PRUNE: &str = "kustomize.toolkit.fluxcd.io/prune";
 
-/// How an object is applied, weakest hand last.
+/// How an object is applied. The later variants write less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum ServerSideApplyPolicy {
-    /// Applied, and fields that other tools set by the same right are taken over.
+    /// Windlass applies the object, and takes over fields that other tools set.
     #[default]
     Override,
-    /// Applied, but fields of other managers are left to them.
+    /// Windlass applies the object, but leaves fields of other managers to them.
     Merge,
-    /// Created, and never touched again.
+    /// Windlass creates the object, and never changes it after that.
     IfNotPresent,
-    /// Never touched.
+    /// Windlass never writes the object.
     Ignore,
 }
 
-/// What an object's author switched on or off.
+/// The switches that an object's author set in its labels and annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectApplySwitches {
-    /// How it is applied.
+    /// How the object is applied.
     pub ssa: ServerSideApplyPolicy,
-    /// Whether it is recreated when an immutable field changes.
+    /// Whether the object is recreated when an immutable field changes.
     pub force: bool,
-    /// Whether it is kept when it leaves the manifests.
+    /// Whether the object is kept when it leaves the manifests.
     pub prune_disabled: bool,
-    /// Whether it is excluded altogether.
+    /// Whether the object is neither applied nor deleted.
     pub reconcile_disabled: bool,
 }
 
 impl ObjectApplySwitches {
-    /// Whether applying must leave the object alone, given whether it exists.
+    /// Whether an apply must not write the object. `exists` says whether it is in the cluster.
     pub fn skips_apply(&self, exists: bool) -> bool {
         self.reconcile_disabled
             || self.ssa == ServerSideApplyPolicy::Ignore
             || (self.ssa == ServerSideApplyPolicy::IfNotPresent && exists)
     }
 
-    /// Whether pruning must leave the object alone; to be asked about the live object.
+    /// Whether pruning must not delete the object. These have to be the switches of the live object.
     pub fn skips_prune(&self) -> bool {
         self.prune_disabled || self.reconcile_disabled || self.ssa == ServerSideApplyPolicy::Ignore
     }
 }
 
-/// Whether a key has a value among the labels or the annotations of an object.
+/// Whether an object has a label or an annotation with this key and value.
 ///
-/// Values compare without regard to ASCII case, keys exactly; an absent key never matches, not even `""`
-/// (source: `AnyInMetadata` of fluxcd/pkg/ssa).
+/// Values are compared without regard to ASCII case, and keys exactly. A missing key never matches, not even an empty
+/// value (source: `AnyInMetadata` of fluxcd/pkg/ssa).
 pub fn has(object: &Object, key: &str, value: &str) -> bool {
     [object.label(key), object.annotation(key)]
         .into_iter()
@@ -71,7 +71,8 @@ pub fn has(object: &Object, key: &str, value: &str) -> bool {
 
 /// Reads the switches of one object: a manifest or a live one.
 pub fn switches(object: &Object) -> ObjectApplySwitches {
-    // If a label and an annotation disagree, the weaker one wins, as every selector is applied separately upstream.
+    // If a label and an annotation disagree, the value that writes less decides. Flux applies its selectors one after
+    // the other.
     let ssa = [
         (ServerSideApplyPolicy::Ignore, "Ignore"),
         (ServerSideApplyPolicy::IfNotPresent, "IfNotPresent"),
@@ -88,9 +89,10 @@ pub fn switches(object: &Object) -> ObjectApplySwitches {
     }
 }
 
-/// What holds for applying a manifest over a live object.
+/// The switches that decide how a manifest is applied over a live object.
 ///
-/// Both may switch off, merge or force; only the manifest may have `IfNotPresent` (source: fluxcd/pkg/ssa).
+/// Both the manifest and the live object may set a switch. Only the manifest may have `IfNotPresent` (source:
+/// fluxcd/pkg/ssa).
 pub fn switches_for_apply(manifest: &Object, live: Option<&Object>) -> ObjectApplySwitches {
     let wanted = switches(manifest);
     let Some(found) = live.map(switches) else { return wanted };
@@ -106,20 +108,20 @@ pub fn switches_for_apply(manifest: &Object, live: Option<&Object>) -> ObjectApp
     }
 }
 
-/// Whether both owner labels name this Kustomization.
+/// Whether both owner labels of an object name this Kustomization.
 pub fn is_owned(object: &Object, name: &str, namespace: &str) -> bool {
     object.label(OWNER_NAME) == Some(name) && object.label(OWNER_NAMESPACE) == Some(namespace)
 }
 
-/// Writes the owner labels and replaces existing values.
+/// Sets the owner labels, and replaces existing values.
 pub fn set_owner(object: &mut Object, name: &str, namespace: &str) {
     object.set_label(OWNER_NAME, name);
     object.set_label(OWNER_NAMESPACE, namespace);
 }
 
-/// Whether the cluster deletes the object when its work is done: a Job with `ttlSecondsAfterFinished`.
+/// Whether the cluster deletes the object when it has ended: a Job with `ttlSecondsAfterFinished`.
 ///
-/// Its absence during a wait for health means success, not failure.
+/// If such an object is absent during a wait for health, that means success, not failure.
 pub fn expires(object: &Object) -> bool {
     object.kind() == "Job"
         && object.api_version().starts_with("batch/")

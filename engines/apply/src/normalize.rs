@@ -1,7 +1,8 @@
-//! Removes the fields of a manifest that a server-side apply must not have, and gives it the form that Flux gives it.
+//! Removes the fields of a manifest that a server-side apply must not have, and gives the manifest the form that Flux
+//! applies.
 //!
-//! Here: fields that would make an apply fail or never come to rest; ports, Secrets and metrics.
-//! Below: objects read and written by the types of their kinds (`typed_object`), quantities, the types.
+//! Here: fields that would make an apply fail or cause drift forever, and the rules for ports, Secrets and metrics.
+//! Below: reading and writing objects by the types of their kinds (`typed_object`), quantities, and the types.
 //! Elsewhere: owner labels ([`crate::managed_metadata`]).
 //!
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `normalize`.
@@ -19,10 +20,10 @@ use serde_json::{Map, Value};
 const SERVER_OWNED: [&str; 6] =
     ["creationTimestamp", "managedFields", "uid", "resourceVersion", "generation", "selfLink"];
 
-/// Removes the server's own metadata and the status, and turns a Secret's `stringData` into `data`.
+/// Removes the status and the metadata of the API server, and turns a Secret's `stringData` into `data`.
 ///
-/// A CustomResourceDefinition keeps its status, without which its health could not be judged.
-/// A `stringData` with anything but strings is left for the API server to refuse.
+/// A CustomResourceDefinition keeps its status, because its health is judged by it. If `stringData` has a value that is
+/// not a string, it is not changed, and the API server will refuse the object.
 pub fn normalize(object: &mut Object) {
     let api = object.api_version().to_owned();
     let kind = object.kind().to_ascii_lowercase();
@@ -63,22 +64,23 @@ fn encode_string_data(secret: &mut Map<String, Value>) {
     }
 }
 
-/// Gives an object the form in which Flux would apply it, without what the API server owns.
+/// Gives an object the form in which Flux applies it, without the fields of the API server.
 ///
-/// Where [`canonical`] leaves `metadata.creationTimestamp: null` this leaves nothing. Returns what [`canonical`] does.
+/// [`canonical`] leaves `metadata.creationTimestamp: null`, and this function removes it. It returns the same unknown
+/// fields as [`canonical`].
 pub fn typed(object: &mut Object) -> Vec<String> {
     let unknown = canonical(object.fields_mut());
     normalize(object);
     unknown
 }
 
-/// Exactly what Flux makes of an object before it compares or applies it.
+/// Gives an object exactly the form that Flux gives it before comparing or applying it.
 ///
-/// Built-in kinds are read into their types and written again: unknown fields and empty ones are gone, quantities have
-/// their canonical form, and fields that a type always writes are there, as `strategy: {}`. An object that does not fit
-/// its type stays as it is, but for creation time and status.
+/// An object of a built-in kind is read into its type and written again. This removes unknown and empty fields, gives
+/// quantities their canonical form, and adds fields that the type always writes, such as `strategy: {}`. If an object
+/// does not fit its type, only creation time and status change.
 ///
-/// Returns the paths of fields that have a value and that the type does not know, which are left out: at most
+/// Returns the paths of removed fields that have a value but are unknown to the type, at most
 /// [`unknown_fields::MAX_UNKNOWN_FIELDS`] of them.
 ///
 /// Parity(flux): Roles and ClusterRoles of `rbac.authorization.k8s.io/v1` are not changed.
@@ -110,7 +112,7 @@ pub fn canonical(object: &mut Map<String, Value>) -> Vec<String> {
     unknown
 }
 
-/// Ports without a protocol are ports of TCP. Without it, server-side apply takes two ports for one.
+/// Sets the protocol TCP for ports that have none. Without a protocol, server-side apply mistakes two ports for one.
 fn set_protocols(api: &str, kind: &str, object: &mut Map<String, Value>) {
     let lists = match (api, kind) {
         ("v1", "Service") => "/spec",
@@ -139,18 +141,18 @@ fn set_protocols(api: &str, kind: &str, object: &mut Map<String, Value>) {
     }
 }
 
-/// An API server answered with something that is not of its own type.
+/// The API server answered with an object that does not fit the type of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the API server's response for {0} does not match the type of its kind")]
 pub struct UntypedApiResponseError(String);
 
-/// Mends the answer to a dry-run where old API servers are wrong.
+/// Corrects the answer to a dry-run where old API servers answer wrongly.
 ///
 /// Parity(flux): of an autoscaler, metrics that are there twice and metrics without a type are taken out, and the object
 /// is written by its type; other kinds are not changed.
 ///
 /// # Errors
-/// If an autoscaler does not fit its type.
+/// The autoscaler in the answer does not fit its type.
 pub fn dry_run_answer(object: &mut Map<String, Value>) -> Result<(), UntypedApiResponseError> {
     if object.get("kind").and_then(Value::as_str) != Some("HorizontalPodAutoscaler") {
         return Ok(());

@@ -1,7 +1,8 @@
-//! Objects that an operation changed, as its audit lists them: named, with the fields that changed and never with a value.
+//! The objects that an operation changed, as its audit lists them: by name, with the fields that changed, and never
+//! with a value.
 //!
-//! Here: comparing the objects before and after the operation, and how much of it is listed. Elsewhere: which objects
-//! those are (`release::audit`, the program), naming fields ([`crate::drift_comparison`]).
+//! Here: comparing the objects before and after the operation, and bounding the list. Elsewhere: which objects are
+//! compared (`release::audit`, the program), and naming fields ([`crate::drift_comparison`]).
 
 use std::collections::BTreeMap;
 
@@ -11,15 +12,15 @@ use sha2::{Digest, Sha256};
 
 use crate::drift_comparison::diff_paths;
 
-/// How many objects are listed.
+/// How many changed objects an audit lists.
 const MAX_LISTED_OBJECTS: usize = 200;
-/// How many fields of an object are.
+/// How many changed fields of an object an audit lists.
 const MAX_FIELDS_PER_OBJECT: usize = 16;
 /// How long a field's pointer or a part of an object's name may be, in bytes.
 const MAX_NAME_BYTES: usize = 250;
-/// How long all of it may be as JSON, in bytes.
+/// How long the whole list may be as JSON, in bytes.
 const MAX_LIST_BYTES: usize = 36 << 10;
-/// What the keys of an object in the list take.
+/// How many bytes the JSON keys of one listed object take.
 const ENTRY_OVERHEAD_BYTES: usize = 96;
 
 /// What happened to an object.
@@ -36,11 +37,11 @@ pub enum ObjectChangeKind {
 /// An object that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectChange {
-    /// Which.
+    /// The id of the object.
     pub id: ObjectId,
     /// What happened to it.
     pub what: ObjectChangeKind,
-    /// JSON pointers of what changed: [`fields`].
+    /// The JSON pointers of the changed fields; see [`fields`].
     pub fields: Vec<String>,
 }
 
@@ -49,27 +50,27 @@ pub struct ObjectChange {
 pub struct ObjectChangeList {
     /// How many objects were created.
     pub added: usize,
-    /// How many were changed.
+    /// How many objects were changed.
     pub changed: usize,
-    /// How many were deleted.
+    /// How many objects were deleted.
     pub removed: usize,
-    /// The digest of all changes: `sha256:…`; empty if there are none.
+    /// The digest of all changes: `sha256:…`. It is empty if there are no changes.
     pub digest: String,
-    /// The first of them.
+    /// The first changes.
     pub listed: Vec<ObjectChange>,
-    /// How many are left out.
+    /// How many changes are not listed.
     pub omitted: usize,
 }
 
 /// The fields in which two states of an object differ, as JSON pointers.
 ///
 /// # Guarantees
-/// No value is among them, and no key of a Secret's data.
+/// The pointers have no value, and no key of a Secret's data.
 pub fn fields(before: &Object, after: &Object) -> Vec<String> {
     masked(&after.id(), diff_paths(before, after, MAX_FIELDS_PER_OBJECT))
 }
 
-/// Pointers of fields of an object without the keys of a Secret's data.
+/// Removes the keys of a Secret's data from the pointers to its fields. Pointers of other objects are not changed.
 pub fn masked(id: &ObjectId, pointers: Vec<String>) -> Vec<String> {
     if !(id.group.is_empty() && id.kind == "Secret") {
         return pointers;
@@ -85,7 +86,8 @@ pub fn masked(id: &ObjectId, pointers: Vec<String>) -> Vec<String> {
     masked
 }
 
-/// What changes if objects become others: those that are new or other in their order, then those that go.
+/// The changes from one set of objects to another: first new and changed objects in the order of `after`, then removed
+/// objects.
 pub fn between(before: &[Object], after: &[Object]) -> Vec<ObjectChange> {
     let mut old: BTreeMap<ObjectId, &Object> = before.iter().map(|it| (it.id(), it)).collect();
     let mut changes = Vec::new();
@@ -115,7 +117,7 @@ pub fn between(before: &[Object], after: &[Object]) -> Vec<ObjectChange> {
     changes
 }
 
-/// Counts objects as changed that were not created, because they existed before they were applied first.
+/// Turns a creation into a change for objects that existed before they were applied first.
 pub fn adopt(changes: &mut [ObjectChange], is_adopted: impl Fn(&ObjectId) -> bool) {
     for change in changes {
         if change.what == ObjectChangeKind::Added && is_adopted(&change.id) {
@@ -124,7 +126,7 @@ pub fn adopt(changes: &mut [ObjectChange], is_adopted: impl Fn(&ObjectId) -> boo
     }
 }
 
-/// Lists as many changes as an audit has room for, and counts the others.
+/// Lists as many changes as an audit has room for, and counts the rest.
 pub fn list(changes: Vec<ObjectChange>) -> ObjectChangeList {
     let mut listing = ObjectChangeList::default();
     let mut hash = Sha256::new();
@@ -170,7 +172,7 @@ fn shortened(change: ObjectChange) -> ObjectChange {
     ObjectChange { id, fields, ..change }
 }
 
-/// A text of a length that the CRD admits.
+/// Cuts a text to the length that the CRD allows.
 fn cut(text: &str) -> String {
     if text.len() <= MAX_NAME_BYTES {
         return text.to_owned();

@@ -1,34 +1,34 @@
 //! How many objects an applier deleted in the last hour without approval.
 //!
-//! Here: the counts and their text. Elsewhere: where the text is kept (the program), what the counts are compared with
-//! ([`crate::deletion_budget`]).
+//! Here: the counts and their text form. Elsewhere: storing the text (the program), and comparing the counts with the
+//! budget ([`crate::deletion_budget`]).
 
 use std::fmt;
 use std::time::Duration;
 
 use reconcile::Time;
 
-/// For how long deletions count.
+/// How long a deletion counts.
 const COUNTED_FOR: Duration = Duration::from_secs(3600);
 
-/// Deletions of so many seconds are one count, so that there are few of them.
+/// All deletions within so many seconds share one count, which limits the number of counts.
 const SECONDS_PER_COUNT: i64 = 60;
 
-/// Deletions at about the same time.
+/// How many objects were deleted at about the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct DeletionCount {
-    /// Seconds since 1970.
+    /// The time of the first deletion, in seconds since 1970.
     second: i64,
     objects: usize,
 }
 
-/// Deletions without approval, the oldest first. Its text has `<seconds since 1970>=<objects>` for each count, separated by
-/// spaces.
+/// Counts of deletions without approval, the oldest first. The text form has `<seconds since 1970>=<objects>` for each
+/// count, separated by spaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RecentDeletions(Vec<DeletionCount>);
 
 impl RecentDeletions {
-    /// Reads the text of counts; `None` if it is none.
+    /// Reads the counts from their text form. `None` if the text does not have this form.
     pub fn read(text: &str) -> Option<Self> {
         let count = |word: &str| {
             let (second, objects) = word.split_once('=')?;
@@ -39,13 +39,14 @@ impl RecentDeletions {
         text.split_whitespace().map(count).collect::<Option<_>>().map(Self)
     }
 
-    /// How many objects were deleted in the hour before `now`. What a clock dates later counts, too.
+    /// How many objects were deleted in the hour before `now`. Deletions with a later time count, too, because the
+    /// clock may have changed.
     pub fn within_hour(&self, now: Time) -> usize {
         let counted = self.0.iter().filter(|it| is_counted(it, now));
         counted.fold(0, |sum, it| sum.saturating_add(it.objects))
     }
 
-    /// The counts with further deletions, and without those that are older than an hour.
+    /// Adds deletions at `now`, and drops counts that are older than an hour.
     #[must_use]
     pub fn with(mut self, now: Time, objects: usize) -> Self {
         self.0.retain(|it| is_counted(it, now));

@@ -1,18 +1,19 @@
-//! How Helm marks the objects of a release in the cluster, and what the marks of an object say.
+//! The labels and annotations by which Helm marks the objects of a release, and what those of an object say.
 //!
-//! Elsewhere: which objects left a release (`left_manifests`), who owns a definition that several have (the program).
+//! Elsewhere: which objects left a release (`left_manifests`), and the owner of a definition that several releases have
+//! (the program).
 
 use objects::Object;
 
-/// Label by which Helm marks what it manages.
+/// Label by which Helm marks the objects that it manages.
 pub const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "Helm");
-/// Annotation that names the release that has an object.
+/// Annotation that names the release to which an object belongs.
 pub const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 /// Annotation that gives the namespace of that release.
 pub const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 /// Annotation that keeps an object from deletion.
 pub const POLICY: &str = "helm.sh/resource-policy";
-/// The value of that annotation with which it keeps the object.
+/// The value of [`POLICY`] that keeps the object.
 pub const POLICY_KEEP: &str = "keep";
 
 /// Sets the label and the annotations that name the release of an object.
@@ -22,7 +23,7 @@ pub fn owned(object: &mut Object, name: &str, namespace: &str) {
     object.set_annotation(RELEASE_NAMESPACE, namespace);
 }
 
-/// Whether a live object says that it stays when its release does not have it any more.
+/// Whether an annotation of a live object keeps it in the cluster when its release does not have it any more.
 pub fn is_kept(live: &Object) -> bool {
     live.annotation(POLICY) == Some(POLICY_KEEP)
 }
@@ -33,7 +34,7 @@ pub fn is_of_another(live: &Object, name: &str, namespace: &str) -> bool {
     is_other(RELEASE_NAME, name) || is_other(RELEASE_NAMESPACE, namespace)
 }
 
-/// Why an object that is there cannot become one of a release, in Helm's words; `None` if its marks are those of the release.
+/// Why an existing object cannot become part of a release, in Helm's words. `None` if its marks name that release.
 pub fn ownership_fault(live: &Object, name: &str, namespace: &str) -> Option<String> {
     let label = mark_fault("label", MANAGED_BY.0, live.label(MANAGED_BY.0), MANAGED_BY.1);
     let annotations = [(RELEASE_NAME, name), (RELEASE_NAMESPACE, namespace)]

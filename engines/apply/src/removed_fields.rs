@@ -1,7 +1,8 @@
-//! What an apply removes after a take-over: the fields that other tools had set, and that no manager applies any more.
+//! Predicts the fields that an apply removes after a take-over. Other tools had set these fields, and no manager
+//! applies them any more.
 //!
-//! Here: predicting it from a dry-run without the take-over, which nothing can try. Elsewhere: the take-over itself
-//! ([`crate::take_over`]).
+//! Here: the prediction from a dry-run without the take-over, because the API server cannot try both together.
+//! Elsewhere: the take-over ([`crate::take_over`]).
 
 use objects::Object;
 use serde_json::{Map, Value};
@@ -9,11 +10,11 @@ use serde_json::{Map, Value};
 use crate::field_takeover::{entries_after, is_apply_of, removes};
 use crate::managed_fields_path::ManagedFieldsPathElement;
 
-/// What an object becomes by the patch of a take-over and the apply after it; `dry` is what a dry-run of the apply
-/// alone makes of it. `None` if what is left is not an object.
+/// The object after the patch `taken` of a take-over and the apply that follows it. `dry` is the result of a dry-run of
+/// the apply alone. `None` if the result is not an object.
 ///
-/// A field goes if the entry that becomes ours has it, and neither the manifest nor another manager does (source: `prune`
-/// of structured-merge-diff's updater). What the API server then fills in is not known here.
+/// A field is removed if windlass took it over, and neither the manifest nor another manager has it (source: `prune` of
+/// structured-merge-diff's updater). Defaults that the API server sets after that are not known here.
 pub fn after_take_over(taken: &Value, dry: &Object, manager: &str) -> Option<Object> {
     let mut after = dry.clone();
     for map in ["annotations", "labels"] {
@@ -36,7 +37,8 @@ pub fn after_take_over(taken: &Value, dry: &Object, manager: &str) -> Option<Obj
     Object::new(value).ok()
 }
 
-/// Removes the fields that one set of paths has and no other. The sets were read as JSON, so they are not deep.
+/// Removes the fields of `set` that no set of `keepers` has. The sets were read as JSON, whose depth is limited, so the
+/// recursion is, too.
 fn prune(value: &mut Value, set: &Map<String, Value>, keepers: &[&Map<String, Value>]) {
     for (key, below) in set.iter().filter(|(key, _)| key.as_str() != ".") {
         let kept: Vec<&Map<String, Value>> =

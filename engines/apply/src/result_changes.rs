@@ -1,54 +1,54 @@
-//! What a run would make of a cluster before it writes anything: the changes that a user reads and approves, and the identity of
-//! the result that the approval is for.
+//! The changes that a run would make to a cluster, before it writes anything. A user reads and approves them. The
+//! identity of the result says what the approval is for.
 //!
-//! Here: which modes hold which changes, what is listed of them and in which bounds, when an approval covers a run. Elsewhere:
-//! finding the changes by dry-runs and renderings, the key of the digest, Plans (the program); deletions beyond a budget
-//! ([`crate::deletion_budget`]).
+//! Here: which modes wait for approval of which changes, the bounded list of changes, and when an approval covers a
+//! run. Elsewhere: finding the changes by dry-runs and renderings, the key of the digest, and Plans (the program);
+//! deletions beyond a budget ([`crate::deletion_budget`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use objects::ObjectId;
 use sha2::{Digest as _, Sha256};
 
-/// How many objects are listed.
+/// How many changed objects a Plan lists.
 const MAX_LISTED_OBJECTS: usize = 1000;
 
-/// How many fields of an object are.
+/// How many changed fields of an object a Plan lists.
 const MAX_FIELDS_PER_OBJECT: usize = 16;
 
 /// How long a field's pointer may be, in bytes.
 const MAX_FIELD_BYTES: usize = 240;
 
-/// How long the id of an object may be that is listed, in bytes. Kubernetes has no longer names.
+/// How long the id of a listed object may be, in bytes. Kubernetes has no longer names.
 const MAX_ID_BYTES: usize = 640;
 
-/// How long the list may be as JSON, in bytes: a Plan has 256 KiB, of which its deletions take a part.
+/// How long the list may be as JSON, in bytes. A Plan has 256 KiB, and its deletions take a part of them.
 const MAX_LIST_BYTES: usize = 112 << 10;
 
-/// What the keys of an object in the list take, in bytes.
+/// How many bytes the JSON keys of one listed object take.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
 
-/// How many hooks, and how many tests, are listed: a Plan has room for one text more, which counts the others.
+/// How many hooks, and how many tests, a Plan lists. It has room for one more entry, which counts the rest.
 const MAX_LISTED_HOOKS: usize = 99;
 
-/// How long the list of hooks, and that of tests, may be as JSON, in bytes.
+/// How long the list of hooks may be as JSON, in bytes. The list of tests has the same limit.
 const MAX_HOOK_LIST_BYTES: usize = 12 << 10;
 
-/// Which changes wait for an approval; the later ones are stricter.
+/// Which changes wait for an approval. The later variants are stricter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PlanMode {
-    /// None.
+    /// No change waits.
     #[default]
     Automatic,
-    /// Those that remove or recreate an object, or uninstall a release.
+    /// Changes wait that remove or recreate an object, or uninstall a release.
     ApproveDestructive,
-    /// All.
+    /// All changes wait.
     Approve,
 }
 
 impl PlanMode {
-    /// The mode with what an annotation adds to it. What cannot be read asks for everything: what tightens a guard does not
-    /// loosen it by a typing error.
+    /// The stricter of this mode and the mode in an annotation. An annotation that cannot be read requires approval for
+    /// all changes, so that a typing error never loosens the guard.
     #[must_use]
     pub fn tightened(self, annotation: Option<&str>) -> Self {
         let Some(text) = annotation else { return self };
@@ -59,34 +59,34 @@ impl PlanMode {
     }
 }
 
-/// What would become of an object. Those that lose something come first.
+/// What would happen to an object. Changes that lose something come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ResultChangeKind {
-    /// It would be deleted.
+    /// The object would be deleted.
     Removed,
-    /// It would be deleted and created again.
+    /// The object would be deleted and created again.
     Recreated,
-    /// It would be changed.
+    /// The object would be changed.
     Changed,
-    /// It would be created.
+    /// The object would be created.
     Added,
 }
 
-/// An object that would become another.
+/// A change that a run would make to one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultChange {
-    /// Which.
+    /// The id of the object.
     pub id: ObjectId,
-    /// What would become of it.
+    /// What would happen to the object.
     pub kind: ResultChangeKind,
     /// JSON pointers of the fields that would change.
     pub fields: Vec<String>,
-    /// Whether it could not be tried, because other objects have to be applied before it.
+    /// Whether the change could not be tried by a dry-run, because other objects have to be applied before it.
     pub is_unverified: bool,
 }
 
 impl ResultChange {
-    /// A change that was tried, without fields.
+    /// A change that was tried by a dry-run, without its fields.
     pub fn new(id: ObjectId, kind: ResultChangeKind) -> Self {
         Self { id, kind, fields: Vec::new(), is_unverified: false }
     }
@@ -95,13 +95,14 @@ impl ResultChange {
 /// Everything that a run would do.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResultChanges {
-    /// The objects.
+    /// The changed objects.
     pub objects: Vec<ResultChange>,
-    /// Removed objects of which the result has a newer version under another name: what a generated object leaves.
+    /// Removed objects for which the result has a newer version under another name. They are former versions of
+    /// generated objects.
     pub replaced: BTreeSet<ObjectId>,
-    /// Hooks, for people.
+    /// The hooks that would run, as text for users.
     pub hooks: Vec<String>,
-    /// Tests, for people.
+    /// The tests that would run, as text for users.
     pub tests: Vec<String>,
     /// Whether a release is uninstalled.
     pub uninstalls: bool,
@@ -119,7 +120,7 @@ impl ResultChanges {
         self.uninstalls || self.objects.iter().any(loses)
     }
 
-    /// Whether a mode has a user asked first.
+    /// Whether these changes wait for an approval in this mode.
     pub fn waits_under(&self, mode: PlanMode) -> bool {
         match mode {
             PlanMode::Automatic => false,
@@ -128,12 +129,12 @@ impl ResultChanges {
         }
     }
 
-    /// The objects of a kind of change.
+    /// The ids of the objects with this kind of change.
     pub fn ids(&self, kind: ResultChangeKind) -> BTreeSet<ObjectId> {
         self.objects.iter().filter(|it| it.kind == kind).map(|it| it.id.clone()).collect()
     }
 
-    /// How many objects of each kind of change there are, for people: `1 removed, 3 changed`.
+    /// How many objects have each kind of change, as text for users: `1 removed, 3 changed`.
     pub fn summary(&self) -> String {
         let mut counts: BTreeMap<ResultChangeKind, usize> = BTreeMap::new();
         for change in &self.objects {
@@ -165,7 +166,7 @@ impl ResultChanges {
         }
     }
 
-    /// As much of it as a Plan has room for; what loses something comes first.
+    /// The list of changes for a Plan, as far as a Plan has room. Changes that lose something come first.
     pub fn listing(&self) -> ResultChangeListing {
         let mut ordered: Vec<&ResultChange> = self.objects.iter().collect();
         ordered.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
@@ -193,12 +194,12 @@ impl ResultChanges {
     }
 }
 
-/// What a Plan lists.
+/// The part of the changes that a Plan lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResultChangeListing {
-    /// The first objects.
+    /// The first changed objects.
     pub listed: Vec<ResultChange>,
-    /// How many objects are left out.
+    /// How many changed objects are not listed.
     pub omitted: usize,
     /// The first hooks.
     pub hooks: Vec<String>,
@@ -221,13 +222,13 @@ fn listed_names(names: &[String]) -> Vec<String> {
     listed
 }
 
-/// How long a text is in a list as JSON, in bytes.
+/// How many bytes a text takes in a JSON list.
 fn quoted_bytes(text: &str) -> usize {
     serde_json::Value::from(text).to_string().len().saturating_add(1)
 }
 
 fn shortened(change: &ResultChange) -> ResultChange {
-    // Of Secrets, not even the names of keys are listed.
+    // For Secrets, not even the names of keys are listed.
     let is_secret = change.id.group.is_empty() && change.id.kind == "Secret";
     let fields = match is_secret {
         true => Vec::new(),
@@ -251,13 +252,14 @@ fn cut(text: &str) -> String {
     format!("{}…", text.get(..end.unwrap_or_default()).unwrap_or_default())
 }
 
-/// Digests what does not change while a result is applied: what it is made of, where, for whom, and what it starts from.
+/// A digest of everything that does not change while a result is applied: its content, its target, its user, and the
+/// result from which it starts.
 #[derive(Debug, Clone)]
 pub struct ResultContentHash(Sha256);
 
 impl ResultContentHash {
-    /// Begins with the uid of the subject, its target cluster and user, and what names the result that this one starts from:
-    /// going back to an earlier result is another change than the first way to it.
+    /// Begins a digest. `subject` is the uid of the applier's object, and `target` its target cluster and user. `base`
+    /// names the result from which this one starts, because going back to an earlier result is a different change.
     pub fn begin(subject: &str, target: &str, base: &str) -> Self {
         let mut hash = Self(Sha256::new());
         for part in [subject, target, base] {
@@ -266,7 +268,7 @@ impl ResultContentHash {
         hash
     }
 
-    /// Adds a part. Its length is digested as well, so that no two lists of parts are the same.
+    /// Adds a part. The digest includes its length, so two different lists of parts never look the same.
     pub fn add(&mut self, part: &[u8]) {
         self.0.update(part.len().to_le_bytes());
         self.0.update(part);
@@ -278,20 +280,20 @@ impl ResultContentHash {
     }
 }
 
-/// What names a result.
+/// The parts that identify a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultIdentity {
     /// The digest of [`ResultContentHash`].
     pub content: String,
-    /// Objects that are deleted on the way to it, and are still there.
+    /// Objects that the apply of the result deletes, and that still exist.
     pub removed: BTreeSet<ObjectId>,
-    /// Objects that are deleted and created again on the way to it, as far as that is known.
+    /// Objects that the apply of the result deletes and creates again, as far as they are known.
     pub recreated: BTreeSet<ObjectId>,
 }
 
 impl ResultIdentity {
-    /// The digest of all of it. It is not published without a key: a user who knows all but the value of a Secret could
-    /// guess that.
+    /// The digest of all parts. It is not published without a key, because a user who knows everything except the value
+    /// of a Secret could guess that value.
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();
         hash.update(&self.content);
@@ -305,25 +307,25 @@ impl ResultIdentity {
     }
 }
 
-/// A result that was approved.
+/// A result that a user approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedResult {
-    /// The digest of the [`ResultIdentity`], with the key of the cluster.
+    /// The digest of the [`ResultIdentity`], computed with the key of the cluster.
     pub digest: String,
-    /// The removed objects that users could read.
+    /// The removed objects that the approving user could read.
     pub removed: BTreeSet<ObjectId>,
-    /// The recreated objects that users could read.
+    /// The recreated objects that the approving user could read.
     pub recreated: BTreeSet<ObjectId>,
-    /// Whether these are all of them.
+    /// Whether `removed` and `recreated` are complete.
     pub is_complete: bool,
 }
 
 impl ApprovedResult {
-    /// Whether the approval is for a result. Fewer objects than were approved may be removed or recreated: with some of them
-    /// that may have been done already. This can be compared only if all of them are listed.
+    /// Whether the approval is for a result. The result may remove or recreate fewer objects than were approved,
+    /// because some may be done already. This can be checked only if the approval lists all of them.
     ///
-    /// `keyed` makes of a digest what a Plan has. What users approve is what they could read, so the lists have to belong to
-    /// the digest.
+    /// `keyed` turns a digest into the keyed digest of a Plan. Users approve the lists that they can read, so these
+    /// have to match the digest.
     pub fn covers(&self, result: &ResultIdentity, keyed: impl Fn(&str) -> String) -> bool {
         if !self.is_complete {
             return self.removed.is_subset(&result.removed)

@@ -1,6 +1,6 @@
-//! Hides the values of a Secret in a difference that is shown, and keeps which of them changed.
+//! Hides the values of a Secret in a shown difference, but shows which of them changed.
 //!
-//! Here: masking two versions against each other. Elsewhere: strings that must never be shown at all (`objects`).
+//! Here: masking two versions of a Secret. Elsewhere: strings that must never be shown (`objects`).
 //!
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `SanitizeUnstructuredData`.
 
@@ -22,10 +22,11 @@ pub struct MaskError {
     go_type: &'static str,
 }
 
-/// Replaces every value of `data` by stars; values that differ get a note which is the old and which the new one.
+/// Replaces every value of `data` by stars. Values that differ get a note which says which is the old and which the new
+/// one.
 ///
 /// # Errors
-/// If there is `data` that is not a map; nothing is changed then.
+/// A version has a `data` that is not a map. Neither version is changed then.
 pub fn mask(old: &mut Map<String, Value>, new: &mut Map<String, Value>) -> Result<(), MaskError> {
     check("old", old)?;
     check("new", new)?;

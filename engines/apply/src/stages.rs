@@ -1,7 +1,7 @@
-//! The stages of an apply: what must be there before the rest can even be tried.
+//! The stages of an apply: which objects must exist before other objects can even be tried.
 //!
-//! Here: sorting manifests into stages. Elsewhere: order inside a stage ([`crate::apply_order`]), going through them
-//! ([`crate::plan`]).
+//! Here: sorting manifests into stages. Elsewhere: the order inside a stage ([`crate::apply_order`]), and applying one
+//! stage after the other ([`crate::plan`]).
 
 use std::collections::BTreeSet;
 
@@ -12,44 +12,44 @@ use crate::{apply_order, drift_comparison};
 /// The kind of a stage, which decides whether the next one waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ApplyStageKind {
-    /// CustomResourceDefinitions, Namespaces and ClusterRoles: applied, then waited for.
+    /// CustomResourceDefinitions, Namespaces and ClusterRoles. The run applies them and waits until they are healthy.
     Crds,
-    /// Kinds whose name ends in `Class`: applied, then waited for.
+    /// Kinds whose name ends in `Class`. The run applies them and waits until they are healthy.
     Classes,
-    /// Kinds that the administrator named: applied before the rest, not waited for.
+    /// Kinds that the administrator named. They are applied before the rest, and the run does not wait for them.
     Custom,
-    /// Everything else.
+    /// All other kinds.
     Rest,
 }
 
 impl ApplyStageKind {
-    /// Whether the objects must be healthy before the next stage is observed.
+    /// Whether the objects of this stage must be healthy before the next stage is observed.
     pub fn is_waited_for(self) -> bool {
         matches!(self, Self::Crds | Self::Classes)
     }
 }
 
-/// An object to apply, with properties of it that are needed again and again.
+/// An object to apply, with its id and digest, so that these are computed only once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ManifestToApply {
     /// The object to apply.
     pub object: Object,
-    /// Its id.
+    /// The id of the object.
     pub id: ObjectId,
-    /// Names its content: equal digests mean equal manifests.
+    /// The digest of the manifest. Equal digests mean equal manifests.
     pub digest: String,
 }
 
 /// Manifests that are tried together before any of them is written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApplyStage {
-    /// What it holds.
+    /// Which stage this is.
     pub kind: ApplyStageKind,
-    /// In the order in which they are applied.
+    /// The objects, in the order in which they are applied.
     pub objects: Vec<ManifestToApply>,
 }
 
-/// Two manifests for one object: applying both would make each run undo itself.
+/// Two manifests are for the same object. If both were applied, each run would undo its own changes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} is declared more than once (ids are compared without the API version); keep one of them", id.subject())]
 pub struct DuplicateObjectError {
@@ -57,8 +57,8 @@ pub struct DuplicateObjectError {
     pub id: ObjectId,
 }
 
-/// The apply stage of an object. `custom` holds group and kind of each kind that the administrator put into the stage of
-/// custom kinds.
+/// The apply stage of an object. `custom` has group and kind of the kinds that the administrator put into the custom
+/// stage.
 pub fn stage_of(object: &Object, custom: &[(String, String)]) -> ApplyStageKind {
     let api = object.api_version();
     let kind = object.kind();
@@ -79,10 +79,10 @@ pub fn stage_of(object: &Object, custom: &[(String, String)]) -> ApplyStageKind 
     ApplyStageKind::Rest
 }
 
-/// Sorts manifests into stages, in the order in which they are applied; empty stages are left out.
+/// Sorts manifests into stages, in the order in which they are applied. Empty stages are left out.
 ///
 /// # Errors
-/// Names an object that has two manifests.
+/// The error names an object that has two manifests.
 pub fn stages(
     objects: Vec<Object>,
     custom: &[(String, String)],
@@ -109,7 +109,8 @@ pub fn stages(
     Ok(stages)
 }
 
-/// Reads the flag `--custom-apply-stage-kinds`: `group/Kind` separated by commas, a bare word being a kind of the core group.
+/// Reads the flag `--custom-apply-stage-kinds`, which has `group/Kind` separated by commas. A word without a group is a
+/// kind of the core group.
 pub fn parse_group_kinds(text: &str) -> Vec<(String, String)> {
     if text.is_empty() {
         return Vec::new();

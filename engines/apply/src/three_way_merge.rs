@@ -17,12 +17,12 @@ use serde_json::{Map, Value};
 
 use self::merge_key_table::{FieldMergeRule, ListMergeKey};
 
-/// The patch that brings a live object to what is wanted; `None` if it is that.
+/// The patch that turns a live object into the merged one. `None` if the live object needs no change.
 pub fn patch(original: Option<&Object>, wanted: &Object, live: &Object) -> Option<Value> {
     difference(live.fields(), merged(original, wanted, live).fields())
 }
 
-/// What a live object becomes by [`patch`], without what the API server makes of it.
+/// The live object after the [`patch`], without the changes that the API server makes.
 #[must_use]
 pub fn merged(original: Option<&Object>, wanted: &Object, live: &Object) -> Object {
     let empty = Map::new();
@@ -60,7 +60,7 @@ fn merged_map(
     merged
 }
 
-// Manifests were read with a limit to their depth.
+// The recursion is bounded, because the depth of manifests was limited when they were read.
 fn merged_value(
     original: Option<&Value>,
     wanted: &Value,
@@ -95,7 +95,7 @@ impl ListMergeKey {
         }
     }
 
-    /// The merge key of an item, as JSON: two items with the same key are versions of one.
+    /// The merge key of an item, as JSON. Two items with the same key are versions of the same item.
     fn identity(self, item: &Value) -> Option<String> {
         match self {
             Self::Strings => Some(item.to_string()),
@@ -104,7 +104,8 @@ impl ListMergeKey {
     }
 }
 
-/// The places of the items of a list by merge key: lists have the length that a user gave them.
+/// An index of the items of a list by their merge key. A user decides the length of the list, so it is not searched
+/// each time.
 struct MergeKeyPositions<'v> {
     items: ListMergeKey,
     list: &'v [Value],
@@ -128,7 +129,8 @@ impl<'v> MergeKeyPositions<'v> {
         self.all(item).first().copied()
     }
 
-    /// The version of an item that is the `nth` of those with its identity.
+    /// The item of this list that matches `item`. If several items have its merge key, it is the one at place `nth`
+    /// among them.
     fn version(&self, item: &Value, nth: usize) -> Option<&'v Value> {
         self.all(item).get(nth).map(|place| &self.list[*place])
     }
@@ -144,7 +146,8 @@ fn merged_list(
     let before = MergeKeyPositions::of(items, original);
     let now = MergeKeyPositions::of(items, live);
     let of_item = FieldMergeRule { is_replaced: false, items: None, ..of };
-    // Ports of two protocols have one number: the first is merged with the first, the second with the second.
+    // Two ports with the same number and different protocols have the same merge key. Such items are merged in order:
+    // the first with the first, the second with the second.
     let mut counts: BTreeMap<Option<String>, usize> = BTreeMap::new();
     let mut own = Vec::with_capacity(wanted.len());
     for item in wanted {

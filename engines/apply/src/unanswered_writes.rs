@@ -1,9 +1,9 @@
-//! Writes of an applier that the API server did not answer: it may have carried them out all the same.
+//! Writes of an applier that the API server did not answer. The API server may have carried them out all the same.
 //!
-//! A later run that finds an object as such a write was to leave it counts the write among its own changes, so that it is
-//! reported and audited once.
-//! Here: what is remembered of them, in memory only. Elsewhere: which errors leave that open (`ClusterError::may_be_done`),
-//! sending, observing and audits (the executors of each applier).
+//! If a later run finds an object as an unanswered write would have left it, it counts the write as its own change. The
+//! change is thus reported and audited once. Here: the memory of these writes, which a restart loses. Elsewhere: which
+//! errors leave the result open (`ClusterError::may_be_done`), and sending, observing and auditing writes (the
+//! executors of each applier).
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::Action;
 /// A write without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnansweredWrite {
-    /// What it does to the object.
+    /// What the write does to the object.
     pub action: Action,
     /// The digest of the manifest that was applied, or the uid of the object that was deleted.
     pub subject: String,
-    /// When it was sent.
+    /// When the write was sent.
     pub sent: Time,
 }
 
-/// Writes without an answer: at most one for each object. [`Self::retain`] says which objects there are.
+/// Writes without an answer, at most one for each object. [`Self::retain`] drops those of other objects.
 #[derive(Debug, Default)]
 pub struct UnansweredWrites(BTreeMap<ObjectId, UnansweredWrite>);
 
@@ -33,27 +33,28 @@ impl UnansweredWrites {
         self.0.insert(id.clone(), write);
     }
 
-    /// The write that made an object as the manifest with this digest says. Call it if the object is so: any write to it is
-    /// forgotten, and `None` means that no such write was without an answer.
+    /// Takes the write that applied the manifest with this digest. The caller has found the object as that manifest
+    /// describes it. Every write to the object is forgotten. `None` means that no such write was unanswered.
     pub fn take_applied(&mut self, id: &ObjectId, digest: &str) -> Option<UnansweredWrite> {
         let write = self.0.remove(id)?;
         (write.action != Action::Deleted && write.subject == digest).then_some(write)
     }
 
-    /// The deletion that removed an object. Call it if the object is gone, or the one with this `uid` is being deleted: any
-    /// write to it is forgotten, and `None` means that no such deletion was without an answer.
+    /// Takes the deletion that removed an object. The caller has found the object gone, or the one with this `uid`
+    /// being deleted. Every write to the object is forgotten. `None` means that no such deletion was unanswered.
     pub fn take_deleted(&mut self, id: &ObjectId, uid: Option<&str>) -> Option<UnansweredWrite> {
         let write = self.0.remove(id)?;
         let is_of_it = uid.is_none_or(|uid| uid == write.subject);
         (write.action == Action::Deleted && is_of_it).then_some(write)
     }
 
-    /// Forgets the write to an object that is not as the write would have made it, or that was written again.
+    /// Forgets the write to an object, because the object is not as that write would have left it, or because it was
+    /// written again.
     pub fn forget(&mut self, id: &ObjectId) {
         self.0.remove(id);
     }
 
-    /// Forgets the writes to other objects.
+    /// Keeps only the writes to objects that `is_kept` selects.
     pub fn retain(&mut self, is_kept: impl Fn(&ObjectId) -> bool) {
         self.0.retain(|id, _| is_kept(id));
     }

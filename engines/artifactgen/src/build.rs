@@ -1,7 +1,8 @@
-//! Making the tree of one artifact.
+//! Builds the file tree of one artifact.
 //!
-//! Here: the copies one after the other, within the limits of a tree. Elsewhere: one copy (`copy.rs`), the number by which
-//! its file is called (`content_hash.rs`), the archive and its digest (`artifacts::archive`).
+//! Here: the copies of an artifact, one after the other, within the limits of a tree. Elsewhere: one copy (`copy.rs`),
+//! the number in the name of the artifact's file (`content_hash.rs`), and the archive with its digest
+//! (`artifacts::archive`).
 
 use std::collections::BTreeMap;
 
@@ -12,71 +13,73 @@ use crate::content_hash::{ContentHashError, content_hash};
 use crate::copy::{CopyError, copy};
 use crate::spec::OutputArtifact;
 
-/// How much one generator may use up: about a minute, and 256 MiB of strings and extracted files.
+/// How much work one generator may cause: about a minute, and 256 MiB of strings and extracted files.
 pub const BUILD_ALLOWANCE: WorkAllowance =
     WorkAllowance { steps: 20_000_000_000, bytes: 256 << 20 };
 
-/// The trees of sources by their aliases.
+/// The file trees of the sources, by the aliases of the sources.
 pub type SourceTrees<'a> = BTreeMap<&'a str, &'a dyn FileTree>;
 
-/// Takes archives apart, which this engine cannot.
+/// Extracts archives, which this engine cannot do itself.
 pub trait TarballReader {
-    /// The files of an archive of a source, which is not to be trusted.
+    /// Reads the files of an archive of a source. The archive is not trusted.
     ///
     /// # Errors
-    /// What is wrong with the archive, a link in it included, or that it exceeds the limits.
+    /// The archive is malformed, has a link in it, or exceeds the limits.
     fn read(&self, tarball: &[u8], limits: &TreeLimits) -> Result<MemoryTree, String>;
 }
 
-/// What artifacts are made of.
+/// The inputs of a build.
 #[derive(Clone, Copy)]
 pub struct BuildInputs<'a> {
-    /// The trees of all sources.
+    /// The file trees of all sources.
     pub sources: &'a SourceTrees<'a>,
-    /// What takes archives apart.
+    /// The reader that extracts archives.
     pub tarballs: &'a dyn TarballReader,
-    /// How much an artifact, or an archive that it is made of, may hold.
+    /// The limits of an artifact, and of each archive whose files it gets.
     pub limits: TreeLimits,
 }
 
-/// A tree that was made.
+/// The file tree of a built artifact.
 ///
 /// Differs(flux): in Flux, an artifact with the name of a source has all files of that source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactTree {
-    /// Its files and folders, those that archives leave out by default included.
+    /// The files and folders of the artifact. They include those that archives leave out by default.
     pub files: MemoryTree,
-    /// A number that depends on its name and the paths and bodies of its files.
+    /// A number that depends on the artifact's name and on the paths and bodies of its files.
     ///
-    /// Parity(flux): it has 32 bits, so another number means other files, but the same number not the same files.
+    /// Parity(flux): it has 32 bits, so different numbers mean different files, but the same number does not mean the
+    /// same files.
     pub content_hash: u32,
 }
 
 impl ArtifactTree {
-    /// The name of the file with its archive.
+    /// The name of the file that stores the artifact's archive.
     #[must_use]
     pub fn file_name(&self) -> String {
         format!("{}.tar.gz", self.content_hash)
     }
 
-    /// The name of the file where [`ArtifactTree::file_name`] is that of an archive that has another digest, and is offered.
+    /// Another name for the archive's file. It is needed if the file [`ArtifactTree::file_name`] has an archive with
+    /// another digest that is still served.
     ///
-    /// Differs(flux): the file that is offered is overwritten there, and does not have the digest of its ExternalArtifact until
-    /// that is updated.
+    /// Differs(flux): Flux overwrites the served file. Until the ExternalArtifact is updated, the file then does not
+    /// have its digest.
     #[must_use]
     pub fn other_file_name(&self, digest: &str) -> String {
         let digits: String = digest.rsplit(':').take(1).flat_map(str::chars).take(16).collect();
         format!("{}-{digits}.tar.gz", self.content_hash)
     }
 
-    /// Whether a file name is one that the archive of this artifact can have.
+    /// Whether the archive of this artifact can have this file name.
     #[must_use]
     pub fn may_be_in(&self, file_name: &str) -> bool {
         file_name.split(['-', '.']).next() == Some(self.content_hash.to_string().as_str())
     }
 }
 
-/// Why an artifact was not made, in Flux's words.
+/// Why an artifact was not built, in Flux's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactBuildError {
     /// A copy failed.
@@ -84,25 +87,26 @@ pub enum ArtifactBuildError {
         "failed to apply copy operations: failed to apply copy operation from '{from}' to '{to}': {error}"
     )]
     Copy {
-        /// Where it takes its files from.
+        /// The `from` of the copy.
         from: String,
-        /// Where it puts them.
+        /// The `to` of the copy.
         to: String,
-        /// Why it failed.
+        /// Why the copy failed.
         error: Box<CopyError>,
     },
-    /// A file has a name that the number cannot be made of.
+    /// The number of the artifact's content could not be computed, for example because of a file name.
     #[error("failed to hash staging dir: {0}")]
     Hash(#[from] ContentHashError),
 }
 
-/// Makes the tree of an artifact.
+/// Builds the file tree of an artifact.
 ///
 /// # Guarantees
-/// The same sources give the same tree. Bodies are shared with the sources where they are not merged or extracted.
+/// The same sources give the same tree. The tree shares the bodies of files with the sources, except merged or
+/// extracted ones.
 ///
 /// # Errors
-/// A copy is refused, matches no file or conflicts with an earlier copy, or it costs more than the meter allows.
+/// A copy is refused, matches no file or conflicts with an earlier copy, or the build costs more than the meter allows.
 pub fn build(
     artifact: &OutputArtifact,
     inputs: &BuildInputs<'_>,

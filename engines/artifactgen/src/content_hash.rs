@@ -1,4 +1,4 @@
-//! The number in the name of an artifact's file.
+//! The number in the name of an artifact's file, which depends on its content.
 //!
 //! Source of the semantics: source-watcher 2.2 `internal/builder/dirhash.go`, golang.org/x/mod `sumdb/dirhash`.
 
@@ -10,7 +10,7 @@ use tree::{FileKind, FileTree as _, MemoryTree, TreeError};
 /// The largest prime below 2^16.
 const ADLER_MODULUS: u32 = 65_521;
 
-/// So many bytes can be added before a sum has to be reduced.
+/// How many bytes can be added before a sum has to be reduced.
 const ADLER_CHUNK_BYTES: usize = 5_552;
 
 /// Why the content of a tree could not be hashed.
@@ -19,15 +19,15 @@ pub enum ContentHashError {
     /// A file's name has a line break.
     #[error("filenames with newlines are not supported")]
     LineBreak,
-    /// A file that the artifact lists cannot be read.
+    /// A file of the artifact cannot be read.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// It costs more than the meter allows.
+    /// The computation costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
 
-/// The number of the files below a name; folders do not count.
+/// The number for a name and the files of a tree. Folders do not count.
 pub(crate) fn content_hash(
     name: &str,
     files: &MemoryTree,
@@ -43,7 +43,7 @@ pub(crate) fn content_hash(
         }
         paths.push(path);
     }
-    // Not in the order of a walk, where `a/b` is before `a-b`.
+    // Paths are sorted as strings. A walk over the tree would put `a/b` before `a-b`.
     paths.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let mut sum = Adler32::default();
     let mut line = String::new();

@@ -1,10 +1,11 @@
-//! One copy: from the tree of a source into the artifact that is being made.
+//! One copy from the file tree of a source into an artifact.
 //!
 //! Here: which files of a source are copied, to which paths, and by which strategy: Overwrite, Merge or Extract.
-//! Elsewhere: reading the two ends (`copy_path.rs`), finding paths (`glob.rs`), leaving some out (`copy_exclude.rs`),
-//! YAML (`merge.rs`).
+//! Elsewhere: reading `from` and `to` (`copy_path.rs`), finding paths (`glob.rs`), excluded paths (`copy_exclude.rs`),
+//! and YAML (`merge.rs`).
 //!
-//! Source of the semantics: source-watcher 2.2.3 `internal/builder`. Bodies are shared with the sources, never copied.
+//! Source of the semantics: source-watcher 2.2.3 `internal/builder`. The artifact shares the bodies of files with the
+//! sources.
 
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use tree::{
@@ -21,26 +22,26 @@ use crate::spec::{CopyOperation, CopyStrategy};
 use crate::validate::quoted;
 use crate::{BuildInputs, TarballReader};
 
-/// Steps that putting a file or folder into a tree takes, about.
+/// About how many steps it takes to put a file or folder into a tree.
 const STEPS_PER_ENTRY: u64 = 64;
 
-/// Why a copy failed, in Flux's words up to those of the system.
+/// Why a copy failed, in Flux's words up to the messages of the operating system.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CopyError {
-    /// `from` cannot be used.
+    /// The `from` of the copy is invalid.
     #[error("invalid copy source '{from}': {problem}")]
     Source {
-        /// As it is written.
+        /// The value of `from`.
         from: String,
-        /// Why.
+        /// Why it is invalid.
         problem: CopyPathError,
     },
-    /// `to` cannot be used.
+    /// The `to` of the copy is invalid.
     #[error("invalid copy destination '{to}': {problem}")]
     Destination {
-        /// As it is written.
+        /// The value of `to`.
         to: String,
-        /// Why.
+        /// Why it is invalid.
         problem: CopyPathError,
     },
     /// No source has this alias.
@@ -49,7 +50,7 @@ pub enum CopyError {
     /// An exclude pattern is malformed.
     #[error("invalid exclude pattern '{0}'")]
     Exclude(String),
-    /// An exclude pattern costs too much.
+    /// Matching an exclude pattern costs too much.
     #[error("invalid exclude pattern '{pattern}': {problem}")]
     CostlyExclude {
         /// The pattern, or its beginning.
@@ -60,34 +61,34 @@ pub enum CopyError {
     /// The pattern of `from` is malformed.
     #[error("invalid glob pattern '{0}': {error}", error = GlobError::Malformed)]
     Pattern(String),
-    /// The pattern of `from` finds nothing.
+    /// The pattern of `from` matches no file.
     #[error("no files match pattern '{pattern}' in source '{alias}'")]
     NoMatch {
         /// The pattern.
         pattern: String,
-        /// The source.
+        /// The alias of the source.
         alias: String,
     },
-    /// The source does not list a folder that it has.
+    /// A folder of the source cannot be listed.
     #[error("failed to list the files of source '{alias}': {error}")]
     List {
-        /// The source.
+        /// The alias of the source.
         alias: String,
         /// Why.
         error: TreeError,
     },
-    /// All that the pattern of `from` finds is excluded.
+    /// All files that the pattern of `from` matches are excluded.
     #[error("all files matching pattern '{pattern}' in source '{alias}' were excluded")]
     AllExcluded {
         /// The pattern.
         pattern: String,
-        /// The source.
+        /// The alias of the source.
         alias: String,
     },
-    /// Nothing is where `from` points.
+    /// The source has no file or folder at the path in `from`.
     #[error("source '{0}' does not exist")]
     NotFound(String),
-    /// Nothing can be where `from` points.
+    /// The path in `from` cannot exist, for example because it goes through a file.
     #[error("failed to stat source '{path}': statat {path}: {reason}")]
     Unreachable {
         /// The path.
@@ -95,10 +96,10 @@ pub enum CopyError {
         /// Why.
         reason: String,
     },
-    /// A folder where an archive is wanted.
+    /// `from` names a folder, and the strategy Extract needs an archive.
     #[error("extract strategy is not supported for directories, got '{0}'")]
     FolderAsArchive(String),
-    /// The name of a file has no suffix of an archive.
+    /// The name of the file does not end like that of an archive.
     #[error("extract strategy requires tarball file (.tar.gz or .tgz), got '{0}'")]
     NoArchive(String),
     /// One of several files was not copied.
@@ -106,7 +107,7 @@ pub enum CopyError {
     File {
         /// The file or folder of the source.
         path: String,
-        /// Its place in the artifact.
+        /// The path in the artifact.
         to: String,
         /// Why.
         error: Box<ArtifactPlacementError>,
@@ -121,30 +122,30 @@ pub enum CopyError {
         /// Why.
         error: Box<ArtifactPlacementError>,
     },
-    /// The only file, folder or archive was not copied.
+    /// The only file, folder or archive of the copy was not copied.
     #[error(transparent)]
     Place(Box<ArtifactPlacementError>),
-    /// It costs more than the meter allows.
+    /// The copy costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
 
-/// Why something was not put into an artifact.
+/// Why a file, folder or archive was not put into an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactPlacementError {
-    /// A file or a limit is in the way of a folder that a file needs.
+    /// The parent folder of a file cannot be created, because a file is in its place or a limit is reached.
     #[error("failed to create destination directory: {0}")]
     Parent(TreeBuildError),
-    /// A file or folder is in the way, or a limit is reached.
+    /// The file or folder cannot be created, because another one is in its place or a limit is reached.
     #[error(transparent)]
     Entry(#[from] TreeBuildError),
-    /// A source or an archive does not give what it lists.
+    /// A file cannot be read although the source or the archive lists it.
     #[error("failed to read what is to be copied: {0}")]
     Read(#[from] TreeError),
     /// A file was not merged.
     #[error(transparent)]
     Merge(#[from] MergeError),
-    /// The folder for what is in an archive is not there.
+    /// The folder for the content of an archive cannot be created.
     #[error("failed to create destination directory {to}: {error}")]
     ArchiveFolder {
         /// The folder, in quotes.
@@ -162,7 +163,7 @@ pub enum ArtifactPlacementError {
         /// Why.
         reason: String,
     },
-    /// It costs more than the meter allows.
+    /// The copy costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
@@ -173,7 +174,7 @@ impl CopyError {
     }
 }
 
-/// Does one copy.
+/// Does one copy into an artifact.
 ///
 /// # Errors
 /// The copy is refused, matches no file, conflicts with a file of the artifact, or exceeds a limit.
@@ -220,13 +221,13 @@ fn check_exclude(pattern: &str, meter: &mut WorkMeter) -> Result<(), CopyError> 
     }
 }
 
-/// Whether the name of a file has the suffix of an archive.
+/// Whether a file name ends like that of an archive.
 fn is_tarball(path: &RelPath) -> bool {
     let path = path.as_str().to_lowercase();
     path.ends_with(".tar.gz") || path.ends_with(".tgz")
 }
 
-/// A copy whose two ends were read.
+/// A copy whose `from` and `to` were read.
 struct PreparedCopy<'a> {
     strategy: CopyStrategy,
     tree: &'a dyn FileTree,
@@ -238,7 +239,8 @@ struct PreparedCopy<'a> {
 }
 
 impl PreparedCopy<'_> {
-    /// Copies what a pattern finds. What is found keeps its path, but `folder/**` loses the folder.
+    /// Copies all files that a pattern matches. They keep their paths in the source. With `folder/**`, the folder is
+    /// not part of these paths.
     fn all_matches(&mut self, source: CopySource<'_>, exclude: &[String]) -> Result<(), CopyError> {
         let pattern = source.pattern;
         let found = match self.strategy {
@@ -302,7 +304,7 @@ impl PreparedCopy<'_> {
         self.below(inner.unwrap_or(path.as_str()))
     }
 
-    /// A path below the destination.
+    /// The path in the artifact for a path below the destination of the copy.
     fn below(&self, path: &str) -> Result<RelPath, ArtifactPlacementError> {
         self.destination
             .path
@@ -365,7 +367,7 @@ impl PreparedCopy<'_> {
         self.copy_to(path, &to, &exclusion).map_err(CopyError::place)
     }
 
-    /// Copies a file, or merges it, or copies a folder with all that is not excluded.
+    /// Copies or merges a file, or copies a folder with everything in it that is not excluded.
     fn copy_to(
         &mut self,
         path: &RelPath,
@@ -459,7 +461,7 @@ impl PreparedCopy<'_> {
         Ok(self.artifact.file(to, text.into_bytes(), executable)?)
     }
 
-    /// Puts what is in an archive into the destination.
+    /// Extracts an archive into the destination of the copy.
     fn extract(&mut self, path: &RelPath) -> Result<(), ArtifactPlacementError> {
         let folder = self.destination.path.clone();
         let to = || quoted(self.destination.text);
@@ -475,7 +477,7 @@ impl PreparedCopy<'_> {
         let tarball =
             tarball.map_err(|error| failed(format!("requires gzip-compressed body: {error}")))?;
         self.meter.steps(tarball.len() as u64)?;
-        // No more is taken out than may be kept.
+        // The extraction gets only as many bytes as the meter still allows.
         let total_bytes = self.limits.total_bytes.min(self.meter.left().bytes);
         let limits = TreeLimits { total_bytes, ..self.limits };
         let content = self.tarballs.read(&tarball, &limits).map_err(failed)?;
@@ -508,7 +510,7 @@ fn place_extracted(
     Ok(artifact.file(&to, body, executable)?)
 }
 
-/// The error of a merge that finds a folder where it needs a file.
+/// The error of a merge that finds a folder in the place of a file.
 fn unreadable(error: &TreeError) -> ArtifactPlacementError {
     ArtifactPlacementError::Merge(MergeError::Read(error.to_string()))
 }

@@ -1,17 +1,17 @@
-//! Which paths of a copy are left out.
+//! Which paths of a source a copy excludes.
 //!
-//! Elsewhere: matching one path (`doublestar.rs`), what the exclusion of a folder means for what is in it (`copy.rs`).
+//! Elsewhere: matching one path (`doublestar.rs`), and what the exclusion of a folder means for its files (`copy.rs`).
 
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use tree::RelPath;
 
 use crate::doublestar::{PatternMatchError, PatternSyntaxCheck, is_match};
 
-/// The patterns of a copy.
+/// The exclude patterns of a copy.
 #[derive(Debug)]
 pub(crate) struct CopyExclusion<'a> {
     patterns: &'a [String],
-    /// Patterns are tried with paths from here, too.
+    /// The folder of `from`. Patterns are also matched with paths relative to it.
     folder: Option<RelPath>,
 }
 
@@ -20,10 +20,10 @@ impl<'a> CopyExclusion<'a> {
         Self { patterns, folder }
     }
 
-    /// Whether a path of the source is left out.
+    /// Whether the copy excludes a path of the source.
     ///
     /// # Errors
-    /// It costs more than the meter allows.
+    /// The matching costs more than the meter allows.
     pub(crate) fn excludes(
         &self,
         path: &RelPath,
@@ -56,7 +56,7 @@ impl<'a> CopyExclusion<'a> {
     }
 }
 
-/// What is malformed matches nothing.
+/// Whether a pattern matches a path. A malformed pattern matches no path.
 fn matches(pattern: &str, path: &str, meter: &mut WorkMeter) -> Result<bool, WorkLimitExceeded> {
     match is_match(pattern, path, PatternSyntaxCheck::PartThatWasRead, meter) {
         Ok(is_match) => Ok(is_match),

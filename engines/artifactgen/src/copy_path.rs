@@ -1,51 +1,51 @@
-//! The two ends of a copy: `@alias/pattern` and `@artifact/path`.
+//! The `from` and `to` of a copy: `@alias/pattern` and `@artifact/path`.
 //!
-//! Here: reading both, and what is refused before anything is copied. Elsewhere: what a pattern finds (`glob.rs`), copying
-//! (`copy.rs`).
+//! Here: reading both, and refusing invalid ones before any file is copied. Elsewhere: the files that a pattern matches
+//! (`glob.rs`), and copying (`copy.rs`).
 
 use tree::{RelPath, RelPathError};
 
-/// The most commas in the groups of a pattern: each may double the work of matching.
+/// The most commas in the groups of a pattern. Each comma may double the work of matching.
 pub(crate) const MAX_ALTERNATIVES: usize = 20;
 
 /// The longest pattern, in bytes. Differs(flux): an exclude pattern has no limit there.
 pub(crate) const MAX_PATTERN_BYTES: usize = 4096;
 
-/// What the destinations of copies begin with.
+/// The beginning of every `to`.
 const ARTIFACT: &str = "@artifact/";
 
 /// Why `from` or `to` of a copy is invalid, in Flux's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CopyPathError {
-    /// A source without `@`.
+    /// `from` does not begin with `@`.
     #[error("source must start with '@'")]
     NoAlias,
-    /// A source without a path.
+    /// `from` has no path.
     #[error("source format must be '@alias/pattern'")]
     NoPattern,
-    /// More than 20 commas in groups.
+    /// The groups of the pattern have more than 20 commas.
     #[error(
         "pattern has {0} alternatives in '{{}}' groups, at most {MAX_ALTERNATIVES} are allowed"
     )]
     TooManyAlternatives(usize),
-    /// Longer than 4096 bytes.
+    /// The pattern is longer than 4096 bytes.
     #[error("pattern has {0} bytes, at most {MAX_PATTERN_BYTES} are allowed")]
     TooLong(usize),
-    /// A destination elsewhere.
+    /// `to` does not begin with `@artifact/`.
     #[error("destination must start with '@artifact/'")]
     NoArtifact,
-    /// A destination that is absolute or climbs above the root.
+    /// `to` is an absolute path, or goes above the root of the artifact.
     #[error("destination path must stay within the artifact root")]
     Outside,
-    /// A destination that climbs within the artifact.
+    /// `to` has a part `..`, although it stays within the artifact.
     #[error("destination path must not contain '..'")]
     Climbs,
-    /// A destination that no file can have.
+    /// `to` is not a valid path of a file.
     #[error(transparent)]
     Path(#[from] RelPathError),
 }
 
-/// Where a copy takes its files from.
+/// The `from` of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CopySource<'a> {
     pub(crate) alias: &'a str,
@@ -60,12 +60,13 @@ impl<'a> CopySource<'a> {
         Ok(Self { alias, pattern })
     }
 
-    /// Whether the text is a glob, instead of a path.
+    /// Whether `from` has a pattern and not a plain path.
     pub(crate) fn is_glob(&self) -> bool {
         has_wildcard(self.pattern)
     }
 
-    /// The folder before the first part with a wildcard, to which exclusion is relative; none if no tree has such a path.
+    /// The folder before the first part with a wildcard. Exclude patterns are relative to it. `None` if no tree can
+    /// have such a path.
     pub(crate) fn folder(&self) -> Option<RelPath> {
         let clean = golang::path::clean(self.pattern);
         let parts = clean.split('/').take_while(|part| !has_wildcard(part));
@@ -74,7 +75,7 @@ impl<'a> CopySource<'a> {
     }
 }
 
-/// Refuses patterns that cost too much.
+/// Refuses a pattern that would cost too much to match.
 pub(crate) fn check_pattern(pattern: &str) -> Result<(), CopyPathError> {
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(CopyPathError::TooLong(pattern.len()));
@@ -101,13 +102,13 @@ fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '[', ']'])
 }
 
-/// Where a copy puts its files.
+/// The `to` of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CopyDestination<'a> {
-    /// As messages name it.
+    /// The value of `to`, as messages name it.
     pub(crate) text: &'a str,
     pub(crate) path: RelPath,
-    /// Whether it ends with a slash, so that a file goes into it.
+    /// Whether `to` ends with a slash, so that a file is copied into that folder.
     pub(crate) is_folder: bool,
 }
 

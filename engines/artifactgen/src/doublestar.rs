@@ -1,19 +1,19 @@
-//! Patterns with `**`, `{a,b}` and classes, as the doublestar library matches them with paths.
+//! Matches paths with patterns that have `**`, `{a,b}` and classes, as the doublestar library does.
 //!
-//! Here: matching one path, and whether a pattern is well-formed. Elsewhere: finding the paths of a tree (`glob.rs`), which
-//! paths are excluded (`copy_exclude.rs`).
+//! Here: matching one path, and whether a pattern is well-formed. Elsewhere: finding the paths of a tree (`glob.rs`),
+//! and excluded paths (`copy_exclude.rs`).
 //!
-//! Source of the semantics: github.com/bmatcuk/doublestar/v4 4.10.0, oddities included: `**` counts at the beginning of an
-//! alternative, `[!x]` and `[^x]` both negate, and a class that does not match need not end.
+//! Source of the semantics: github.com/bmatcuk/doublestar/v4 4.10.0, with its oddities. `**` counts at the beginning of
+//! an alternative, `[!x]` and `[^x]` both negate, and a class that does not match need not end.
 
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 
 /// Why a pattern was not matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatternMatchError {
-    /// It is malformed, as far as it was read.
+    /// The part of the pattern that was read is malformed.
     Malformed,
-    /// It costs more than the meter allows.
+    /// The matching costs more than the meter allows.
     Work(WorkLimitExceeded),
 }
 
@@ -26,16 +26,16 @@ impl From<WorkLimitExceeded> for PatternMatchError {
 /// How much of a pattern has to be well-formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatternSyntaxCheck {
-    /// A mismatch examines the rest of the pattern, too, and a malformed one is an error.
+    /// The whole pattern. After a mismatch, the rest is checked, too.
     WholePattern,
-    /// A mismatch ends the examination: what is malformed behind it is not noticed.
+    /// Only the part up to a mismatch. A malformed rest is not noticed.
     PartThatWasRead,
 }
 
-/// Whether all of a path matches.
+/// Whether a pattern matches a whole path.
 ///
 /// # Errors
-/// The pattern is malformed, or matching takes too long: each group of alternatives multiplies the work.
+/// The pattern is malformed, or matching takes too long. Each group of alternatives multiplies the work.
 pub(crate) fn is_match(
     pattern: &str,
     path: &str,
@@ -63,7 +63,7 @@ pub(crate) fn is_match(
     Ok(false)
 }
 
-/// Whether classes, groups and escapes of a pattern end.
+/// Whether all classes, groups and escapes of a pattern are complete.
 pub(crate) fn is_well_formed(pattern: &str) -> bool {
     let bytes = pattern.as_bytes();
     let mut open_groups = 0_usize;
@@ -90,7 +90,7 @@ pub(crate) fn is_well_formed(pattern: &str) -> bool {
     open_groups == 0
 }
 
-/// Where the class ends that begins behind its `[`.
+/// The end of the class whose `[` is before `at`.
 fn class_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     if matches!(bytes.get(at)?, b'^' | b'!') {
         at += 1;
@@ -108,7 +108,7 @@ fn class_end(bytes: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Where the group ends whose `{` is before this text.
+/// The end of the group whose `{` is before this text.
 pub(crate) fn group_end(text: &str) -> Option<usize> {
     let mut depth = 1_usize;
     let mut bytes = text.bytes().enumerate();
@@ -126,7 +126,7 @@ pub(crate) fn group_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Where the first alternative of a group ends, if others follow.
+/// The end of the first alternative of a group. `None` if it is the last one.
 pub(crate) fn alternative_end(text: &str) -> Option<usize> {
     let mut depth = 1_usize;
     let mut bytes = text.bytes().enumerate();
@@ -142,7 +142,7 @@ pub(crate) fn alternative_end(text: &str) -> Option<usize> {
     None
 }
 
-/// The alternatives of the group that `open` begins, each with what stands before and behind the group.
+/// One pattern for each alternative of the group at `open`, with the text before and after the group.
 fn alternatives(pattern: &str, open: usize) -> Option<Vec<String>> {
     let before = pattern.get(..open)?;
     let inner = pattern.get(open + 1..)?;
@@ -158,14 +158,14 @@ fn alternatives(pattern: &str, open: usize) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// A place to which matching goes back when it fails later.
+/// A position to which matching returns if it fails later.
 #[derive(Debug, Clone, Copy)]
 struct BacktrackPoint {
     pattern_at: usize,
     path_at: usize,
 }
 
-/// A pattern whose groups before [`PatternMatchAttempt::pattern_at`] are decided.
+/// A pattern in which an alternative was chosen for each group before [`PatternMatchAttempt::pattern_at`].
 #[derive(Debug, Clone)]
 struct PatternMatchAttempt {
     pattern: String,
@@ -178,17 +178,17 @@ struct PatternMatchAttempt {
 enum PatternMatchAttemptResult {
     Match,
     Mismatch,
-    /// One of these has to match.
+    /// The path matches if one of these attempts does.
     Alternatives(Vec<PatternMatchAttempt>),
 }
 
 /// The result of matching a part of a pattern with the path.
 enum PatternPartResult {
-    /// It matches; the next part follows.
+    /// This part matches, and the next part follows.
     Next,
-    /// It does not match; something before it may match otherwise.
+    /// This part does not match. An earlier part may match a different text.
     Stuck,
-    /// The whole attempt is decided.
+    /// The result of the whole attempt is known.
     Decided(PatternMatchAttemptResult),
 }
 
@@ -232,7 +232,7 @@ impl PatternMatchAttempt {
         self.pattern.as_bytes().get(self.pattern_at).copied()
     }
 
-    /// The next character of the pattern, behind which it goes on.
+    /// Takes the next character of the pattern.
     fn take(&mut self) -> char {
         let (character, length) = character(&self.pattern, self.pattern_at);
         self.pattern_at += length;
@@ -360,7 +360,7 @@ impl PatternMatchAttempt {
         Err(PatternMatchError::Malformed)
     }
 
-    /// Reads a class up to the character that is wanted, or to its end.
+    /// Whether a class contains a character. It reads the class up to that character, or to its end.
     fn is_in_class(&mut self, wanted: char) -> bool {
         let mut low = None;
         while self.byte().is_some_and(|byte| byte != b']') {
@@ -389,7 +389,7 @@ impl PatternMatchAttempt {
         false
     }
 
-    /// Lets the last star take one more character.
+    /// Lets the last star match one more character.
     fn go_back_to_star(&mut self, path: &str) -> bool {
         let Some(star) = &mut self.star else { return false };
         let (next, length) = character(path, star.path_at);
@@ -402,7 +402,7 @@ impl PatternMatchAttempt {
         true
     }
 
-    /// Lets the last double star take one more folder.
+    /// Lets the last double star match one more folder.
     fn go_back_to_double_star(
         &mut self,
         path: &str,
@@ -420,13 +420,13 @@ impl PatternMatchAttempt {
     }
 }
 
-/// The character at a place and its length; at the end, Go's replacement character of no length.
+/// The character at a position, and its length. At the end, it is Go's replacement character with the length 0.
 fn character(text: &str, at: usize) -> (char, usize) {
     let next = text.get(at..).and_then(|rest| rest.chars().next());
     next.map_or((char::REPLACEMENT_CHARACTER, 0), |it| (it, it.len_utf8()))
 }
 
-/// Whether a pattern matches an empty text. `a/**` matches `a`, since that may be a folder.
+/// Whether a pattern matches an empty text. `a/**` matches `a`, because `a` may be a folder.
 fn matches_nothing(
     pattern: &str,
     check: PatternSyntaxCheck,

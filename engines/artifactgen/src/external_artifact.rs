@@ -1,6 +1,6 @@
-//! The ExternalArtifacts by which artifacts are offered.
+//! The ExternalArtifact objects that publish the built artifacts.
 //!
-//! Here: the object as it is applied. Elsewhere: its status, which is an artifact as that of any source (the program).
+//! Here: the object as it is applied. Elsewhere: its status, which has the artifact as in any source (the program).
 //!
 //! Source of the semantics: source-watcher 2.2 `reconcileExternalArtifact`.
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::path_pattern::ArtifactRequest;
 use crate::spec::CommonMetadata;
 
-/// The label that names the generator, by its UID.
+/// The label with the UID of the generator.
 pub const GENERATOR_LABEL: &str = "source.extensions.fluxcd.io/generator";
 
 const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
@@ -19,22 +19,23 @@ const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// The API version of generators.
 const GENERATOR_API_VERSION: &str = "source.extensions.fluxcd.io/v1beta1";
 
-/// A generator, as its ExternalArtifacts name it.
+/// An ArtifactGenerator, as its ExternalArtifacts name it.
 #[derive(Debug, Clone, Copy)]
 pub struct GeneratorIdentity<'a> {
-    /// Its name.
+    /// The name of the generator.
     pub name: &'a str,
-    /// Its namespace, which is that of its ExternalArtifacts.
+    /// The namespace of the generator and of its ExternalArtifacts.
     pub namespace: &'a str,
-    /// Its UID.
+    /// The UID of the generator.
     pub uid: &'a str,
-    /// The field manager that applies them.
+    /// The field manager that applies the ExternalArtifacts.
     pub manager: &'a str,
 }
 
-/// The ExternalArtifact of an artifact, without a status.
+/// The ExternalArtifact object for an artifact, without a status.
 ///
-/// Of labels with one key, those of the generator win over what the pattern of paths captured, and that over what all have.
+/// If labels have the same key, the labels about the generator win. Next come the labels that the path pattern
+/// captured, and then the common labels of the spec.
 #[must_use]
 pub fn external_artifact(
     generator: GeneratorIdentity<'_>,

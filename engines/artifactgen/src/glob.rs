@@ -1,7 +1,7 @@
-//! The paths of a tree that a pattern means.
+//! Finds the paths of a tree that match a pattern.
 //!
-//! Here: both ways in which Flux finds them: Go's `fs.Glob`, where `**` is a star and `{a,b}` literal, and for archives
-//! doublestar's `Glob`. Elsewhere: matching one path (`doublestar.rs`, `golang::glob`).
+//! Here: both ways in which Flux finds paths. For files it is Go's `fs.Glob`, where `**` is a single star and `{a,b}`
+//! is literal. For archives it is doublestar's `Glob`. Elsewhere: matching one path (`doublestar.rs`, `golang::glob`).
 
 use golang::glob::path_match;
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
@@ -9,10 +9,10 @@ use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use crate::doublestar::{self, PatternMatchError, PatternSyntaxCheck};
 
-/// Steps that listing an entry of a folder takes, about.
+/// About how many steps it takes to list an entry of a folder.
 pub(crate) const STEPS_PER_LISTED_ENTRY: u64 = 64;
 
-/// Bytes that a path or a pattern takes beside its text, about.
+/// About how many bytes a path or a pattern takes in addition to its text.
 pub(crate) const BYTES_PER_PATH: u64 = 64;
 
 /// Why no paths were found.
@@ -21,10 +21,10 @@ pub(crate) enum GlobError {
     /// The pattern is malformed, in Go's words.
     #[error("syntax error in pattern")]
     Malformed,
-    /// The tree does not list a folder that it has.
+    /// A folder of the tree cannot be listed.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// It costs more than the meter allows.
+    /// The search costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
@@ -41,7 +41,7 @@ impl From<PatternMatchError> for GlobError {
 /// The paths that Go's `fs.Glob` finds, in its order.
 ///
 /// # Errors
-/// The pattern, or its beginning up to a slash, is malformed, or it costs more than the meter allows.
+/// The pattern, or its beginning up to a slash, is malformed, or the search costs more than the meter allows.
 pub(crate) fn simple(
     tree: &dyn FileTree,
     pattern: &str,
@@ -78,12 +78,12 @@ pub(crate) fn simple(
     Ok(found)
 }
 
-/// The paths that doublestar's `Glob` finds, in its order; the root is one of them where `**` may stand for nothing.
+/// The paths that doublestar's `Glob` finds, in its order. The root is one of them if `**` may match the empty path.
 ///
-/// Differs(doublestar): where several alternatives of a group before `**` match, what they find is sorted as a whole.
+/// Differs(doublestar): if several alternatives of a group before `**` match, all of their paths are sorted together.
 ///
 /// # Errors
-/// The pattern is malformed, or it costs more than the meter allows.
+/// The pattern is malformed, or the search costs more than the meter allows.
 pub(crate) fn with_double_stars(
     tree: &dyn FileTree,
     pattern: &str,
@@ -109,7 +109,7 @@ pub(crate) fn with_double_stars(
     Ok(all)
 }
 
-/// All patterns that a pattern with groups of alternatives stands for.
+/// The patterns without groups that a pattern with groups of alternatives stands for.
 fn without_groups(pattern: &str, meter: &mut WorkMeter) -> Result<Vec<String>, GlobError> {
     let mut waiting = vec![pattern.to_owned()];
     let mut plain = Vec::new();
@@ -137,7 +137,7 @@ fn without_groups(pattern: &str, meter: &mut WorkMeter) -> Result<Vec<String>, G
     Ok(plain)
 }
 
-/// Where the first group begins.
+/// The position of the first group.
 fn first_group(pattern: &str) -> Option<usize> {
     let mut bytes = pattern.bytes().enumerate();
     while let Some((at, byte)) = bytes.next() {
@@ -163,7 +163,7 @@ fn has_double_star_before_end(pattern: &str) -> bool {
     false
 }
 
-/// What a pattern without groups finds.
+/// The paths that a pattern without groups finds.
 fn of_alternative(
     tree: &dyn FileTree,
     pattern: &str,
@@ -175,7 +175,7 @@ fn of_alternative(
     let (literal, segments) = segments.split_at(literal);
     let text = unescaped(&literal.join("/"));
     let text = match segments {
-        // A path of its own may end with a slash.
+        // A pattern without wildcards may end with a slash.
         [] => text.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(&text),
         _ => &text,
     };
@@ -213,7 +213,7 @@ fn of_alternative(
     Ok(found)
 }
 
-/// A folder and all that is in it, or all folders: each before what is in it.
+/// A folder and everything below it, or only the folders. Each folder comes before its content.
 fn all_below(
     tree: &dyn FileTree,
     folder: &RelPath,
@@ -243,7 +243,7 @@ fn is_folder(tree: &dyn FileTree, path: &RelPath) -> bool {
     tree.entry(path).map(FileMetadata::kind) == Some(FileKind::Dir)
 }
 
-/// What is directly in a folder, and nothing in a file.
+/// The direct entries of a folder. A file has none.
 fn listed(
     tree: &dyn FileTree,
     folder: &RelPath,
@@ -261,7 +261,7 @@ fn listed(
     Ok(entries)
 }
 
-/// To be called before a path with a text of so many bytes is made.
+/// Charges the meter for a path of this length. The caller does so before it creates the path.
 fn charge(length: usize, meter: &mut WorkMeter) -> Result<(), WorkLimitExceeded> {
     meter.steps(1 + length as u64)?;
     meter.bytes(BYTES_PER_PATH + length as u64)
@@ -279,8 +279,8 @@ fn add(
     Ok(())
 }
 
-/// The path that parts without wildcards name, if Go's file systems have such paths: no part is empty, `.` or `..`, but
-/// for a whole path of `.`.
+/// The path that pattern parts without wildcards name. Go's file systems only have paths without empty parts, `.` and
+/// `..`. The whole path may be `.`.
 fn literal_path(parts: &[&str]) -> Option<RelPath> {
     if matches!(parts, [] | ["."]) {
         return Some(RelPath::root());
@@ -289,7 +289,7 @@ fn literal_path(parts: &[&str]) -> Option<RelPath> {
     if is_odd { None } else { RelPath::parse(&parts.join("/")).ok() }
 }
 
-/// Whether Go's `fs.Glob` takes a text for more than a name.
+/// Whether Go's `fs.Glob` treats a text as a pattern and not as a plain name.
 fn has_meta(text: &str) -> bool {
     text.contains(['*', '?', '[', '\\'])
 }
@@ -306,7 +306,7 @@ fn has_unescaped_meta(text: &str) -> bool {
     false
 }
 
-/// A text without the backslashes before wildcards.
+/// Removes the backslashes before wildcards.
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();

@@ -1,6 +1,6 @@
-//! What a generator made before, and whether it has to be made again.
+//! The artifacts that a generator built before, and whether they have to be built again.
 //!
-//! Here: comparing the inventory with the ExternalArtifacts and stored files that exist. Elsewhere: storing, applying and
+//! Here: comparing the inventory with the existing ExternalArtifacts and stored files. Elsewhere: storing, applying and
 //! removing them (the program).
 //!
 //! Source of the semantics: source-watcher 2.2 `artifactgenerator_drift.go`, `notify`.
@@ -11,77 +11,78 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::GeneratorSpec;
 
-/// An artifact that was made, as the status lists it.
+/// A built artifact, as the status lists it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InventoryEntry {
-    /// Digest of its archive.
+    /// The digest of the artifact's archive.
     pub digest: String,
-    /// File of its archive.
+    /// The file name of the artifact's archive.
     pub filename: String,
-    /// Its name.
+    /// The name of the ExternalArtifact.
     pub name: String,
-    /// Its namespace.
+    /// The namespace of the ExternalArtifact.
     pub namespace: String,
 }
 
-/// The file of an archive, as it is kept.
+/// The state of the stored file of an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredArchiveFile {
-    /// Its digest is that of the inventory.
+    /// The file has the digest in the inventory.
     Intact,
-    /// It is not there.
+    /// The file does not exist.
     Missing,
-    /// Its digest is another.
+    /// The file has another digest.
     Corrupt,
 }
 
-/// What has to be made now.
+/// The present state of a generator's spec and sources.
 #[derive(Debug, Clone, Copy)]
 pub struct GeneratorRunRequest<'a> {
-    /// The spec.
+    /// The spec of the generator.
     pub spec: &'a GeneratorSpec,
     /// The generation of the spec.
     pub generation: i64,
-    /// [`crate::sources_digest`] of its sources as they are.
+    /// The [`crate::sources_digest`] of the present artifacts of the sources.
     pub sources_digest: &'a str,
 }
 
-/// The status of the last run.
+/// The status of the generator's last run.
 #[derive(Debug, Clone, Copy)]
 pub struct LastGeneratorRun<'a> {
-    /// Whether `Ready` is False.
+    /// Whether the condition `Ready` is False.
     pub is_failed: bool,
-    /// The generation that `Ready` is of.
+    /// The generation that the condition `Ready` is about.
     pub observed_generation: i64,
-    /// [`crate::sources_digest`] of its sources.
+    /// The [`crate::sources_digest`] of the sources in that run.
     pub sources_digest: &'a str,
-    /// What it made.
+    /// The artifacts that were built.
     pub inventory: &'a [InventoryEntry],
 }
 
-/// Why artifacts are made again, in Flux's words.
+/// Why artifacts have to be built again, in Flux's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GeneratorDrift {
     /// The last run failed.
     NotReady,
-    /// The spec is another.
+    /// The spec has changed.
     GenerationChanged,
-    /// The sources are others.
+    /// The sources have changed.
     SourcesChanged,
-    /// There are more or fewer artifacts.
+    /// The number of artifacts has changed.
     ArtifactsChanged,
-    /// The file of an archive is gone.
+    /// The stored file of an archive does not exist.
     ArtifactMissing,
-    /// The file of an archive is damaged, and has to be removed.
+    /// The stored file of an archive is damaged, and has to be removed.
     ArtifactCorrupted,
-    /// ExternalArtifacts are gone, or of other digests.
+    /// ExternalArtifacts do not exist, or have other digests.
     ExternalArtifactsChanged,
 }
 
-/// Why artifacts have to be made again; none if nothing changed.
+/// Why artifacts have to be built again. `None` if nothing changed.
 ///
-/// `stored` examines the file of an archive; it is called for none if there is another cause. `external` lists name and
-/// digest of the ExternalArtifacts with the generator's label; one without an artifact has an empty digest.
+/// `stored` examines the stored file of an archive. It is only called if there is no other reason. `external` lists
+/// name and digest of the ExternalArtifacts with the generator's label. An ExternalArtifact without an artifact has an
+/// empty digest.
 pub fn drift(
     requested: GeneratorRunRequest<'_>,
     last: LastGeneratorRun<'_>,
@@ -110,12 +111,12 @@ pub fn drift(
     damage.or((made != *external).then_some(GeneratorDrift::ExternalArtifactsChanged))
 }
 
-/// An ExternalArtifact of the generator's namespace.
+/// An existing ExternalArtifact in the generator's namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExternalArtifactState {
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// Digest of its artifact; empty without one.
+    /// The digest of its artifact. It is empty if there is none.
     pub digest: String,
 }
 
@@ -125,7 +126,7 @@ impl From<&InventoryEntry> for ExternalArtifactState {
     }
 }
 
-/// The message of the event about artifacts with new digests, a line for each; none if no digest is new.
+/// The message of the event about artifacts with new digests, one line for each. `None` if no digest is new.
 #[must_use]
 pub fn changes_message(before: &[InventoryEntry], now: &[InventoryEntry]) -> Option<String> {
     let key = |entry: &InventoryEntry| {
@@ -137,13 +138,13 @@ pub fn changes_message(before: &[InventoryEntry], now: &[InventoryEntry]) -> Opt
     (!changed.is_empty()).then(|| format!("external artifacts reconciled: {}", changed.join("\n")))
 }
 
-/// The message of `Ready` once all artifacts are made.
+/// The message of `Ready` when all artifacts are built.
 #[must_use]
 pub fn succeeded_message(artifacts: usize) -> String {
     format!("reconciliation succeeded, generated {artifacts} artifact(s)")
 }
 
-/// The message if no artifact has to be made.
+/// The message of `Ready` when no artifact has to be built.
 #[must_use]
 pub fn up_to_date_message(artifacts: usize) -> String {
     format!("No drift detected, {artifacts} artifact(s) up to date")

@@ -1,13 +1,14 @@
-//! ArtifactGenerator: artifacts that are made of the files of others.
+//! ArtifactGenerator: builds artifacts from the files of other artifacts.
 //!
-//! Here: decisions and file trees as data, without disk, network or clock. Elsewhere: fetching sources, archives and where
-//! they are kept (`sources`), objects of the cluster (the program).
+//! Here: decisions and file trees as data, without disk, network or clock. Elsewhere: fetching sources, and the storage
+//! of archives (`sources`); objects of the cluster (the program).
 //!
-//! * [`validate()`] refuses specs that can never be built; [`sources_digest`] and [`drift`] say whether there is
-//!   anything to do.
-//! * [`artifact_requests`] expands the pattern of paths; [`build()`] makes the tree of one artifact. Files share their bodies
-//!   with the sources.
-//! * [`revisions`] and [`external_artifact()`] describe the artifact; [`changes_message`] compares it with the last one.
+//! * [`validate()`] refuses specs that can never be built. [`sources_digest`] and [`drift`] say whether artifacts have
+//!   to be built.
+//! * [`artifact_requests`] expands the path pattern. [`build()`] builds the tree of one artifact. Its files share their
+//!   bodies with the sources.
+//! * [`revisions`] and [`external_artifact()`] describe the artifact. [`changes_message`] compares it with the last
+//!   one.
 //!
 //! Source of the semantics: source-watcher 2.2.3, which Flux 2.9.4 ships.
 

@@ -1,10 +1,10 @@
-//! YAML files laid over each other.
+//! Merges YAML files.
 //!
-//! Here: reading all documents of both files into one map, and writing it. Elsewhere: when files are merged (`copy.rs`),
-//! YAML itself (`goyaml`).
+//! Here: reading all documents of both files into one map, and writing that map. Elsewhere: when files are merged
+//! (`copy.rs`), and YAML itself (`goyaml`).
 //!
-//! Source of the semantics: source-watcher 2.2 `internal/builder/merge.go`, apimachinery 0.36 `util/yaml`, sigs.k8s.io/yaml
-//! 1.6.
+//! Source of the semantics: source-watcher 2.2 `internal/builder/merge.go`, apimachinery 0.36 `util/yaml`,
+//! sigs.k8s.io/yaml 1.6.
 
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use goyaml::YamlLimits;
@@ -13,38 +13,38 @@ use serde_json::{Map, Value};
 /// The longest file that is merged, and the longest result, in bytes. Differs(flux): it has no limit.
 pub(crate) const MAX_MERGED_BYTES: usize = 16 << 20;
 
-/// Steps that a byte of YAML takes, about.
+/// About how many steps it takes to read a byte of YAML.
 const STEPS_PER_BYTE: u64 = 8;
 
-/// Steps that a value takes once it is read, about.
+/// About how many steps a value takes after it is read.
 const STEPS_PER_VALUE: u64 = 32;
 
-/// Bytes that a value takes in memory, about.
+/// About how many bytes a value takes in memory.
 const BYTES_PER_VALUE: u64 = 64;
 
 /// Why files were not merged, in Flux's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// A file that cannot be divided into documents.
+    /// A file cannot be divided into documents.
     #[error("error reading YAML document: {0}")]
     Read(String),
-    /// A document that is not a map.
+    /// A document is not a map.
     #[error("cannot unmarshal YAML document: {0}")]
     Document(String),
-    /// A result that cannot be written.
+    /// The merged map cannot be written as YAML.
     #[error("failed to merged YAML: {0}")]
     Write(String),
-    /// It costs more than the meter allows.
+    /// The merge costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
 
-/// The content of a file that an overlay was laid over.
+/// Merges the map of an overlay file into the map of a base file.
 ///
-/// Maps are merged; all other values, null included, replace the existing ones.
+/// Maps in both files are merged. Any other value of the overlay, including null, replaces that of the base.
 ///
 /// # Errors
-/// One of them is not a map, or too large.
+/// A file is not a map, or is too large.
 pub(crate) fn merged(
     base: &[u8],
     overlay: &[u8],
@@ -62,7 +62,7 @@ pub(crate) fn merged(
     Ok(text)
 }
 
-/// All documents of a file in one map.
+/// Reads all documents of a file into one map.
 fn load(file: &[u8], meter: &mut WorkMeter) -> Result<Map<String, Value>, MergeError> {
     if file.len() > MAX_MERGED_BYTES {
         let text =
@@ -102,7 +102,8 @@ fn no_map(kind: &str) -> MergeError {
     ))
 }
 
-/// The documents between lines of three dashes, the first of which belongs to what follows it.
+/// Divides a file into documents at lines of three dashes. A line of dashes before the first document becomes part of
+/// it.
 fn documents(file: &[u8]) -> Result<Vec<Vec<u8>>, MergeError> {
     let mut documents = Vec::new();
     let mut document: Vec<u8> = Vec::new();
@@ -148,7 +149,7 @@ fn with_go_numbers(value: &mut Value) -> u64 {
     }
 }
 
-/// Merges maps in maps. The depth is bounded by the reader.
+/// Merges one map into another, including maps within them. The YAML reader bounds the depth.
 fn lay_over(base: &mut Map<String, Value>, overlay: Map<String, Value>) {
     for (key, value) in overlay {
         match (base.get_mut(&key), value) {

@@ -1,7 +1,7 @@
-//! Valid names of objects and labels, and Kubernetes' messages about others.
+//! Checks names of objects and labels, with Kubernetes' messages about invalid ones.
 //!
-//! Source of the semantics: apimachinery 0.36, `util/validation` for names and `api/validate/content` for labels. What
-//! kustomize uses an older version of the messages about labels.
+//! Source of the semantics: apimachinery 0.36, `util/validation` for names and `api/validate/content` for labels. The
+//! kustomize engine uses an older version of the messages about labels.
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
 and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
@@ -22,7 +22,7 @@ const MAX_LABEL_BYTES: usize = 63;
 const LONG_SUBDOMAIN: &str = "must be no more than 253 characters";
 const LONG_LABEL: &str = "must be no more than 63 bytes";
 
-/// What is wrong with the name of an object, if anything.
+/// What is wrong with the name of an object. `None` if the name is valid.
 pub(crate) fn subdomain_problem(name: &str) -> Option<String> {
     let is_alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
@@ -35,13 +35,13 @@ pub(crate) fn subdomain_problem(name: &str) -> Option<String> {
     joined(too_long, (!name.split('.').all(is_label)).then_some(SUBDOMAIN))
 }
 
-/// What is wrong with the key of a label that has no prefix, if anything.
+/// What is wrong with a label key that has no prefix. `None` if the key is valid.
 pub(crate) fn label_name_problem(name: &str) -> Option<String> {
     let too_long = (name.len() > MAX_LABEL_BYTES).then(|| format!("name part {LONG_LABEL}"));
     joined(too_long, (!is_label_text(name)).then_some(LABEL_NAME))
 }
 
-/// What is wrong with the value of a label, if anything.
+/// What is wrong with the value of a label. `None` if the value is valid.
 pub(crate) fn label_value_problem(value: &str) -> Option<String> {
     let too_long = (value.len() > MAX_LABEL_BYTES).then(|| LONG_LABEL.to_owned());
     let is_valid = value.is_empty() || is_label_text(value);

@@ -1,6 +1,7 @@
-//! The pattern of paths: a generator's artifacts once for each folder that it matches.
+//! The path pattern: it repeats a generator's artifacts for each folder that it matches.
 //!
-//! Here: reading the pattern, finding the folders, rendering names and copies. Elsewhere: making an artifact (`build.rs`).
+//! Here: reading the pattern, finding the folders, and rendering names and copies. Elsewhere: building an artifact
+//! (`build.rs`).
 //!
 //! Source of the semantics: source-watcher 2.2 `artifactgenerator_pathpattern.go`.
 
@@ -24,76 +25,77 @@ pub(crate) const MAX_REQUESTS: usize = 5_000;
 /// Differs(flux): it has no limit there, and a status that is larger is never written.
 const MAX_INVENTORY_BYTES: usize = 1_200_000;
 
-/// Bytes of an entry of the inventory beside its name: the members, a digest, and the longest file name and namespace.
+/// How many bytes an entry of the inventory takes without its name: the keys, a digest, and the longest file name and
+/// namespace.
 const BYTES_PER_INVENTORY_ENTRY: usize = 204;
 
-/// Steps that examining a folder takes beside matching its path, about.
+/// About how many steps it takes to examine a folder, without matching its path.
 const STEPS_PER_FOLDER: u64 = 64;
 
-/// Bytes that a text of a request takes beside its characters, about.
+/// About how many bytes a text of a request takes in addition to its characters.
 const BYTES_PER_TEXT: u64 = 48;
 
-/// An artifact to be made.
+/// A request to build one artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactRequest {
-    /// What is made.
+    /// The artifact to build, with rendered names and copies.
     pub artifact: OutputArtifact,
-    /// Labels of its ExternalArtifact: what the pattern captured, in lower case.
+    /// The labels of its ExternalArtifact: the captured parts of the path, in lower case.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Why artifacts are not rendered, in Flux's words.
+/// Why the requests of a generator cannot be made, in Flux's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathPatternError {
     /// The pattern names no source.
     #[error("invalid pathPattern format: {0}")]
     Format(String),
-    /// The pattern cannot be used, or not with these folders.
+    /// The pattern is invalid, or does not work with these folders.
     #[error("pathPattern {pattern}: {problem}")]
     Pattern {
         /// The pattern, in quotes.
         pattern: String,
-        /// Why.
+        /// Why the pattern cannot be used.
         problem: PathPatternProblem,
     },
-    /// The source does not list a folder that it has.
+    /// A folder of the source cannot be listed.
     #[error("failed to list the directories for pathPattern: {0}")]
     List(#[from] TreeError),
-    /// It costs more than the meter allows.
+    /// The expansion costs more than the meter allows.
     #[error(transparent)]
     Work(#[from] WorkLimitExceeded),
 }
 
 impl PathPatternError {
-    /// Whether only another spec or other sources help.
+    /// Whether a retry cannot help, because only another spec or other sources would.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         !matches!(self, Self::List(_) | Self::Work(WorkLimitExceeded::Time))
     }
 }
 
-/// What is wrong with a pattern of paths.
+/// What is wrong with a path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathPatternProblem {
-    /// No source has its alias.
+    /// No source has the alias in the pattern.
     #[error("source alias {0} not found in local sources")]
     UnknownAlias(String),
-    /// A `{` without `}`, at an offset.
+    /// A `{` has no `}`. The number is its offset.
     #[error("invalid capture starting at offset {0}: missing closing brace")]
     Unclosed(usize),
-    /// A `}` without `{`, at an offset.
+    /// A `}` has no `{`. The number is its offset.
     #[error("invalid capture ending at offset {0}: missing opening brace")]
     Unopened(usize),
-    /// `{}`.
+    /// A capture `{}` has no name.
     #[error("empty capture variable")]
     Empty,
-    /// A variable, in quotes, that is not a name.
+    /// The name of a variable is invalid. It is in quotes.
     #[error("capture variable {0} must be a valid capture name matching [A-Za-z_][A-Za-z0-9_]*")]
     Variable(String),
-    /// A variable, in quotes, that is there twice.
+    /// Two captures have the same variable. It is in quotes.
     #[error("duplicate capture variable {0}")]
     Duplicate(String),
-    /// A variable that cannot be a label.
+    /// The name of a variable is not a valid label key.
     #[error("capture variable {name} is not a valid Kubernetes label key: {problem}")]
     LabelKey {
         /// The variable, in quotes.
@@ -101,7 +103,7 @@ pub enum PathPatternProblem {
         /// Kubernetes' message about it.
         problem: String,
     },
-    /// A value that cannot be that of a label.
+    /// A captured value is not a valid label value.
     #[error(
         "captured value {value} for variable {name} is not a valid Kubernetes label value: {problem}"
     )]
@@ -113,20 +115,20 @@ pub enum PathPatternProblem {
         /// Kubernetes' message about it.
         problem: String,
     },
-    /// The pattern is too much for a regular expression.
+    /// The pattern is too large for a regular expression.
     #[error("failed to compile path pattern: {0}")]
     Compile(#[from] regexp::Error),
-    /// An artifact uses variables that are not there.
+    /// An artifact uses variables that the pattern does not capture.
     #[error("failed to render artifact {artifact} for match {folder}: {error}")]
     Render {
-        /// The artifact, as it is written.
+        /// The name of the artifact, before rendering.
         artifact: String,
         /// The folder.
         folder: RelPath,
         /// Why.
         error: VariableTemplateError,
     },
-    /// A name that no object can have.
+    /// A rendered name is not a valid name of an object.
     #[error("rendered artifact name {name} is not a valid Kubernetes object name: {problem}")]
     Name {
         /// The name, in quotes.
@@ -134,27 +136,27 @@ pub enum PathPatternProblem {
         /// Kubernetes' message about it.
         problem: String,
     },
-    /// Two folders give one name.
+    /// Two folders give the same artifact name.
     #[error("directories {first} and {second} both resolve to artifact name {name}")]
     Collision {
-        /// The folder, in quotes, that had it first.
+        /// The first folder with that name, in quotes.
         first: String,
-        /// The other, in quotes.
+        /// The other folder, in quotes.
         second: String,
         /// The name, in quotes.
         name: String,
     },
-    /// More than 5000 artifacts.
+    /// The pattern gives more than 5000 artifacts.
     #[error("it resolves to more than {MAX_REQUESTS} artifacts")]
     TooMany,
-    /// Their list is too large for a status.
+    /// The list of artifacts is too large for a status.
     #[error(
         "it resolves to so many artifacts with names so long that a status cannot list them in {MAX_INVENTORY_BYTES} bytes"
     )]
     InventoryTooLarge,
 }
 
-/// What is wrong with a text that variables are put into.
+/// Why the variables cannot be put into a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid template {template}: {problem}")]
 pub struct VariableTemplateError {
@@ -162,10 +164,10 @@ pub struct VariableTemplateError {
     problem: String,
 }
 
-/// The artifacts that a generator asks for, with what the pattern of paths captured put into them.
+/// The artifacts that a generator requests, with the captured variables put into their names and copies.
 ///
 /// # Errors
-/// The pattern is invalid or does not fit these folders, or it costs more than the meter allows.
+/// The pattern is invalid or does not fit these folders, or the expansion costs more than the meter allows.
 pub fn artifact_requests(
     spec: &GeneratorSpec,
     sources: &SourceTrees<'_>,
@@ -226,7 +228,7 @@ pub fn artifact_requests(
     Ok(requests)
 }
 
-/// All folders but the root, in the order of a walk.
+/// All folders of a tree except the root, in the order of a walk.
 fn folders(tree: &dyn FileTree, meter: &mut WorkMeter) -> Result<Vec<RelPath>, PathPatternError> {
     let mut folders = Vec::new();
     let mut waiting = vec![RelPath::root()];
@@ -248,7 +250,7 @@ fn folders(tree: &dyn FileTree, meter: &mut WorkMeter) -> Result<Vec<RelPath>, P
     Ok(folders)
 }
 
-/// The regular expression that a pattern means: all but the variables is literal.
+/// The regular expression for a path pattern. Everything except the variables is literal.
 fn matcher(pattern: &str) -> Result<GoRegexp, PathPatternProblem> {
     let mut regex = String::from("^");
     let mut names = BTreeSet::new();
@@ -285,7 +287,7 @@ fn matcher(pattern: &str) -> Result<GoRegexp, PathPatternProblem> {
     }
     regex.push('$');
     let matcher = GoRegexp::new(&regex)?;
-    // In the order in which they are written.
+    // The problems are reported in the order of the variables in the pattern.
     for name in matcher.names().iter().skip(1) {
         if let Some(problem) = label_name_problem(name) {
             return Err(PathPatternProblem::LabelKey { name: quoted(name), problem });
@@ -294,19 +296,19 @@ fn matcher(pattern: &str) -> Result<GoRegexp, PathPatternProblem> {
     Ok(matcher)
 }
 
-/// Whether a text is a name as programs have them.
+/// Whether a text is a valid name of a variable.
 fn is_variable(name: &str) -> bool {
     let is_first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
     name.as_bytes().first().is_some_and(is_first)
         && name.bytes().all(|byte| is_first(&byte) || byte.is_ascii_digit())
 }
 
-/// What a pattern captured of the path of a folder.
+/// The parts that a pattern captured from the path of a folder.
 #[derive(Debug)]
 struct PathCaptures {
-    /// As it is in the path.
+    /// The captured parts as they are in the path.
     raw: BTreeMap<String, String>,
-    /// In lower case.
+    /// The captured parts in lower case.
     normalized: BTreeMap<String, String>,
 }
 
@@ -332,7 +334,8 @@ fn captures(
     Ok(Some(PathCaptures { raw, normalized }))
 }
 
-/// Names have what was captured in lower case, paths as it is; patterns to exclude and revisions are not rendered.
+/// Puts the captured parts into an artifact: in lower case into names, and unchanged into paths. Exclude patterns and
+/// revisions are not rendered.
 fn rendered(
     artifact: &OutputArtifact,
     captures: &PathCaptures,
@@ -386,7 +389,7 @@ fn render(
     Ok(text + rest)
 }
 
-/// About how many bytes a request takes, and its name a second time, by which collisions are found.
+/// About how many bytes a request takes. Its name counts twice, because collisions are found by a copy of it.
 fn request_bytes(request: &ArtifactRequest) -> u64 {
     let ArtifactRequest { artifact, labels } = request;
     let OutputArtifact { name, revision, origin_revision, copy } = artifact;

@@ -1,4 +1,4 @@
-//! Revisions: of what artifacts are made of, and their own.
+//! Revisions: those of the sources of an artifact, and that of the artifact itself.
 //!
 //! Source of the semantics: source-watcher 2.2 `api/v2/v1beta1` (`HashObservedSources`), `setArtifactRevisions`.
 
@@ -9,24 +9,24 @@ use sha2::{Digest as _, Sha256};
 
 use crate::spec::OutputArtifact;
 
-/// The key of an artifact's metadata under which the revision of its origin is.
+/// The metadata key of an artifact with the revision of its origin.
 pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
 
-/// The artifact that a source has now.
+/// The present artifact of a source.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObservedSource {
-    /// Its digest.
+    /// The digest of the artifact.
     pub digest: String,
-    /// Its revision.
+    /// The revision of the artifact.
     pub revision: String,
-    /// Where it is served.
+    /// The URL of the artifact.
     pub url: String,
-    /// What its metadata has under [`ORIGIN_REVISION`]; empty if nothing.
+    /// The value of [`ORIGIN_REVISION`] in its metadata. It is empty if there is none.
     pub origin_revision: String,
 }
 
-/// The digest over all sources, which changes with any of them; the digest of their origins alone would not do.
+/// One digest of the artifacts of all sources. It changes when one of them changes.
 #[must_use]
 pub fn sources_digest(sources: &BTreeMap<String, ObservedSource>) -> String {
     let line = |(alias, source): (&String, &ObservedSource)| {
@@ -38,16 +38,16 @@ pub fn sources_digest(sources: &BTreeMap<String, ObservedSource>) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(lines.join("|"))))
 }
 
-/// The age of an artifact, by its status.
+/// The revisions of a built artifact, for its status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevisionAndOriginRevision {
-    /// Its revision.
+    /// The revision of the artifact.
     pub revision: String,
-    /// What its metadata has under [`ORIGIN_REVISION`], if anything.
+    /// The value for [`ORIGIN_REVISION`] in its metadata, if there is one.
     pub origin: Option<String>,
 }
 
-/// The revisions of an artifact whose archive has a digest. An alias that no source has is ignored.
+/// The revisions of an artifact whose archive has this digest. An alias that no source has is ignored.
 #[must_use]
 pub fn revisions(
     artifact: &OutputArtifact,

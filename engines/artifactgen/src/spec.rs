@@ -1,12 +1,12 @@
-//! What an ArtifactGenerator asks for, as far as this engine sees it.
+//! The spec of an ArtifactGenerator, as far as this engine needs it.
 //!
-//! Elsewhere: the definition (`crds`), what is refused (`validate.rs`).
+//! Elsewhere: the definition of the kind (`crds`), and refused specs (`validate.rs`).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer};
 
-/// For lists and maps that Go writes as null when they are empty.
+/// Reads a list or map for which Go may write null when it is empty.
 fn nil<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + Default,
@@ -19,29 +19,30 @@ where
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct GeneratorSpec {
-    /// Where files come from.
+    /// The sources of the files.
     #[serde(deserialize_with = "nil")]
     pub sources: Vec<SourceReference>,
-    /// What is made of them.
+    /// The artifacts that are built from the sources.
     #[serde(deserialize_with = "nil")]
     pub artifacts: Vec<OutputArtifact>,
-    /// All artifacts are made once for each folder that this pattern, `@alias/pattern`, matches; just once if it is empty.
+    /// The path pattern `@alias/pattern`. All artifacts are built once for each folder that it matches. If it is empty,
+    /// they are built once.
     pub path_pattern: String,
-    /// What all ExternalArtifacts have.
+    /// Labels and annotations of all ExternalArtifacts.
     pub common_metadata: Option<CommonMetadata>,
 }
 
-/// A source, and what copies call it.
+/// A source, and its alias in copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct SourceReference {
-    /// What copies call it.
+    /// The name of the source in copies.
     pub alias: String,
-    /// Its kind.
+    /// The kind of the source.
     pub kind: String,
-    /// Its name.
+    /// The name of the source object.
     pub name: String,
-    /// Its namespace; that of the generator if empty.
+    /// The namespace of the source object. If it is empty, it is the generator's namespace.
     pub namespace: String,
 }
 
@@ -57,17 +58,18 @@ pub struct CommonMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// An artifact that is made.
+/// An artifact to build.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OutputArtifact {
-    /// Its name, and that of its ExternalArtifact.
+    /// The name of the artifact and of its ExternalArtifact.
     pub name: String,
-    /// `@alias` of the source whose revision it has; its own digest if empty.
+    /// `@alias` of the source whose revision the artifact gets. If it is empty, the revision is the artifact's own
+    /// digest.
     pub revision: String,
-    /// `@alias` of the source whose origin it names.
+    /// `@alias` of the source whose origin revision the artifact gets.
     pub origin_revision: String,
-    /// What is in it; later copies overwrite what earlier ones made.
+    /// The copies that make its content. Later copies overwrite files of earlier ones.
     #[serde(deserialize_with = "nil")]
     pub copy: Vec<CopyOperation>,
 }
@@ -76,14 +78,14 @@ pub struct OutputArtifact {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct CopyOperation {
-    /// `@alias/` and a path, or a pattern of paths.
+    /// `@alias/`, followed by a path or a pattern of paths.
     pub from: String,
-    /// `@artifact/` and a path.
+    /// `@artifact/`, followed by a path.
     pub to: String,
-    /// Patterns of paths that are left out.
+    /// Patterns of excluded paths.
     #[serde(deserialize_with = "nil")]
     pub exclude: Vec<String>,
-    /// What happens to files that are there.
+    /// What happens to files that exist already.
     pub strategy: CopyStrategy,
 }
 
@@ -94,9 +96,9 @@ pub enum CopyStrategy {
     /// Copied files replace existing files of the same path.
     #[default]
     Overwrite,
-    /// YAML files are laid over those that are there.
+    /// Copied YAML files are merged into existing files.
     Merge,
-    /// They are archives, whose contents are copied.
+    /// The copied files are archives, and their content is copied.
     Extract,
 }
 

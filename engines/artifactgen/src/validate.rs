@@ -11,29 +11,29 @@ use reconcile::reason::ACCESS_DENIED;
 use crate::object_name_validation::subdomain_problem;
 use crate::spec::GeneratorSpec;
 
-/// The spec can never be built.
+/// The reason of conditions for a spec that can never be built.
 pub(crate) const VALIDATION_FAILED: ConditionReason = ConditionReason::new("ValidationFailed");
 
-/// Why a spec can never be built, in Flux's words. Only a change of the spec helps.
+/// Why a spec can never be built, in Flux's words. The user has to change the spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    /// Two sources have one alias.
+    /// Two sources have the same alias.
     #[error("duplicate source alias '{0}' found")]
     DuplicateAlias(String),
-    /// A source of another namespace, where that is forbidden.
+    /// A source is in another namespace, although that is forbidden.
     #[error("cross-namespace reference to source {kind}/{namespace}/{name} is not allowed")]
     OtherNamespace {
-        /// Its kind.
+        /// The kind of the source.
         kind: String,
-        /// Its namespace.
+        /// The namespace of the source.
         namespace: String,
-        /// Its name.
+        /// The name of the source.
         name: String,
     },
-    /// Two artifacts have one name.
+    /// Two artifacts have the same name.
     #[error("duplicate artifact name '{0}' found")]
     DuplicateName(String),
-    /// No ExternalArtifact can have the name of an artifact.
+    /// The name of an artifact is not a valid name of an object.
     #[error("artifact name {name} is not a valid Kubernetes object name: {problem}")]
     Name {
         /// The name, in quotes.
@@ -41,7 +41,7 @@ pub enum SpecError {
         /// Kubernetes' message about it.
         problem: String,
     },
-    /// No source has the alias whose revision an artifact should have.
+    /// No source has the alias whose revision an artifact should get.
     #[error("artifact {artifact} revision source alias '{alias}' not found")]
     Revision {
         /// The artifact.
@@ -52,7 +52,7 @@ pub enum SpecError {
 }
 
 impl SpecError {
-    /// The reason of `Stalled` and `Ready`.
+    /// The reason for the conditions `Stalled` and `Ready`.
     #[must_use]
     pub fn reason(&self) -> ConditionReason {
         match self {
@@ -67,10 +67,11 @@ impl SpecError {
 
 /// Refuses a spec that can never be built.
 ///
-/// `namespace` is that of the generator; with `is_confined` it must not use sources of other namespaces.
+/// `namespace` is the namespace of the generator. If `is_confined` is true, the generator must not use sources of other
+/// namespaces.
 ///
 /// # Errors
-/// What is wrong first.
+/// The first problem of the spec.
 pub fn validate(spec: &GeneratorSpec, namespace: &str, is_confined: bool) -> Result<(), SpecError> {
     let mut aliases = BTreeSet::new();
     for source in &spec.sources {
@@ -102,7 +103,7 @@ pub fn validate(spec: &GeneratorSpec, namespace: &str, is_confined: bool) -> Res
     Ok(())
 }
 
-/// A text in quotes, as Go's `%q` writes it.
+/// Puts a text in quotes, as Go's `%q` writes it.
 pub(crate) fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }

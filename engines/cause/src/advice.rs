@@ -1,8 +1,9 @@
-//! What would help: one sentence, and the one command if a command helps.
+//! Advice for a cause: one sentence, and one command if a command helps.
 //!
-//! Here: each kind of problem. Below: what could not be applied (`advice/apply.rs`), remotes (`advice/fetch.rs`), what does not
-//! exist (`advice/missing.rs`), rights (`advice/rights.rs`), what two owners have (`advice/ownership.rs`). Texts of others are
-//! read for advice only; no decision depends on them. Elsewhere: what Secrets have to hold (`required_keys.rs`).
+//! Here: each kind of problem. Below: objects that could not be applied (`advice/apply.rs`), remotes
+//! (`advice/fetch.rs`), missing objects (`advice/missing.rs`), rights (`advice/rights.rs`), and objects with two owners
+//! (`advice/ownership.rs`). Messages of other programs are read for advice only, and no decision depends on them.
+//! Elsewhere: the keys that a Secret needs (`required_keys.rs`).
 
 mod apply;
 mod fetch;
@@ -23,25 +24,26 @@ use crate::object_references;
 use crate::object_suspension::{RequestedRollback, rollback};
 use crate::pod::PodTrouble;
 
-/// What helps, and the command if there is one.
+/// The sentence of advice, and the command if a command helps.
 type AdviceTextAndCommand = (String, Option<String>);
 
-/// The objects that a cause has to do with, as far as they are known.
+/// The objects that are related to a cause, as far as they are known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CauseSubjects<'o> {
-    /// That of the cause.
+    /// The object of the cause.
     pub(crate) held: Option<&'o Object>,
     /// The object that the user asked about.
     pub(crate) subject: Option<&'o Object>,
-    /// The last one on the way to the cause, which names or applies its object.
+    /// The last object on the path before the object of the cause. It names or applies that object.
     pub(crate) namer: Option<&'o Object>,
-    /// The object whose condition reports the cause, such as the Kustomization that applies the object in trouble.
+    /// The object whose condition reports the cause, such as the Kustomization that applies the failing object.
     pub(crate) reporter: Option<&'o Object>,
-    /// The object whose address and credentials that of the cause uses, such as the GitRepository that is pushed to.
+    /// The object whose address and credentials the object of the cause uses, such as the GitRepository to which it
+    /// pushes.
     pub(crate) remote: Option<&'o Object>,
-    /// Whether everything is healthy that the reporter applied, and its retries are exhausted all the same.
+    /// Whether all objects that the reporter applied are healthy although its retries are exhausted.
     pub(crate) is_healthy: bool,
-    /// The first object on the way whose retries are exhausted.
+    /// The first object on the path whose retries are exhausted.
     pub(crate) exhausted: Option<&'o Object>,
 }
 
@@ -140,7 +142,7 @@ pub(crate) fn advice(
     Some(CauseAdvice { text, command: command.filter(|_| is_plain(id)) })
 }
 
-/// Whether a problem is one of an object that was applied: what applied it does not retry by itself once that is mended.
+/// Whether a problem is about an applied object. Once it is corrected, the applier does not retry by itself.
 fn is_of_objects(problem: CauseKind) -> bool {
     matches!(
         problem,
@@ -153,7 +155,8 @@ fn is_of_objects(problem: CauseKind) -> bool {
     )
 }
 
-/// A dependency of which no more is known than that it is not ready, or objects that wait for one of several.
+/// Advice for a dependency of which only its state is known: it is not ready. It also covers objects that wait for one
+/// of several dependencies.
 fn dependency(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
     let why = |id: &ObjectId| format!("windlass why {} -n {}", windlass_name(id), id.namespace);
     let is_waiting = |it: &&Object| it.id() == *id;
@@ -169,7 +172,7 @@ fn dependency(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
     }
 }
 
-/// What to do about an object of which not more is known than what it reports.
+/// Advice for an object about which only its own condition is known.
 fn other(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
     let target = kubectl_name(id);
     let ready = held.and_then(|it| condition(it, reconcile::READY));
@@ -215,14 +218,14 @@ fn is_word(text: &str) -> bool {
     !text.starts_with('-') && text.bytes().all(is_of_name)
 }
 
-/// Whether kind, namespace and name of an object can.
+/// Whether kind, namespace and name of an object can stand in a shell command without quotes.
 fn is_plain(id: &ObjectId) -> bool {
     let kind = id.kind.to_lowercase();
     !id.name.is_empty()
         && [&id.name, &id.namespace, &id.group, &kind].into_iter().all(|it| is_word(it))
 }
 
-/// What to do about a suspended object, and about the rollback for which it is suspended.
+/// Advice for a suspended object, and for the rollback because of which it is suspended.
 fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> AdviceTextAndCommand {
     let ours = windlass_name(id);
     let namespace = &id.namespace;
@@ -231,7 +234,8 @@ fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> AdviceTextAndCo
         return (suspension(held, now), Some(resumption));
     };
     match (progress, failure) {
-        // If it is resumed before a commit reverts the change, it goes on to the revision that it was rolled back from.
+        // If the release is resumed before a commit reverts the change, it is upgraded again to the revision from which
+        // it was rolled back.
         (ReleaseRollbackProgress::Succeeded, _) => (
             "it was rolled back: commit what keeps it so, see what resuming changes, then resume it"
                 .to_owned(),
@@ -254,7 +258,7 @@ fn suspended(id: &ObjectId, held: Option<&Object>, now: Time) -> AdviceTextAndCo
     }
 }
 
-/// Whom to ask before a suspension is ended.
+/// Advice whom to ask before ending a suspension.
 fn suspension(held: Option<&Object>, now: Time) -> String {
     let hold = held.and_then(|it| crate::object_suspension::suspension(it, now)).flatten();
     match hold.as_ref().and_then(reconcile::ObjectHold::owner) {
@@ -263,7 +267,7 @@ fn suspension(held: Option<&Object>, now: Time) -> String {
     }
 }
 
-/// Where a spec has to be corrected: an edit in the cluster is undone if the object is applied by another one.
+/// Advice where to correct a spec. If another object applies this one, its next run would undo a change in the cluster.
 fn spec(id: &ObjectId, held: Option<&Object>) -> String {
     let subject = id.subject();
     match held.and_then(object_references::applier) {
@@ -283,7 +287,7 @@ fn spec(id: &ObjectId, held: Option<&Object>) -> String {
     }
 }
 
-/// What to read of a Pod whose container does not run.
+/// Advice which output of a Pod to read when its container does not run.
 fn container(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
     let namespace = &id.namespace;
     let name = &id.name;
@@ -297,7 +301,7 @@ fn container(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
             "read what the container printed".to_owned(),
             Some(format!("kubectl -n {namespace} logs {name} --all-containers")),
         ),
-        // It has not run, so that it printed nothing.
+        // The container has not run, so it has no log.
         None if held.is_some_and(lacks_reference) => {
             ("create what the message names, or correct the Pod template".to_owned(), describe)
         }
@@ -318,8 +322,8 @@ fn lifecycle(namespace: &str) -> AdviceTextAndCommand {
     (text.to_owned(), Some(format!("windlass get lifecycleevents -n {namespace}")))
 }
 
-/// The advice about something that waits for the approval of its Plan: the command is the last one in the message, which other
-/// names in it cannot replace, and has no character that a shell reads.
+/// Advice for an object that waits for the approval of its Plan. The command is the last one in the message, so that
+/// names in the message cannot replace it. It has no character that a shell interprets.
 fn waiting_plan(text: &str) -> Option<AdviceTextAndCommand> {
     let is_plain =
         |part: &&str| part.chars().all(|it| it.is_ascii_alphanumeric() || " -./".contains(it));
@@ -353,7 +357,8 @@ fn deletion(id: &ObjectId, held: Option<&Object>) -> AdviceTextAndCommand {
     (text, Some(command))
 }
 
-/// The kinds that a Namespace still has, as its condition lists them: `configmaps. has 1 resource instances, …`.
+/// The kinds of which a Namespace still has objects, as its condition lists them: `configmaps. has 1 resource
+/// instances, …`.
 fn kinds_of_remaining(message: &str) -> Vec<&str> {
     let (_, list) = message.split_once(": ").unwrap_or(("", message));
     let kinds = list.split(", ").filter_map(|it| it.split_once(" has "));

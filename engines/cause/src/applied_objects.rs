@@ -1,7 +1,8 @@
-//! What an object has applied: which of it fails or does not exist, down through what applies objects itself.
+//! Finds applied objects that fail or do not exist. An applied object may itself apply objects, so the walk goes down
+//! through it.
 //!
-//! Elsewhere: one of these objects (`workload.rs`), which of them another owner has (`taken_over_objects.rs`), which they are
-//! (`object_references.rs`).
+//! Elsewhere: judging one applied object (`workload.rs`), objects that another owner took (`taken_over_objects.rs`),
+//! and the list of applied objects (`object_references.rs`).
 
 use std::collections::BTreeSet;
 
@@ -16,25 +17,25 @@ use crate::fact_query::{FactAnswer, FactQuery};
 use crate::object_references;
 use crate::workload::health_of;
 
-/// How many applied objects of one object are read.
+/// How many of the objects that one object applied are read.
 const MOST_OBJECTS: usize = 500;
 
-/// How many unhealthy objects are followed.
+/// How many unhealthy objects the walk examines further.
 const MOST_FOLLOWED: usize = 8;
 
-/// How an applied object is not what it should be, the worst first.
+/// What is wrong with an applied object, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum AppliedObjectProblem {
-    /// It is a Namespace that is being deleted, with everything in it.
+    /// The object is a Namespace that is being deleted, with everything in it.
     LeavingNamespace,
-    /// It has failed, or does not exist.
+    /// The object has failed, or does not exist.
     Failure,
-    /// It is in progress.
+    /// The object is in progress.
     Progress,
 }
 
 impl CauseWalk<'_> {
-    /// The cause among the objects that were applied; one that is not there is a cause only if all of them should be.
+    /// The cause among the applied objects. A missing object is a cause only if all of them should exist.
     pub(crate) fn applied(
         &mut self,
         object: &Object,
@@ -80,7 +81,7 @@ impl CauseWalk<'_> {
         self.below_appliers(appliers)
     }
 
-    /// The first applied object that is being deleted and not gone, of an object that is being deleted itself.
+    /// For an object that is being deleted: its first applied object that is being deleted, too, and still exists.
     pub(crate) fn terminating(
         &mut self,
         object: &Object,
@@ -98,7 +99,8 @@ impl CauseWalk<'_> {
         Ok(None)
     }
 
-    /// The applied objects that are read: those that are not known to be well, as many as the bounds allow.
+    /// The applied objects that the walk has to read. Objects that are known to be healthy are left out, and the bounds
+    /// limit the rest.
     fn unread_objects(&mut self, object: &Object) -> Vec<ObjectId> {
         let mut ids = object_references::applied(object);
         if !ids.is_empty() && object_references::is_elsewhere(object) {
@@ -123,7 +125,8 @@ impl CauseWalk<'_> {
         ids
     }
 
-    /// The first cause below objects that are ready and apply others. What is suspended there is so on purpose.
+    /// The first cause below ready objects that apply others. Suspended objects among them are no cause, because a user
+    /// suspended them on purpose.
     fn below_appliers(&mut self, ids: Vec<ObjectId>) -> ResultOrFactQueries<Option<CausePath>> {
         let mut first = None;
         let mut unknown = BTreeSet::new();
@@ -135,14 +138,14 @@ impl CauseWalk<'_> {
                         .insert(format!("what {} applied was not examined: {why}", id.subject()));
                 }
                 Ok(found) => first = first.or(found),
-                // All that is below them is asked for at once.
+                // The queries of all these objects are collected, so that they are answered together.
                 Err(queries) => unknown.extend(queries),
             }
         }
         if unknown.is_empty() { Ok(first) } else { Err(unknown.into_iter().collect()) }
     }
 
-    /// Why an object does not exist or cannot be created whose Namespace is being deleted.
+    /// The cause of a missing object, or of one that cannot be created: its Namespace is being deleted.
     fn leaving_namespace(&mut self, name: &str) -> ResultOrFactQueries<Option<CausePath>> {
         if name.is_empty() {
             return Ok(None);
@@ -162,7 +165,7 @@ impl CauseWalk<'_> {
         }
     }
 
-    /// The Namespace that the API server names as being deleted, if it is.
+    /// The Namespace that the API server's refusal names, if it really is being deleted.
     pub(crate) fn refusing_namespace(
         &mut self,
         said: ConditionView<'_>,
@@ -200,14 +203,14 @@ fn is_job(id: &ObjectId) -> bool {
     id.group == "batch" && id.kind == "Job"
 }
 
-/// Whether an object has a status, besides that it exists.
+/// Whether the kind of an object has a status that says more than that the object exists.
 fn is_workload(id: &ObjectId) -> bool {
     matches!(id.group.as_str(), "apps" | "batch")
         || matches!(id.kind.as_str(), "Pod" | "PersistentVolumeClaim")
         || object_references::is_reconciled(id)
 }
 
-/// What a user or a schedule intends.
+/// Whether a user or a schedule intends this problem.
 fn is_pause(problem: CauseKind) -> bool {
     matches!(
         problem,

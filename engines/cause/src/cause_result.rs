@@ -1,4 +1,4 @@
-//! The result of the walk: the state of the subject, the way to the cause, what happens next and what would help.
+//! The result of the walk: the state of the subject, the path to the cause, the next run, and advice.
 
 use objects::ObjectId;
 use reconcile::Time;
@@ -7,38 +7,38 @@ use serde::{Serialize, Serializer};
 /// The state of the object that was asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum ExaminedObjectState {
-    /// It is what its spec asks for, and so is what it applied.
+    /// The object has the state that its spec asks for, and so do the objects that it applied.
     Ready,
-    /// It is ready, but newer revisions do not reach it.
+    /// The object is ready, but it does not get newer revisions.
     Stale,
-    /// It is ready, but something that it applied is not.
+    /// The object is ready, but an object that it applied is not.
     Degraded,
-    /// It is suspended.
+    /// The object is suspended.
     Suspended,
-    /// It is on its way.
+    /// The object is on its way to the state that its spec asks for.
     Progressing,
-    /// It is not ready.
+    /// The object is not ready.
     NotReady,
     /// There is no such object.
     Missing,
-    /// It may not be read.
+    /// The user may not read the object.
     Hidden,
 }
 
-/// What kind of cause it is.
+/// The kind of problem that a cause is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum CauseKind {
-    /// Something that is named does not exist.
+    /// An object that another one names does not exist.
     Missing,
-    /// It is being deleted.
+    /// The object is being deleted.
     Deletion,
-    /// A suspension.
+    /// The object is suspended.
     Suspension,
     /// A suspension that has expired and is still in the spec.
     ExpiredHold,
-    /// No window is open.
+    /// No reconciliation window is open.
     ClosedWindow,
-    /// A Freeze denies.
+    /// A Freeze denies the run.
     Freeze,
     /// A wave of a rollout is not open.
     Wave,
@@ -50,27 +50,27 @@ pub enum CauseKind {
     Fetch,
     /// The remote does not accept the credentials.
     Credentials,
-    /// A signature or digest does not match.
+    /// A signature or a digest does not match.
     Verification,
-    /// A source is ready, but what it has is not what objects expect of it.
+    /// A source is ready, but its artifact is not what its consumers need.
     Artifact,
-    /// Objects depend on each other.
+    /// Objects depend on each other in a cycle.
     Cycle,
-    /// Something that it depends on is not ready.
+    /// A dependency of the object is not ready.
     Dependency,
     /// The build, a template or a patch fails.
     Build,
-    /// The values fail.
+    /// The values of a release cannot be used.
     Values,
-    /// The spec cannot be followed.
+    /// The spec of the object is invalid or not supported.
     Spec,
-    /// The object refers to what it may not use.
+    /// The object refers to an object that it may not use.
     Access,
-    /// A lifecycle is awaited, or did not let an operation continue.
+    /// The object waits for a lifecycle, or a lifecycle stopped the operation.
     Lifecycle,
     /// The API server refuses an object, or a hook fails.
     Apply,
-    /// Another owner has an object that was applied, or applies it, too.
+    /// An applied object belongs to another owner, or another owner applies it, too.
     Ownership,
     /// A test of the release fails.
     Test,
@@ -78,104 +78,105 @@ pub enum CauseKind {
     Health,
     /// An image cannot be pulled.
     Image,
-    /// A container ends or does not start.
+    /// A container exits or does not start.
     Container,
-    /// A Pod finds no node.
+    /// No node takes the Pod.
     Scheduling,
-    /// Pods may not be created: a quota or an admission webhook.
+    /// Pods may not be created, because a quota or an admission webhook refuses them.
     Admission,
     /// A volume cannot be provided.
     Volume,
-    /// A service does not accept notifications.
+    /// The service of a Provider does not accept notifications.
     Delivery,
-    /// None of the others.
+    /// None of the other kinds.
     Other,
 }
 
-/// One object on the way to the cause.
+/// One object on the path to the cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CauseStep {
     /// The object.
     #[serde(serialize_with = "subject")]
     pub object: ObjectId,
-    /// Since when it is so.
+    /// Since when the object is in this state.
     #[serde(serialize_with = "moment")]
     pub since: Option<Time>,
-    /// Its text.
+    /// The message of the object.
     pub text: String,
 }
 
-/// The deepest cause.
+/// The deepest cause of an object's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RootCause {
-    /// The object that has to be mended.
+    /// The object that has to be corrected.
     #[serde(serialize_with = "subject")]
     pub object: ObjectId,
-    /// What kind of cause it is.
+    /// The kind of problem.
     pub problem: CauseKind,
     /// What happened.
     pub text: String,
-    /// Since when.
+    /// Since when the problem exists.
     #[serde(serialize_with = "moment")]
     pub since: Option<Time>,
     /// The last lines that the container printed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<String>,
-    /// The newest warning event about it.
+    /// The newest warning event about the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
 }
 
-/// The advice about what would help.
+/// Advice that would help against a cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CauseAdvice {
-    /// For people.
+    /// The sentence for users.
     pub text: String,
     /// The one command, if a command helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// A second cause: why a suspended object fails, a source that is down while containers crash, or a second dependency.
+/// A second cause, such as the reason why a suspended object fails, a source that is down while containers crash, or a
+/// second dependency that is not ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SecondCause {
-    /// What it is.
+    /// The second cause itself.
     pub cause: RootCause,
-    /// What would help.
+    /// Advice against the second cause.
     pub advice: Option<CauseAdvice>,
 }
 
-/// Why an object is in its state.
+/// The explanation of an object's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StateExplanation {
-    /// The object that was asked about.
+    /// The object that the user asked about.
     #[serde(serialize_with = "subject")]
     pub object: ObjectId,
-    /// Its state.
+    /// The state of the object.
     pub state: ExaminedObjectState,
-    /// Its own message.
+    /// The message of the object itself.
     pub message: String,
-    /// The deepest cause; none if all is well, or nothing more is known.
+    /// The deepest cause. `None` if the object is healthy, or if no cause is known.
     pub cause: Option<RootCause>,
     /// The objects from the subject to the cause.
     pub path: Vec<CauseStep>,
-    /// What happens next, and when.
+    /// The next automatic run, and when it begins.
     pub next: Option<String>,
-    /// What would help.
+    /// Advice against the cause.
     pub advice: Option<CauseAdvice>,
     /// The second cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub second: Option<SecondCause>,
-    /// Applied objects that could not be read, so that they may be otherwise, as `Kind/namespace/name`.
+    /// Applied objects that could not be read, as `Kind/namespace/name`. Their state is unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
-    /// What is worth knowing besides, such as what could not be read.
+    /// Further remarks for the user, such as which objects could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
 
 impl std::fmt::Display for CauseKind {
-    /// The word of the variant.
+    /// Writes the name of the variant.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Debug::fmt(self, f)
     }
@@ -191,7 +192,7 @@ fn moment<S: Serializer>(at: &Option<Time>, to: S) -> Result<S::Ok, S::Error> {
 }
 
 impl RootCause {
-    /// The object and what happened to it, the object named once.
+    /// One line with the object and its problem. The object is named only once.
     pub fn line(&self, subject: &ObjectId) -> String {
         let object = self.object.subject();
         let is_named = self.object == *subject || self.text.contains(&object);
@@ -200,7 +201,7 @@ impl RootCause {
 }
 
 impl StateExplanation {
-    /// The one line that names the object, its state and the cause.
+    /// One line that names the object, its state and the cause.
     pub fn line(&self) -> String {
         let object = self.object.subject();
         let is_taken = self.cause.as_ref().is_some_and(|it| it.problem == CauseKind::Ownership);
@@ -218,7 +219,7 @@ impl StateExplanation {
             ExaminedObjectState::Hidden => "cannot be read",
         };
         let text = match &self.cause {
-            // The text of a suspension has both.
+            // The text of a suspension names the object and its state already.
             Some(cause)
                 if cause.problem == CauseKind::Suspension && cause.object == self.object =>
             {
@@ -237,7 +238,7 @@ impl StateExplanation {
         }
     }
 
-    /// Whether the explanation shows something to mend: the object is not ready, or there is a cause.
+    /// Whether the explanation shows a problem: the object is not ready, or there is a cause.
     pub fn is_finding(&self) -> bool {
         self.state != ExaminedObjectState::Ready || self.cause.is_some()
     }

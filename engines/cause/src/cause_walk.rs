@@ -1,7 +1,7 @@
-//! The walk over objects that windlass reconciles: hold and window, source, dependencies, the run.
+//! The walk over objects that windlass reconciles: hold and window, source, dependencies, and the object's own run.
 //!
-//! Elsewhere: what was applied (`applied_objects.rs`), second causes (`second_cause.rs`), what is in
-//! progress (`rollout_progress.rs`), what happens next (`next_run.rs`).
+//! Elsewhere: applied objects (`applied_objects.rs`), second causes (`second_cause.rs`), runs in progress
+//! (`rollout_progress.rs`), and the next run (`next_run.rs`).
 
 use std::collections::BTreeSet;
 
@@ -29,50 +29,51 @@ use crate::workload::health_of;
 /// A result, or the queries that have to be answered first.
 pub(crate) type ResultOrFactQueries<T> = Result<T, Vec<FactQuery>>;
 
-/// How many objects the way may have.
+/// How many objects the path to a cause may have.
 pub(crate) const MAX_PATH_OBJECTS: usize = 32;
 
-/// How many objects one walk visits: objects that include each other may be reached in very many ways.
+/// How many objects one walk visits. Without this limit, objects that include each other could be reached on very many
+/// paths.
 const MOST_VISITED: usize = 2_000;
 
 /// How many applied objects one walk reads.
 const MOST_APPLIED: usize = 5_000;
 
-/// How long a text may be, in characters.
+/// How long a message may be, in characters.
 const MAX_MESSAGE_CHARACTERS: usize = 600;
 
-/// How many of those characters are taken from its end.
+/// How many characters of a shortened message are taken from its end.
 const END_CHARACTERS: usize = 200;
 
-/// A cause and the way to it, from the outermost object on.
+/// A cause, and the path to it from the outermost object on.
 #[derive(Debug)]
 pub(crate) struct CausePath {
     pub(crate) steps: Vec<CauseStep>,
     pub(crate) cause: RootCause,
 }
 
-/// What is known of one object.
+/// What a lookup of one object found.
 pub(crate) enum ObjectLookup<'k> {
     There(&'k Object),
     Absent,
     Hidden,
 }
 
-/// One walk.
+/// The state of one walk.
 pub(crate) struct CauseWalk<'k> {
     pub(crate) known: &'k QueryAnswers,
     now: Time,
     pub(crate) way: Vec<ObjectId>,
-    /// Objects that are what they should be, whichever way leads to them.
+    /// Objects without a cause, on whichever path the walk reaches them.
     well: BTreeSet<ObjectId>,
     /// How many objects may still be visited.
     left: usize,
     /// How many applied objects may still be read.
     pub(crate) readable: usize,
-    /// Whether something was not visited, since it is on the way already or a bound was reached.
+    /// Whether the walk left an object out, because the object is on the path already or a bound was reached.
     is_cut: bool,
-    /// Whether a user asks about one object: the walk then continues below objects that are ready, and what is in
-    /// progress is not a cause. An incident depends on neither.
+    /// Whether a user asks about one object. The walk then continues below ready objects, and an object in progress is
+    /// not a cause. For an incident, neither holds.
     pub(crate) is_explaining: bool,
     pub(crate) remarks: BTreeSet<String>,
     /// Applied objects that could not be read.
@@ -178,7 +179,7 @@ impl<'k> CauseWalk<'k> {
         }
     }
 
-    /// What would help against a cause that was found from an object on.
+    /// Advice against a cause that the walk found from `object` on.
     pub(crate) fn advice(
         &self,
         found: &CausePath,
@@ -204,7 +205,7 @@ impl<'k> CauseWalk<'k> {
         crate::advice::advice(cause, about, self.now)
     }
 
-    /// Whether everything that an object applied is known, and healthy.
+    /// Whether all objects that `applier` applied are known and healthy.
     fn is_healthy(&self, applier: &Object) -> bool {
         let applied = object_references::inventory(applier);
         let is_current = |id: &ObjectId| {
@@ -216,12 +217,12 @@ impl<'k> CauseWalk<'k> {
         is_readable && applied.iter().all(is_current)
     }
 
-    /// Why newer revisions do not reach an object that was applied: what applied it is suspended or not ready.
+    /// Why an applied object does not get newer revisions: its applier is suspended or not ready.
     fn of_applier(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let mut owned = object;
         for _ in 0..MAX_PATH_OBJECTS {
             let Some(id) = object_references::applier(owned) else {
-                // A Pod has the labels of its Deployment's template at most.
+                // A Pod may have the labels of its Deployment's template, but not those of an applier.
                 let Some(owner) = object_references::controller(owned) else { return Ok(None) };
                 let ObjectLookup::There(owner) = self.object(&owner)? else { return Ok(None) };
                 owned = owner;
@@ -241,7 +242,7 @@ impl<'k> CauseWalk<'k> {
         Ok(None)
     }
 
-    /// A revision of the source that a suspended object does not have.
+    /// Adds a remark if a suspended object does not have the newest revision of its source.
     fn remark_newer(&mut self, object: &'k Object) -> ResultOrFactQueries<()> {
         let Some(status) = object.get("status") else { return Ok(()) };
         let has = text(status, "lastAppliedRevision");
@@ -294,7 +295,7 @@ impl<'k> CauseWalk<'k> {
                     ExaminedObjectState::Degraded
                 }
             }
-            // What it waits for is in progress.
+            // The object waits for another one that is in progress.
             (Some("False"), None) if self.is_explaining => ExaminedObjectState::Progressing,
             (Some("False"), _) => ExaminedObjectState::NotReady,
             (_, Some(CauseKind::NotReconciled)) | (Some(_), _) => ExaminedObjectState::Progressing,
@@ -304,7 +305,7 @@ impl<'k> CauseWalk<'k> {
         }
     }
 
-    /// Why an object is not what it should be; none if it is, or if it is on the way already.
+    /// Why an object is not healthy. `None` if it is healthy, or if it is on the path already.
     pub(crate) fn of(&mut self, id: &ObjectId) -> ResultOrFactQueries<Option<CausePath>> {
         if self.well.contains(id) {
             return Ok(None);
@@ -365,14 +366,14 @@ impl<'k> CauseWalk<'k> {
         self.of_run(object, ready)
     }
 
-    /// Why an object is not what it should be that nothing keeps from being reconciled.
+    /// Why an object is not healthy, when neither a hold nor a window keeps it from being reconciled.
     pub(crate) fn of_run(
         &mut self,
         object: &'k Object,
         ready: Option<ConditionView<'_>>,
     ) -> ResultOrFactQueries<Option<CausePath>> {
         let is_ready = ready.is_some_and(|said| said.status == "True");
-        // Its run ended before it read anything else, and all objects of a cycle have this one cause.
+        // The run ended at the cycle, before it read anything else. All objects of the cycle have this one cause.
         let is_of_cycle = |said: &ConditionView<'_>| {
             said.status == "False"
                 && condition_reason::problem(said.reason) == Some(CauseKind::Cycle)
@@ -398,7 +399,8 @@ impl<'k> CauseWalk<'k> {
         {
             return Ok(Some(below(step(), found)));
         }
-        // What a field names that has no effect may be missing: the field is the cause.
+        // A field that has no effect may name a missing object. The cause is then the field, and not the missing
+        // object.
         let has_no_effect = said.reason == reconcile::reason::UNSUPPORTED_FIELD.as_str();
         if !has_no_effect && let Some(found) = self.missing(object)? {
             return Ok(Some(below(step(), found)));
@@ -422,7 +424,8 @@ impl<'k> CauseWalk<'k> {
         Ok(Some(CausePath { steps: step().into_iter().collect(), cause }))
     }
 
-    /// What is missing for an object without conditions, such as a Provider: its existence does not mean that it works.
+    /// The missing object that an object without conditions refers to. A Provider, for example, has no conditions, so
+    /// its existence does not mean that it works.
     fn without_conditions(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let mut found = None;
         if let Some(provider) = object_references::provider(object) {
@@ -443,7 +446,7 @@ impl<'k> CauseWalk<'k> {
         }))
     }
 
-    /// Holds and windows.
+    /// The hold or window that keeps an object from being reconciled.
     pub(crate) fn paused(
         &self,
         object: &Object,
@@ -464,7 +467,7 @@ impl<'k> CauseWalk<'k> {
                 text = format!("{text}; {}", shortened(&unfinished));
             }
             let said = condition(object, reconcile::HOLD);
-            // An expired suspension is not a reason for this one.
+            // The condition of an expired suspension does not explain the present one.
             let said = said.filter(|said| said.reason != reconcile::reason::EXPIRED.as_str());
             let since = said.and_then(|said| said.since);
             return Some(CausePath {
@@ -487,7 +490,7 @@ impl<'k> CauseWalk<'k> {
         Some(CausePath { steps: Vec::new(), cause: cause(&id, problem, &shortened(&text), since) })
     }
 
-    /// A spec that no run has taken yet.
+    /// The cause if no run has read the object's spec yet.
     pub(crate) fn not_reconciled(
         &self,
         object: &Object,
@@ -504,7 +507,7 @@ impl<'k> CauseWalk<'k> {
             (Some(said), _) => {
                 let newest = object.generation();
                 match said.generation.or(observed).filter(|seen| *seen < newest)? {
-                    // None so far: the default of Flux's CRDs is -1.
+                    // No generation was observed so far. The default of Flux's CRDs is -1.
                     ..=0 => "has not been reconciled yet".to_owned(),
                     seen => format!(
                         "generation {newest} of its spec has not been reconciled yet, {seen} was the last one"
@@ -517,10 +520,10 @@ impl<'k> CauseWalk<'k> {
         Some(CausePath { steps: Vec::new(), cause })
     }
 
-    /// A source that is not there or not ready.
+    /// The cause in a source that does not exist or is not ready.
     ///
-    /// One that still has an artifact is the cause only if the object itself is content: what fails otherwise fails for
-    /// another reason.
+    /// If the source still has an artifact, it is a cause only while the object itself does not fail. Otherwise the
+    /// object fails for another reason.
     fn source(
         &mut self,
         object: &Object,
@@ -529,7 +532,7 @@ impl<'k> CauseWalk<'k> {
     ) -> ResultOrFactQueries<Option<CausePath>> {
         for id in object_references::sources(object) {
             let Some(found) = self.of(&id)? else { continue };
-            // The HelmChart is made by a run that comes so far.
+            // The run of the HelmRelease makes the HelmChart, so it is missing until then.
             let is_unmade = !is_ready
                 && matches!(self.object(&id)?, ObjectLookup::Absent)
                 && object_references::made_chart(object).is_some_and(|chart| chart == id)
@@ -560,7 +563,8 @@ impl<'k> CauseWalk<'k> {
         Ok(None)
     }
 
-    /// The first dependency that is not ready; one with another cause than the first, if that is given.
+    /// The first dependency that is not ready. If a first cause is given, it is the first dependency with another
+    /// cause.
     pub(crate) fn dependency(
         &mut self,
         object: &Object,
@@ -620,7 +624,7 @@ impl<'k> CauseWalk<'k> {
             }
             match found {
                 Some(found) if !is_ready => return Ok(Some(found)),
-                // Unless another one is not ready.
+                // The ready dependency is the cause only if every other one is ready, too.
                 Some(found) if found.cause.problem != CauseKind::ExpiredHold => {
                     of_ready = of_ready.or(Some(found));
                 }
@@ -639,7 +643,7 @@ impl<'k> CauseWalk<'k> {
         Ok(of_ready.filter(|_| !waits && first.is_none()))
     }
 
-    /// A Secret, ConfigMap or ServiceAccount that the spec names and that is not there, or does not have the key.
+    /// A Secret, ConfigMap or ServiceAccount that the spec names, and that does not exist or lacks the key.
     fn missing(&mut self, object: &Object) -> ResultOrFactQueries<Option<CausePath>> {
         let named = object_references::references(object);
         self.ask(named.iter().map(|(id, _)| FactQuery::Object(id.clone())))?;
@@ -661,7 +665,7 @@ impl<'k> CauseWalk<'k> {
         Ok(None)
     }
 
-    /// Asks for all of it at once.
+    /// Asks for the facts that are not known yet, all together.
     pub(crate) fn ask(&self, queries: impl Iterator<Item = FactQuery>) -> ResultOrFactQueries<()> {
         let unknown: Vec<FactQuery> = queries.filter(|it| self.known.get(it).is_none()).collect();
         if unknown.is_empty() { Ok(()) } else { Err(unknown) }
@@ -707,13 +711,13 @@ impl<'k> CauseWalk<'k> {
         match self.known.get(query) {
             None => Err(vec![query.clone()]),
             Some(FactAnswer::Lines(lines)) => Ok(lines.clone()),
-            // Logs are not kept for long, so a missing one has no meaning.
+            // Logs are not kept for long, so a missing log means nothing.
             Some(FactAnswer::Objects(_) | FactAnswer::Refused(_)) => Ok(Vec::new()),
         }
     }
 }
 
-/// A hold that has expired while `spec.suspend` is still true.
+/// The cause if a hold has expired while `spec.suspend` is still true.
 fn expired_hold(object: &Object) -> Option<CausePath> {
     let said = condition(object, reconcile::HOLD)?;
     let is_expired =
@@ -723,7 +727,7 @@ fn expired_hold(object: &Object) -> Option<CausePath> {
     is_expired.then(|| CausePath { steps: Vec::new(), cause: cause() })
 }
 
-/// Why a release of a Helmfile is not ready, as its status has it; none if it is.
+/// Why a release of a Helmfile is not ready, according to the Helmfile's status. `None` if it is ready.
 fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
     let rows = helmfile.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
     let full_name = |row| ["kubeContext", "namespace", "name"].map(|key| text(row, key));
@@ -743,8 +747,8 @@ fn release_not_ready(helmfile: &Object, release: &str) -> Option<String> {
     }
 }
 
-/// The condition that has the failure which `Ready` is about: of an object that was remedied `Ready` has the remediation, and
-/// another condition the operation that failed before.
+/// The condition with the failure behind a `Ready` condition. After a remediation, `Ready` reports that remediation,
+/// and another condition reports the operation that had failed.
 pub(crate) fn failed_operation<'o>(
     object: &'o Object,
     ready: ConditionView<'o>,
@@ -757,7 +761,7 @@ pub(crate) fn failed_operation<'o>(
     failed.unwrap_or(ready)
 }
 
-/// What the object itself reports.
+/// The cause according to the object's own condition.
 fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
     let said = failed_operation(object, said);
     let is_stalled = condition(object, reconcile::STALLED).is_some_and(|it| it.status == "True");
@@ -774,7 +778,7 @@ fn reported(object: &Object, said: ConditionView<'_>) -> RootCause {
     cause(&id.unwrap_or_else(|| object.id()), problem, &text, since(object, said))
 }
 
-/// The object that a refusal begins with, to point at it. No decision depends on it.
+/// The applied object that a refusal names first, so that the explanation can point to it. No decision depends on it.
 pub(crate) fn named_first(object: &Object, text: &str) -> Option<ObjectId> {
     let applied = object_references::applied(object);
     let subject = text.split_whitespace().next()?.trim_end_matches([':', ',']);
@@ -797,7 +801,7 @@ pub(crate) fn cause(
     }
 }
 
-/// An object with its own message, as a step on the way.
+/// An object with its own message, as a step of the path.
 pub(crate) fn step_of(object: &Object, said: ConditionView<'_>) -> CauseStep {
     let text = match said.reason {
         "" => shortened(said.message),
@@ -812,8 +816,8 @@ pub(crate) fn below(step: Option<CauseStep>, found: CausePath) -> CausePath {
     CausePath { steps, ..found }
 }
 
-/// A text on one line and of a bounded length; several refusals are apart. Of a longer one the end stays, too: an API server
-/// repeats a value before it says what is wrong with it.
+/// A message on one line and of a bounded length, with several refusals separated. A longer message keeps its end, too,
+/// because an API server repeats a value before it says what is wrong with it.
 pub(crate) fn shortened(text: &str) -> String {
     let refusals = dry_run_refusal::split(text).into_iter();
     let lines = refusals.map(|refusal| refusal.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -827,7 +831,7 @@ pub(crate) fn shortened(text: &str) -> String {
     format!("{begin}…{end}")
 }
 
-/// A time to the second.
+/// Formats a time to the second.
 pub(crate) fn seconds(at: Time) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Conditions of an object of any kind, read leniently.
+//! Reads conditions of objects of any kind. A condition with missing fields is no error.
 
 use objects::Object;
 use reconcile::Time;
@@ -13,11 +13,11 @@ pub struct ConditionView<'o> {
     pub status: &'o str,
     /// One word; may be empty.
     pub reason: &'o str,
-    /// For people; may be empty.
+    /// The message for users. It may be empty.
     pub message: &'o str,
-    /// Its last transition time.
+    /// The last transition time of the condition.
     pub since: Option<Time>,
-    /// The generation that it is about, if it has one.
+    /// The generation of the object that the condition is about, if it names one.
     pub generation: Option<i64>,
 }
 
@@ -36,8 +36,9 @@ pub fn condition<'o>(object: &'o Object, kind: &str) -> Option<ConditionView<'o>
 
 /// Since when an object has the state that its condition reports.
 ///
-/// A Kustomization that fails writes its condition anew at each attempt, so that the transition time is that of the last one: its
-/// history has the first attempt that failed so. If one has succeeded since, the history does not say when it failed again.
+/// A failing Kustomization writes its condition anew at each attempt, so the transition time is the time of the last
+/// attempt. Its history has the first attempt with this failure. If an attempt succeeded since, the history does not
+/// say when the failure began again.
 pub fn since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     failing_since(object, said).or(said.since)
 }
@@ -56,7 +57,7 @@ fn failing_since(object: &Object, said: ConditionView<'_>) -> Option<Time> {
     (is_of_this_failure && said.since.is_none_or(|since| began < since)).then_some(began)
 }
 
-/// The time at which the spec of an object was changed last, according to its field managers; `None` if they do not say it.
+/// When the spec of an object was last changed, according to its field managers. `None` if they do not say it.
 /// Conditions do not have that time for a spec that was not reconciled yet.
 pub fn spec_changed(object: &Object) -> Option<Time> {
     let entries = object.meta("managedFields")?.as_array()?;
@@ -67,8 +68,8 @@ pub fn spec_changed(object: &Object) -> Option<Time> {
     entries.iter().filter(is_of_spec).filter_map(|entry| time(entry, "time")).max()
 }
 
-/// The condition `Stalled` of an object that is not retried since its retries are exhausted; `None` of any other object. A
-/// reset begins anew.
+/// The condition `Stalled` of an object that is not retried because its retries are exhausted. `None` for any other
+/// object, and after a reset.
 ///
 /// Parity(flux): `Ready` keeps the reason of the last failure, so it does not show this.
 pub fn exhausted(object: &Object) -> Option<ConditionView<'_>> {
@@ -76,7 +77,7 @@ pub fn exhausted(object: &Object) -> Option<ConditionView<'_>> {
     stalled.filter(|said| condition_reason::is_exhausted(said.reason))
 }
 
-/// A text of a mapping; empty if there is none.
+/// A text of a mapping. It is empty if the mapping does not have it.
 pub(crate) fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
@@ -86,7 +87,7 @@ pub(crate) fn time(value: &Value, key: &str) -> Option<Time> {
     value.get(key)?.as_str()?.parse().ok()
 }
 
-/// A switch of the spec.
+/// Whether a boolean field of the spec is true.
 pub(crate) fn is_set(object: &Object, field: &str) -> bool {
     object.get("spec").and_then(|spec| spec.get(field)) == Some(&Value::Bool(true))
 }

@@ -1,11 +1,11 @@
-//! What the reasons of conditions are about: the one-word reasons that windlass writes.
+//! The meaning of the one-word reasons that windlass writes into conditions.
 //!
-//! Elsewhere: where each is written (`sources::source_reasons`, `reconcile::reason`, `release::status`, beside the
-//! plans).
+//! Elsewhere: the code that writes these reasons (`sources::source_reasons`, `reconcile::reason`, `release::status`,
+//! and beside the plans).
 
 use crate::cause_result::CauseKind;
 
-/// Reasons of runs that failed because of their source.
+/// Whether a run with this reason failed because of its source.
 pub(crate) fn is_about_source(reason: &str) -> bool {
     matches!(
         reason,
@@ -18,7 +18,7 @@ pub(crate) fn is_about_source(reason: &str) -> bool {
     )
 }
 
-/// Reasons of runs whose cause may be an object that was applied.
+/// Whether the cause of a run with this reason may be an applied object.
 pub(crate) fn is_of_objects(reason: &str) -> bool {
     matches!(
         reason,
@@ -38,12 +38,14 @@ pub(crate) fn is_of_objects(reason: &str) -> bool {
     )
 }
 
-/// Reasons of operations that may have ended before they made all of their objects: one that is not there is no cause then.
+/// Whether an operation with this reason may have ended before it created all of its objects. A missing object is no
+/// cause then.
 pub(crate) fn is_broken_off(reason: &str) -> bool {
     matches!(reason, "InstallFailed" | "UpgradeFailed" | "RollbackFailed" | "ReleaseFailed")
 }
 
-/// Reasons of runs that ended before they applied anything: what was applied before should exist.
+/// Whether a run with this reason ended before it applied anything. The objects that were applied earlier should then
+/// exist.
 pub(crate) fn is_before_apply(reason: &str) -> bool {
     let is_of_inputs = |of: CauseKind| {
         matches!(
@@ -62,7 +64,7 @@ pub(crate) fn is_before_apply(reason: &str) -> bool {
     is_about_source(reason) || is_pause(reason) || problem(reason).is_some_and(is_of_inputs)
 }
 
-/// Reasons of objects that are suspended, or wait for a window or the end of a Freeze.
+/// Whether an object with this reason is suspended, or waits for a window or the end of a Freeze.
 pub(crate) fn is_pause(reason: &str) -> bool {
     matches!(
         problem(reason),
@@ -77,7 +79,8 @@ pub(crate) fn is_pause(reason: &str) -> bool {
     )
 }
 
-/// Reasons of a remediation, which say what was undone. Its cause is in `Released` or `TestSuccess`.
+/// Whether this is the reason of a remediation, which says what was undone. The cause is in the condition `Released` or
+/// `TestSuccess`.
 pub(crate) fn is_remedy(reason: &str) -> bool {
     matches!(
         reason,
@@ -89,27 +92,27 @@ pub(crate) fn is_remedy(reason: &str) -> bool {
     )
 }
 
-/// Reasons of `Stalled` of objects whose retries are exhausted ([`crate::exhausted`]).
+/// Whether `Stalled` with this reason means that the retries are exhausted ([`crate::exhausted`]).
 pub(crate) fn is_exhausted(reason: &str) -> bool {
     matches!(reason, "RetriesExceeded" | "MissingRollbackTarget")
 }
 
-/// Whether a run of an object of this kind failed because of a remote or of the credentials for it.
+/// Whether a run of an object of this kind failed because of a remote or the credentials for it.
 pub(crate) fn is_about_remote(kind: &str, reason: &str) -> bool {
     let is_of_remote = |of: CauseKind| matches!(of, CauseKind::Fetch | CauseKind::Credentials);
     is_failed_fetch(kind, reason) || problem(reason).is_some_and(is_of_remote)
 }
 
-/// Whether the reason that many failures share means that a remote did not do what an object of this kind asked.
+/// Whether this reason, which many failures share, means for this kind that a remote did not do what the object
+/// requested.
 pub(crate) fn is_failed_fetch(kind: &str, reason: &str) -> bool {
     reason == reconcile::reason::FAILED.as_str() && matches!(kind, "HelmRepository" | "ImagePolicy")
 }
 
-/// Whether an event with this reason has the same content as the object's `Ready` condition, so that an incident
-/// reports it.
+/// Whether an event with this reason repeats the object's `Ready` condition, so that an incident reports it already.
 ///
-/// Others are about parts of a run that fail while the object may be ready, about an object that is being deleted, and
-/// about one that cannot be read.
+/// Other events are about parts of a run that fail while the object may be ready, about an object that is being
+/// deleted, and about an object that cannot be read.
 pub fn is_of_condition(reason: &str, is_error: bool) -> bool {
     let is_waiting = reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str();
     let is_of_part =
@@ -120,12 +123,12 @@ pub fn is_of_condition(reason: &str, is_error: bool) -> bool {
     }
 }
 
-/// The kind of problem that a condition's reason reports; `None` for an unknown reason, and for one that reports success.
+/// The kind of problem that a condition's reason reports. `None` if the reason is unknown or reports success.
 pub fn problem(reason: &str) -> Option<CauseKind> {
     of_source(reason).or_else(|| of_spec(reason)).or_else(|| of_run(reason))
 }
 
-/// What sources and charts report.
+/// The problems that sources and charts report.
 fn of_source(reason: &str) -> Option<CauseKind> {
     Some(match reason {
         "AuthenticationFailed" | "TokenNotFound" => CauseKind::Credentials,
@@ -150,13 +153,13 @@ fn of_source(reason: &str) -> Option<CauseKind> {
         | "InvalidTagSignature"
         | "InvalidCommitSignature"
         | "SourceNotVerified" => CauseKind::Verification,
-        // The disk of windlass, and the rights to read a Namespace.
+        // The cause is windlass' own disk, or its rights to read a Namespace.
         "ArchiveOperationFailed" | "VerificationPolicyUnknown" => CauseKind::Other,
         _ => return None,
     })
 }
 
-/// What in a spec cannot be followed.
+/// The problems of a spec that is invalid or not supported.
 fn of_spec(reason: &str) -> Option<CauseKind> {
     Some(match reason {
         "DependencyCycle" | "IncludeCycle" => CauseKind::Cycle,
@@ -194,7 +197,7 @@ fn of_spec(reason: &str) -> Option<CauseKind> {
     })
 }
 
-/// What a run that builds and applies reports.
+/// The problems that a run reports which builds and applies.
 fn of_run(reason: &str) -> Option<CauseKind> {
     Some(match reason {
         "BuildFailed"

@@ -1,6 +1,7 @@
-//! Which owners a CustomResourceDefinition has, by its labels, annotations and field managers.
+//! The owners of a CustomResourceDefinition, according to its labels, annotations and field managers.
 //!
-//! Elsewhere: what an owner may do with it (crate `windlass-runtime`, `crd_guard`), owners of other objects (`object_owners.rs`).
+//! Elsewhere: what an owner may do with it (crate `windlass-runtime`, `crd_guard`), and owners of other objects
+//! (`object_owners.rs`).
 
 use std::sync::LazyLock;
 
@@ -24,17 +25,17 @@ pub struct OwnerMark {
 }
 
 impl OwnerMark {
-    /// A label.
+    /// A mark that is a label.
     pub fn label(key: &'static str, value: &str) -> Self {
         Self { key, value: value.to_owned(), is_label: true }
     }
 
-    /// An annotation.
+    /// A mark that is an annotation.
     pub fn annotation(key: &'static str, value: &str) -> Self {
         Self { key, value: value.to_owned(), is_label: false }
     }
 
-    /// Whether an object has it.
+    /// Whether an object has this mark.
     fn is_on(&self, object: &Object) -> bool {
         let found = match self.is_label {
             true => object.label(self.key),
@@ -44,7 +45,7 @@ impl OwnerMark {
     }
 }
 
-/// A kind of owners.
+/// A kind whose objects own definitions.
 struct OwnerKind {
     /// The name of the kind in messages.
     called: String,
@@ -54,10 +55,10 @@ struct OwnerKind {
     name: String,
 }
 
-/// Kinds of owners: those that apply objects, and releases.
+/// The kinds of owners: kinds that apply objects, and Helm releases.
 static OWNER_KINDS: LazyLock<Vec<OwnerKind>> = LazyLock::new(|| {
     let kinds = owner_labels().map(|OwnerLabels { group, kind, name, namespace }| {
-        // Two groups have this kind.
+        // Two API groups have the kind Helmfile.
         let is_of_operator = kind == "Helmfile" && !group.ends_with(".windlass.dev");
         let called = if is_of_operator { format!("{kind}.{group}") } else { kind.to_owned() };
         OwnerKind { called, namespace, name }
@@ -70,9 +71,9 @@ static OWNER_KINDS: LazyLock<Vec<OwnerKind>> = LazyLock::new(|| {
     kinds.chain([release]).collect()
 });
 
-/// The field manager of definitions that were released or restored and have no owner yet, and of the annotation by which an
-/// object is kept that a release gave up. The next owner takes their fields over. A Kustomization, also one of Flux, does so
-/// because the name begins with `kubectl`.
+/// The field manager of definitions that were released or restored and have no owner yet. It also owns the annotation
+/// that keeps an object which a release gave up. The next owner takes over the fields of this manager. A Kustomization,
+/// also one of Flux, does so because the name begins with `kubectl`.
 pub const UNOWNED: &str = "kubectl-windlass";
 
 /// Whether a label or annotation names the owner of an object.
@@ -81,7 +82,7 @@ pub fn is_of_owner(key: &str, value: &Value) -> bool {
         || (key == MANAGED_BY.0 && *value == MANAGED_BY.1)
 }
 
-/// What a definition says under a key of an owner.
+/// The value of a label, or else of an annotation, of a definition.
 fn said<'o>(live: &'o Object, key: &str) -> Option<&'o str> {
     live.label(key).or_else(|| live.annotation(key))
 }
@@ -96,7 +97,8 @@ fn is_other(live: &Object, kind: &OwnerKind, mine: &[OwnerMark]) -> Option<bool>
     said(live, &kind.name).map(|_| !(is_mine(&kind.name) && is_mine(&kind.namespace)))
 }
 
-/// Whether a definition names another owner of the same kind as the owner in `mine`. It belongs to that one then.
+/// Whether a definition names an owner of the same kind as `mine`, but another one. The definition then belongs to that
+/// owner.
 pub fn is_of_another(live: &Object, mine: &[OwnerMark]) -> bool {
     let has_kind = |name: &str| mine.iter().any(|it| it.key == name);
     let mut kinds = OWNER_KINDS.iter().filter(|kind| has_kind(&kind.name));
@@ -108,13 +110,13 @@ pub fn has_any(live: &Object, mine: &[OwnerMark]) -> bool {
     mine.iter().any(|it| it.is_on(live))
 }
 
-/// Whether a definition that was released or restored has no owner: any release or Kustomization may take it over.
+/// Whether a definition was released or restored and has no owner. Any release or Kustomization may take it over.
 pub fn is_unowned(live: &Object) -> bool {
     let is_marked = OWNER_KINDS.iter().any(|kind| said(live, &kind.name).is_some());
     is_definition(live) && !is_marked && entries(live).any(|it| it["manager"] == UNOWNED)
 }
 
-/// Other owners of a definition besides `mine` and a field manager.
+/// The owners of a definition except `mine`, as text for users. It includes the field managers other than `manager`.
 pub fn of(live: &Object, manager: &str, mine: &[OwnerMark]) -> Vec<String> {
     let mut all = Vec::new();
     for kind in OWNER_KINDS.iter().filter(|kind| is_other(live, kind, mine) == Some(true)) {
@@ -134,7 +136,7 @@ fn entries(live: &Object) -> impl Iterator<Item = &Value> {
     live.meta("managedFields").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The field manager of an entry of `managedFields`, if it wrote by server-side apply.
+/// The field manager of an entry of `managedFields` that was written by server-side apply. `None` for other entries.
 fn applier(entry: &Value) -> Option<&str> {
     let is_apply = entry["operation"] == "Apply" && entry["subresource"].is_null();
     entry["manager"].as_str().filter(|_| is_apply)

@@ -1,4 +1,4 @@
-//! Facts: the queries of the walk, and their results.
+//! Facts: the queries of the walk, and their answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use objects::{Object, ObjectId};
 /// A query for facts that an explanation needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FactQuery {
-    /// An object as it is now, in any version. Of a Secret only its existence is needed.
+    /// The object as it is now, in any API version. For a Secret, only its existence is needed.
     Object(ObjectId),
     /// The Pods of a namespace that a label selector matches.
     Pods {
-        /// Their namespace.
+        /// The namespace of the Pods.
         namespace: String,
-        /// As the API server takes it.
+        /// The label selector, in the form that the API server takes.
         selector: String,
     },
     /// The Events of type `Warning` of a namespace.
     Warnings(String),
-    /// The Incidents of a namespace that are open and about objects of a kind.
+    /// The open Incidents of a namespace about objects of one kind.
     Incidents {
-        /// Their namespace.
+        /// The namespace of the Incidents.
         namespace: String,
-        /// The kind of their subjects.
+        /// The kind of the objects that the Incidents are about.
         kind: String,
     },
     /// The last lines that a container printed.
@@ -39,11 +39,11 @@ pub enum FactQuery {
 /// The answer to a query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FactAnswer {
-    /// The objects; empty if there are none.
+    /// The objects. The list is empty if none exist.
     Objects(Vec<Object>),
     /// Lines of a log.
     Lines(Vec<String>),
-    /// It could not be found out, and why.
+    /// The query could not be answered, with the reason.
     Refused(String),
 }
 
@@ -51,7 +51,7 @@ pub enum FactAnswer {
 #[derive(Debug, Clone, Default)]
 pub struct QueryAnswers {
     answers: BTreeMap<FactQuery, FactAnswer>,
-    /// Objects that a list has shown to be what they should be.
+    /// Objects that are healthy, as a list has shown.
     well: BTreeSet<ObjectId>,
 }
 
@@ -61,18 +61,19 @@ impl QueryAnswers {
         self.answers.insert(query, answer);
     }
 
-    /// Forgets an answer, so that the question is asked again.
+    /// Forgets an answer, so that the walk asks the query anew.
     pub fn forget(&mut self, query: &FactQuery) {
         self.answers.remove(query);
     }
 
-    /// Remembers that an object is healthy, as the caller has found out: a walk over applied objects does not query it.
+    /// Remembers that an object is healthy, as the caller has found out. A walk over applied objects then does not
+    /// query it.
     pub fn insert_well(&mut self, id: ObjectId) {
         self.well.insert(id);
     }
 
-    /// An object that is known to exist, from a query for it or from a list of Pods; `None` if it does not exist, or that
-    /// is not known.
+    /// An object that is known to exist, from a query for it or from a list of Pods. `None` if it does not exist, or if
+    /// that is not known.
     pub fn object(&self, id: &ObjectId) -> Option<&Object> {
         match self.answers.get(&FactQuery::Object(id.clone())) {
             Some(FactAnswer::Objects(found)) => found.first(),

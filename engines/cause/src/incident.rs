@@ -1,13 +1,13 @@
-//! Incidents: failures with the same deepest cause are one, with the objects that it affects.
+//! Incidents: all failures with the same deepest cause are one incident, which lists the affected objects.
 //!
-//! [`verdict`] judges one object and asks for facts as [`crate::explain`] does; [`incidents`] puts the verdicts together, and
-//! [`is_over`] says whether an incident that is open has ended. An incident is known by the object that fails deepest and the
-//! kind of its problem, never by a message. What a ready source has and its consumers cannot use, such as a wrong repository
-//! without their paths, is one incident of the source; objects that depend on each other in a cycle are one (`cycles`).
+//! [`verdict`] judges one object and asks for facts as [`crate::explain`] does. [`incidents`] joins the verdicts, and
+//! [`is_over`] says whether an open incident has ended. An incident is identified by the object that fails deepest and
+//! the kind of its problem, never by a message. If consumers cannot use the artifact of a ready source, such as a
+//! repository without their paths, that is one incident of the source. Objects that depend on each other in a cycle are
+//! one incident (`cycles`).
 //!
-//! Below: what objects of cycles share (`cycles`), and when an incident has ended (`incident_end`).
-//! Elsewhere: the walk to the cause (`cause_walk.rs`), the objects that keep incidents, and notifications (the
-//! program).
+//! Below: joining the objects of a cycle (`cycles`), and the end of an incident (`incident_end`). Elsewhere: the walk
+//! to the cause (`cause_walk.rs`), the objects that store incidents, and notifications (the program).
 
 mod cycles;
 mod incident_end;
@@ -30,61 +30,63 @@ use crate::condition_reason;
 use crate::fact_query::{FactQuery, QueryAnswers};
 use crate::object_references;
 
-/// What an object itself reports.
+/// The state that an object itself reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportedObjectState {
-    /// It does not exist.
+    /// The object does not exist.
     Absent,
-    /// It is ready.
+    /// The object is ready.
     Well,
-    /// It is suspended, being deleted, or waits for a window: what it reports is not a failure.
+    /// The object is suspended, being deleted, or waits for a window. Its condition is not a failure then.
     Paused,
-    /// It is in progress, its spec has not been reconciled, or it cannot be read.
+    /// The object is in progress, its spec has not been reconciled, or it cannot be read.
     Unclear,
-    /// It is not ready.
+    /// The object is not ready.
     Failing,
 }
 
-/// The deepest failure that an object follows from, which may be its own.
+/// The deepest failure that causes an object's state. It may be the object's own failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootFailure {
-    /// The object that fails deepest, or that does not exist although others refer to it.
+    /// The object that fails deepest, or a missing object to which others refer.
     pub subject: ObjectId,
     /// The kind of the problem.
     pub problem: CauseKind,
-    /// The object that has to be mended: the subject, or one that it applies.
+    /// The object that has to be corrected: the subject, or an object that the subject applies.
     pub cause: ObjectId,
     /// The reason of the condition of the subject.
     pub reason: String,
-    /// What happened.
+    /// The message about the failure.
     pub text: String,
-    /// Since when, by the condition of the subject, or of the object that refers to a missing subject.
+    /// Since when the failure exists, by the condition of the subject. For a missing subject, it is the condition of
+    /// the object that refers to it.
     pub since: Option<Time>,
-    /// The subject waits for something that is not known to fail: most likely it is about to be reconciled.
+    /// Whether the subject only waits for an object that is not known to fail. Most likely that object is about to be
+    /// reconciled.
     pub is_waiting: bool,
-    /// Of an object that is in a cycle: what it depends on and includes.
+    /// For an object in a cycle: the objects that it depends on or includes.
     pub cycle: Vec<ObjectId>,
 }
 
 /// The judgement of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectVerdict {
-    /// What it reports.
+    /// The state that the object itself reports.
     pub own: ReportedObjectState,
-    /// Since when, by its condition `Ready`.
+    /// Since when the object is in this state, by its condition `Ready`.
     pub since: Option<Time>,
-    /// The failure that it follows from. A ready object has one if newer revisions do not reach it.
+    /// The failure that causes the state of the object. A ready object has one if newer revisions do not reach it.
     pub failure: Option<RootFailure>,
-    /// Whether its own last run ended with that failure. While it waits for another object or has not read a new artifact
-    /// yet, nothing is known of its own failure before.
+    /// Whether the object's own last run ended with that failure. While the object waits for another one, or has not
+    /// read a new artifact yet, this says nothing about its earlier failure.
     pub is_own: bool,
-    /// The objects whose failure or absence it may follow from directly, of one that fails or whose state is unclear. None of
-    /// one that cannot be read, and of others, for which it makes no difference.
+    /// The objects whose failure or absence may directly cause this object's state, if it fails or its state is
+    /// unclear. `None` for an object that cannot be read, and for other states, which do not need them.
     pub refers_to: Option<BTreeSet<ObjectId>>,
 }
 
 impl ObjectVerdict {
-    /// Whether it refers to another object, or that is not known.
+    /// Whether the object refers to `other`. True also if its references are not known.
     fn may_refer_to(&self, other: &ObjectId) -> bool {
         self.refers_to.as_ref().is_none_or(|it| it.contains(other))
     }
@@ -93,28 +95,29 @@ impl ObjectVerdict {
 /// The identity of an incident: the object that fails deepest, and the kind of the problem.
 pub type IncidentIdentity = (ObjectId, CauseKind);
 
-/// Objects that fail for one cause.
+/// An incident: objects that fail because of one cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incident {
-    /// The failure of the deepest of them.
+    /// The failure of the object that fails deepest.
     pub failure: RootFailure,
-    /// The others, in order.
+    /// The other affected objects, in order.
     pub affected: Vec<ObjectId>,
 }
 
-/// Where the object that fails deepest is looked for.
+/// Where the search for the object that fails deepest may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RootFailureSearchScope {
-    /// In all namespaces.
+    /// The search covers all namespaces.
     All,
-    /// In the namespace of the object that is judged, so that a tenant learns nothing about the objects of another.
+    /// The search stays in the namespace of the judged object, so that a tenant learns nothing about the objects of
+    /// another tenant.
     OwnNamespace,
 }
 
-/// Judges an object with the facts known so far.
+/// Judges an object by the facts that are known so far.
 ///
 /// # Errors
-/// Facts that are missing; the caller adds the answers and calls again.
+/// The facts that are still missing. The caller adds the answers and calls again.
 pub fn verdict(
     id: &ObjectId,
     known: &QueryAnswers,
@@ -168,7 +171,7 @@ fn judged(
             let own = ReportedObjectState::Failing;
             Ok(ObjectVerdict { own, since, failure, is_own, refers_to })
         }
-        // A kind without conditions counts as ready with its spec.
+        // A kind without conditions counts as ready with its current spec.
         Some(("True", _)) | None => {
             for source in object_references::sources(object) {
                 if let Some(found) = walk.of(&source)?
@@ -189,8 +192,8 @@ fn judged(
     }
 }
 
-/// The failure of an object whose deletion held that of another one for too long: it is the only object that is being deleted and of
-/// which an incident tells.
+/// The failure of an object whose deletion delayed the deletion of another one for too long. Other objects that are
+/// being deleted open no incident.
 fn overdue_deletion(object: &Object) -> Option<RootFailure> {
     let held = shortened(object.annotation(DELETION_OVERDUE)?);
     let since = object.meta("deletionTimestamp").and_then(Value::as_str)?;
@@ -207,7 +210,8 @@ fn overdue_deletion(object: &Object) -> Option<RootFailure> {
     })
 }
 
-/// The objects whose failure or absence an object may follow from directly: those that its spec names, and what it applied.
+/// The objects whose failure or absence may directly cause an object's state: the objects that its spec names, and
+/// those that it applied.
 fn referred(object: &Object) -> BTreeSet<ObjectId> {
     let dependencies = object_references::dependencies(object).into_iter();
     let dependencies = dependencies.flat_map(|it| std::iter::once(it.object).chain(it.otherwise));
@@ -216,14 +220,15 @@ fn referred(object: &Object) -> BTreeSet<ObjectId> {
     object_references::sources(object).into_iter().chain(dependencies).chain(applied).collect()
 }
 
-/// Whether the last run of an object whose condition has this reason ended with a failure, instead of before it began since
-/// another object is not ready.
+/// Whether the object's own last run failed with this reason. A run that did not begin because another object is not
+/// ready does not count.
 fn is_of_own_run(id: &ObjectId, reason: &str, failure: &RootFailure) -> bool {
     if failure.is_waiting || reason == reconcile::reason::DEPENDENCY_NOT_READY.as_str() {
         return false;
     }
     match failure.problem {
-        // What a source has and the object cannot use, which the source is the subject of.
+        // The object cannot use the artifact of a source. The failure is the object's own, although its subject is the
+        // source.
         CauseKind::Artifact => reason == reconcile::reason::ARTIFACT_FAILED.as_str(),
         // The first object of the cycle is the subject (`cycles`).
         CauseKind::Cycle => !condition_reason::is_about_source(reason),
@@ -231,7 +236,7 @@ fn is_of_own_run(id: &ObjectId, reason: &str, failure: &RootFailure) -> bool {
     }
 }
 
-/// Problems that a user or a schedule intends, and those that end as soon as the object is reconciled.
+/// Whether a user or a schedule intends this problem, or it ends as soon as the object is reconciled.
 fn is_hold(problem: CauseKind) -> bool {
     matches!(
         problem,
@@ -245,8 +250,8 @@ fn is_hold(problem: CauseKind) -> bool {
     )
 }
 
-/// The failure to which a walk came; none if what it came to does not fail. `within` is the only namespace where its subject
-/// may be.
+/// The failure that a walk found. `None` if the object that it found does not fail. `within` is the only namespace
+/// where the subject of the failure may be.
 fn failure(
     walk: &mut CauseWalk<'_>,
     found: CausePath,
@@ -313,8 +318,8 @@ fn failure(
     Ok(Some(failure))
 }
 
-/// The source whose artifact an object has and cannot use: the source is ready, and what it has is wrong, which all its
-/// consumers report. An object that has not read the artifact yet waits for its own reconciliation.
+/// The source whose artifact an object has fetched but cannot use. The source is ready, and all of its consumers report
+/// the failure. If the object has not read the artifact yet, it only waits for its own reconciliation.
 fn unusable(
     walk: &mut CauseWalk<'_>,
     object: &Object,
@@ -339,7 +344,8 @@ fn unusable(
     Ok(None)
 }
 
-/// The failure of the last object of a namespace on the way to a cause in another namespace; none if it does not fail.
+/// For a cause in another namespace: the failure of the last object of the own namespace on the path. `None` if that
+/// object does not fail.
 fn confined(
     walk: &mut CauseWalk<'_>,
     steps: &[CauseStep],
@@ -365,7 +371,7 @@ fn confined(
     }))
 }
 
-/// Puts verdicts together: one incident for each identity.
+/// Joins the verdicts: all failures with the same identity become one incident.
 pub fn incidents(
     verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
 ) -> BTreeMap<IncidentIdentity, Incident> {
@@ -381,7 +387,7 @@ pub fn incidents(
             continue;
         }
         incident.affected.push(id.clone());
-        // The subject has no such time itself.
+        // The subject itself does not say since when.
         if is_of_others(failure.problem) && failure.since < incident.failure.since {
             incident.failure.since = failure.since.or(incident.failure.since);
         }
@@ -389,7 +395,7 @@ pub fn incidents(
     found
 }
 
-/// Whether a problem is one of objects that refer to the subject, which itself is absent or ready.
+/// Whether a problem shows only in the objects that refer to the subject, while the subject itself is absent or ready.
 fn is_of_others(problem: CauseKind) -> bool {
     matches!(problem, CauseKind::Missing | CauseKind::Artifact)
 }

@@ -1,17 +1,21 @@
-//! Why an object is not ready: the walk from what a person asked about to the deepest cause.
+//! Explains why an object is not ready: a walk from the object that a user asked about to the deepest cause.
 //!
-//! [`explain`] walks in one order: hold and window, source, dependencies, what the run itself reports, then the objects that
-//! were applied, down to Pod, container, exit and the newest warning event. It has no access to a cluster: it returns
-//! the facts that it needs ([`FactQuery`]), gets them ([`FactAnswer`]), and is called again until it has a result
-//! ([`StateExplanation`]).
+//! [`explain`] checks in a fixed order: hold and window, source, dependencies, and the conditions of the object's own
+//! run. Then it checks the applied objects, down to Pod, container, exit code and the newest warning event. The walk
+//! has no access to a cluster. It returns the facts that it needs ([`FactQuery`]). The caller answers them
+//! ([`FactAnswer`]) and calls again, until there is a result ([`StateExplanation`]).
 //!
-//! Here: the walk (`cause_walk.rs`), what was applied (`applied_objects.rs`), what of it another owner has
-//! (`taken_over_objects.rs`, [`object_owners`]), who has a definition ([`crd_owners`]), workloads (`workload.rs`),
-//! Pods ([`pod`]), notifications that fail (`provider_delivery.rs`), what is in progress (`rollout_progress.rs`),
-//! what happens next (`next_run.rs`), second causes (`second_cause.rs`), what an object refers to
-//! ([`object_references`]), what reasons are about ([`condition_reason`]), which failures are one incident
-//! ([`incident`]), suspensions (`object_suspension.rs`), events ([`object_event`]), what Secrets have to hold
-//! ([`required_keys`]), what would help (`advice.rs`). Elsewhere: fetching facts, and how a result is shown (the program).
+//! * The walk: `cause_walk.rs`, and [`object_references`] with the objects to which an object refers.
+//! * Applied objects: `applied_objects.rs`, `workload.rs`, and [`pod`]; objects that another owner took:
+//!   `taken_over_objects.rs`, [`object_owners`], [`crd_owners`].
+//! * Other causes: second causes (`second_cause.rs`), suspensions (`object_suspension.rs`), undelivered notifications
+//!   (`provider_delivery.rs`), and runs in progress (`rollout_progress.rs`).
+//! * Conditions and events: the problem that a reason reports ([`condition_reason`]), and events ([`object_event`]).
+//! * The answer: advice (`advice.rs`), the keys that a Secret needs ([`required_keys`]), and the next run
+//!   (`next_run.rs`).
+//! * Incidents: which failures are one incident ([`incident`]).
+//!
+//! Elsewhere: reading the facts, and showing the result (the program).
 
 mod advice;
 mod applied_objects;
@@ -52,10 +56,10 @@ pub use workload::health_of;
 use objects::ObjectId;
 use reconcile::Time;
 
-/// Explains the state of an object with what is known.
+/// Explains the state of an object from the facts that are known so far.
 ///
 /// # Errors
-/// Facts that are missing; the caller adds the answers and calls again. The number of queries is bounded.
+/// The facts that are still missing. The caller adds the answers and calls again. The number of queries is bounded.
 pub fn explain(
     subject: &ObjectId,
     known: &QueryAnswers,

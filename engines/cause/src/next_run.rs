@@ -1,7 +1,7 @@
-//! What happens next to an object, and which changes cause a run before its time has come.
+//! The next run of an object, and the changes that cause a run earlier.
 //!
-//! Elsewhere: the walk to the cause (`cause_walk.rs`), what an object refers to (`object_references.rs`), how runs are
-//! scheduled (the program).
+//! Elsewhere: the walk to the cause (`cause_walk.rs`), the objects to which an object refers (`object_references.rs`),
+//! and scheduling runs (the program).
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::condition_reason;
 use crate::object_references;
 use crate::object_suspension::{rollback, suspension};
 
-/// How many objects are named whose changes cause a run.
+/// How many of the objects whose changes cause a run are named.
 const MOST_NAMED: usize = 6;
 
 impl CauseWalk<'_> {
-    /// The next automatic step.
+    /// The next automatic step, as text for users.
     pub(crate) fn next(&self, object: &Object, found: Option<&RootCause>) -> Option<String> {
         match found.map(|it| it.problem) {
             Some(CauseKind::Suspension) if found.is_some_and(|it| it.object == object.id()) => {
@@ -82,7 +82,7 @@ impl CauseWalk<'_> {
         )
     }
 
-    /// When an object is retried that failed.
+    /// When a failed object is retried.
     fn retried(&self, object: &Object, found: Option<&RootCause>) -> Option<String> {
         let said = condition(object, reconcile::READY);
         if !object_references::is_applier(&object.id()) {
@@ -102,7 +102,8 @@ impl CauseWalk<'_> {
         Some(format!("it is retried when {changes}, and within {retry} at the latest"))
     }
 
-    /// What causes a run of an object that is not retried by itself. What applies objects fails as before with other files.
+    /// The changes that cause a run of an object that is not retried by itself. An applier needs other files, because
+    /// it would fail again with the same ones.
     fn corrections(&self, object: &Object) -> String {
         let sources = object_references::sources(object).into_iter();
         let is_applier = object_references::is_applier(&object.id());
@@ -111,10 +112,10 @@ impl CauseWalk<'_> {
         changing(&all)
     }
 
-    /// What causes a run of an object that failed before its time has come.
+    /// The changes that cause a run of a failed object before its next retry.
     fn changes(&self, object: &Object, said: Option<ConditionView<'_>>) -> String {
         let mut named = object_references::sources(object);
-        // What ends without the files of a source has read nothing else yet.
+        // A run that ended without the files of its source has read nothing else yet.
         if said.is_none_or(|said| !condition_reason::is_about_source(said.reason)) {
             named.extend(object_references::watched(object));
             let remote = object_references::remote(object).filter(|_| is_remote_read(object, said));
@@ -132,7 +133,7 @@ impl CauseWalk<'_> {
     }
 }
 
-/// That one of several changes.
+/// Words that say that one of these objects changes.
 fn changing(all: &[String]) -> String {
     match all.split_last() {
         Some((last, [])) => format!("{last} changes"),
@@ -141,13 +142,14 @@ fn changing(all: &[String]) -> String {
     }
 }
 
-/// Whether a run has read the Secrets of the object whose credentials it uses. An ImagePolicy reads them for digests only.
+/// Whether a run has read the Secrets of the object whose credentials it uses. An ImagePolicy reads them only for
+/// digests.
 fn is_remote_read(object: &Object, said: Option<ConditionView<'_>>) -> bool {
     object.kind() != "ImagePolicy"
         || said.is_some_and(|said| said.reason == reconcile::reason::FAILED.as_str())
 }
 
-/// What a run that failed follows besides what its spec names.
+/// What a failed run watches in addition to the objects that its spec names.
 fn followed(object: &Object, said: ConditionView<'_>) -> Option<&'static str> {
     let is_kustomization = object.kind() == "Kustomization";
     let is_release = object.kind() == "HelmRelease";
@@ -161,9 +163,9 @@ fn followed(object: &Object, said: ConditionView<'_>) -> Option<&'static str> {
     (is_kustomization && is_unhealthy).then_some("the health of what it waits for")
 }
 
-/// How long it takes at most until an object is retried, as its spec writes it.
+/// The longest time until an object is retried, in the notation of its spec.
 ///
-/// What an API server refuses is retried less and less often, up to the interval.
+/// If the API server refuses an object, the retries become rarer, up to the interval.
 fn retry(object: &Object, found: Option<&RootCause>) -> Option<String> {
     let retry = in_spec(object, "retryInterval");
     let interval = in_spec(object, "interval");
@@ -178,7 +180,7 @@ fn length(duration: &str) -> Duration {
     reconcile::parse_duration(duration).unwrap_or_default()
 }
 
-/// A text of the spec; empty if it has none.
+/// A text of the spec. It is empty if the spec does not have it.
 fn in_spec<'o>(object: &'o Object, field: &str) -> &'o str {
     object.get("spec").map(|spec| text(spec, field)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Events, read leniently.
+//! Reads events. An event with missing fields is no error.
 
 use objects::Object;
 use reconcile::Time;

@@ -1,7 +1,7 @@
-//! Whose an applied object is: the labels and annotations that name its owner, beside the object that applied it.
+//! The owner of an applied object: the labels and annotations that name an owner other than the object that applied it.
 //!
-//! Here: what one object says. Elsewhere: which objects of an applier another one has (`taken_over_objects.rs`), what would help
-//! (`advice/ownership.rs`), the labels of each kind (`object_references.rs`).
+//! Here: the marks of one object. Elsewhere: which objects of an applier another owner has (`taken_over_objects.rs`),
+//! advice (`advice/ownership.rs`), and the labels of each kind (`object_references.rs`).
 
 use std::fmt;
 
@@ -22,19 +22,19 @@ const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 /// The owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectOwner {
-    /// An object that applies others.
+    /// An object that applies others, such as a Kustomization.
     Applier(ObjectId),
-    /// A Helm release of which no such object is known.
+    /// A Helm release for which no applier is known.
     Release {
-        /// Its name.
+        /// The name of the release.
         name: String,
-        /// Its namespace.
+        /// The namespace of the release.
         namespace: String,
     },
 }
 
 impl fmt::Display for ObjectOwner {
-    /// As messages name it.
+    /// Writes the owner as messages name it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Applier(id) => f.write_str(&id.subject()),
@@ -43,19 +43,21 @@ impl fmt::Display for ObjectOwner {
     }
 }
 
-/// An owner that an object names, other than the object that applied it.
+/// An owner that an object names and that is not the object's applier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherOwner {
     /// The owner.
     pub owner: ObjectOwner,
-    /// Whether the object still names the applier, too: kinds with different field managers leave the labels of each other.
+    /// Whether the object still names the applier, too. Kinds with different field managers do not remove the labels of
+    /// each other.
     pub is_beside: bool,
-    /// Whether the labels say too little, since they stay on an object that its owner has given away.
+    /// Whether the labels are not enough, because they stay on an object that its owner has given up. The owner's
+    /// inventory has to list the object, too.
     pub needs_inventory: bool,
 }
 
 impl OtherOwner {
-    /// The applier that owns the object; `None` if the owner is only known as a release.
+    /// The applier that owns the object. `None` if only its release is known.
     pub fn applier(&self) -> Option<&ObjectId> {
         match &self.owner {
             ObjectOwner::Applier(id) => Some(id),
@@ -63,30 +65,31 @@ impl OtherOwner {
         }
     }
 
-    /// Whether the owner, which is `owner` in the cluster, really has the object `id`; true if no inventory has to show it.
+    /// Whether the owner, whose object in the cluster is `owner`, really has the object `id`. True if no inventory is
+    /// needed to show it.
     pub fn is_confirmed_by(&self, owner: &Object, id: &ObjectId) -> bool {
         let has_it = || object_references::versioned_inventory(owner).contains(id);
         !self.needs_inventory || (!object_references::is_elsewhere(owner) && has_it())
     }
 
-    /// To whom the object belongs, for people.
+    /// Says to whom the object belongs, as text for users.
     pub fn words(&self) -> String {
         let how = if self.is_beside { ", too" } else { " now" };
         format!("belongs to {}{how}", self.owner)
     }
 }
 
-/// The labels and annotations by which the objects of an applier have to name it as their owner.
+/// The labels and annotations that the objects of an applier must have to name it as their owner.
 #[derive(Debug, Clone)]
 pub struct ExpectedOwnerMetadata {
     applier: ObjectId,
     labels: OwnerLabels,
-    /// Namespace and name of each of its releases; empty if it has none, or they are not known.
+    /// Namespace and name of each release of the applier. The list is empty if it has none, or they are not known.
     releases: Vec<[String; 2]>,
 }
 
 impl ExpectedOwnerMetadata {
-    /// The owner metadata for the objects of an applier; `None` if its kind applies nothing, or what it applies is in
+    /// The owner metadata for the objects of an applier. `None` if its kind applies no objects, or applies them in
     /// another cluster.
     pub fn of(object: &Object) -> Option<Self> {
         let applier = object.id();
@@ -97,10 +100,10 @@ impl ExpectedOwnerMetadata {
         (!is_elsewhere).then_some(Self { applier, labels, releases })
     }
 
-    /// The other owners that an object of the inventory names, those first that applied it as the same kind.
+    /// The other owners that an object of the inventory names. Owners of the applier's own kind come first.
     ///
-    /// Objects that several appliers may share are left out: CustomResourceDefinitions, and those whose annotations let an
-    /// applier leave them to another one.
+    /// Objects that several appliers may share are left out: CustomResourceDefinitions, and objects whose annotations
+    /// let an applier leave them to another one.
     pub fn others(&self, live: &Object) -> Vec<OtherOwner> {
         if !has_one_owner(live) {
             return Vec::new();
@@ -111,7 +114,7 @@ impl ExpectedOwnerMetadata {
         for labels in owner_labels() {
             let is_same_kind = labels == self.labels;
             let named = labeled(live, &labels).filter(|id| *id != self.applier);
-            // A Kustomization that applies itself has its own labels.
+            // A Kustomization that applies itself has its own labels, which name no other owner.
             let named = named.filter(|id| *id != live.id());
             others.extend(named.map(|id| OtherOwner {
                 owner: ObjectOwner::Applier(id),
@@ -126,7 +129,7 @@ impl ExpectedOwnerMetadata {
         others
     }
 
-    /// The release that the annotations of an object name, if it is none of the applier.
+    /// The release that the annotations of an object name, if it is not a release of the applier.
     fn other_release(&self, live: &Object) -> Option<OtherOwner> {
         let name = live.annotation(RELEASE_NAME)?.to_owned();
         let namespace = live.annotation(RELEASE_NAMESPACE)?.to_owned();
@@ -139,7 +142,7 @@ impl ExpectedOwnerMetadata {
     }
 }
 
-/// The releases of a HelmRelease or a Helmfile, as its status has them.
+/// The releases of a HelmRelease or a Helmfile, according to its status.
 fn releases(object: &Object) -> Vec<[String; 2]> {
     let list = match object.kind() {
         "HelmRelease" => "history",
@@ -151,7 +154,7 @@ fn releases(object: &Object) -> Vec<[String; 2]> {
     names.filter(|name| !name[1].is_empty()).collect()
 }
 
-/// Whether an object is not meant to be shared.
+/// Whether an object may have only one owner.
 fn has_one_owner(live: &Object) -> bool {
     let switches = apply::switches(live);
     live.kind() != "CustomResourceDefinition"

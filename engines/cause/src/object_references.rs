@@ -1,4 +1,5 @@
-//! What an object refers to: sources, dependencies, Secrets and the like, what it applied.
+//! The objects to which an object refers: its sources and dependencies, the Secrets that it names, and the objects that
+//! it applied.
 
 use apply::ObjectInventory;
 use objects::{Object, ObjectId};
@@ -13,16 +14,17 @@ const SOURCES: &str = "source.toolkit.fluxcd.io";
 /// The API group of images.
 const IMAGES: &str = "image.toolkit.fluxcd.io";
 
-/// How the API groups of windlass end.
+/// The suffix of windlass' API groups.
 const WINDLASS_GROUPS: &str = ".windlass.dev";
 
 /// The API group of helmfile-operator, whose kind windlass reconciles, too.
 const HELMFILE_OPERATOR: &str = "apps.mumoshu.github.io";
 
-/// The fields of a spec that name objects which windlass or Flux reconciles, or say whether these are in another cluster.
+/// The fields of a spec that name objects which windlass or Flux reconciles, or that place them in another cluster.
 ///
-/// Functions here read no others to find such objects, so an object that is kept with these fields only leads to the same ones.
-/// It does not lead to the Secrets, ConfigMaps and ServiceAccounts of [`references`], which any field may name.
+/// To find such objects, the functions here read only these fields. An object that is stored with only these fields
+/// therefore leads to the same objects. It does not lead to the Secrets, ConfigMaps and ServiceAccounts of
+/// [`references`], which any field may name.
 pub const REFERENCE_FIELDS: [&str; 10] = [
     "chart",
     "chartRef",
@@ -36,7 +38,7 @@ pub const REFERENCE_FIELDS: [&str; 10] = [
     "sources",
 ];
 
-/// The kinds that apply objects, each with what the names of its labels have before `name` and `namespace`.
+/// The kinds that apply objects, each with the prefix of its label names, which end in `name` and `namespace`.
 const APPLIERS: [(&str, &str, &str); 4] = [
     ("kustomize.toolkit.fluxcd.io", "Kustomization", ""),
     ("helm.toolkit.fluxcd.io", "HelmRelease", ""),
@@ -44,7 +46,7 @@ const APPLIERS: [(&str, &str, &str); 4] = [
     (HELMFILE_OPERATOR, "Helmfile", "helmfile-"),
 ];
 
-/// The labels of what a kind applies.
+/// The owner labels of the objects that a kind applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerLabels {
     /// The group of the kind.
@@ -78,7 +80,7 @@ pub(crate) fn is_applier(id: &ObjectId) -> bool {
     APPLIERS.iter().any(|(group, kind, _)| id.group == *group && id.kind == *kind)
 }
 
-/// Whether an object has no condition `Ready` by its nature: a HelmRepository of type `oci`, a kind without a status, a
+/// Whether an object by its nature has no condition `Ready`: a HelmRepository of type `oci`, a kind without a status, a
 /// record or a gate.
 pub fn has_no_runs(object: &Object) -> bool {
     let is_oci = object.get("spec").is_some_and(|spec| text(spec, "type") == "oci");
@@ -102,7 +104,7 @@ pub fn has_no_runs(object: &Object) -> bool {
     }
 }
 
-/// The objects that an object gets its files from, such as the source of a Kustomization, or its tags.
+/// The objects from which an object gets its files or tags, such as the source of a Kustomization.
 pub fn sources(object: &Object) -> Vec<ObjectId> {
     let Some(spec) = object.get("spec") else { return Vec::new() };
     let mut found = Vec::new();
@@ -126,7 +128,7 @@ fn image_repository(object: &Object) -> Option<ObjectId> {
     Some(ObjectId::new(&namespace_of(reference, object), name, IMAGES, "ImageRepository"))
 }
 
-/// What a GitRepository includes, each with its place in the list.
+/// The repositories that a GitRepository includes, each with its index in the list.
 fn included(object: &Object) -> Vec<(usize, ObjectId)> {
     let repositories = entries(object, "include").enumerate();
     repositories
@@ -137,7 +139,7 @@ fn included(object: &Object) -> Vec<(usize, ObjectId)> {
         .collect()
 }
 
-/// The HelmChart that is made for a HelmRelease, from the template in its spec; `None` if it has no template.
+/// The HelmChart that is made for a HelmRelease from the template in its spec. `None` if the spec has no template.
 pub fn made_chart(object: &Object) -> Option<ObjectId> {
     let template = object.get("spec")?.get("chart").filter(|it| it.is_object())?;
     Some(chart_of(object, template))
@@ -160,18 +162,18 @@ fn chart_of(release: &Object, template: &Value) -> ObjectId {
 /// A dependency that has to be ready before an object is reconciled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequiredDependency {
-    /// The object.
+    /// The object that has to be ready.
     pub object: ObjectId,
-    /// The object of another group that is meant if the first does not exist.
+    /// The object of another API group that is meant if `object` does not exist.
     pub otherwise: Option<ObjectId>,
     /// The release of the object that has to be ready, as `reconcile::depends_on::releases` reads it.
     pub release: Option<String>,
-    /// Whether the existence of the object is enough.
+    /// Whether it is enough that the object exists.
     pub may_be_unready: bool,
 }
 
-/// The dependencies that have to be ready before an object is reconciled, in the order of its spec; then those that its
-/// annotation names.
+/// The dependencies that have to be ready before an object is reconciled. Those of its spec come first, in their order,
+/// and then those of its annotation.
 pub fn dependencies(object: &Object) -> Vec<RequiredDependency> {
     let listed = listed_entries(object).into_iter().map(|(id, _, entry)| RequiredDependency {
         may_be_unready: may_be_unready(object, &id, entry),
@@ -182,8 +184,8 @@ pub fn dependencies(object: &Object) -> Vec<RequiredDependency> {
     listed.chain(annotated(object)).collect()
 }
 
-/// Whether the existence of a dependency is enough for an entry of `dependsOn`: it says so, or it names a kind that applies
-/// nothing, and has no expression.
+/// Whether it is enough for an entry of `dependsOn` that the object exists. That is so if the entry says it. It is also
+/// so if the entry has no expression and its kind applies nothing.
 fn may_be_unready(object: &Object, id: &ObjectId, entry: &Value) -> bool {
     let is_of_same_kind = id.kind == object.kind() && id.group == object.gvk().group;
     let has_expression = !text(entry, "readyExpr").is_empty();
@@ -191,7 +193,8 @@ fn may_be_unready(object: &Object, id: &ObjectId, entry: &Value) -> bool {
     !has_expression && !ready.unwrap_or(is_of_same_kind || is_applier(id))
 }
 
-/// What the annotation `windlass.dev/depends-on` names; empty if it cannot be read, which the status reports.
+/// The dependencies that the annotation `windlass.dev/depends-on` names. Empty if it cannot be read; the status reports
+/// that.
 fn annotated(object: &Object) -> Vec<RequiredDependency> {
     let text = object.annotation(depends_on::ANNOTATION).unwrap_or_default();
     let all = depends_on::parse(text, object.namespace()).unwrap_or_default();
@@ -209,12 +212,12 @@ fn annotated(object: &Object) -> Vec<RequiredDependency> {
     found.collect()
 }
 
-/// What `spec.dependsOn` lists, each with the field that names it.
+/// The objects in `spec.dependsOn`, each with the field that names it.
 fn listed(object: &Object) -> Vec<(ObjectId, String)> {
     listed_entries(object).into_iter().map(|(id, field, _)| (id, field)).collect()
 }
 
-/// What `spec.dependsOn` lists, each with the field that names it, and the entry.
+/// The objects in `spec.dependsOn`, each with the field that names it and with its entry.
 fn listed_entries(object: &Object) -> Vec<(ObjectId, String, &Value)> {
     let group = object.gvk().group;
     let all = entries(object, "dependsOn").enumerate();
@@ -238,14 +241,15 @@ fn entries<'o>(object: &'o Object, field: &str) -> impl Iterator<Item = &'o Valu
     listed.into_iter().flatten()
 }
 
-/// The Provider to which an Alert sends: it has to work, although an Alert gets no files from it.
+/// The Provider to which an Alert sends. It has to work, although the Alert gets no files from it.
 pub fn provider(object: &Object) -> Option<ObjectId> {
     let name = object.get("spec")?.get("providerRef").map(|it| text(it, "name"))?;
     let id = ObjectId::new(object.namespace(), name, &object.gvk().group, "Provider");
     (object.kind() == "Alert" && !name.is_empty()).then_some(id)
 }
 
-/// Secrets, ConfigMaps and ServiceAccounts that a spec names and that have to be there, each with the field that names it.
+/// The Secrets, ConfigMaps and ServiceAccounts that a spec names and that have to exist, each with the field that names
+/// it.
 pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
     let required = named_in_spec(object).into_iter().filter(|it| !it.is_optional);
     let mut found: Vec<(ObjectId, String)> = required.map(|it| (it.object, it.field)).collect();
@@ -255,8 +259,9 @@ pub fn references(object: &Object) -> Vec<(ObjectId, String)> {
     found
 }
 
-/// Secrets and ConfigMaps that a run of an object reads: their creation and each change causes another run, whether the run
-/// needs them or not. Keys of a signature are read by runs that have fetched what is signed, and are not among them.
+/// The Secrets and ConfigMaps that a run of an object reads. Creating or changing one of them causes another run,
+/// whether the run needs it or not. Keys of a signature are not among them, because only a run that has fetched the
+/// signed content reads them.
 pub(crate) fn watched(object: &Object) -> Vec<ObjectId> {
     let read = named_in_spec(object).into_iter().filter(|it| !it.field.contains(".verify."));
     let mut by_field: Vec<(String, ObjectId)> = read.map(|it| (it.field, it.object)).collect();
@@ -270,7 +275,7 @@ pub(crate) fn watched(object: &Object) -> Vec<ObjectId> {
     watched
 }
 
-/// The object whose address and credentials an object uses, if its own spec does not have them.
+/// The object whose address and credentials an object uses. `None` if its own spec has them.
 pub(crate) fn remote(object: &Object) -> Option<ObjectId> {
     let group = object.gvk().group;
     let kind = match (group.as_str(), object.kind()) {
@@ -282,8 +287,8 @@ pub(crate) fn remote(object: &Object) -> Option<ObjectId> {
     sources(object).into_iter().find(|id| id.kind == kind)
 }
 
-/// Everything that a spec names, each with the field that names it: what [`references`] has, sources, dependencies, a Provider,
-/// and the objects whose health is awaited.
+/// All objects that a spec names, each with the field that names it: those of [`references`], sources, dependencies, a
+/// Provider, and the objects for whose health it waits.
 pub(crate) fn naming_fields(object: &Object) -> Vec<(ObjectId, String)> {
     let mut found = references(object);
     found.extend(listed(object));
@@ -318,7 +323,7 @@ pub(crate) fn naming_fields(object: &Object) -> Vec<(ObjectId, String)> {
 struct ReferenceField {
     object: ObjectId,
     field: String,
-    /// Whether a run does without it.
+    /// Whether a run works without the object.
     is_optional: bool,
 }
 
@@ -326,7 +331,7 @@ fn named_in_spec(object: &Object) -> Vec<ReferenceField> {
     let mut found = Vec::new();
     let mut pending: Vec<(String, &Value)> =
         object.get("spec").map(|spec| ("spec".to_owned(), spec)).into_iter().collect();
-    // Values, patches and the like hold references of other objects.
+    // Values, patches and similar fields contain references of other objects.
     let is_foreign =
         |key: &str| matches!(key, "values" | "patches" | "postRenderers" | "substitute");
     while let Some((path, value)) = pending.pop() {
@@ -350,7 +355,7 @@ fn named_in_spec(object: &Object) -> Vec<ReferenceField> {
     found
 }
 
-/// The ServiceAccount as which an object is applied or logs in, unless that is one of another cluster.
+/// The ServiceAccount that an object uses to apply or to log in. `None` if that account is in another cluster.
 fn account(object: &Object) -> Option<(ObjectId, String)> {
     let name = object.get("spec").map(|spec| text(spec, "serviceAccountName"))?;
     let id = ObjectId::new(object.namespace(), name, "", "ServiceAccount");
@@ -360,7 +365,7 @@ fn account(object: &Object) -> Option<(ObjectId, String)> {
 /// How many references of one object are followed.
 const MOST_REFERENCES: usize = 64;
 
-/// What a field names: `secretRef`, `valuesFrom` and their like.
+/// The object that a field such as `secretRef` or `valuesFrom` names.
 fn named(object: &Object, path: &str, value: &Value) -> Option<ReferenceField> {
     let field = path.rsplit('.').next().unwrap_or(path);
     let field = field.split('[').next().unwrap_or(field);
@@ -381,7 +386,8 @@ fn named(object: &Object, path: &str, value: &Value) -> Option<ReferenceField> {
     Some(ReferenceField { object, field: path.to_owned(), is_optional })
 }
 
-/// The objects that an object applied, according to its status, and those whose health its spec asks for.
+/// The objects that an object applied, according to its status, and the objects for whose health it waits, according to
+/// its spec.
 pub fn applied(object: &Object) -> Vec<ObjectId> {
     let mut ids = inventory(object);
     for id in health_checks(object) {
@@ -392,7 +398,7 @@ pub fn applied(object: &Object) -> Vec<ObjectId> {
     ids
 }
 
-/// The objects whose health a spec asks for, in its order.
+/// The objects for whose health a spec waits, in the order of the spec.
 fn health_checks(object: &Object) -> impl Iterator<Item = ObjectId> {
     entries(object, "healthChecks").map(|check| {
         let group = group_of(check).unwrap_or_default();
@@ -406,26 +412,26 @@ pub fn inventory(object: &Object) -> Vec<ObjectId> {
     in_order(&versioned_inventory(object))
 }
 
-/// The objects of [`inventory`] with the version in which each was applied.
+/// The objects of [`inventory`], each with the API version in which it was applied.
 pub fn versioned_inventory(object: &Object) -> ObjectInventory {
     let own = object.get("status").into_iter();
     let releases = releases(object).filter(|row| text(row, "kubeContext").is_empty());
     inventoried(own.chain(releases.filter_map(|row| row.get("status"))))
 }
 
-/// The objects of those releases of a Helmfile that are in the clusters of `spec.kubeContexts`.
+/// The applied objects of a Helmfile's releases that are in the clusters of `spec.kubeContexts`.
 pub fn in_contexts(object: &Object) -> Vec<ObjectId> {
     let releases = releases(object).filter(|row| !text(row, "kubeContext").is_empty());
     in_order(&inventoried(releases.filter_map(|row| row.get("status"))))
 }
 
-/// The rows of a Helmfile's releases.
+/// The entries of a Helmfile's status about its releases.
 fn releases(object: &Object) -> impl Iterator<Item = &Value> {
     let rows = object.get("status").and_then(|it| it.get("releases")).and_then(Value::as_array);
     rows.into_iter().flatten()
 }
 
-/// What inventories list.
+/// The objects in the inventories of these parts of a status.
 fn inventoried<'v>(parts: impl Iterator<Item = &'v Value>) -> ObjectInventory {
     let entries = parts.filter_map(|it| it.get("inventory")?.get("entries")?.as_array());
     let entries: Vec<(String, String)> =
@@ -438,25 +444,25 @@ fn in_order(inventory: &ObjectInventory) -> Vec<ObjectId> {
     inventory.entries().iter().filter_map(|(id, _)| id.parse().ok()).collect()
 }
 
-/// Whether the objects that an object applies are in another cluster.
+/// Whether an object applies its objects in another cluster.
 pub fn is_elsewhere(object: &Object) -> bool {
     object.get("spec").is_some_and(|spec| spec.get("kubeConfig").is_some())
 }
 
-/// The applier of an object, by its owner labels; `None` if it has none.
+/// The applier of an object, according to its owner labels. `None` if it has no such labels.
 pub fn applier(object: &Object) -> Option<ObjectId> {
-    // A Kustomization that applies itself does not have a parent.
+    // A Kustomization that applies itself has no other applier.
     owner_labels().find_map(|labels| labeled(object, &labels).filter(|id| *id != object.id()))
 }
 
-/// The owner that the labels of a kind name.
+/// The owner that the labels of this kind name.
 pub(crate) fn labeled(object: &Object, labels: &OwnerLabels) -> Option<ObjectId> {
     let name = object.label(&labels.name)?;
     let namespace = object.label(&labels.namespace)?;
     Some(ObjectId::new(namespace, name, labels.group, labels.kind))
 }
 
-/// The controller of an object, by its `ownerReferences`; `None` if they name none.
+/// The controller of an object, according to its `ownerReferences`. `None` if they name none.
 pub fn controller(object: &Object) -> Option<ObjectId> {
     let owners = object.meta("ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|it| it.get("controller") == Some(&Value::Bool(true)))?;

@@ -1,4 +1,5 @@
-//! Suspensions of an object, from its spec and its annotations, and what a suspended release is to be rolled back to.
+//! The suspension of an object, according to its spec and annotations, and the rollback that is requested of a
+//! suspended release.
 
 use objects::Object;
 use reconcile::{
@@ -8,19 +9,20 @@ use reconcile::{
 
 use crate::condition::{condition, is_set};
 
-/// The suspension of an object that is in force: `None` if there is none, `Some(None)` if it has no hold.
+/// The suspension of an object that is in force. `None` if the object is not suspended. `Some(None)` if it is suspended
+/// without a hold.
 pub fn suspension(object: &Object, now: Time) -> Option<Option<ObjectHold>> {
     let hold = hold(object);
     let is_expired = hold.as_ref().is_some_and(|hold| hold.is_expired(now));
     (is_set(object, "suspend") && !is_expired).then_some(hold)
 }
 
-/// The hold in the annotations of an object; `None` without one.
+/// The hold in the annotations of an object. `None` if there is none.
 pub fn hold(object: &Object) -> Option<ObjectHold> {
     ObjectHold::of(|key| object.annotation(key), owners(object))
 }
 
-/// The managers of an object, each with its fields.
+/// The field managers of an object, each with the fields that it owns.
 pub fn owners(object: &Object) -> impl Iterator<Item = ManagerOwnedFields<'_>> {
     ManagerOwnedFields::listed(object.meta("managedFields"))
 }
@@ -30,11 +32,11 @@ pub fn owners(object: &Object) -> impl Iterator<Item = ManagerOwnedFields<'_>> {
 pub(crate) struct RequestedRollback<'o> {
     pub(crate) asked: ReleaseRollback,
     pub(crate) progress: ReleaseRollbackProgress,
-    /// The message of the status if it failed, or is not carried out.
+    /// The message in the status if the rollback failed or is not carried out.
     pub(crate) failure: Option<&'o str>,
 }
 
-/// The rollback that is requested of an object, and how far it is.
+/// The rollback that is requested of an object, and its progress.
 pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
     let text = object.annotation(ROLLBACK).filter(|_| object.kind() == "HelmRelease")?;
     let asked = ReleaseRollback::of(text, None)?;
@@ -46,7 +48,7 @@ pub(crate) fn rollback(object: &Object) -> Option<RequestedRollback<'_>> {
     Some(RequestedRollback { asked, progress, failure: said.map(|it| it.message) })
 }
 
-/// The message about a rollback that was requested for an object and is not done; `None` if there is none.
+/// The message about a requested rollback that is not done. `None` if there is no such rollback.
 pub fn unfinished_rollback(object: &Object) -> Option<String> {
     rollback(object)?.unfinished()
 }

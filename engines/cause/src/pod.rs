@@ -1,5 +1,5 @@
-//! Why a Pod does not become ready: its containers, then the scheduler. Which Pods of a workload are of its newest
-//! revision.
+//! Why a Pod does not become ready: first its containers, then the scheduler. Also which Pods belong to the newest
+//! revision of a workload.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::condition::text;
 use crate::object_references;
 
-/// The annotation with the revision of a Deployment, and of a ReplicaSet of it.
+/// The annotation with the revision of a Deployment, and of its ReplicaSets.
 const REVISION_ANNOTATION: &str = "deployment.kubernetes.io/revision";
 
 /// Why a Pod does not become ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodTrouble {
-    /// A container waits, such as for its image.
+    /// A container waits, for example for its image.
     Waiting {
         /// The Pod.
         pod: String,
@@ -23,11 +23,11 @@ pub enum PodTrouble {
         container: String,
         /// One word of the kubelet, such as `CrashLoopBackOff`.
         reason: String,
-        /// The kubelet's words.
+        /// The message of the kubelet.
         message: String,
-        /// How it ended the last time.
+        /// The exit code with which the container ended the last time.
         exit: Option<i64>,
-        /// One word of the kubelet for that, such as `OOMKilled`; may be empty.
+        /// The kubelet's one-word reason for that end, such as `OOMKilled`. It may be empty.
         ending: String,
     },
     /// A container has failed.
@@ -38,28 +38,28 @@ pub enum PodTrouble {
         container: String,
         /// One word of the kubelet, such as `OOMKilled`.
         reason: String,
-        /// The kubelet's words.
+        /// The message of the kubelet.
         message: String,
-        /// Its exit code.
+        /// The exit code of the container.
         exit: i64,
     },
-    /// No node takes it.
+    /// The scheduler finds no node for the Pod.
     Unscheduled {
         /// The Pod.
         pod: String,
-        /// The scheduler's words.
+        /// The message of the scheduler.
         message: String,
     },
 }
 
 impl PodTrouble {
-    /// The text of this trouble where the Pod is named already.
+    /// The text of this trouble, for a place that names the Pod already.
     pub fn within_pod(&self) -> String {
         let (what, after) = self.parts();
         format!("{what} {after}")
     }
 
-    /// The container (or the Pod itself), and what happened.
+    /// The container, or the Pod itself, and what happened to it.
     fn parts(&self) -> (String, String) {
         let ended = |message: &str| match message {
             "" => String::new(),
@@ -68,7 +68,7 @@ impl PodTrouble {
         match self {
             Self::Waiting { container, reason, message, exit, ending, .. } => {
                 let word = match ending.as_str() {
-                    // These words add nothing to the code.
+                    // These reasons say no more than the exit code.
                     "" | "Error" | "Completed" => String::new(),
                     word => format!(", {word}"),
                 };
@@ -110,7 +110,7 @@ fn of_container(pod: &Object, container: &Value) -> Option<PodTrouble> {
     let waiting = container.get("state").and_then(|it| it.get("waiting"));
     let reason_and_message =
         |of: &Value| (text(of, "reason").to_owned(), text(of, "message").to_owned());
-    // These are on their way.
+    // With these reasons, the container is on its way.
     let is_waiting =
         |it: &&Value| !matches!(text(it, "reason"), "ContainerCreating" | "PodInitializing" | "");
     if let Some(waiting) = waiting.filter(is_waiting) {
@@ -119,7 +119,7 @@ fn of_container(pod: &Object, container: &Value) -> Option<PodTrouble> {
         let ending = ended(container).map(|it| text(it, "reason").to_owned()).unwrap_or_default();
         return Some(PodTrouble::Waiting { pod, container: name, reason, message, exit, ending });
     }
-    // What was before it was started again is over.
+    // The container runs again, so its former failure is over.
     if is_running(container) {
         return None;
     }
@@ -133,7 +133,7 @@ fn unscheduled(pod: &Object) -> Option<PodTrouble> {
     Some(PodTrouble::Unscheduled { pod: pod.name().to_owned(), message: said.message.to_owned() })
 }
 
-/// The container that has failed, now or before it waits to be started again; `None` if none has.
+/// The container that has failed. It may wait to be started again. `None` if none has failed.
 pub fn failed(pod: &Object) -> Option<&str> {
     let has_failed = |it: &&Value| !is_running(it) && exit_code(it).is_some_and(|code| code != 0);
     containers(pod).find(has_failed)?.get("name")?.as_str()
@@ -142,9 +142,9 @@ pub fn failed(pod: &Object) -> Option<&str> {
 /// A container that has run and is in trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashingContainer<'p> {
-    /// Its name.
+    /// The name of the container.
     pub name: &'p str,
-    /// Whether it waits to be started again, so that its log is the previous one.
+    /// Whether the container waits to be started again. Its log is then the previous one.
     pub is_restarted: bool,
 }
 
@@ -156,7 +156,7 @@ pub fn crashing(pod: &Object) -> Option<CrashingContainer<'_>> {
     Some(CrashingContainer { name: text(container, "name"), is_restarted: !is_over })
 }
 
-/// Why a Pod has failed, such as an eviction; none if it has not.
+/// Why a Pod has failed, such as an eviction. `None` if it has not failed.
 pub fn failure(object: &Object) -> Option<String> {
     let status = object.get("status").filter(|_| is_pod(object))?;
     if text(status, "phase") != "Failed" {
@@ -179,7 +179,7 @@ fn containers(pod: &Object) -> impl Iterator<Item = &Value> {
     all.flatten()
 }
 
-/// How a container ended, now or before it was started again.
+/// How a container ended, now or before it was last started.
 fn ended(container: &Value) -> Option<&Value> {
     let state = container.get("state").and_then(|it| it.get("terminated"));
     state.or_else(|| container.get("lastState")?.get("terminated"))
@@ -207,14 +207,14 @@ pub fn selector(object: &Object) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(","))
 }
 
-/// The ReplicaSet that controls a Pod; `None` if none does.
+/// The ReplicaSet that controls a Pod. `None` if no ReplicaSet does.
 pub fn replica_set(pod: &Object) -> Option<ObjectId> {
     object_references::controller(pod).filter(|it| it.group == "apps" && it.kind == "ReplicaSet")
 }
 
-/// Whether a Pod that the selector of a workload selects belongs to it: several workloads may have one selector, and
-/// `ownerReferences` decide. `replica_set` is the ReplicaSet that controls the Pod, if it was read. `true` where the owner is
-/// not known, and of kinds that do not own Pods.
+/// Whether a Pod that the selector of a workload matches belongs to that workload. Several workloads may have the same
+/// selector, so `ownerReferences` decide. `replica_set` is the ReplicaSet that controls the Pod, if it was read. `true`
+/// if the owner is not known, and for kinds that do not own Pods.
 pub fn is_owned(pod: &Object, workload: &Object, replica_set: Option<&Object>) -> bool {
     let Some(controller) = object_references::controller(pod) else { return true };
     let id = workload.id();
@@ -228,8 +228,8 @@ pub fn is_owned(pod: &Object, workload: &Object, replica_set: Option<&Object>) -
     }
 }
 
-/// Whether a ReplicaSet belongs to an older revision of a Deployment, or to another Deployment, so that its Pods do not
-/// explain the state of the Deployment. `false` where the revisions are not known.
+/// Whether a ReplicaSet belongs to an older revision of a Deployment, or to another Deployment. Its Pods then do not
+/// explain the state of the Deployment. `false` if the revisions are not known.
 pub fn is_replaced(replica_set: &Object, deployment: &Object) -> bool {
     let revision = |of: &Object| of.annotation(REVISION_ANNOTATION)?.parse::<u64>().ok();
     let revisions = revision(replica_set).zip(revision(deployment));
@@ -241,8 +241,8 @@ pub fn is_replaced(replica_set: &Object, deployment: &Object) -> bool {
     }
 }
 
-/// Whether a Pod of a StatefulSet or DaemonSet is of an older revision than the newest one, by its labels. Such a Pod
-/// may still be in the way: a StatefulSet waits for one that fails, and with `OnDelete` it is not replaced at all.
+/// Whether a Pod of a StatefulSet or DaemonSet has an older revision than the newest one, according to its labels. Such
+/// a Pod may still block the rollout. A StatefulSet waits for a Pod that fails, and with `OnDelete` no Pod is replaced.
 pub(crate) fn is_older(pod: &Object, workload: &Object) -> bool {
     let (newest, label) = match workload.kind() {
         "StatefulSet" => {

@@ -1,6 +1,6 @@
-//! Notifications that a service does not accept. A Provider has no status, so an Incident reports it.
+//! Notifications that a service does not accept. A Provider has no status, so an Incident reports the failure.
 //!
-//! Elsewhere: the walk to it (`cause_walk.rs`), writing the Incident (the program).
+//! Elsewhere: the walk to the Provider (`cause_walk.rs`), and writing the Incident (the program).
 
 use objects::{Gvk, Object, ObjectId};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::cause_walk::{CausePath, CauseWalk, ResultOrFactQueries, cause, shorte
 use crate::condition::{text, time};
 use crate::fact_query::FactQuery;
 
-/// The API group of Providers; other groups have kinds of that name, too.
+/// The API group of Providers. Other API groups have a kind of that name, too.
 const GROUP: &str = "notification.toolkit.fluxcd.io";
 
 impl CauseWalk<'_> {
@@ -36,7 +36,7 @@ impl CauseWalk<'_> {
     }
 }
 
-/// Whether an Incident is open and says that notifications of a Provider are not delivered.
+/// Whether this Incident is open and reports that notifications of the Provider are not delivered.
 fn is_open_about(incident: &Object, provider: &ObjectId) -> bool {
     let null = Value::Null;
     let spec = incident.get("spec").unwrap_or(&null);

@@ -1,30 +1,32 @@
-//! What a Secret or ConfigMap has to hold for the field that names it, and the command that creates it.
+//! The keys that a Secret or ConfigMap needs for the field that names it, and the command that creates them.
 //!
-//! Elsewhere: which fields name one (`object_references.rs`), which is missing (`cause_walk.rs`).
+//! Elsewhere: the fields that name one (`object_references.rs`), and missing ones (`cause_walk.rs`).
 
 use objects::{Object, ObjectId};
 use serde_json::Value;
 
 use crate::condition::text;
 
-/// What a Secret or ConfigMap has to hold.
+/// The keys that a Secret or ConfigMap needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequiredKeys {
-    /// The key without which the object that names it certainly fails; none if it takes one of several.
+    /// The key without which the object that names the Secret certainly fails. `None` if one of several keys is enough.
     pub(crate) key: Option<String>,
-    /// Arguments of `kubectl create` that bring the keys; capitals stand for what only the user knows.
+    /// The arguments of `kubectl create` that set the keys. Words in capitals stand for values that only the user
+    /// knows.
     arguments: String,
-    /// The type of Secret.
+    /// The type of the Secret.
     type_: &'static str,
 }
 
 impl RequiredKeys {
-    /// What the field of an object needs of the Secret or ConfigMap that it names.
+    /// The keys that a field of an object needs in the Secret or ConfigMap that it names. A field without a rule needs
+    /// any key.
     pub(crate) fn of(namer: &Object, field: &str) -> Self {
         Self::known(namer, field).unwrap_or_else(Self::any)
     }
 
-    /// The same; `None` of a field that no rule is about.
+    /// The keys that a field needs. `None` if no rule is about the field.
     fn known(namer: &Object, field: &str) -> Option<Self> {
         let value = value(namer, field).unwrap_or(&Value::Null);
         let path = field.strip_prefix("spec.").unwrap_or(field);
@@ -74,7 +76,7 @@ impl RequiredKeys {
         })
     }
 
-    /// Any keys.
+    /// Any keys are accepted.
     fn any() -> Self {
         Self::plain("--from-literal=KEY=VALUE".to_owned())
     }
@@ -96,7 +98,7 @@ impl RequiredKeys {
         Self::plain(all.collect::<Vec<_>>().join(" "))
     }
 
-    /// The command that creates a Secret or ConfigMap; none if a key is not a plain word.
+    /// The command that creates a Secret or ConfigMap. `None` if a key would need quotes in a shell.
     pub(crate) fn creation(&self, id: &ObjectId) -> Option<String> {
         let is_plain = self.key.as_deref().is_none_or(is_key);
         let kind = match id.kind.as_str() {
@@ -108,7 +110,8 @@ impl RequiredKeys {
             .then(|| format!("kubectl -n {} create {kind} {} {arguments}", id.namespace, id.name))
     }
 
-    /// The command that adds the key to an existing object; `None` if the key needs quoting, or the object is not known.
+    /// The command that adds the key to an existing object. `None` if the key would need quotes in a shell, or the
+    /// object is not known.
     pub(crate) fn addition(&self, id: &ObjectId) -> Option<String> {
         let key = self.key.as_deref().filter(|key| is_key(key))?;
         let field = if id.kind == "Secret" { "stringData" } else { "data" };
@@ -120,7 +123,8 @@ impl RequiredKeys {
         ))
     }
 
-    /// The key that an object certainly needs and does not have. What is not known of its data is not missing.
+    /// The key that the object certainly needs and does not have. A key does not count as missing if the data of the
+    /// object is not known.
     pub(crate) fn lacks(&self, held: &Object) -> Option<&str> {
         let key = self.key.as_deref()?;
         let data = held.get("data").and_then(Value::as_object)?;
@@ -141,7 +145,7 @@ pub fn are_known(namer: &Object, field: &str) -> bool {
     RequiredKeys::known(namer, field).is_some()
 }
 
-/// A kubeconfig, under the key that the field names or one of those that are looked for.
+/// The keys of a kubeconfig: the one that the field names, or those that windlass tries.
 fn kubeconfig(key: &str) -> RequiredKeys {
     match key {
         "" => RequiredKeys { key: None, ..RequiredKeys::key("value", "file", "PATH") },
@@ -149,7 +153,7 @@ fn kubeconfig(key: &str) -> RequiredKeys {
     }
 }
 
-/// Credentials of a Git server, by the protocol.
+/// The keys for the credentials of a Git server, which depend on the protocol.
 fn git(namer: &Object) -> RequiredKeys {
     let url = namer.get("spec").map(|spec| text(spec, "url")).unwrap_or_default();
     match url.starts_with("ssh://") {
@@ -160,7 +164,7 @@ fn git(namer: &Object) -> RequiredKeys {
     }
 }
 
-/// Credentials of a bucket, by its provider.
+/// The keys for the credentials of a bucket, which depend on its provider.
 fn bucket(namer: &Object) -> RequiredKeys {
     match namer.get("spec").map(|spec| text(spec, "provider")).unwrap_or_default() {
         "gcp" => RequiredKeys::file("serviceaccount"),
@@ -169,13 +173,13 @@ fn bucket(namer: &Object) -> RequiredKeys {
     }
 }
 
-/// The key that signs commits, by its type.
+/// The keys for signing commits, which depend on the type of the signing key.
 fn signing_key(namer: &Object) -> RequiredKeys {
     let type_ = value(namer, "spec.git.commit.signingKey.type").and_then(Value::as_str);
     RequiredKeys::file(if type_ == Some("ssh") { "identity" } else { "git.asc" })
 }
 
-/// What a Provider sends to or with, by its type.
+/// The keys for a Provider, which depend on its type: its address or its credentials.
 fn provider(namer: &Object) -> RequiredKeys {
     let spec = namer.get("spec").unwrap_or(&Value::Null);
     let is_of_git = matches!(

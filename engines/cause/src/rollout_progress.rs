@@ -1,6 +1,6 @@
-//! What is in progress: it is not a cause, and neither is what waits for it.
+//! Runs that are in progress. Such a run is not a cause, and neither is an object that waits for it.
 //!
-//! A run that lasts longer than its limit is a cause again, so that a run that has stopped making progress is reported.
+//! A run that exceeds its limit is a cause again, so that a run without progress is reported.
 
 use jiff::SignedDuration;
 use objects::{Object, ObjectId};
@@ -11,11 +11,11 @@ use crate::condition::{ConditionView, condition, text, time};
 use crate::condition_reason;
 use crate::object_references;
 
-/// How many minutes a run may last where the spec allows no more.
+/// How many minutes a run may last if the spec does not allow more.
 const LONGEST_RUN_MINUTES: i64 = 5;
 
 impl CauseWalk<'_> {
-    /// Whether a run of an object is under way that began not long ago, or the object is new and has had none.
+    /// Whether a run of the object began recently and has not ended, or the object is new and had no run yet.
     pub(crate) fn is_in_progress(&self, object: &Object) -> bool {
         let since = match condition(object, "Ready") {
             Some(said) if said.status == "Unknown" && is_of_run(said.reason) => said.since,
@@ -47,25 +47,25 @@ impl CauseWalk<'_> {
     }
 }
 
-/// Whether the reason of a condition means that a reconciliation is under way, and not that it waits for a lifecycle or a user.
+/// Whether the reason of a condition means a reconciliation in progress, and not a wait for a lifecycle or a user.
 fn is_of_run(of: &str) -> bool {
     matches!(condition_reason::problem(of), None | Some(CauseKind::Health))
 }
 
-/// What an object waits for that is not ready for a reason.
+/// The objects for which an object waits, according to the reason of its condition.
 fn awaited(object: &Object, of: &str) -> Vec<ObjectId> {
     if condition_reason::is_about_source(of) {
         return object_references::sources(object);
     }
     if of == reconcile::reason::DEPENDENCY_NOT_READY.as_str() {
-        // What only has to exist is not awaited once it does.
+        // A dependency that only has to exist is not awaited.
         let awaited = object_references::dependencies(object).into_iter();
         return awaited.filter(|it| !it.may_be_unready).map(|it| it.object).collect();
     }
     Vec::new()
 }
 
-/// How long a run may last: as long as the spec allows, and some minutes at least.
+/// How long a run may last: as long as the spec allows, but at least some minutes.
 fn longest_run(object: &Object) -> SignedDuration {
     let spec = object.get("spec");
     let asked = spec.and_then(|spec| reconcile::parse_duration(text(spec, "timeout")).ok());

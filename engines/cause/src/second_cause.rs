@@ -1,7 +1,7 @@
-//! A second cause: why a suspended object fails, which applied objects are down while the source, a dependency or a build
+//! A second cause: why a suspended object fails, which applied objects fail while the source, a dependency or a build
 //! fails, too, and a second dependency that is not ready. The cause that is worse for the service comes first.
 //!
-//! Here, too: what was left out of what was applied, or has no effect, which is not a failure.
+//! Also here: warnings about fields that were left out of applied objects or have no effect. These are not failures.
 
 use objects::Object;
 use reconcile::ReleaseRollbackProgress;
@@ -15,21 +15,21 @@ use crate::object_suspension;
 
 /// The causes of the state of one object.
 pub(crate) struct CauseFindings {
-    /// The cause that is to be mended first.
+    /// The cause that has to be corrected first.
     pub(crate) first: Option<CausePath>,
-    /// One more.
+    /// A second cause, if there is one.
     pub(crate) second: Option<CausePath>,
 }
 
 impl CauseFindings {
-    /// One cause, or none.
+    /// Findings with one cause or none, and without a second one.
     pub(crate) fn of(first: Option<CausePath>) -> Self {
         Self { first, second: None }
     }
 }
 
 impl<'k> CauseWalk<'k> {
-    /// What was found of an object, with what is in its way besides.
+    /// Adds a second cause to the cause that the walk found for an object.
     pub(crate) fn findings(
         &mut self,
         object: &'k Object,
@@ -41,9 +41,9 @@ impl<'k> CauseWalk<'k> {
         let own = own.map(|found| found.cause.problem);
         self.way.push(id);
         let other = match own {
-            // What it applied is to go.
+            // The object is being deleted, and so are its applied objects.
             _ if object.meta("deletionTimestamp").is_some() => Ok(None),
-            // What it applied is well, or was examined by its run.
+            // The applied objects are healthy, or the walk over the run has examined them.
             None if found.is_none() && status != "False" => Ok(None),
             Some(CauseKind::Suspension) => self.behind_suspension(object),
             Some(_) | None => match self.applied_besides(object) {
@@ -58,7 +58,7 @@ impl<'k> CauseWalk<'k> {
         let Some(second) = self.or_taken(object, &found.cause, other)? else {
             return Ok(CauseFindings::of(Some(found)));
         };
-        // What is not ready cannot apply again what was deleted.
+        // An object that is not ready cannot restore a deleted object.
         let is_gone = second.cause.problem == CauseKind::Missing && status == "True";
         let is_worse = is_gone || is_of_service(second.cause.problem);
         let is_first =
@@ -69,10 +69,10 @@ impl<'k> CauseWalk<'k> {
         })
     }
 
-    /// Why a suspended object fails, or what it has applied.
+    /// Why a suspended object, or an object that it applied, fails.
     fn behind_suspension(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let ready = condition(object, "Ready");
-        // Ready is False after a rollback, also after one that was requested.
+        // `Ready` is False after a rollback, even if a user requested the rollback.
         let is_rolled_back = object_suspension::rollback(object)
             .is_some_and(|it| it.progress == ReleaseRollbackProgress::Succeeded);
         match ready {
@@ -87,7 +87,7 @@ impl<'k> CauseWalk<'k> {
         }
     }
 
-    /// Which of the applied objects fails or is missing, independent of what else the object reports.
+    /// The applied object that fails or is missing, whatever else the object reports.
     fn applied_besides(&mut self, object: &'k Object) -> ResultOrFactQueries<Option<CausePath>> {
         let Some(said) = condition(object, "Ready") else { return Ok(None) };
         let is_complete = said.status == "True"
@@ -96,7 +96,7 @@ impl<'k> CauseWalk<'k> {
         Ok(found.map(|found| below(Some(step_of(object, said)), found)))
     }
 
-    /// Another dependency that is not ready, for another cause than the one that was found.
+    /// Another dependency that is not ready, for a cause other than the one that was found.
     fn dependency_besides(
         &mut self,
         object: &'k Object,
@@ -112,7 +112,7 @@ impl<'k> CauseWalk<'k> {
         Ok(other.map(|other| below(Some(step_of(object, said)), other)))
     }
 
-    /// What would help against a second cause, as far as the first lets it.
+    /// Advice against a second cause, as far as the first cause allows it.
     pub(crate) fn second_advice(
         &self,
         found: &CausePath,
@@ -135,14 +135,14 @@ impl<'k> CauseWalk<'k> {
             let text = format!("it is applied again when {} is reconciled", id.subject());
             return Some(CauseAdvice { text, command: None });
         }
-        // Nothing that is suspended is reconciled.
+        // A suspended object is not reconciled, so that command would have no effect.
         let is_in_vain = |command: &str| is_suspended && command.starts_with("windlass reconcile ");
         let CauseAdvice { text, command } = advice;
         Some(CauseAdvice { text, command: command.filter(|command| !is_in_vain(command)) })
     }
 
-    /// Adds a remark about what was left out of what was applied: of all of it, or of an applied object that the user
-    /// asked about.
+    /// Adds a remark about fields that were left out of applied objects. If the user asked about an applied object, the
+    /// remark is only about that one.
     pub(crate) fn remark_warnings(&mut self, object: &'k Object) -> ResultOrFactQueries<()> {
         let id = object.id();
         if object_references::is_reconciled(&id) {
@@ -158,9 +158,9 @@ impl<'k> CauseWalk<'k> {
     }
 }
 
-/// The warnings of an object, a line each: about what was left out of what it applied, such as fields that are misspelt,
-/// about markers that set nothing, and about deletions that wait for approval. If a newer revision was not applied, each of
-/// the former names the revision that it is about.
+/// The warnings of an object, one line each. They are about fields that were left out of applied objects, such as
+/// misspelt ones, about markers that set nothing, and about deletions that wait for approval. If a newer revision was
+/// not applied, a warning about fields names the revision that it is about.
 pub fn warnings(object: &Object) -> impl Iterator<Item = String> {
     let of = match outdated_revision(object) {
         Some(revision) => format!(" (of revision {revision}, the last one that was applied)"),
@@ -178,7 +178,7 @@ pub fn warnings(object: &Object) -> impl Iterator<Item = String> {
     })
 }
 
-/// The revision that is applied, if a newer one was tried since.
+/// The applied revision. `None` if no newer revision was tried since.
 fn outdated_revision(object: &Object) -> Option<&str> {
     let status = object.get("status")?;
     let applied = text(status, "lastAppliedRevision");
@@ -186,7 +186,8 @@ fn outdated_revision(object: &Object) -> Option<&str> {
     (!applied.is_empty() && !tried.is_empty() && applied != tried).then_some(applied)
 }
 
-/// The advice about an object that another owner has, where the advice about the first cause is to leave another object to it.
+/// The advice about an object of another owner, if the advice about the first cause leaves another object to the same
+/// owner.
 fn left_to_the_same(found: &CausePath, first: &CausePath) -> Option<CauseAdvice> {
     let is_taken = found.cause.problem == CauseKind::Ownership;
     // The walk adds the owner to the text of a refusal.

@@ -1,8 +1,8 @@
-//! Objects that one applier has in its inventory and that another one has taken, or applies, too: the applier is ready, and
-//! what it applied is not as it applied it.
+//! Objects in the inventory of one applier that another one has taken over or applies, too. The applier is ready, but
+//! the objects are not as it applied them.
 //!
-//! Elsewhere: which owners an object names (`object_owners.rs`), whether what was applied is healthy (`applied_objects.rs`), what
-//! would help (`advice/ownership.rs`).
+//! Elsewhere: the owners that an object names (`object_owners.rs`), the health of applied objects
+//! (`applied_objects.rs`), and advice (`advice/ownership.rs`).
 
 use std::collections::BTreeSet;
 
@@ -19,18 +19,18 @@ use crate::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 use crate::object_references;
 use crate::object_suspension::suspension;
 
-/// How many objects are read that a refusal may name.
+/// How many objects that a refusal may name are read.
 const MOST_NAMED: usize = 32;
 
-/// An object of an inventory, with another owner that it names.
+/// An object of an inventory, with the other owner that it names.
 struct TakenOverObject {
     id: ObjectId,
     other: OtherOwner,
 }
 
 impl CauseWalk<'_> {
-    /// The first object of an inventory that belongs to another owner, of those that were read. What is suspended claims nothing:
-    /// its objects may be on their way to another owner.
+    /// The first object of an inventory that belongs to another owner, among the objects that were read. A suspended
+    /// applier has no such object, because its objects may be on their way to another owner.
     pub(crate) fn taken(&mut self, object: &Object) -> ResultOrFactQueries<Option<CausePath>> {
         if !self.is_explaining || suspension(object, self.now()).is_some() {
             return Ok(None);
@@ -63,7 +63,8 @@ impl CauseWalk<'_> {
         Ok(Some(CausePath { steps: Vec::new(), cause }))
     }
 
-    /// A second cause, or else an object that another owner has, with the step of its applier.
+    /// Returns the second cause, if there is one. Otherwise it is an applied object that another owner has, with the
+    /// applier as a step of the path.
     pub(crate) fn or_taken(
         &mut self,
         object: &Object,
@@ -78,7 +79,8 @@ impl CauseWalk<'_> {
         Ok(taken.map(|found| below(Some(step_of(object, said)), found)))
     }
 
-    /// A refusal, with the owner of the object that it names: to point at both. No decision depends on it.
+    /// Adds to a refusal the owner of the object that it names, so that the explanation points to both. No decision
+    /// depends on it.
     pub(crate) fn with_owner(
         &mut self,
         object: &Object,
@@ -106,7 +108,7 @@ impl CauseWalk<'_> {
         Ok(refusal)
     }
 
-    /// An object that was read before.
+    /// The object, if an earlier query has read it.
     fn read_already(&self, id: &ObjectId) -> Option<&Object> {
         match self.known.get(&FactQuery::Object(id.clone())) {
             Some(FactAnswer::Objects(found)) => found.first(),
@@ -114,7 +116,7 @@ impl CauseWalk<'_> {
         }
     }
 
-    /// Whether an owner exists that an object names. One that may not be read is taken for one that does.
+    /// Whether the owner that an object names exists. An owner that may not be read counts as existing.
     fn is_confirmed(&mut self, taken: &TakenOverObject) -> ResultOrFactQueries<bool> {
         let TakenOverObject { id, other } = taken;
         let Some(owner) = other.applier() else { return Ok(true) };
@@ -126,13 +128,13 @@ impl CauseWalk<'_> {
     }
 }
 
-/// Whether a refusal is about an object, as Helm and Kubernetes name it.
+/// Whether a refusal names an object, in the words of Helm or Kubernetes.
 fn is_named(refusal: &str, id: &ObjectId) -> bool {
     refusal.contains(&id.subject()) || (refusal.contains(&id.name) && refusal.contains(&id.kind))
 }
 
-/// The object with which the refusal of a dry-run begins, if its kind has fields that may not change: an inventory has it only
-/// once it was applied.
+/// The object at the beginning of a refused dry-run, if its kind has immutable fields. The inventory may lack it,
+/// because it has an object only once it was applied.
 fn refused_object(refusal: &str) -> Option<ObjectId> {
     let mut parts = dry_run_refusal::subject(refusal)?.split('/');
     let kind = parts.next()?;

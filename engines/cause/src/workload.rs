@@ -1,4 +1,4 @@
-//! Objects that were applied: their health, their Pods, and the newest warning about either.
+//! The health of applied objects: their own status, their Pods, and the newest warning event about either.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ use crate::object_event::last_seen;
 use crate::object_references;
 use crate::pod::{self, PodTrouble};
 
-/// How many ReplicaSets of a Deployment are read: those with Pods, and those with warnings, the newest first.
+/// How many ReplicaSets of a Deployment are read: those with Pods and those with warning events, the newest first.
 const MOST_REPLICA_SETS: usize = 32;
 
-/// A warning about an object, as an event has it.
+/// A warning event about an object.
 struct WarningEvent {
     object: ObjectId,
     reason: String,
@@ -27,16 +27,16 @@ struct WarningEvent {
 }
 
 impl WarningEvent {
-    /// The warning in a line.
+    /// The warning as one line.
     fn text(&self) -> String {
         format!("{} {}: {}", self.object.subject(), self.reason, shortened(&self.message))
     }
 }
 
-/// Where the events about objects are that have no namespace.
+/// The namespace that has the events about cluster-scoped objects.
 const NAMESPACE_OF_CLUSTER_EVENTS: &str = "default";
 
-/// The conditions of a Namespace that name what keeps it from being deleted.
+/// The conditions of a Namespace that name what delays its deletion.
 const REMAINS: [&str; 5] = [
     "NamespaceDeletionDiscoveryFailure",
     "NamespaceDeletionGroupVersionParsingFailure",
@@ -45,10 +45,10 @@ const REMAINS: [&str; 5] = [
     "NamespaceFinalizersRemaining",
 ];
 
-/// The health of an object. Nothing waits for a Pod that has failed, and yet it is not what it should be.
+/// The health of an object. A Pod that has failed counts as failed here, although kstatus calls it Current.
 ///
 /// # Errors
-/// Its status cannot be understood.
+/// The status of the object cannot be understood.
 pub fn health_of(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
     let report = health::library::compute_refined(object, now)?;
     Ok(match pod::failure(object).filter(|_| report.is_current()) {
@@ -60,7 +60,7 @@ pub fn health_of(object: &Object, now: Time) -> Result<HealthReport, HealthError
 }
 
 impl CauseWalk<'_> {
-    /// Why an object of a kind that windlass does not reconcile is not healthy; none if it is.
+    /// Why an object that windlass does not reconcile is not healthy. `None` if it is healthy.
     pub(crate) fn workload(&mut self, object: &Object) -> ResultOrFactQueries<Option<CausePath>> {
         let id = object.id();
         let (status, message) = match health_of(object, self.now()) {
@@ -104,7 +104,7 @@ impl CauseWalk<'_> {
         }))
     }
 
-    /// The newest warning about an object or its Pods.
+    /// The newest warning event about an object or its Pods.
     fn newest(
         &mut self,
         id: &ObjectId,
@@ -141,7 +141,7 @@ impl CauseWalk<'_> {
         }))
     }
 
-    /// The names of the ReplicaSets that some events are about and that a Deployment controls.
+    /// The ReplicaSets of a Deployment that these events are about.
     fn replica_sets(
         &mut self,
         id: &ObjectId,
@@ -152,7 +152,8 @@ impl CauseWalk<'_> {
         }
         let mut found: Vec<ObjectId> = Vec::new();
         for of in events.iter().filter_map(|event| event.get("involvedObject")) {
-            // The controller of Deployments names them so; their owner references decide to which one they belong.
+            // The Deployment controller gives ReplicaSets such names. Their owner references decide to which
+            // Deployment one belongs.
             let is_named = text(of, "name").starts_with(&format!("{}-", id.name));
             let set = ObjectId::new(&id.namespace, text(of, "name"), "apps", "ReplicaSet");
             if text(of, "kind") == "ReplicaSet" && is_named && !found.contains(&set) {
@@ -174,12 +175,12 @@ impl CauseWalk<'_> {
         Ok(names)
     }
 
-    /// The same as one text.
+    /// The newest warning event as one text.
     fn event(&mut self, id: &ObjectId, pods: &[Object]) -> ResultOrFactQueries<Option<String>> {
         Ok(self.newest(id, pods)?.map(|it| it.text()))
     }
 
-    /// The Pods that an object stands for: not those that a Deployment replaces, and of the newest revision first.
+    /// The Pods of an object, those of the newest revision first. Pods that a Deployment replaces are left out.
     fn pods(&mut self, object: &Object) -> ResultOrFactQueries<Vec<Object>> {
         if pod::is_pod(object) {
             return Ok(vec![object.clone()]);
@@ -196,7 +197,7 @@ impl CauseWalk<'_> {
         Ok(pods)
     }
 
-    /// The ReplicaSets of some Pods that belong to older revisions of a Deployment, or to another one.
+    /// The ReplicaSets of these Pods that belong to an older revision of the Deployment, or to another one.
     fn replaced(
         &mut self,
         deployment: &Object,
@@ -266,15 +267,16 @@ fn deletion(object: &Object) -> String {
     }
 }
 
-/// Since when an object is being deleted: its time of deletion is that until which its Pods have time to end.
+/// Since when an object is being deleted. Its deletion timestamp is the end of the grace period, so that period is
+/// subtracted.
 fn deleted(object: &Object) -> Option<Time> {
     let at = time(object.fields().get("metadata")?, "deletionTimestamp")?;
     let grace = object.meta("deletionGracePeriodSeconds").and_then(Value::as_i64);
     at.checked_sub(SignedDuration::from_secs(grace.unwrap_or_default())).ok()
 }
 
-/// Since when it is not ready, according to its conditions; if none is False, since it was created, unless its spec was
-/// changed since.
+/// Since when an object is not ready, according to its conditions. If all conditions are True, it is the time of its
+/// creation. `None` if its spec was changed after that.
 fn since(object: &Object) -> Option<Time> {
     let conditions = ["Ready", "Available", "Progressing", "PodScheduled"];
     let said = conditions.iter().filter_map(|kind| condition(object, kind));
@@ -299,7 +301,7 @@ fn problem(trouble: &PodTrouble) -> CauseKind {
     }
 }
 
-/// What the reason of an event is about; without one, what the kind of the object is about.
+/// The problem that the reason of an event reports. Without a known reason, the kind of the object decides.
 fn problem_of(id: &ObjectId, reason: &str) -> CauseKind {
     match reason {
         "FailedCreate" => CauseKind::Admission,

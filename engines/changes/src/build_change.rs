@@ -1,18 +1,20 @@
-//! Whether a revision changed what an applier builds, by the builds that its history had before and has now.
+//! Whether a revision changed the build of an applier. It compares the newest builds in the applier's history over
+//! time.
 //!
-//! The history of a status has one entry for a digest, which moves to the front when that digest is built again. So the entry
-//! before the newest one does not say what was built before; who follows the statuses has seen it.
+//! The history in a status has one entry for each digest. An entry moves to the front when its digest is built again.
+//! The second entry is therefore not always the previous build, and only a client that follows the status knows the
+//! previous one.
 
-/// A build, as the newest entry of a history has it.
+/// The newest entry of a history: one build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedBuild {
     /// The revision of the source.
     pub revision: String,
-    /// Names the built objects.
+    /// The digest of the built objects.
     pub digest: String,
 }
 
-/// The newest build of an applier, and the one of the revision before it.
+/// The newest build of an applier, and the build of the revision before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FollowedBuilds {
     newest: Option<ObservedBuild>,
@@ -22,16 +24,17 @@ pub struct FollowedBuilds {
 /// Whether a revision changed what an applier builds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildChange {
-    /// It builds something else, or nothing that is known.
+    /// The applier builds other objects, or its build is not known.
     Changed,
-    /// It builds the same.
+    /// The applier builds the same objects.
     Unchanged,
-    /// What was built before was not seen.
+    /// The previous build was not observed.
     Unknown,
 }
 
 impl FollowedBuilds {
-    /// Takes in the newest build. Another digest of the same revision, as after a change of a variable, is no other revision.
+    /// Adds the newest build. If only the digest changed, such as after a change of a variable, the build replaces that
+    /// of the same revision.
     pub fn observe(&mut self, revision: &str, digest: &str) {
         let build = ObservedBuild { revision: revision.to_owned(), digest: digest.to_owned() };
         match &mut self.newest {
@@ -41,7 +44,7 @@ impl FollowedBuilds {
         }
     }
 
-    /// What a revision did to the build of an applier that came to its end.
+    /// Whether a revision changed the build of an applier whose run has ended.
     #[must_use]
     pub fn change(&self, revision: &str) -> BuildChange {
         let Some(newest) = self.newest.as_ref().filter(|it| it.revision == revision) else {

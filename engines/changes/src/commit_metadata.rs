@@ -1,39 +1,39 @@
-//! What the metadata of an artifact says of the commit that it was made from.
+//! The metadata of an artifact about the commit from which it was made.
 
 use std::collections::BTreeMap;
 
-/// Key of the metadata: the first line of the message.
+/// Metadata key of the first line of the commit message.
 const SUBJECT: &str = "windlass.dev/CommitSubject";
 
-/// Key of the metadata: the name of the author, without the address.
+/// Metadata key of the author's name, without the address.
 const AUTHOR: &str = "windlass.dev/CommitAuthor";
 
-/// Key of the metadata: when the author wrote it.
+/// Metadata key of the time at which the author wrote the commit.
 const TIME: &str = "windlass.dev/CommitTime";
 
-/// The longest subject, author and time, in characters.
+/// How many characters of subject, author and time are kept.
 const MAX_SUBJECT_LENGTH: usize = 200;
 const MAX_AUTHOR_LENGTH: usize = 100;
 const MAX_TIME_LENGTH: usize = 64;
 
-/// What is said of a commit. The author of a commit may write anything into it.
+/// The description of a commit. Its author may write anything into it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommitDescription {
-    /// The first line of the message.
+    /// The first line of the commit message.
     pub subject: String,
     /// The name of the author.
     pub author: String,
-    /// When the author wrote it, in RFC 3339.
+    /// When the author wrote the commit, in RFC 3339.
     pub time: String,
 }
 
-/// A text on one line without control characters, and not too long.
+/// Removes control characters and line breaks from a text, and shortens it.
 fn plain(text: &str, length: usize) -> String {
     text.chars().filter(|it| !it.is_control()).take(length).collect::<String>().trim().to_owned()
 }
 
 impl CommitDescription {
-    /// The metadata; what is empty is left out.
+    /// The description as metadata. Empty values are left out.
     #[must_use]
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let all = [
@@ -45,7 +45,8 @@ impl CommitDescription {
         known.map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// What the metadata says; `None` if it names no commit. Users may write the status that has it, so it is made plain again.
+    /// Reads the description from metadata. `None` if the metadata names no commit. Users may write the status, so
+    /// control characters are removed again.
     #[must_use]
     pub fn of_metadata(metadata: &BTreeMap<String, String>) -> Option<Self> {
         let text = |key: &str| metadata.get(key).map(String::as_str).unwrap_or_default();

@@ -1,10 +1,9 @@
-//! Changes: one revision of a source and the appliers that it changes, with one verdict about all of them. Without I/O.
+//! Changes: one revision of a source, all appliers that it changes, and one verdict about them. There is no I/O here.
 //!
-//! Here: the name of a change, and the command that takes it back. Below: its commit ([`commit_metadata`]), how far a member is
-//! ([`member_state`]), whether a build changed ([`build_change`]), the lines about members ([`member_lines`]), the verdict
-//! ([`verdict`]).
-//! Elsewhere: ChangeSets as objects, and who is a member (`operator/changes`), results that are not applied again (engine
-//! `quarantine`).
+//! Here: the name of a change, and the command that rolls it back. Below: the commit of a change ([`commit_metadata`]),
+//! the progress of a member ([`member_state`]), changed builds ([`build_change`]), the lines about members
+//! ([`member_lines`]), and the verdict ([`verdict`]). Elsewhere: ChangeSet objects, and which appliers are members
+//! (`operator/changes`); results that are not applied again (engine `quarantine`).
 
 pub mod build_change;
 pub mod commit_metadata;
@@ -14,14 +13,14 @@ pub mod verdict;
 
 use sha2::{Digest as _, Sha256};
 
-/// The longest part of the name of a source in the name of a change, in characters. Names of objects are ASCII.
+/// How many characters of the source's name a change's name has at most. Names of objects are ASCII.
 const MAX_NAME_LENGTH: usize = 40;
 
-/// How many hexadecimal digits of a digest the name of a change has.
+/// How many hexadecimal digits of the digest the name of a change has.
 const DIGEST_LENGTH: usize = 8;
 
-/// The name of a change of a source: the same for the same source, by its uid, and the same sequence, so that a crash does not
-/// lead to a second one. The name of the source is there for people.
+/// The name of a change of a source. It depends on the source's uid and on the sequence number, so that a crash does
+/// not lead to a second change. It also has the source's name, for users.
 #[must_use]
 pub fn change_name(source: &str, uid: &str, sequence: i64) -> String {
     let digest = digest_of(&[uid, &sequence.to_string()], DIGEST_LENGTH);
@@ -29,8 +28,8 @@ pub fn change_name(source: &str, uid: &str, sequence: i64) -> String {
     format!("{}-{sequence}-{digest}", source.trim_end_matches(['.', '-']))
 }
 
-/// The command that takes a change back, for messages; `None` if there was no change of the source before, so that there is
-/// nothing to go back to.
+/// The command that rolls a change back, for messages. `None` if it is the first change of its source, so that there is
+/// no earlier result.
 #[must_use]
 pub fn rollback_command(name: &str, namespace: &str, sequence: i64) -> Option<String> {
     (sequence > 1).then(|| format!("windlass rollback change/{name} -n {namespace}"))

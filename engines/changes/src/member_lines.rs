@@ -1,20 +1,20 @@
-//! The lines about members in a ChangeSet: one of at most 64 bytes each, and not too many of them.
+//! The lines about members in a ChangeSet, each of at most 64 bytes and of a limited number.
 //!
-//! A name that is too long is cut, and ends with a part of its digest, so that it still names one object.
+//! A name that is too long is cut, and a part of its digest is appended, so that it still identifies one object.
 
 use super::digest_of;
 use super::member_state::MemberState;
 
-/// How many lines are listed: as JSON, all of them are at most 128 KiB.
+/// How many lines are listed. As JSON, they take at most 128 KiB.
 const MAX_LINES: usize = 1_900;
 
-/// The longest name in a line: the longest state, the mark and the longest kind leave this room.
+/// How many bytes a name in a line may have, next to the longest state, mark and kind.
 const MAX_NAME_BYTES: usize = 44;
 
-/// How many hexadecimal digits of its digest a name ends with that is cut.
+/// How many hexadecimal digits of the digest a cut name ends with.
 const NAME_DIGEST_LENGTH: usize = 8;
 
-/// What marks a member whose spec another member applied.
+/// The mark of a member whose spec another member applied.
 const CHILD: &str = "> ";
 
 /// The kind of a member.
@@ -35,7 +35,7 @@ impl MemberKind {
     pub const ALL: [Self; 4] =
         [Self::Kustomization, Self::HelmRelease, Self::Helmfile, Self::OperatorHelmfile];
 
-    /// The kind of an object; `None` if it applies nothing, so that it is no member.
+    /// The kind of an object as a member. `None` if the object applies nothing and cannot be a member.
     #[must_use]
     pub fn of(group: &str, kind: &str) -> Option<Self> {
         match (group, kind) {
@@ -47,8 +47,9 @@ impl MemberKind {
         }
     }
 
-    /// How a line names it.
-    const fn as_str(self) -> &'static str {
+    /// The name of the kind in lines.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Kustomization => "ks",
             Self::HelmRelease => "hr",
@@ -58,21 +59,22 @@ impl MemberKind {
     }
 }
 
-/// A member.
+/// A member of a change.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedMember {
-    /// How far it is.
+    /// The progress of the member.
     pub state: MemberState,
-    /// Whether another member applied its spec.
+    /// Whether another member applied the member's spec.
     pub is_child: bool,
-    /// Its kind.
+    /// The kind of the member.
     pub kind: MemberKind,
-    /// Its name.
+    /// The name of the member.
     pub name: String,
 }
 
-/// A name as lines have it.
-fn shown_name(name: &str) -> String {
+/// A name in the form that lines have, which is cut if it is too long.
+#[must_use]
+pub fn shown_name(name: &str) -> String {
     if name.len() <= MAX_NAME_BYTES {
         return name.to_owned();
     }
@@ -81,37 +83,37 @@ fn shown_name(name: &str) -> String {
 }
 
 impl ListedMember {
-    /// Its kind and name, as lines have them.
+    /// The kind and name of the member, in the form that lines have.
     #[must_use]
     pub fn subject(&self) -> String {
         format!("{}/{}", self.kind.as_str(), shown_name(&self.name))
     }
 
-    /// The line about it.
+    /// The line about the member.
     fn line(&self) -> String {
         let mark = if self.is_child { CHILD } else { "" };
         format!("{} {mark}{}", self.state.as_str(), self.subject())
     }
 }
 
-/// The kind and name of an object, as lines have them; `None` if it applies nothing.
+/// The kind and name of an object, in the form that lines have. `None` if the object applies nothing.
 #[must_use]
 pub fn subject_of(group: &str, kind: &str, name: &str) -> Option<String> {
     MemberKind::of(group, kind).map(|kind| format!("{}/{}", kind.as_str(), shown_name(name)))
 }
 
-/// A line about a member, read.
+/// The parts of a line about a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadLine<'l> {
-    /// How far it is.
+    /// The progress of the member.
     pub state: MemberState,
-    /// Whether another member applied its spec.
+    /// Whether another member applied the member's spec.
     pub is_child: bool,
-    /// Its kind and name, as lines have them.
+    /// The kind and name of the member, in the form that lines have.
     pub subject: &'l str,
 }
 
-/// Reads a line; `None` if it is none.
+/// Reads a line about a member. `None` if the text is not such a line.
 #[must_use]
 pub fn read(line: &str) -> Option<ReadLine<'_>> {
     let (state, subject) = line.split_once(' ')?;
@@ -120,7 +122,7 @@ pub fn read(line: &str) -> Option<ReadLine<'_>> {
     Some(ReadLine { state, is_child: child.is_some(), subject: child.unwrap_or(subject) })
 }
 
-/// The lines about members, failures first, and how many are not listed.
+/// The lines about members, failures first, and the number of members without a line.
 #[must_use]
 pub fn lines(mut members: Vec<ListedMember>) -> (Vec<String>, usize) {
     members.sort();

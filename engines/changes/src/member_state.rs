@@ -1,23 +1,22 @@
-//! How far a member of a change is, by its status.
+//! The progress of a member of a change, according to its status.
 //!
-//! A `Ready` that is about an older revision or generation says nothing. What came to its end does not leave it by being
-//! repeated: a member that failed is not under way again until it succeeds.
-//! Elsewhere: reading statuses (`operator/changes`).
+//! A condition `Ready` about an older revision or generation does not count. A member that failed stays failed while it
+//! is retried, until it succeeds. Elsewhere: reading statuses (`operator/changes`).
 
-/// How far a member is.
+/// The progress of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MemberState {
-    /// It failed.
+    /// The member failed.
     Failed,
-    /// It went back to what was applied before.
+    /// The member was rolled back to the result that was applied before.
     RolledBack,
-    /// It is being applied, or is about to be.
+    /// The member is being applied, or is about to be.
     Progressing,
-    /// It waits for a window, an approval or another object.
+    /// The member waits for a window, an approval or another object.
     Waiting,
-    /// It is suspended.
+    /// The member is suspended.
     Skipped,
-    /// It succeeded.
+    /// The member succeeded.
     Succeeded,
 }
 
@@ -32,7 +31,7 @@ impl MemberState {
         Self::Succeeded,
     ];
 
-    /// The word that lines about members begin with.
+    /// The first word of a line about a member in this state.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,14 +44,14 @@ impl MemberState {
         }
     }
 
-    /// Whether a member came to its end. One that is suspended comes to no other.
+    /// Whether the change is over for the member. A suspended member counts, because it gets no further.
     #[must_use]
     pub const fn has_ended(self) -> bool {
         !matches!(self, Self::Progressing | Self::Waiting)
     }
 
-    /// The state after another observation. What succeeded in a change does not fail in it later: something else has changed
-    /// then. What failed or went back is not under way again while it is repeated.
+    /// The state after another observation. A member that succeeded in a change stays so, because a later failure has
+    /// another cause. A member that failed or was rolled back stays so while it is retried.
     #[must_use]
     pub const fn after(self, observed: Self) -> Self {
         match self {
@@ -68,52 +67,53 @@ impl MemberState {
 pub struct ObservedReady<'o> {
     /// `True`, `False` or `Unknown`.
     pub status: &'o str,
-    /// Why.
+    /// The reason of the condition.
     pub reason: &'o str,
-    /// The generation of the spec that it is about; `None` if it does not say.
+    /// The generation of the spec that the condition is about. `None` if the condition does not say it.
     pub generation: Option<i64>,
 }
 
-/// What a Quarantine of the revision of the change does to a member.
+/// The effect of a Quarantine of the change's revision on a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuarantineEffect<'o> {
-    /// What was applied before is applied again, which is of this revision.
+    /// The member is rolled back to this revision, which was applied before.
     RollsBack(&'o str),
-    /// Nothing is applied.
+    /// The member keeps its present result, and no result is applied.
     Held,
 }
 
-/// What is observed of a member.
+/// The observed status of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObservedMember<'o> {
-    /// Whether it is suspended.
+    /// Whether the member is suspended.
     pub is_suspended: bool,
-    /// Whether an attempt is under way, by the condition `Reconciling`. One that failed and is repeated later is not.
+    /// Whether a run of the member is in progress, according to the condition `Reconciling`. A failed run that is
+    /// retried later is not in progress.
     pub is_reconciling: bool,
-    /// The generation of its spec.
+    /// The generation of the member's spec.
     pub generation: i64,
-    /// Its condition `Ready`.
+    /// The member's condition `Ready`.
     pub ready: Option<ObservedReady<'o>>,
-    /// The revision that it attempted last.
+    /// The revision that the member attempted last.
     pub attempted: Option<&'o str>,
-    /// The revision that it applied last with success.
+    /// The revision that the member last applied successfully.
     pub applied: Option<&'o str>,
-    /// Whether it stays at what it has until its wave of a rollout is open.
+    /// Whether the member keeps its revision until its wave of a rollout opens.
     pub waits_for_wave: bool,
-    /// The Quarantine in force of the revision.
+    /// The effect of the Quarantine of the revision, if one is in force.
     pub quarantine: Option<QuarantineEffect<'o>>,
 }
 
-/// What a change brings to a member.
+/// The new version that a change brings to a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberTarget<'t> {
-    /// A revision of its source.
+    /// A new revision of its source.
     Revision(&'t str),
-    /// A spec, by its generation.
+    /// A new spec, identified by its generation.
     Generation(i64),
 }
 
-/// Reasons of `Ready` that say that nothing begins yet, so that nothing failed.
+/// Reasons of `Ready` of a member that has not begun yet, so that it has not failed.
 const WAITS: [&str; 14] = [
     "AwaitingDependents",
     "BudgetExceeded",
@@ -131,16 +131,17 @@ const WAITS: [&str; 14] = [
     "WindowClosed",
 ];
 
-/// The reason of `Ready` of an object that is suspended.
+/// The reason of `Ready` of a suspended object.
 const SUSPENDED: &str = "Suspended";
 
-/// The reason of `Ready` of an object that went back, or stays as it is, because of a Quarantine.
+/// The reason of `Ready` of an object that a Quarantine rolled back, or keeps as it is.
 const QUARANTINED: &str = "Quarantined";
 
-/// The reason of `Ready` of an object that cannot go back, because what it had before is lost.
+/// The reason of `Ready` of an object that cannot be rolled back, because its previous artifact is lost.
 const ARTIFACT_LOST: &str = "ArtifactLost";
 
-/// How far a member is that was this far before. A Quarantine is another beginning: what succeeded or failed goes back.
+/// The progress of a member, given its progress before. During a Quarantine the earlier progress does not count,
+/// because a member that succeeded or failed is rolled back.
 #[must_use]
 pub fn next_state(
     before: Option<MemberState>,
@@ -154,10 +155,10 @@ pub fn next_state(
     }
 }
 
-/// How far a member is.
+/// The progress of a member, by its present status only.
 fn state(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> MemberState {
     let ready = observed.ready.filter(|it| is_of_newest_spec(observed, it));
-    // What is said of a wave is over once the revision is attempted, and a wave holds no spec.
+    // A wave does not matter any more once the revision is attempted. A wave never holds back a spec.
     let is_before_wave = observed.waits_for_wave
         && matches!(target, MemberTarget::Revision(_))
         && !is_at(observed, target);
@@ -183,11 +184,11 @@ fn state(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> MemberState
     end.unwrap_or(under_way)
 }
 
-/// How the way back ended; `None` if it has not. `is_back` is whether the revision was attempted that was applied before.
+/// How a rollback ended. `None` if it has not ended. `is_back` says whether the member attempted the previous revision.
 fn end_of_way_back(ready: &ObservedReady<'_>, is_back: bool) -> Option<MemberState> {
     match (ready.reason, ready.status) {
         (QUARANTINED, _) if is_back => Some(MemberState::RolledBack),
-        // Nothing is changed.
+        // The rollback changed nothing.
         (QUARANTINED | ARTIFACT_LOST, _) => Some(MemberState::Failed),
         (_, "False") if is_back => Some(MemberState::Failed),
         _ => None,
@@ -198,11 +199,11 @@ fn is_of_newest_spec(observed: &ObservedMember<'_>, ready: &ObservedReady<'_>) -
     ready.generation.is_none_or(|generation| generation >= observed.generation)
 }
 
-/// Whether the status is about what the change brings.
+/// Whether the status is about the new revision or spec.
 fn is_at(observed: &ObservedMember<'_>, target: MemberTarget<'_>) -> bool {
     match target {
         MemberTarget::Revision(revision) => observed.attempted == Some(revision),
-        // A condition that does not say which spec it is about may be about the old one.
+        // A condition without a generation may be about the old spec.
         MemberTarget::Generation(generation) => {
             observed.ready.and_then(|it| it.generation).is_some_and(|it| it >= generation)
         }

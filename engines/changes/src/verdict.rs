@@ -1,4 +1,4 @@
-//! The verdict about all members of a change.
+//! The verdict about a change, from the progress of all its members.
 
 use std::time::Duration;
 
@@ -6,51 +6,51 @@ use reconcile::Time;
 
 use super::member_state::MemberState;
 
-/// How long no member comes to its end before a change is stalled.
+/// How long a change may last without a member that ends, before the change is stalled.
 const PROGRESS_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// How many members a sentence names.
 const MAX_NAMED: usize = 5;
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeVerdict {
-    /// A member has not come to its end.
+    /// A member has not ended yet.
     Progressing,
     /// All members succeeded, or were suspended.
     Succeeded,
-    /// All came to their end, and one failed.
+    /// All members have ended, and one of them failed.
     Failed,
-    /// The source moved on before that.
+    /// The source got a new revision before all members ended.
     Superseded,
-    /// A member went back to what was applied before.
+    /// A member was rolled back to the result that was applied before.
     RolledBack,
-    /// No member came to its end for long.
+    /// No member has ended for a long time.
     Stalled,
 }
 
 impl ChangeVerdict {
-    /// Whether it is one about members that came to their end. [`Self::Superseded`] and [`Self::Stalled`] are about members
-    /// that did not.
+    /// Whether the verdict is about members that have ended. [`Self::Superseded`] and [`Self::Stalled`] are about
+    /// members that have not.
     const fn is_about_ends(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::RolledBack)
     }
 }
 
-/// How many members there are, by their states.
+/// How many members are in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemberCounts {
-    /// [`MemberState::Failed`].
+    /// Members in the state [`MemberState::Failed`].
     pub failed: usize,
-    /// [`MemberState::RolledBack`].
+    /// Members in the state [`MemberState::RolledBack`].
     pub rolled_back: usize,
-    /// [`MemberState::Progressing`].
+    /// Members in the state [`MemberState::Progressing`].
     pub progressing: usize,
-    /// [`MemberState::Waiting`].
+    /// Members in the state [`MemberState::Waiting`].
     pub waiting: usize,
-    /// [`MemberState::Skipped`].
+    /// Members in the state [`MemberState::Skipped`].
     pub skipped: usize,
-    /// [`MemberState::Succeeded`].
+    /// Members in the state [`MemberState::Succeeded`].
     pub succeeded: usize,
 }
 
@@ -68,18 +68,18 @@ impl MemberCounts {
         *count += 1;
     }
 
-    /// All members.
+    /// The number of all members.
     #[must_use]
     pub const fn total(&self) -> usize {
         self.ended() + self.progressing + self.waiting
     }
 
-    /// The members that came to their end.
+    /// The number of members that have ended.
     const fn ended(&self) -> usize {
         self.failed + self.rolled_back + self.skipped + self.succeeded
     }
 
-    /// The members of both.
+    /// The sum of both counts.
     #[must_use]
     pub const fn and(&self, other: &Self) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl MemberCounts {
         }
     }
 
-    /// The states that members have, such as `3 succeeded, 1 failed`.
+    /// The counts as text, such as `3 succeeded, 1 failed`.
     fn words(&self) -> String {
         let all = [
             (self.failed, "failed"),
@@ -107,24 +107,24 @@ impl MemberCounts {
     }
 }
 
-/// What the verdict is about.
+/// The facts for a verdict about a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JudgedChange {
     /// The members of all namespaces.
     pub counts: MemberCounts,
-    /// Whether no member is added any more.
+    /// Whether the list of members is final.
     pub is_closed: bool,
-    /// Whether the source has moved on.
+    /// Whether the source has a newer revision.
     pub is_superseded: bool,
-    /// Whether a user asked for the rollback and it was carried out, as far as it can be.
+    /// Whether a user requested a rollback, and it was carried out as far as possible.
     pub is_rolled_back: bool,
-    /// When a member came to its end last, or the change began.
+    /// When a member last ended. If none has, it is the beginning of the change.
     pub progressed: Time,
-    /// The verdict before.
+    /// The previous verdict.
     pub before: ChangeVerdict,
 }
 
-/// The verdict about a change.
+/// Judges a change by its members, its source and the time.
 #[must_use]
 pub fn verdict(change: &JudgedChange, now: Time) -> ChangeVerdict {
     let JudgedChange { counts, before, .. } = change;
@@ -135,7 +135,7 @@ pub fn verdict(change: &JudgedChange, now: Time) -> ChangeVerdict {
         return if before.is_about_ends() { *before } else { ChangeVerdict::Superseded };
     }
     if !change.is_closed || counts.ended() < counts.total() {
-        // A member that is repeated, resumed or seen anew after a restart takes no verdict back.
+        // The verdict stays although a member is retried, resumed, or observed anew after a restart.
         if before.is_about_ends() {
             return *before;
         }
@@ -152,8 +152,8 @@ pub fn verdict(change: &JudgedChange, now: Time) -> ChangeVerdict {
     }
 }
 
-/// The verdict in a sentence. `named` are members that did not succeed, the most important first; those of other namespaces are
-/// not among them.
+/// The verdict as a sentence. `named` has the members that did not succeed, the most important first. Members of other
+/// namespaces are not among them.
 #[must_use]
 pub fn sentence(counts: &MemberCounts, unchanged: usize, named: &[String]) -> String {
     let total = counts.total();

@@ -1,7 +1,8 @@
-//! Judging a change of a definition by the objects that exist, one after the other.
+//! Judges a changed definition by the objects that exist, one object after the other.
 //!
-//! Here: which objects are needed in which version, one object, and the definitions themselves. Elsewhere:
-//! defaulting, pruning, validation, rules (`field_defaults`, `field_pruning`, `object_validation`, `validation_rules`).
+//! Here: the versions in which objects have to be read, judging one object, and comparing the definitions themselves.
+//! Elsewhere: defaulting, pruning, validation and rules (`field_defaults`, `field_pruning`, `object_validation`,
+//! `validation_rules`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,47 +20,47 @@ use crate::migration::StoredVersionMigration;
 use crate::schema::{CrdVersionSchema, SchemaChange};
 use crate::{field_defaults, field_pruning, object_validation, validation_rules};
 
-/// Most field managers that are remembered.
+/// How many field managers the judge remembers.
 const MAX_MANAGERS: usize = 64;
 
-/// Whether something is there.
+/// Whether the Service of a conversion webhook exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WebhookServicePresence {
-    /// It is.
+    /// The Service exists.
     Present,
-    /// It is not.
+    /// The Service does not exist.
     Absent,
-    /// That could not be found out.
+    /// It could not be found out whether the Service exists.
     Unknown,
 }
 
-/// Facts about a cluster besides the objects that were judged.
+/// Facts about a cluster that the judge needs besides the objects.
 #[derive(Debug, Clone, Copy)]
 pub struct CrdGuardFacts {
     /// How many objects of the kind there are.
     pub total: u64,
-    /// The Service of the new conversion webhook ([`CrdChangeJudge::service`]).
+    /// Whether the Service of the new conversion webhook exists ([`CrdChangeJudge::service`]).
     pub service: WebhookServicePresence,
-    /// Whether all objects were given to the judge.
+    /// Whether the judge got all objects.
     pub is_complete: bool,
 }
 
-/// Objects that are read in one version and judged by another schema.
+/// A comparison of two schemas: objects are read in one version and judged by the schema of another one.
 #[derive(Debug)]
 struct SchemaVersionPair {
     read: String,
     by: String,
     before: CrdVersionSchema,
     after: CrdVersionSchema,
-    /// Only what is dropped counts: the other version may have fields that this one cannot show.
+    /// Whether only dropped fields count. The other version may have fields that this version cannot show.
     losses_only: bool,
     /// Whether `status` is a subresource before and after.
     has_status: [bool; 2],
 }
 
 impl SchemaVersionPair {
-    /// Whether a finding counts. What a controller reports in the subresource `status`, it reports again, and the API server
-    /// does not hold it against other changes of the object.
+    /// Whether a finding counts. A finding about the subresource `status` does not count, because a controller reports
+    /// its status again. Such a finding also does not make the API server refuse other changes of the object.
     fn counts(&self, problem: CrdChangeProblem, path: &str) -> bool {
         let is_status = path
             .strip_prefix("status")
@@ -69,39 +70,39 @@ impl SchemaVersionPair {
     }
 }
 
-/// A pair that is to be judged, as far as its schemas differ.
+/// A comparison of two schemas that the judge has to make if they differ.
 #[derive(PartialEq, Eq)]
 struct SchemaComparison {
     read: String,
     by: String,
-    /// The other schema is one of the live definition, too: objects are written back before the new definition is
-    /// applied.
+    /// Whether the other schema belongs to the live definition, too. Objects are then written back before the new
+    /// definition is applied.
     is_live: bool,
     losses_only: bool,
 }
 
-/// Judges a change. Objects are given to it page by page, so none of them is kept.
+/// Judges a changed definition. The caller gives it the objects page by page, and the judge keeps none of them.
 #[derive(Debug)]
 pub struct CrdChangeJudge {
     old: CrdDefinition,
     new: CrdDefinition,
     pairs: Vec<SchemaVersionPair>,
-    /// Versions that objects may be stored in, whose schema changes, and that they cannot be read in.
+    /// Versions in which objects may be stored and whose schema changes, but in which objects cannot be read.
     unseen: Vec<String>,
     sink: ObjectFindingSink,
     findings: CrdChangeFindings,
     judged: u64,
-    /// The version by which objects are counted.
+    /// The version in which objects are counted.
     first: Option<String>,
-    /// Versions that field managers wrote objects in.
+    /// For each field manager, the versions in which it wrote objects.
     managers: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl CrdChangeJudge {
-    /// For a change from a live definition to a manifest. `stop` ends what takes too long.
+    /// Prepares to judge a change from a live definition to a manifest. `stop` ends a judgement that takes too long.
     ///
     /// # Errors
-    /// When one of them cannot be judged.
+    /// One of the two definitions cannot be judged.
     pub fn new(old: &Value, new: &Value, stop: &StopSignal) -> Result<Self, CrdDefinitionError> {
         let was = CrdDefinition::read(old)?;
         let is = CrdDefinition::read(new)?;
@@ -143,7 +144,7 @@ impl CrdChangeJudge {
         &self.old
     }
 
-    /// Versions in which all objects have to be read and given to [`CrdChangeJudge::object`].
+    /// The versions in which the caller has to read all objects and give them to [`CrdChangeJudge::object`].
     pub fn versions(&self) -> Vec<String> {
         let mut all: BTreeSet<&str> = self.pairs.iter().map(|it| it.read.as_str()).collect();
         let is_dropped = self.unserved().next().is_some();
@@ -153,7 +154,7 @@ impl CrdChangeJudge {
         all.into_iter().map(str::to_owned).collect()
     }
 
-    /// A version in which objects can be counted, where that decides anything.
+    /// A version in which the caller has to count the objects. `None` if the number does not matter.
     pub fn counted(&self) -> Option<String> {
         let is_other = self.old.conversion != self.new.conversion;
         let matters = is_other
@@ -164,7 +165,7 @@ impl CrdChangeJudge {
         version.map(|it| it.name.clone())
     }
 
-    /// The Service that has to be there for conversion, if the definition before did not need the same.
+    /// The Service that the new conversion webhook needs. `None` if the old definition needed the same one.
     pub fn service(&self) -> Option<&WebhookServiceReference> {
         match &self.new.conversion {
             CrdConversion::Webhook(Some(service)) if self.old.conversion != self.new.conversion => {
@@ -174,13 +175,13 @@ impl CrdChangeJudge {
         }
     }
 
-    /// Versions that objects may be stored in and that the new definition does not have.
+    /// Versions in which objects may be stored, but which the new definition does not have.
     fn dropped(&self) -> impl Iterator<Item = &str> {
         let all = self.old.stored.iter().map(String::as_str);
         all.filter(|name| self.new.version(name).is_none())
     }
 
-    /// Versions that are no longer served.
+    /// Versions that are not served any more.
     fn unserved(&self) -> impl Iterator<Item = &str> {
         let all = self.old.versions.iter().filter(|it| it.is_served);
         all.map(|it| it.name.as_str()).filter(|name| !self.new.serves(name))
@@ -191,7 +192,7 @@ impl CrdChangeJudge {
         name(&self.old) != name(&self.new)
     }
 
-    /// Judges an object that was read in a version.
+    /// Judges one object that was read in this version.
     pub fn object(&mut self, version: &str, object: &Value) {
         let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default().to_owned();
         let key = GuardedObjectKey { namespace: text("namespace"), name: text("name") };
@@ -227,7 +228,7 @@ impl CrdChangeJudge {
         }
     }
 
-    /// The verdict, after all objects were given.
+    /// The verdict, after the judge got all objects.
     pub fn finish(mut self, facts: CrdGuardFacts) -> ChangeVerdict {
         self.identity();
         if facts.total > 0 {
@@ -323,7 +324,7 @@ impl CrdChangeJudge {
     }
 }
 
-/// What has to be judged of a change between definitions.
+/// The schemas that have to be compared for a change from one definition to another.
 fn wanted(was: &CrdDefinition, is: &CrdDefinition) -> Vec<SchemaComparison> {
     let pair = |read: &str, by: &str| SchemaComparison {
         read: read.to_owned(),
@@ -340,7 +341,7 @@ fn wanted(was: &CrdDefinition, is: &CrdDefinition) -> Vec<SchemaComparison> {
         if let (Some((_, to)), Some(read)) = (storages, was.readable()) {
             all.push(pair(&read.name, &to.name));
         }
-        // What only such a version has is dropped at the next write in another one.
+        // Fields that only such a version has are dropped when the object is next written in another version.
         if let Some(to) = is.storage() {
             let gone = served().filter(|it| !is.serves(it) && *it != to.name);
             all.extend(gone.map(|it| SchemaComparison { losses_only: true, ..pair(it, &to.name) }));
@@ -366,7 +367,7 @@ fn wanted(was: &CrdDefinition, is: &CrdDefinition) -> Vec<SchemaComparison> {
     unique
 }
 
-/// Versions that objects may be stored in before and after a change, and that are not served both before and after.
+/// Versions that both definitions have and in which objects may be stored, but that are not served by both.
 fn kept_in_store<'d>(
     was: &'d CrdDefinition,
     is: &'d CrdDefinition,
@@ -377,7 +378,7 @@ fn kept_in_store<'d>(
     stored.into_iter().filter(both).filter(|it| !(was.serves(it) && is.serves(it)))
 }
 
-/// What another schema does to an object.
+/// The findings about one object under another schema.
 fn judge(
     object: &Value,
     pair: &SchemaVersionPair,
@@ -405,7 +406,7 @@ fn judge(
     if new.is_empty() {
         return found;
     }
-    // A problem that existed at the same place before does not count against the new definition.
+    // If the old schema finds a problem at the same place, the problem does not count against the new definition.
     object_validation::check(object, before, &mut FieldPath::default(), sink);
     if !sink.has(CrdChangeProblem::Invalid) {
         let unchanged = SchemaChange { node: before, before: None };

@@ -1,6 +1,6 @@
-//! The result of judging a change: findings, gathered from many objects.
+//! The result of judging a changed definition: findings that are gathered from many objects.
 //!
-//! Here: findings and their texts, and what collects them while one object is judged, within what may be used up.
+//! Here: findings and their messages, and the collector of findings while one object is judged within a budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,46 +10,46 @@ use serde::Serialize;
 
 use crate::field_path::FieldPath;
 
-/// What judging all objects of a kind may use up: some seconds of a processor.
+/// How much work judging all objects of a kind may take: some seconds of a processor.
 const JUDGING: WorkAllowance = WorkAllowance { steps: 400_000_000, bytes: 8 << 30 };
 
-/// What the rules of a definition may use up, after they were read.
+/// How much work evaluating the rules of a definition may take, after they were read.
 const EVALUATING: WorkAllowance = WorkAllowance { steps: 500_000_000, bytes: 4 << 30 };
 
-/// Most findings that are kept.
+/// How many findings are kept.
 const MAX_FINDINGS: usize = 100;
 
-/// Most objects that are named for a finding.
+/// How many objects a finding names.
 const MAX_EXAMPLES: usize = 3;
 
-/// Most findings that a text has.
+/// How many findings a message shows.
 const MAX_SHOWN_FINDINGS: usize = 12;
 
-/// How a change breaks something.
+/// What a changed definition would break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum CrdChangeProblem {
-    /// Group, kind, plural or scope are others: the API server takes no such change.
+    /// Group, kind, plural or scope changes. The API server refuses such a change.
     Identity,
     /// A version is dropped in which objects may be stored.
     Stored,
-    /// A version that clients still use is removed or no longer served.
+    /// A version that clients still use is removed or not served any more.
     Unserved,
-    /// The Service of the conversion webhook is not there.
+    /// The Service of the conversion webhook does not exist.
     Webhook,
-    /// Objects are not valid any more.
+    /// Objects are not valid under the new schema.
     Invalid,
     /// Fields of objects would be dropped.
     Lost,
-    /// A default changes that objects seem to have.
+    /// A default changes, and objects have the old default as their value.
     Default,
-    /// Something cannot be judged.
+    /// A part of the change cannot be judged.
     Unjudged,
 }
 
-/// An object.
+/// The namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct GuardedObjectKey {
-    /// Empty for those that are cluster-wide.
+    /// The namespace. It is empty for a cluster-scoped object.
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
@@ -64,25 +64,25 @@ impl fmt::Display for GuardedObjectKey {
     }
 }
 
-/// One way in which a change breaks something.
+/// One problem of a changed definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CrdChangeFinding {
-    /// Which.
+    /// The kind of problem.
     pub problem: CrdChangeProblem,
-    /// The version of the kind; empty where it is about all.
+    /// The version of the kind. It is empty if the finding is about all versions.
     pub version: String,
-    /// The field, as schemas name it; empty where it is about whole objects.
+    /// The field, as schemas name it. It is empty if the finding is about whole objects.
     pub path: String,
-    /// What is wrong, without values of objects.
+    /// What is wrong. The text has no values of objects.
     pub why: String,
-    /// How many objects it is about; of [`CrdChangeProblem::Unserved`], how many field managers.
+    /// How many objects have the problem. For [`CrdChangeProblem::Unserved`], it is the number of field managers.
     pub objects: u64,
-    /// Some of them; field managers have a name only.
+    /// Some of these objects. A field manager has a name only.
     pub examples: Vec<GuardedObjectKey>,
 }
 
 impl CrdChangeFinding {
-    /// The finding in a line; `is_named` says whether objects may be named.
+    /// The finding as one line. `is_named` says whether the line may name objects.
     pub fn text(&self, is_named: bool) -> String {
         let mut text = String::new();
         for part in [&self.version, &self.path].into_iter().filter(|it| !it.is_empty()) {
@@ -111,26 +111,26 @@ impl CrdChangeFinding {
     }
 }
 
-/// Whether a change fits the objects that exist.
+/// Whether a changed definition fits the objects that exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChangeVerdict {
-    /// What breaks; empty if nothing does.
+    /// The problems. The list is empty if the definition fits.
     pub findings: Vec<CrdChangeFinding>,
-    /// More findings than are kept.
+    /// How many further findings were not kept.
     pub omitted: u64,
     /// How many objects were judged.
     pub judged: u64,
-    /// How many there are.
+    /// How many objects exist.
     pub total: u64,
 }
 
 impl ChangeVerdict {
-    /// Whether nothing breaks.
+    /// Whether the definition fits all objects.
     pub fn is_compatible(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// The findings as lines.
+    /// The findings as lines. `is_named` says whether they may name objects.
     pub fn lines(&self, is_named: bool) -> Vec<String> {
         let shown = self.findings.iter().take(MAX_SHOWN_FINDINGS);
         let mut lines: Vec<String> = shown.map(|it| it.text(is_named)).collect();
@@ -143,7 +143,7 @@ impl ChangeVerdict {
     }
 }
 
-/// What is found in one object; lives as long as the judge, since all objects share what may be used up.
+/// Collects the findings about one object. It lives as long as the judge, because all objects share one budget.
 #[derive(Debug)]
 pub(crate) struct ObjectFindingSink {
     meter: WorkMeter,
@@ -151,7 +151,7 @@ pub(crate) struct ObjectFindingSink {
     evaluating: WorkMeter,
     is_aside: bool,
     is_over: bool,
-    /// What did not change in the schema is judged, too.
+    /// Whether parts of the schema that did not change are judged, too.
     pub(crate) is_whole: bool,
     found: BTreeSet<(CrdChangeProblem, String, String)>,
 }
@@ -169,7 +169,7 @@ impl ObjectFindingSink {
         }
     }
 
-    /// Counts a step; false when there were too many, which is a finding.
+    /// Counts a step. It returns false if the budget is exhausted, which is also a finding.
     pub(crate) fn step(&mut self) -> bool {
         // A step looks up a few fields and compares them.
         if self.is_over || self.meter.steps(20).is_err() {
@@ -190,7 +190,7 @@ impl ObjectFindingSink {
         self.find(CrdChangeProblem::Invalid, place, text);
     }
 
-    /// What is found so far is taken out.
+    /// Takes the findings out of the collector.
     pub(crate) fn take(&mut self) -> BTreeSet<(CrdChangeProblem, String, String)> {
         std::mem::take(&mut self.found)
     }
@@ -199,9 +199,9 @@ impl ObjectFindingSink {
         self.found.iter().any(|it| it.0 == problem)
     }
 
-    /// For one alternative of several, whose findings count only together.
+    /// A collector for one alternative of several, such as of `anyOf`. Its findings only count together.
     pub(crate) fn aside(&mut self) -> Self {
-        // It costs more than a field.
+        // A collector costs more than a field.
         self.is_over |= self.meter.steps(200).is_err();
         Self {
             meter: self.meter.within(self.meter.left()),
@@ -218,7 +218,7 @@ impl ObjectFindingSink {
         self.is_aside
     }
 
-    /// What the alternative used up counts.
+    /// Adds the work of an alternative to the budget.
     pub(crate) fn back(&mut self, inner: Self) {
         self.meter.join(&inner.meter);
         self.is_over |= inner.is_over;
@@ -237,10 +237,10 @@ impl ObjectFindingSink {
     }
 }
 
-/// What a finding is about: problem, version, path, and why.
+/// The subject of a finding: problem, version, path, and reason.
 type FindingSubject = (CrdChangeProblem, String, String, String);
 
-/// Findings of many objects.
+/// The findings about many objects.
 #[derive(Debug, Default)]
 pub(crate) struct CrdChangeFindings {
     all: BTreeMap<FindingSubject, (u64, Vec<GuardedObjectKey>)>,

@@ -1,32 +1,32 @@
 //! CustomResourceDefinitions: the parts that decide how objects are stored and validated.
 //!
-//! Here: reading them. Elsewhere: their schemas (`schema`), comparing two of them (`change_judge`).
+//! Here: reading these parts. Elsewhere: the schemas (`schema`), and comparing two definitions (`change_judge`).
 
 use serde_json::Value;
 
 use crate::schema::CrdVersionSchema;
 
-/// Most versions that a definition may have to be judged.
+/// How many versions a definition may have to be judged.
 const MAX_VERSIONS: usize = 64;
 
 /// Why a definition cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CrdDefinitionError {
-    /// It is not a definition, or one of an API version that is no longer served.
+    /// The object is not a CustomResourceDefinition, or has an API version that is not served any more.
     #[error("it is not a CustomResourceDefinition of apiextensions.k8s.io/v1")]
     Kind,
-    /// A field that every definition has is absent or of another type.
+    /// A field that every definition has is missing or has the wrong type.
     #[error("`{0}` is missing or invalid")]
     Field(&'static str),
-    /// It has more versions than are read.
+    /// The definition has too many versions.
     #[error("it has more than {MAX_VERSIONS} versions")]
     Versions,
-    /// A schema nests deeper than is read, or has more parts.
+    /// A schema nests too deeply or has too many parts.
     #[error("the schema of version {0} nests too deeply or is too large")]
     Schema(String),
 }
 
-/// A definition.
+/// The parts of a CustomResourceDefinition that matter for its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdDefinition {
     /// `metadata.name`.
@@ -37,11 +37,11 @@ pub struct CrdDefinition {
     pub kind: String,
     /// `spec.names.plural`.
     pub plural: String,
-    /// `spec.names.listKind`, as it is or as the API server would fill it in.
+    /// `spec.names.listKind`, or the default that the API server would set.
     pub list_kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are in namespaces.
     pub is_namespaced: bool,
-    /// In the order of the definition.
+    /// The versions, in the order of the definition.
     pub versions: Vec<CrdVersion>,
     /// How objects are converted between versions.
     pub conversion: CrdConversion,
@@ -52,31 +52,31 @@ pub struct CrdDefinition {
 /// One version of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdVersion {
-    /// Such as `v1beta1`.
+    /// The name of the version, such as `v1beta1`.
     pub name: String,
-    /// Whether clients can use it.
+    /// Whether clients can use the version.
     pub is_served: bool,
-    /// Whether objects are stored in it.
+    /// Whether objects are stored in the version.
     pub is_storage: bool,
-    /// Whether `status` is a subresource: what writes it is not what writes the rest.
+    /// Whether `status` is a subresource, so that separate requests write the status and the other fields.
     pub has_status: bool,
 }
 
 /// How objects are converted between versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CrdConversion {
-    /// Only `apiVersion` changes.
+    /// The API server only changes `apiVersion`.
     None,
-    /// A server does it; none where it has a URL instead of a Service.
+    /// A webhook converts the objects. The Service is `None` if the webhook has a URL.
     Webhook(Option<WebhookServiceReference>),
 }
 
 /// The Service of a conversion webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookServiceReference {
-    /// Its namespace.
+    /// The namespace of the Service.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Service.
     pub name: String,
 }
 
@@ -84,7 +84,7 @@ impl CrdDefinition {
     /// Reads a definition.
     ///
     /// # Errors
-    /// When it is not a definition that can be judged.
+    /// The object is not a definition that can be judged.
     pub fn read(object: &Value) -> Result<Self, CrdDefinitionError> {
         if object["apiVersion"] != "apiextensions.k8s.io/v1"
             || object["kind"] != "CustomResourceDefinition"
@@ -118,10 +118,10 @@ impl CrdDefinition {
         })
     }
 
-    /// The schema of a version of a definition; an empty one where there is none.
+    /// The schema of a version of a definition. It is empty if the version has none.
     ///
     /// # Errors
-    /// When it nests too deeply or is too large.
+    /// The schema nests too deeply or is too large.
     pub fn schema(object: &Value, version: &str) -> Result<CrdVersionSchema, CrdDefinitionError> {
         let spec = &object["spec"];
         let versions = spec["versions"].as_array().into_iter().flatten();
@@ -147,7 +147,7 @@ impl CrdDefinition {
         self.version(name).is_some_and(|it| it.is_served)
     }
 
-    /// A served version, in any of which all objects can be read: the storage version if it is served, else the first served
+    /// A served version in which all objects can be read: the storage version if it is served, or else the first served
     /// one. `None` if no version is served.
     pub fn readable(&self) -> Option<&CrdVersion> {
         let storage = self.storage().filter(|it| it.is_served);

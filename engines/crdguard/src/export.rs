@@ -1,8 +1,8 @@
-//! Exports: a definition and its objects in one packed text, from which they can be created again.
+//! Exports: a definition and its objects in one compressed text, from which they can be created again.
 //!
-//! The text is gzip of JSON lines: the definition, then its objects, each exactly as the API server sent it. It is cut
-//! into parts that fit into Secrets.
-//! Elsewhere: reading the objects, storing the parts, creating what they hold (the program).
+//! The text is gzip of JSON lines: first the definition, then its objects, each exactly as the API server sent it. The
+//! text is divided into parts that fit into Secrets. Elsewhere: reading the objects, storing the parts, and creating
+//! the objects again (the program).
 
 use std::io::{BufRead as _, BufReader, Cursor, Read as _, Write as _};
 
@@ -15,57 +15,58 @@ use sha2::{Digest as _, Sha256};
 
 use crate::definition::{CrdConversion, CrdDefinition, CrdDefinitionError};
 
-/// Bytes of a part: a Secret holds a MiB.
+/// How many bytes a part has. A Secret has room for one MiB.
 const MAX_PART: usize = 900 * 1024;
 
-/// Most parts of an export.
+/// How many parts an export may have.
 const MAX_PARTS: usize = 16;
 
-/// Longest line, in bytes: more than an API server stores.
+/// How long a line may be, in bytes. An API server does not store longer objects.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// Of `metadata` what an object has that is created again. Owner references are left out: their owners may have other
-/// uids by then, and Kubernetes deletes an object whose owner is not there.
+/// The fields of `metadata` that a restored object keeps. Owner references are left out. Their owners may have other
+/// uids by then, and Kubernetes deletes an object whose owner does not exist.
 const KEPT: [&str; 5] = ["name", "namespace", "labels", "annotations", "finalizers"];
 
-/// The definition and the objects that were added do not fit into an export.
+/// The definition and its objects do not fit into an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExportTooLargeError {
-    /// All of them.
+    /// All objects together are too large.
     #[error("they are more than {} KiB when packed", MAX_PART * MAX_PARTS / 1024)]
     All,
-    /// One of them: it could not be read again.
+    /// One object is so large that it could not be read again.
     #[error("one of them is larger than {} MiB", MAX_LINE / 1024 / 1024)]
     One,
 }
 
-/// Why no version shows every object whole.
+/// Why no version shows every object completely.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoCompleteVersionError {
     /// The definition cannot be read.
     #[error(transparent)]
     Fault(#[from] CrdDefinitionError),
-    /// Objects can be read only in versions that may lack fields of that of storage.
+    /// The storage version is not served. The served versions may lack some of its fields.
     #[error("objects are stored in version {0}, which is not served; serve it")]
     Unserved(String),
-    /// Objects that are stored in another version lose the fields that the version of storage does not have.
+    /// Objects may be stored in another version. Reading them in the storage version would lose the fields that it does
+    /// not have.
     #[error(
         "objects may be stored in version {stored} (`status.storedVersions`), whose schema is not that of {storage}, in \
          which they would be read; write all of them back and remove {stored} from `status.storedVersions`, or let windlass \
          do that by a manifest without {stored}"
     )]
     Stored {
-        /// That version.
+        /// The version in which objects may be stored.
         stored: String,
-        /// That of storage.
+        /// The storage version.
         storage: String,
     },
 }
 
-/// The version in which every object of a live definition is read as it is stored.
+/// The version in which every object of a live definition can be read completely.
 ///
 /// # Errors
-/// The definition cannot be exported as a whole.
+/// The definition cannot be exported completely.
 pub fn whole(live: &Value) -> Result<(CrdDefinition, String), NoCompleteVersionError> {
     let definition = CrdDefinition::read(live)?;
     let storage = definition.storage().ok_or(CrdDefinitionError::Field("spec.versions"))?;
@@ -74,7 +75,7 @@ pub fn whole(live: &Value) -> Result<(CrdDefinition, String), NoCompleteVersionE
     }
     let storage = storage.name.clone();
     let others = definition.stored.iter().filter(|it| **it != storage);
-    // A conversion webhook decides what an object of another version is.
+    // With a conversion webhook, the webhook decides the content of a converted object.
     for stored in others.filter(|_| definition.conversion == CrdConversion::None) {
         let mut schema = CrdDefinition::schema(live, &storage)?;
         schema.mark(&CrdDefinition::schema(live, stored)?);
@@ -85,28 +86,28 @@ pub fn whole(live: &Value) -> Result<(CrdDefinition, String), NoCompleteVersionE
     Ok((definition, storage))
 }
 
-/// Packs a definition and its objects. Memory is bounded by the size of an export.
+/// Compresses a definition and its objects. The size limit of an export bounds the memory.
 pub struct CrdExporter {
     packed: GzEncoder<Vec<u8>>,
     objects: u64,
 }
 
-/// A definition and its objects, packed.
+/// A definition and its objects, compressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrdExport {
-    /// The packed text in parts, at least one.
+    /// The parts of the compressed text, at least one.
     pub parts: Vec<Vec<u8>>,
-    /// SHA-256 of all parts.
+    /// The SHA-256 digest of all parts.
     pub digest: String,
-    /// How many objects it has.
+    /// How many objects the export has.
     pub objects: u64,
 }
 
 impl CrdExporter {
-    /// Begins with the manifest of the definition.
+    /// Begins an export with the manifest of the definition.
     ///
     /// # Errors
-    /// It alone is too large.
+    /// The definition alone is too large.
     pub fn new(definition: &Value) -> Result<Self, ExportTooLargeError> {
         let packed = GzEncoder::new(Vec::new(), Compression::default());
         let mut exporter = Self { packed, objects: 0 };
@@ -117,7 +118,7 @@ impl CrdExporter {
     /// Adds an object, as the API server sent it.
     ///
     /// # Errors
-    /// It does not fit any more; nothing of the export is to be used then.
+    /// The object does not fit. The caller must then discard the export.
     pub fn add(&mut self, json: &[u8]) -> Result<(), ExportTooLargeError> {
         self.objects += 1;
         self.line(json)
@@ -127,7 +128,7 @@ impl CrdExporter {
         if json.len() >= MAX_LINE {
             return Err(ExportTooLargeError::One);
         }
-        // A line break in JSON is space between values; inside of strings it is escaped.
+        // A line break in JSON is only space between values, because line breaks within strings are escaped.
         for piece in json.split(|byte| *byte == b'\n') {
             self.packed.write_all(piece).map_err(|_| ExportTooLargeError::All)?;
         }
@@ -137,10 +138,10 @@ impl CrdExporter {
             .ok_or(ExportTooLargeError::All)
     }
 
-    /// Ends it.
+    /// Ends the export.
     ///
     /// # Errors
-    /// It is too large.
+    /// The export is too large.
     pub fn finish(self) -> Result<CrdExport, ExportTooLargeError> {
         let packed = self.packed.finish().map_err(|_| ExportTooLargeError::All)?;
         if packed.len() > MAX_PART * MAX_PARTS {
@@ -164,30 +165,30 @@ pub enum CrdImportError {
     /// Parts are missing or were changed.
     #[error("the digest of its parts does not match: parts are missing, or were changed")]
     Digest,
-    /// The packed data is not an export.
+    /// The data cannot be decompressed.
     #[error("it cannot be unpacked: {0}")]
     Packed(String),
-    /// A line is not an object that can be read.
+    /// A line is not a readable object.
     #[error("{name}: it cannot be read: {why}")]
     Object {
         /// Namespace and name, as far as they can be read.
         name: String,
-        /// With line and column, never with values.
+        /// Why the line cannot be read, with line and column and without values.
         why: String,
     },
 }
 
-/// Reads an export, line by line: the definition, then its objects. What is packed wrongly ends it.
+/// Reads an export line by line: first the definition, then its objects. Wrongly compressed data ends it.
 pub struct CrdExportReader {
     lines: BufReader<GzDecoder<Cursor<Vec<u8>>>>,
     is_broken: bool,
 }
 
 impl CrdExportReader {
-    /// Reads parts, in order, that have this digest.
+    /// Opens an export from its parts, which are in order and must have the digest `wanted`.
     ///
     /// # Errors
-    /// They do not have it.
+    /// The parts do not have this digest.
     pub fn of(parts: &[Vec<u8>], wanted: &str) -> Result<Self, CrdImportError> {
         let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
         if digest(&slices) != wanted {
@@ -218,14 +219,14 @@ impl Iterator for CrdExportReader {
     }
 }
 
-/// An object as it is created again.
+/// An object in the form in which it is created again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RestoredObject {
-    /// What is created: all that the object had but its status and what an API server sets.
+    /// The manifest for the creation, without the status and the fields that an API server sets.
     pub manifest: Value,
-    /// Its status.
+    /// The status of the exported object.
     pub status: Option<Value>,
-    /// Whether it had owner references, which are left out.
+    /// Whether the exported object had owner references. They are left out.
     pub had_owners: bool,
 }
 
@@ -246,7 +247,7 @@ impl RestoredObject {
     }
 }
 
-/// Namespace and name of an object whose other fields may be nested too deeply to be read.
+/// Reads the namespace and name of an object even if its other fields nest too deeply.
 fn named(line: &[u8]) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -1,7 +1,7 @@
-//! Defaulting: what the API server fills in when it reads an object.
+//! Defaulting: the values that the API server sets when it reads an object.
 //!
-//! Here: nulls that are dropped, and defaults; which of them mean something else than before. Elsewhere: fields that are
-//! dropped because the schema does not have them (`field_pruning`).
+//! Here: dropping nulls, setting defaults, and finding changed defaults. Elsewhere: dropping the fields that a schema
+//! does not have (`field_pruning`).
 
 use serde_json::Value;
 
@@ -9,12 +9,13 @@ use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
 use crate::schema::SchemaNode;
 
-/// Fills in the defaults of a schema; nulls that it does not allow are dropped, or become the default.
+/// Sets the defaults of a schema. A null that the schema does not allow is dropped, or becomes the default.
 pub(crate) fn fill(value: &mut Value, node: &SchemaNode, sink: &mut ObjectFindingSink) {
     fill_below(value, node, false, sink);
 }
 
-/// `is_new`: the value is a default itself, so nothing in it was filled in before.
+/// Sets the defaults within a value. `is_new` means that the value is a default itself, so that the old schema set
+/// nothing in it.
 fn fill_below(value: &mut Value, node: &SchemaNode, is_new: bool, sink: &mut ObjectFindingSink) {
     if (node.is_same && !is_new) || !sink.step() {
         return;
@@ -44,7 +45,7 @@ fn fill_below(value: &mut Value, node: &SchemaNode, is_new: bool, sink: &mut Obj
     }
 }
 
-/// Fills in defaults of an item; returns whether it stays.
+/// Sets the defaults within an item. Returns whether the item stays.
 fn fill_item(
     value: &mut Value,
     node: &SchemaNode,
@@ -66,8 +67,8 @@ fn is_forbidden_null(value: &Value, node: &SchemaNode) -> bool {
     value.is_null() && !node.own.is_nullable
 }
 
-/// Finds fields whose value equals the old default where the default changes or is removed: whether the value was set or
-/// defaulted is not known.
+/// Finds fields whose value equals the old default, if the default changes or is removed. Such a value may have been
+/// set by a user or by defaulting.
 pub(crate) fn changed(
     value: &Value,
     node: &SchemaNode,

@@ -1,16 +1,16 @@
-//! Where in an object something is found, as a schema names it.
+//! The path of a finding in an object, as a schema names it.
 
-/// A path of fields: `spec.ports[*].name`; keys of maps are `*`.
+/// A path of fields: `spec.ports[*].name`. Keys of maps are written as `*`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FieldPath(String);
 
 impl FieldPath {
-    /// The text, `.` for the object itself.
+    /// The path as text. It is `.` for the object itself.
     pub(crate) fn text(&self) -> String {
         if self.0.is_empty() { ".".to_owned() } else { self.0.clone() }
     }
 
-    /// The field below, while something is done there.
+    /// Appends the name of a field to the path while `act` runs.
     pub(crate) fn below<T>(&mut self, name: &str, act: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.0.len();
         let is_plain = !name.is_empty()
@@ -29,12 +29,12 @@ impl FieldPath {
         outcome
     }
 
-    /// Any key of a map.
+    /// Appends `*`, for any key of a map, while `act` runs.
     pub(crate) fn any<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         self.below("*", act)
     }
 
-    /// Any item of a list.
+    /// Appends `[*]`, for any item of a list, while `act` runs.
     pub(crate) fn item<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let length = self.0.len();
         self.0.push_str("[*]");

@@ -1,7 +1,7 @@
-//! Pruning: fields that a schema does not have are dropped when an object is read or written.
+//! Pruning: the API server drops fields that a schema does not have when it reads or writes an object.
 //!
-//! Here: doing it, and saying what is lost. Elsewhere: filling in (`field_defaults`), judging what is left
-//! (`object_validation`).
+//! Here: dropping these fields, and reporting which are lost. Elsewhere: defaults (`field_defaults`), and validating
+//! the result (`object_validation`).
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
 use crate::schema::{AdditionalProperties, SchemaChange, SchemaNode};
 
-/// Drops what a schema does not have from an object; `before` is the schema by which lost fields are named.
+/// Drops the fields of an object that a schema does not have. `before` is the schema by which lost fields are named.
 pub(crate) fn prune(
     object: &mut Value,
     node: &SchemaNode,
@@ -20,7 +20,7 @@ pub(crate) fn prune(
     drop_below(object, change, true, &mut FieldPath::default(), sink);
 }
 
-/// Fields that every object has, which no schema needs to name.
+/// Fields that every object may have although no schema names them.
 const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn drop_below(
@@ -49,7 +49,8 @@ fn drop_below(
                 None => {
                     let is_kept =
                         node.keeps_unknown || matches!(node.additional, AdditionalProperties::Any);
-                    // Null and nothing mean the same almost everywhere.
+                    // A null means the same as a missing field almost everywhere, so dropping it loses
+                    // nothing.
                     if !is_kept && !value.is_null() {
                         let text = "is no field of the new schema, and would be dropped";
                         sink.find(CrdChangeProblem::Lost, place, text.to_owned());

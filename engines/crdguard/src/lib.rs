@@ -1,15 +1,17 @@
-//! Whether a new CustomResourceDefinition fits the objects that exist, and exports of both.
+//! Judges whether a new CustomResourceDefinition fits the objects that exist, and exports a definition with its
+//! objects.
 //!
-//! Here: reading definitions ([`CrdDefinition`]), judging a change of one by live objects ([`CrdChangeJudge`]), and the
-//! resulting [`ChangeVerdict`]; a definition and its objects as an [`CrdExport`]. The schemas are the structural
-//! schemas of Kubernetes: the guard defaults, prunes and validates an object as the API server would under the new
-//! definition; the API server cannot be asked before the definition is written.
-//! Elsewhere: reading definitions and objects from a cluster, and what follows from a verdict (the program).
+//! Here: reading definitions ([`CrdDefinition`]), judging a changed definition by the live objects
+//! ([`CrdChangeJudge`]), the verdict ([`ChangeVerdict`]), and exports ([`CrdExport`]). The API server cannot judge a
+//! definition before it is written. The guard therefore defaults, prunes and validates each object as the API server
+//! would under the new definition. The schemas are the structural schemas of Kubernetes. Elsewhere: reading definitions
+//! and objects from a cluster, and acting on a verdict (the program).
 //!
-//! The result is compared with the old definition: an object that was invalid before does not count against a new
+//! The result is compared with the old definition. An object that was invalid before does not count against the new
 //! definition. A change that cannot be judged is a finding, too, and its text says so.
 //!
-//! Findings name fields as schemas do (`spec.ports[*].name`), never keys and values of objects, which may be secret.
+//! Findings name fields as schemas do (`spec.ports[*].name`). They never contain keys or values of objects, which may
+//! be secret.
 //!
 //! Source of the semantics: Kubernetes 1.34 `apiextensions-apiserver`, `kube-openapi`.
 

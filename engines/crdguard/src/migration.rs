@@ -1,18 +1,18 @@
-//! What has to be done before a version can be dropped that objects may be stored in.
+//! The steps before a version may be dropped in which objects may be stored.
 //!
-//! All objects are written back, which stores them in the version of storage, and `status.storedVersions` is trimmed.
-//! Elsewhere: doing it (the program).
+//! All objects are written back, so that they are stored in the storage version. Then `status.storedVersions` is
+//! reduced. Elsewhere: carrying out these steps (the program).
 
 use serde_json::Value;
 
 use crate::definition::{CrdDefinition, CrdDefinitionError};
 
-/// How objects get out of the versions that are dropped.
+/// How objects are moved out of the versions that are dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredVersionMigration {
-    /// The version that they are stored in then; it is served now.
+    /// The version in which objects are stored after the migration. The live definition serves it.
     pub storage: String,
-    /// Where the live definition has that version and the one of storage, if they are two.
+    /// The change of the storage version in the live definition. `None` if the storage version stays the same.
     pub moves: Option<StorageVersionMove>,
     /// The live definition.
     pub definition: CrdDefinition,
@@ -20,21 +20,21 @@ pub struct StoredVersionMigration {
     pub dropped: Vec<String>,
 }
 
-/// The version of storage becomes another one.
+/// A change of the storage version in a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StorageVersionMove {
-    /// Index of the version that is that of storage.
+    /// The index of the present storage version.
     pub from: usize,
-    /// Index of the version that becomes it.
+    /// The index of the new storage version.
     pub to: usize,
 }
 
 impl StoredVersionMigration {
-    /// What a change from a live definition to a manifest needs; none if it drops no version that may be stored, or if
-    /// there is no way to it.
+    /// The migration that a change from a live definition to a manifest needs. `None` if the change drops no version in
+    /// which objects may be stored, or if no migration is possible.
     ///
     /// # Errors
-    /// When one of them cannot be judged.
+    /// One of the two definitions cannot be judged.
     pub fn of(old: &Value, new: &Value) -> Result<Option<Self>, CrdDefinitionError> {
         let old = CrdDefinition::read(old)?;
         let new = CrdDefinition::read(new)?;
@@ -44,7 +44,7 @@ impl StoredVersionMigration {
     pub(crate) fn between(old: &CrdDefinition, new: &CrdDefinition) -> Option<Self> {
         let dropped = old.stored.iter().filter(|it| new.version(it).is_none());
         let dropped: Vec<String> = dropped.cloned().collect();
-        // Where the live version of storage stays, nothing has to be moved before.
+        // If the new definition keeps the live storage version, the storage version need not change.
         let stays = old.storage().filter(|it| new.version(&it.name).is_some());
         let storage = stays.or_else(|| new.storage())?.name.clone();
         if dropped.is_empty() || !old.serves(&storage) {

@@ -1,8 +1,8 @@
-//! Validation of an object by a schema.
+//! Validates an object by a schema.
 //!
-//! Here: everything but expressions. Elsewhere: those (`validation_rules`), formats (`value_format`).
+//! Here: all constraints except expressions. Elsewhere: expressions (`validation_rules`), formats (`value_format`).
 //!
-//! Only values whose schema changed are checked: for the others the verdict is the same as before.
+//! Only values whose schema changed are checked. For all other values, the result is the same as before.
 //!
 //! Source of the semantics: kube-openapi `pkg/validation/validate`, apiextensions-apiserver `pkg/apiserver/schema`.
 
@@ -15,7 +15,7 @@ use crate::field_path::FieldPath;
 use crate::schema::{SchemaListType, SchemaNode, SchemaType, SchemaValueConstraints};
 use crate::value_format::{self, TriState};
 
-/// What was found wrong in a part of an object, or could not be judged.
+/// A problem of a part of an object, or the reason why the part cannot be judged.
 type CheckFinding = (CrdChangeProblem, String);
 
 /// Validates a value and everything in it.
@@ -25,12 +25,12 @@ pub(crate) fn check(
     place: &mut FieldPath,
     sink: &mut ObjectFindingSink,
 ) {
-    // An alternative is about a whole value, other parts of which may have changed.
+    // An alternative such as `anyOf` is about a whole value, so its unchanged parts are checked, too.
     if (node.is_same && !sink.is_whole) || !sink.step() {
         return;
     }
     own(value, &node.own, place, sink);
-    // Null is asked for its type and for the values that are allowed, and not for alternatives.
+    // For null, only type and allowed values are checked, and no alternatives.
     if value.is_null() {
         return;
     }
@@ -75,7 +75,7 @@ fn fields(
     }
 }
 
-/// Whether a value has no problem; none where that cannot be judged.
+/// Whether a value has no problem. `None` if that cannot be judged.
 fn is_valid(value: &Value, node: &SchemaNode, sink: &mut ObjectFindingSink) -> Option<bool> {
     let mut inner = sink.aside();
     check(value, node, &mut FieldPath::default(), &mut inner);
@@ -287,7 +287,7 @@ fn of_list(items: &[Value], own: &SchemaValueConstraints) -> Vec<CheckFinding> {
     found
 }
 
-/// Equality of JSON, in which 1 is 1.0.
+/// Whether two JSON values are equal. The numbers 1 and 1.0 are equal.
 fn is_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {

@@ -1,6 +1,6 @@
-//! Structural schemas, read once for many objects.
+//! Structural schemas, read once and used for many objects.
 //!
-//! Here: the tree, and which parts of it are as they were in another schema. Elsewhere: what the parts do to objects
+//! Here: the tree of a schema, and which parts are the same in another schema. Elsewhere: using a schema
 //! (`field_defaults`, `field_pruning`, `object_validation`, `validation_rules`).
 
 use std::cell::Cell;
@@ -15,10 +15,10 @@ use crate::field_path::FieldPath;
 use crate::validation_rules::{self, ValidationRule};
 use crate::{field_defaults, field_pruning, object_validation};
 
-/// The deepest nesting that is read; windlass cannot read deeper JSON from the API server anyway.
+/// The deepest nesting of a schema that is read. Windlass cannot read deeper JSON from the API server anyway.
 const MAX_DEPTH: usize = 128;
 
-/// Most parts of a schema: each takes half a KiB, however short it is written.
+/// How many parts a schema may have. Each part takes half a KiB, however short its text is.
 const MAX_NODES: usize = 200_000;
 
 /// The schema of one version.
@@ -28,18 +28,19 @@ pub struct CrdVersionSchema {
 }
 
 impl CrdVersionSchema {
-    /// Reads `openAPIV3Schema`; an empty one of null. `keeps_unknown` is `spec.preserveUnknownFields`.
+    /// Reads `openAPIV3Schema`. A null gives an empty schema. `keeps_unknown` is `spec.preserveUnknownFields`.
     ///
-    /// None where it nests too deeply or has too many parts.
+    /// `None` if the schema nests too deeply or has too many parts.
     pub fn read(value: &Value, keeps_unknown: bool) -> Option<Self> {
         let mut root = SchemaNode::read(value, MAX_DEPTH, &Cell::new(MAX_NODES))?;
         root.keeps_unknown |= keeps_unknown;
         Some(Self { root })
     }
 
-    /// Whether the API server would create an object under this schema: what it would store, or what is wrong.
+    /// Whether the API server would create an object under this schema. The result is the object that it would store,
+    /// or the problems.
     ///
-    /// None where that cannot be judged.
+    /// `None` if that cannot be judged.
     pub fn create(&self, object: &Value) -> Option<Result<Value, Vec<String>>> {
         let mut sink = ObjectFindingSink::new(&StopSignal::default());
         let mut place = FieldPath::default();
@@ -63,7 +64,7 @@ impl CrdVersionSchema {
         }
     }
 
-    /// Marks what is in another schema, too, so that it need not be judged.
+    /// Marks the parts that are the same in another schema, so that they need not be judged.
     pub(crate) fn mark(&mut self, before: &Self) {
         mark(&mut self.root, &before.root);
     }
@@ -78,11 +79,11 @@ pub(crate) enum SchemaType {
     Integer,
     Number,
     Boolean,
-    /// One that is not in OpenAPI.
+    /// A type that OpenAPI does not have.
     Unknown,
 }
 
-/// What the items of a list are to each other.
+/// The type of a list: how its items are merged and compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum SchemaListType {
     #[default]
@@ -91,7 +92,7 @@ pub(crate) enum SchemaListType {
     Map,
 }
 
-/// A pattern; none inside where it cannot be read.
+/// A regular expression. It is `None` inside if it cannot be read.
 #[derive(Debug)]
 pub(crate) struct SchemaPattern {
     pub(crate) text: String,
@@ -132,15 +133,15 @@ pub(crate) struct SchemaValueConstraints {
     pub(crate) rules: Vec<ValidationRule>,
 }
 
-/// Fields of a map that have no name in the schema.
+/// The fields of a map that the schema does not name.
 #[derive(Debug, Default)]
 pub(crate) enum AdditionalProperties {
-    /// They are pruned.
+    /// These fields are pruned.
     #[default]
     None,
-    /// They are kept without validation.
+    /// These fields are kept without validation.
     Any,
-    /// They are kept and judged.
+    /// These fields are kept and validated by a schema.
     Of(Box<SchemaNode>),
 }
 
@@ -157,11 +158,11 @@ pub(crate) struct SchemaNode {
     pub(crate) any_of: Vec<Self>,
     pub(crate) one_of: Vec<Self>,
     pub(crate) not: Option<Box<Self>>,
-    /// All of it is as it was in the other schema.
+    /// Whether this part is the same in the other schema.
     pub(crate) is_same: bool,
 }
 
-/// A schema or a part of one, and what it was in the schema before, if that has it.
+/// A part of a schema, with the same part of the old schema if that has it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SchemaChange<'s> {
     pub(crate) node: &'s SchemaNode,
@@ -169,13 +170,13 @@ pub(crate) struct SchemaChange<'s> {
 }
 
 impl SchemaChange<'_> {
-    /// What a field is judged by; none if the schema does not have it.
+    /// The schema of a field. `None` if the schema does not have the field.
     pub(crate) fn of_key(self, key: &str) -> Option<Self> {
         let node = self.node.of_key(key)?;
         Some(Self { node, before: self.before.and_then(|it| it.of_key(key)) })
     }
 
-    /// What the items of a list are judged by.
+    /// The schema of the items of a list.
     pub(crate) fn of_items(self) -> Option<Self> {
         let node = self.node.items.as_deref()?;
         Some(Self { node, before: self.before.and_then(|it| it.items.as_deref()) })
@@ -183,7 +184,7 @@ impl SchemaChange<'_> {
 }
 
 impl SchemaNode {
-    /// What fields without a name in the schema are judged by.
+    /// The schema of a field, which may be one that the schema does not name.
     pub(crate) fn of_key(&self, key: &str) -> Option<&Self> {
         self.properties.get(key).or_else(|| self.of_additional())
     }
@@ -300,7 +301,7 @@ fn type_of(text: &str) -> Option<SchemaType> {
     })
 }
 
-/// Marks a tree from its leaves; returns whether all of it is unchanged.
+/// Marks unchanged parts from the leaves upwards. Returns whether the whole part is unchanged.
 fn mark(node: &mut SchemaNode, before: &SchemaNode) -> bool {
     let mut is_same = node.own == before.own
         && node.keeps_unknown == before.keeps_unknown

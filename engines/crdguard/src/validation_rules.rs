@@ -1,9 +1,9 @@
-//! Rules: `x-kubernetes-validations`, expressions of CEL.
+//! Evaluates the CEL rules of a schema (`x-kubernetes-validations`).
 //!
-//! Here: which of them are asked, and over what. Elsewhere: the language (engine `gocel`).
+//! Here: which rules are evaluated, and with which values. Elsewhere: the language (engine `gocel`).
 //!
-//! Kubernetes has functions and types of its own. A rule that uses one of them, or that reads a value of a type that
-//! the language here does not have, is not judged; neither is one that has no value.
+//! Kubernetes has functions and types of its own. A rule is not judged if it uses one of them, reads a value of an
+//! unsupported type, or gives no value.
 //!
 //! Source of the semantics: apiextensions-apiserver `pkg/apiserver/schema/cel`.
 
@@ -17,10 +17,10 @@ use crate::change_verdict::{CrdChangeProblem, ObjectFindingSink};
 use crate::field_path::FieldPath;
 use crate::schema::{SchemaChange, SchemaListType, SchemaNode, SchemaType};
 
-/// Longest text that is shown of a rule.
+/// How many characters of a rule a message shows.
 const MAX_RULE_CHARACTERS: usize = 120;
 
-/// A rule.
+/// A validation rule.
 #[derive(Debug)]
 pub(crate) struct ValidationRule {
     text: String,
@@ -46,7 +46,7 @@ impl ValidationRule {
         }
     }
 
-    /// Whether a word is in the rule.
+    /// Whether the rule contains this word.
     fn names(&self, word: &str) -> bool {
         let is_word = |it: char| it.is_ascii_alphanumeric() || it == '_';
         self.text.split(|it| !is_word(it)).any(|it| it == word)
@@ -65,7 +65,7 @@ impl ValidationRule {
     }
 }
 
-/// Asks the rules of everything that is not as it was. `was` is the object before it was defaulted and pruned.
+/// Evaluates the rules of all parts that changed. `was` is the object before it was defaulted and pruned.
 pub(crate) fn ask(
     value: &Value,
     change: SchemaChange<'_>,
@@ -125,7 +125,7 @@ fn ask_here(
         match outcome {
             Ok(true) => {}
             Ok(false) => sink.invalid(place, rule.shown()),
-            // The error is the same as before.
+            // The old schema gave the same error.
             Err(_) if is_known => {}
             Err(why) => {
                 let text: String = rule.text.chars().take(MAX_RULE_CHARACTERS).collect();
@@ -161,7 +161,8 @@ fn answer(
     let Some(expression) = read else {
         return Err("it is not in the language as it is known here".to_owned());
     };
-    // An object that is only touched is its own predecessor.
+    // The rule compares an object with its predecessor. The object itself stands for both, as in an update that changes
+    // nothing.
     let variables = [("self", own), ("oldSelf", own)];
     let describe = |error: &gocel::Error| match error {
         gocel::Error::Evaluate { .. } => "it has no value here".to_owned(),
@@ -171,7 +172,7 @@ fn answer(
         .map_err(|error| describe(&error))
 }
 
-/// Words that cannot be names in the language.
+/// Words that cannot be names in CEL.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -196,7 +197,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// The name of a field in a rule; none where a rule cannot name it.
+/// The name of a field in a rule. `None` if a rule cannot name the field.
 fn escaped(name: &str) -> Option<String> {
     if RESERVED.contains(&name) {
         return Some(format!("__{name}__"));
@@ -210,17 +211,18 @@ fn escaped(name: &str) -> Option<String> {
     is_name.then_some(plain)
 }
 
-/// What the values of an object are to a rule.
+/// Facts about the values of an object that matter for a rule.
 #[derive(Default)]
 struct ValidationRuleData {
-    /// Fields with values that the language here has no type for.
+    /// Fields with values for which the CEL engine has no type.
     odd: BTreeSet<String>,
-    /// Fields that are lists without order.
+    /// Fields that are lists whose order does not matter.
     lists: BTreeSet<String>,
 }
 
 impl ValidationRuleData {
-    /// A value as a rule sees it; none where it has a type that is not supported, which its name is noted for.
+    /// The value as a rule sees it. If its type is not supported, the result is `None` and the field is recorded by its
+    /// name.
     fn of(
         &mut self,
         value: &Value,

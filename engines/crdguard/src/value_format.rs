@@ -1,6 +1,6 @@
-//! Formats of strings and numbers that the API server checks; it ignores all others.
+//! Formats of strings and numbers that the API server checks. It ignores all other formats.
 //!
-//! A value is valid, invalid or undecided: the edge cases of wide formats such as `email` and `uri` are undecided.
+//! A value is valid, invalid or undecided. Edge cases of complex formats such as `email` and `uri` are undecided.
 //!
 //! Source of the semantics: kube-openapi `pkg/validation/strfmt`.
 
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use golang::regexp::GoRegexp;
 use golang::time::{GoTime, GoTimeZone};
 
-/// What is known about a value.
+/// The answer to whether a value has a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TriState {
     Yes,
@@ -25,7 +25,8 @@ impl From<bool> for TriState {
     }
 }
 
-/// A pattern that this file defines; it never matches if it cannot be compiled, which the tests exclude.
+/// A pattern of this file, compiled at its first use. If it could not be compiled, it would match nothing. A test
+/// excludes that.
 struct LazyPattern(LazyLock<Option<GoRegexp>>);
 
 impl LazyPattern {
@@ -88,7 +89,7 @@ pub(crate) fn of_text(format: &str, text: &str) -> TriState {
         "email" => sure(EMAIL.is_match(text), !text.contains('@')),
         "hostname" => sure(HOST.is_match(text), text.is_empty() || text.contains([' ', '/', ':'])),
         "uri" => sure(URI.is_match(text), text.is_empty() || !text.contains([':', '/', '*'])),
-        // Newer API servers check these two, older ones do not.
+        // Newer API servers check these two formats, and older ones do not.
         "k8sshortname" => sure(LABEL.is_match(text) && text.len() <= 63, false),
         "k8slongname" => {
             let all = text.split('.').all(|it| LABEL.is_match(it));

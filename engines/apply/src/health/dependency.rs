@@ -1,16 +1,16 @@
-//! Whether an object is ready on which another one depends.
+//! Whether an object is ready, for another object that depends on it.
 
 use objects::{Gvk, Object};
 use reconcile::Time;
 
 use super::{HealthStatus, job, read};
 
-/// Whether an object is ready on which another one depends, and why not.
+/// Whether an object is ready, for another object that depends on it.
 ///
 /// Differs(flux): its proposal takes a Job that runs for a ready one; its waits do not.
 ///
 /// # Errors
-/// Why it is not ready.
+/// The text says why the object is not ready.
 pub fn dependency_readiness(object: &Object, now: Time) -> Result<(), String> {
     let Gvk { group, kind, .. } = object.gvk();
     let report = match (group.as_str(), kind.as_str()) {

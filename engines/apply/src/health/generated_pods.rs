@@ -1,6 +1,7 @@
-//! Health of objects that are judged by what they generated: the Pods of a StatefulSet or ReplicaSet.
+//! Health of objects that are judged by their Pods: StatefulSets and ReplicaSets.
 //!
-//! Here: which related objects are needed, choosing them by selector, the judgement. Elsewhere: listing them (the program).
+//! Here: which related objects are needed, selecting them by labels, and the judgement. Elsewhere: listing these
+//! objects (the program).
 
 use objects::{Gvk, Object};
 use reconcile::Time;
@@ -9,15 +10,15 @@ use serde_json::{Map, Value};
 use super::status_fields::{HealthError, mapping_strict};
 use super::{HealthReport, HealthStatus, compute, pod};
 
-/// The kind of the objects, in the same namespace, that [`read`] needs to judge an object of this kind; `None` if it needs
-/// none.
+/// The kind of the related objects that [`read`] needs to judge an object of this kind. They are in the same namespace.
+/// `None` if [`read`] needs none.
 ///
 /// Differs(flux): a Deployment's ReplicaSets are not asked for, because their state never changed the answer.
 pub fn related_kinds(gvk: &Gvk) -> Option<Gvk> {
     is_pod_controller(&gvk.group, &gvk.kind).then(|| Gvk::new("v1", "Pod"))
 }
 
-/// The label selector by which a list has those objects of [`related_kinds`] and no others; `None` if [`read`] needs none.
+/// The label selector that lists exactly the related objects of [`related_kinds`]. `None` if [`read`] needs none.
 pub fn related_selector(object: &Object) -> Option<String> {
     related_kinds(&object.gvk())?;
     let PodLabelSelector(tests) = PodLabelSelector::of(object).ok()?;
@@ -34,10 +35,10 @@ fn is_pod_controller(group: &str, kind: &str) -> bool {
     group == "apps" && matches!(kind, "StatefulSet" | "ReplicaSet")
 }
 
-/// Judges an object of any kind but Job as Flux's waits do, with the objects related to it.
+/// Judges an object of any kind except Job, together with its related objects, as Flux's waits do.
 ///
-/// `related` may hold more than is needed: what is of another kind, in another namespace or not selected is not observed.
-/// What a [`super::compute`] cannot understand is `Unknown` here.
+/// `related` may hold more objects than needed. Objects of another kind, of another namespace, or with other labels are
+/// ignored. If [`super::compute`] fails because it cannot understand the status, the result here is `Unknown`.
 pub fn read(object: &Object, related: &[Object], now: Time) -> HealthReport {
     judge(object, related, now).unwrap_or_else(HealthReport::unknown)
 }
@@ -71,7 +72,7 @@ fn judge(object: &Object, related: &[Object], now: Time) -> Result<HealthReport,
     Ok(HealthReport::plain(HealthStatus::Failed, format!("{failed} pods have failed")))
 }
 
-/// A label selector (`matchLabels`, `matchExpressions`); an empty one selects everything.
+/// A label selector with `matchLabels` and `matchExpressions`. An empty one selects everything.
 struct PodLabelSelector<'a>(Vec<(&'a str, PodLabelRequirement<'a>)>);
 
 enum PodLabelRequirement<'a> {

@@ -1,4 +1,4 @@
-//! Health of a Job, in two opinions: started is enough, or it must have completed.
+//! Health of a Job, by two rules: a Job is healthy once it runs, or only once it has completed.
 
 use objects::Object;
 
@@ -33,7 +33,7 @@ impl JobPodCounts {
     }
 }
 
-/// The health of a Job that has come to its end; the first such condition counts.
+/// The health of a Job that has ended. The first condition that says so decides.
 fn finished(object: &Object, counts: &JobPodCounts) -> Result<Option<HealthReport>, HealthError> {
     let JobPodCounts { completions, succeeded, failed, .. } = counts;
     let found = conditions(object)?;
@@ -54,7 +54,7 @@ fn has_started(object: &Object) -> bool {
     !string(object, &["status", "startTime"], "").is_empty()
 }
 
-/// The opinion of [`super::compute`]: a Job that runs is Current.
+/// The rule of [`super::compute`]: a running Job is Current.
 pub(super) fn running_is_enough(object: &Object) -> Result<HealthReport, HealthError> {
     let counts = JobPodCounts::of(object);
     if let Some(end) = finished(object, &counts)? {
@@ -67,7 +67,7 @@ pub(super) fn running_is_enough(object: &Object) -> Result<HealthReport, HealthE
     })
 }
 
-/// The opinion that Flux waits by: a Job is Current when it has completed or is suspended.
+/// The rule of Flux's waits: a Job is Current when it has completed or is suspended.
 ///
 /// Parity(flux): neither deletion nor an unobserved generation is observed.
 pub fn job(object: &Object) -> HealthReport {

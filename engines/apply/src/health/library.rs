@@ -1,9 +1,9 @@
-//! What the library of kinds adds to kstatus.
+//! Judges more kinds than kstatus does, by a library of rules.
 //!
-//! kstatus calls an object Current if nothing in it says otherwise, so that one whose controller reports by a phase or by
-//! conditions of its own always counts as ready. The library knows what the kind writes when it is.
-//! Here: when the library is asked, and its judgements in the words of kstatus. Elsewhere: its rules (engine
-//! `health_library`). Waits of Helm never ask it: they are Helm's.
+//! kstatus calls an object Current unless its status says otherwise. An object whose controller reports a phase or its
+//! own conditions would therefore always count as ready. The library knows the words that such controllers write. Here:
+//! when the library is used, and its judgements translated to those of kstatus. Elsewhere: its rules (engine
+//! `health_library`). Waits of Helm never use the library, because they follow Helm.
 
 use health_library::{HealthLibrary, HealthState};
 use objects::Object;
@@ -15,29 +15,30 @@ use super::{HealthError, HealthReport, HealthStatus, by_kind, compute, condition
 /// The reason of a report about an object that does not work, but whose controller tries again.
 pub(crate) const DEGRADED_REASON: &str = "Degraded";
 
-/// When a condition began that the definition of a kind, and no controller, wrote.
+/// The transition time of a condition that the definition of a kind wrote, and not a controller.
 const BEGINNING_OF_TIME: &str = "1970-01-01T00:00:00Z";
 
 /// Which judgements of kstatus the library replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthLibraryUse {
-    /// Those without evidence: Current by a status in which a controller wrote something, but neither a generation that it
-    /// observed nor one of the conditions Ready, Reconciling and Stalled, and without a rule for the kind; and Unknown.
+    /// The library replaces judgements that have no evidence: Unknown, and Current by a status that names no observed
+    /// generation and none of the conditions Ready, Reconciling and Stalled. The second holds only if a controller
+    /// wrote the status and kstatus has no rule for the kind.
     ///
-    /// An object without a status stays Current. Its controller may not be installed, or may never write one.
+    /// An object without a status stays Current. Its controller may not be installed, or may never write a status.
     UnknownKinds,
-    /// All of kinds that the library knows, but for what holds for every kind: deletion, a generation that was not observed,
-    /// Reconciling and Stalled.
+    /// The library replaces all judgements about the kinds that it knows. The rules for every kind stay: deletion, an
+    /// unobserved generation, Reconciling and Stalled.
     Full,
-    /// None.
+    /// The library is not used.
     Off,
 }
 
-/// The judgement of kstatus about an object, or that of the library in its place.
+/// The judgement of the library about an object, or else that of kstatus, which is `own`.
 ///
-/// What the library calls Unknown stays as it is, so that it never replaces evidence by none. A Degraded object is waited
-/// for, as kstatus waits for one whose Ready is False: most controllers try again, and what they lack may come. Only one
-/// that is so for good has failed.
+/// If the library answers Unknown, the judgement of kstatus stays. A Degraded object is waited for, as kstatus waits
+/// for an object whose Ready is False, because most controllers retry. An object has failed only if the library calls
+/// that final.
 pub fn refined(
     object: &Object,
     own: HealthReport,
@@ -53,7 +54,7 @@ pub fn refined(
     let Some(health) = found else { return own };
     match health.state {
         HealthState::Healthy => HealthReport::current(health.reason),
-        // It was stopped on purpose: there is nothing to wait for.
+        // The object was suspended on purpose, so there is no state to wait for.
         HealthState::Suspended => HealthReport::current(format!("suspended: {}", health.reason)),
         HealthState::Progressing => HealthReport::in_progress("Progressing", health.reason),
         HealthState::Missing => HealthReport::in_progress("Missing", health.reason),
@@ -65,10 +66,10 @@ pub fn refined(
     }
 }
 
-/// Judges an object for people, as waits do by default: by its own content, and by the library where that is no evidence.
+/// Judges an object as waits do by default: by its own content, and by the library where its content is no evidence.
 ///
 /// # Errors
-/// As [`compute`], unless the library knows better.
+/// As for [`compute`], unless the library can judge the object.
 pub fn compute_refined(object: &Object, now: Time) -> Result<HealthReport, HealthError> {
     let library = HealthLibraryUse::UnknownKinds;
     match compute(object, now) {
@@ -105,7 +106,7 @@ fn is_without_evidence(object: &Object, own: &HealthReport, now: Time) -> bool {
 
 /// Whether a controller wrote something into the status.
 ///
-/// The definitions of some kinds, such as Gateway, begin it with conditions.
+/// The definitions of some kinds, such as Gateway, give the status default conditions. These do not count.
 fn has_report(object: &Object) -> bool {
     let is_written = |condition: &Value| {
         condition.get("lastTransitionTime").and_then(Value::as_str) != Some(BEGINNING_OF_TIME)

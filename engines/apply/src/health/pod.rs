@@ -47,7 +47,7 @@ fn is_younger_than_window(object: &Object, now: Time) -> bool {
     now.saturating_sub(SCHEDULE_WINDOW).is_ok_and(|earlier| earlier < created)
 }
 
-/// Whether a Pod's failure is likely to pass: it is being deleted, or waits for a node.
+/// Whether a Pod's failure is likely to end by itself: the Pod is being deleted, or waits for a node.
 pub(super) fn is_transient_failure(pod: &Object) -> bool {
     let deleted = pod.meta("deletionTimestamp").is_some_and(|time| !time.is_null());
     let waits = |c: &StatusCondition<'_>| {

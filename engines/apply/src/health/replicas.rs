@@ -1,20 +1,21 @@
-//! Health of what runs Pods: Deployment, ReplicaSet, StatefulSet, DaemonSet.
+//! Health of objects that run Pods: Deployment, ReplicaSet, StatefulSet, DaemonSet.
 //!
-//! Here: judging them by their own counts. Elsewhere: judging them by their Pods (`generated_pods.rs`).
+//! Here: judging these objects by the counts in their own status. Elsewhere: judging them by their Pods
+//! (`generated_pods.rs`).
 
 use objects::Object;
 
 use super::HealthReport;
 use super::status_fields::{HealthError, conditions, integer, integer_strict, string};
 
-/// Progress deadline that the Deployment controller reads as "none".
+/// The progress deadline that the Deployment controller reads as "no deadline".
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
 fn status(object: &Object, field: &str) -> i64 {
     integer(object, &["status", field], 0)
 }
 
-/// A Deployment: every replica is updated, available and ready, and the controller says so.
+/// A Deployment is healthy when every replica is updated, available and ready, and its conditions say so.
 pub(super) fn deployment(object: &Object) -> Result<HealthReport, HealthError> {
     // Without a deadline the controller sets no `Progressing` condition.
     let mut progressing =
@@ -63,7 +64,7 @@ fn extra_pods(replicas: i64, wanted: i64) -> HealthReport {
     HealthReport::in_progress("ExtraPods", format!("Pending termination: {extra}"))
 }
 
-/// A ReplicaSet: every replica is labelled, available and ready.
+/// A ReplicaSet is healthy when every replica is labelled, available and ready.
 pub(super) fn replica_set(object: &Object) -> Result<HealthReport, HealthError> {
     if conditions(object)?.iter().any(|c| c.kind == "ReplicaFailure" && c.status == "True") {
         let text = "Replica Failure condition. Check Pods";
@@ -87,7 +88,8 @@ pub(super) fn replica_set(object: &Object) -> Result<HealthReport, HealthError> 
     })
 }
 
-/// A StatefulSet: every replica is ready and of the updated revision, as far as its partition goes.
+/// A StatefulSet is healthy when every replica is ready, and each replica that the partition does not hold back has the
+/// updated revision.
 pub(super) fn stateful_set(object: &Object) -> HealthReport {
     let strategy = ["spec", "updateStrategy", "type"];
     if string(object, &strategy, "") == "OnDelete" {
@@ -125,9 +127,9 @@ pub(super) fn stateful_set(object: &Object) -> HealthReport {
     }
 }
 
-/// A DaemonSet: scheduled, updated, available and ready on every node that wants it.
+/// A DaemonSet is healthy when its Pods are scheduled, updated, available and ready on every node that should have one.
 pub(super) fn daemon_set(object: &Object) -> Result<HealthReport, HealthError> {
-    // Its controller always sets both, so a DaemonSet without them has not been observed.
+    // The DaemonSet controller always sets both fields, so a DaemonSet without them has not been observed.
     for (path, reason) in [
         (["metadata", "generation"], "NoGeneration"),
         (["status", "observedGeneration"], "NoObservedGeneration"),

@@ -1,4 +1,4 @@
-//! Health of objects that others need: Service, PersistentVolumeClaim, CustomResourceDefinition.
+//! Health of objects that other objects need: Service, PersistentVolumeClaim, CustomResourceDefinition.
 
 use objects::Object;
 

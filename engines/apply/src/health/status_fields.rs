@@ -1,11 +1,11 @@
-//! Reading fields of a status as the Go library does: leniently for counts, strictly for generations and conditions.
+//! Reads fields of a status as the Go library does: leniently for counts, strictly for generations and conditions.
 //!
-//! Here: paths into an object, conditions, and the errors both give. Elsewhere: what the values mean.
+//! Here: values at a path of fields, conditions, and the errors of both. Elsewhere: the meaning of the values.
 
 use objects::Object;
 use serde_json::Value;
 
-/// Why a status cannot be understood; the text is the Go library's.
+/// Why a status cannot be understood. The text is the Go library's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HealthError(pub(super) String);
@@ -61,7 +61,7 @@ fn looking_up(path: &[&str], error: HealthError) -> HealthError {
     HealthError(format!("looking up {} from resource: {error}", path.join(".")))
 }
 
-/// The value at a path. If a parent is null there is no value; a parent of any other type than a mapping is an error.
+/// The value at a path. There is no value if a parent is null. A parent of any other type than a mapping is an error.
 pub(super) fn lookup<'a>(
     object: &'a Object,
     path: &[&str],
@@ -78,7 +78,7 @@ pub(super) fn lookup<'a>(
     Ok(found)
 }
 
-/// A text that, if it is there, must be one.
+/// The text at a path, if there is one. A value of another type is an error.
 pub(super) fn string_strict<'a>(
     object: &'a Object,
     path: &[&str],
@@ -90,7 +90,7 @@ pub(super) fn string_strict<'a>(
     found.map_err(|error| looking_up(path, error))
 }
 
-/// An integer that, if it is there, must be one.
+/// The integer at a path, if there is one. A value of another type is an error.
 pub(super) fn integer_strict(object: &Object, path: &[&str]) -> Result<Option<i64>, HealthError> {
     let wrong = |value| accessor_error(path, value, "int64");
     let found = lookup(object, path).and_then(|found| {
@@ -99,7 +99,7 @@ pub(super) fn integer_strict(object: &Object, path: &[&str]) -> Result<Option<i6
     found.map_err(|error| looking_up(path, error))
 }
 
-/// A list that, if it is there, must be one.
+/// The list at a path, if there is one. A value of another type is an error.
 pub(super) fn list_strict<'a>(
     object: &'a Object,
     path: &[&str],
@@ -110,7 +110,7 @@ pub(super) fn list_strict<'a>(
         .transpose()
 }
 
-/// A mapping that, if it is there, must be one.
+/// The mapping at a path, if there is one. A value of another type is an error.
 pub(super) fn mapping_strict<'a>(
     object: &'a Object,
     path: &[&str],
@@ -145,7 +145,7 @@ fn condition_text<'a>(
     }
 }
 
-/// `status.conditions` of any object.
+/// The conditions in `status.conditions` of any object.
 pub(super) fn conditions(object: &Object) -> Result<Vec<StatusCondition<'_>>, HealthError> {
     let list = match object.get("status") {
         None | Some(Value::Null) => return Ok(Vec::new()),

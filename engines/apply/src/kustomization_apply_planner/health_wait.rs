@@ -1,6 +1,7 @@
-//! Waiting for health without holding a worker: whether the wait is over, continues or has failed.
+//! Waits for health without holding a worker: whether the wait is over, goes on, or has failed.
 //!
-//! Here: judging a set of reports, and the messages of a wait. Elsewhere: one object's report ([`crate::health`]).
+//! Here: judging the health reports of several objects, and the messages of a wait. Elsewhere: the report of one object
+//! ([`crate::health`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,25 +14,24 @@ use crate::health::library::DEGRADED_REASON;
 use crate::health::{HealthReport, HealthStatus, related_kinds};
 use crate::{ApplyStage, ApplyStageKind};
 
-/// How often objects are observed whose health can change without a change of their own,
-/// because it is read from their Pods or from the time; the interval is Flux's.
+/// How often a run observes objects whose health can change although the object itself does not. Their health depends
+/// on their Pods or on the time. The interval is Flux's.
 const HEALTH_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Whether a wait for health is over, goes on, or has failed.
 pub(super) enum HealthWaitState {
-    /// Everything is as it should be.
+    /// All objects are healthy.
     Over,
-    /// It goes on.
+    /// The wait goes on until the trigger causes the next run.
     On(NextRunTrigger),
-    /// It has failed: why, and whose change would be worth another run.
+    /// The wait has failed, with the message and the objects whose change causes another run.
     Failed(FailedHealthWait),
 }
 
-/// Why a run ends while the end of deleted objects is waited for.
+/// The reason of a run that ends while deleted objects still exist.
 pub const AWAITING_TERMINATION: ConditionReason = ConditionReason::new("AwaitingTermination");
 
-/// Why a run ends while a stage is waited for: together with the revision, the reason distinguishes one wait from
-/// another.
+/// The reason of a run that ends while it waits for a stage. Reason and revision together identify one wait.
 pub fn stage_reason(stage: ApplyStageKind) -> ConditionReason {
     const CRDS: ConditionReason = ConditionReason::new("AwaitingCRDs");
     const CLASSES: ConditionReason = ConditionReason::new("AwaitingClasses");
@@ -42,13 +42,14 @@ pub fn stage_reason(stage: ApplyStageKind) -> ConditionReason {
     }
 }
 
-/// The text while health is waited for; constant for a revision, so that its transition time is the wait's beginning.
+/// The message while a run waits for health. It is constant for a revision, so the transition time of the condition is
+/// the beginning of the wait.
 pub fn health_text(revision: &str, timeout: Duration) -> String {
     let timeout = format_duration(timeout);
     format!("Running health checks for revision {revision} with a timeout of {timeout}")
 }
 
-/// The text while a stage is waited for; constant for a revision and a stage.
+/// The message while a run waits for a stage. It is constant for a revision and a stage.
 pub(crate) fn stage_text(stage: &ApplyStage, revision: &str, timeout: Duration) -> String {
     let has = |kind: &str| stage.objects.iter().any(|manifest| manifest.id.kind == kind);
     let what = match stage.kind {
@@ -62,7 +63,7 @@ pub(crate) fn stage_text(stage: &ApplyStage, revision: &str, timeout: Duration) 
     format!("Waiting for the {what} of revision {revision} with a timeout of {timeout}")
 }
 
-/// The node of an object.
+/// The [`ObjectKey`] of an object.
 pub(super) fn node_of(id: &ObjectId) -> ObjectKey {
     ObjectKey::new(&id.group, &id.kind, &id.namespace, &id.name)
 }
@@ -97,10 +98,10 @@ fn is_failure(report: &HealthReport) -> bool {
         || report.conditions.iter().any(|says| says.reason == DEGRADED_REASON)
 }
 
-/// Judges how the wait for `ids` stands; an object without a report is not healthy.
+/// Judges whether the wait for the health of `ids` is over. An object without a report is not healthy.
 ///
-/// A wait that failed stays so until the objects that it was about are healthy or it is repeated: intermediate changes
-/// of their health are not reported, else a lasting failure would not raise an alert.
+/// A failed wait stays failed until the objects for which it waited are healthy, or the wait is repeated. Changes of
+/// their health in between are not reported, because otherwise a lasting failure would not raise an alert.
 pub(super) fn judge(
     ids: &[&ObjectId],
     desired: &ApplyDesiredState,
@@ -131,7 +132,7 @@ pub(super) fn judge(
     let waited = Duration::try_from(observed.now.duration_since(since)).unwrap_or_default();
     let ends_with = |what: &str, ids: &[&ObjectId]| {
         let list: Vec<_> = ids.iter().map(|id| describe(id, report(id))).collect();
-        // Parts of a second would make each repetition another text.
+        // With parts of a second, each repetition would make a different message.
         let waited = format_duration(Duration::from_secs(waited.as_secs()));
         let text = format!("health check failed after {waited}: {what}: [{}]", list.join(", "));
         let until = later(observed.now, desired.retry);

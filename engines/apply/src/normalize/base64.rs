@@ -15,7 +15,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
     GO.encode(bytes)
 }
 
-/// The bytes of a text; line breaks anywhere in it do not count.
+/// Decodes a text. Line breaks anywhere in it are ignored.
 pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     if !text.contains(['\n', '\r']) {
         return GO.decode(text).ok();

@@ -2,7 +2,7 @@
 //!
 //! Source of the semantics: apimachinery 0.36 `pkg/api/resource`.
 
-/// How a quantity was written, and is written again.
+/// The notation of a quantity, which it keeps when it is written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum QuantityFormat {
     DecimalSi,
@@ -92,8 +92,8 @@ fn length(digits: &str) -> i64 {
     i64::try_from(digits.len()).unwrap_or(i64::MAX)
 }
 
-/// A quantity that fits into 64 bits. The outer option says whether it was parsed, the inner one whether it is a
-/// quantity.
+/// A quantity that fits into 64 bits. The outer option is `None` if it may not fit. The inner option is `None` if the
+/// text is not a quantity.
 #[expect(clippy::option_option, reason = "not tried and none are not the same")]
 fn small(
     text: &str,
@@ -133,7 +133,7 @@ fn small(
     Some(write(DecimalAmount { value: result.into(), scale }, format))
 }
 
-/// A quantity of any size; none where 128 bits do not hold it.
+/// A quantity of any size. `None` if it does not fit into 128 bits.
 fn large(parts: &QuantityParts<'_>, exponent: i64, format: QuantityFormat) -> Option<String> {
     let shifted = [parts.whole, parts.fraction].concat();
     let mut value: i128 = shifted.parse().ok()?;
@@ -144,7 +144,7 @@ fn large(parts: &QuantityParts<'_>, exponent: i64, format: QuantityFormat) -> Op
         }
         QuantityFormat::DecimalSi | QuantityFormat::Exponent => scale += exponent,
     }
-    // What is finer than a billionth is rounded away from zero.
+    // A fraction smaller than a billionth is rounded away from zero.
     while value != 0 && scale < MIN_DECIMAL_EXPONENT {
         let rest = value % 10;
         value = value / 10 + i128::from(rest != 0);
@@ -200,7 +200,7 @@ fn write(amount: DecimalAmount, format: QuantityFormat) -> Option<String> {
     Some(format!("{value}{suffix}"))
 }
 
-/// The whole number that an amount is.
+/// The amount as a whole number. `None` if it is not one.
 fn exact(amount: DecimalAmount) -> Option<i128> {
     let power = 10i128.checked_pow(u32::try_from(amount.scale.unsigned_abs()).ok()?)?;
     if amount.scale >= 0 {

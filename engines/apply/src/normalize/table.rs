@@ -1,12 +1,12 @@
 //! The API types of Kubernetes 1.36, as Go's client knows them.
 //!
-//! Here: reading the table. Elsewhere: what is done with it ([`super::typed_object`]), the program that writes it
-//! (`e2e/testbed/types`, which says how to run it).
+//! Here: reading the table. Elsewhere: the use of the types ([`super::typed_object`]), and the program that writes the
+//! table (`e2e/testbed/types`, which says how to run it).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// What a value in JSON has to look like.
+/// The form that a JSON value must have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonFieldType {
     Text,
@@ -18,7 +18,7 @@ pub(super) enum JsonFieldType {
     /// Bytes, in Base64.
     Bytes,
     Any,
-    /// Anything that is kept as it came.
+    /// Any value. It is kept unchanged.
     Raw,
     Quantity,
     IntOrString,
@@ -28,7 +28,7 @@ pub(super) enum JsonFieldType {
     Pointer(Box<Self>),
     List(Box<Self>),
     Map(Box<Self>),
-    /// A struct, by its place in the table.
+    /// A struct, by its index in the table.
     Struct(usize),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct StructField {
     pub(super) shape: JsonFieldType,
 }
 
-/// Kinds, and the structs that they are made of.
+/// The kinds, and the structs of which they consist.
 #[derive(Debug)]
 pub(super) struct BuiltinTypeTable {
     kinds: BTreeMap<(&'static str, &'static str), usize>,

@@ -1,6 +1,7 @@
 //! Reads an object into the type of its kind and writes it again, as Flux does before it applies.
 //!
-//! Here: one walk that does both. Elsewhere: the types ([`super::table`]), what is changed in between ([`super`]).
+//! Here: one walk that reads and writes. Elsewhere: the types ([`super::table`]), and the changes to an object beside
+//! that ([`super`]).
 //!
 //! Source of the semantics: apimachinery 0.36 `pkg/runtime/converter.go`.
 
@@ -11,24 +12,24 @@ use serde_json::{Map, Value};
 use super::quantity;
 use super::table::{JsonFieldType, TABLE};
 
-/// How deep a value may nest. Types that hold themselves would otherwise follow the data anywhere.
+/// How deep a value may nest. A type may contain itself, so only this limit bounds the depth of the walk.
 const MAX_DEPTH: usize = 200;
 
 const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 const RFC3339_MICRO: &str = "2006-01-02T15:04:05.000000Z07:00";
-/// The second in which Go's zero time is.
+/// Go's zero time, in seconds since 1970.
 const ZERO_TIME: i64 = -62_135_596_800;
 
-/// The object would not fit into its type.
+/// An object does not fit its type.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TypeMismatch;
 
 /// A value as its type writes it.
 struct EncodedTypedValue {
     value: Value,
-    /// Left out where empty ones are.
+    /// Whether a field that leaves out empty values leaves this one out.
     is_empty: bool,
-    /// Left out where zero ones are.
+    /// Whether a field that leaves out zero values leaves this one out.
     is_zero: bool,
 }
 
@@ -43,7 +44,7 @@ impl EncodedTypedValue {
     }
 }
 
-/// Writes an object as its type would. None if its kind has none here.
+/// Writes an object as its type would. `None` if the table does not have its kind.
 pub(super) fn round_trip(
     object: &Map<String, Value>,
 ) -> Option<Result<Map<String, Value>, TypeMismatch>> {
@@ -137,7 +138,7 @@ fn written(
     })
 }
 
-/// Writes a struct; also says whether all of it is zero.
+/// Writes a struct, and says whether all of its fields are zero.
 fn structure(
     number: usize,
     object: Option<&Map<String, Value>>,
@@ -158,7 +159,7 @@ fn structure(
     Ok((fields, is_zero))
 }
 
-/// A whole number, also one that is written with a point.
+/// Reads a whole number. It may also be written with a decimal point.
 #[expect(clippy::cast_possible_truncation, reason = "Go's conversion cuts off too")]
 fn whole(value: &Value) -> Option<i64> {
     let Value::Number(number) = value else { return None };

@@ -1,14 +1,16 @@
-//! Fields of an object that the type of its kind does not know, such as one that is misspelt.
+//! Fields of an object that the type of its kind does not know, such as a misspelt one.
 //!
-//! An object is decoded into its type and encoded again ([`super::typed_object`]). The fields that the result lacks are
-//! unknown.
+//! An object is decoded into its type and encoded again ([`super::typed_object`]). Fields that are missing after that
+//! are unknown.
 
 use serde_json::{Map, Value};
 
-/// Fields of an object that are reported; their number is not bounded, and the texts end up in a status.
+/// How many unknown fields of an object are reported. A manifest may have any number of them, and their paths are
+/// written to a status.
 pub(crate) const MAX_UNKNOWN_FIELDS: usize = 5;
 
-/// Paths of fields with a value that are in an object and not in what its type wrote, as `spec.template.spec.container`.
+/// The paths of the fields with a value that an object has and its type did not write, such as
+/// `spec.template.spec.container`.
 pub(super) fn fields(before: &Map<String, Value>, written: &Map<String, Value>) -> Vec<String> {
     let mut search = UnknownFieldSearch { path: Vec::new(), unknown: Vec::new() };
     search.map(before, written);
@@ -77,7 +79,7 @@ impl<'a> UnknownFieldSearch<'a> {
     }
 }
 
-/// Whether leaving a value out changes anything: types leave out empty ones themselves.
+/// Whether it makes a difference to leave a value out. Types leave out empty values anyway.
 fn has_value(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,

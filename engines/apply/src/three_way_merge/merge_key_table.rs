@@ -1,6 +1,7 @@
-//! By which fields lists of built-in kinds are merged: the struct tags of Kubernetes 1.36, as Go's client knows them.
+//! The fields by which lists of built-in kinds are merged, according to the struct tags of Kubernetes 1.36 in Go's
+//! client.
 //!
-//! Here: reading the table. Elsewhere: what is done with it ([`super`]), the program that writes it
+//! Here: reading the table. Elsewhere: merging by these fields ([`super`]), and the program that writes the table
 //! (`e2e/testbed/types/mergekeys`, which says how to run it).
 //!
 //! A line that begins with `@` has an API version, and its kinds with the numbers of their types. The other lines are the
@@ -15,22 +16,22 @@ use objects::Object;
 /// How a field is merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct FieldMergeRule {
-    /// A map, or each item of a list, keeps no key that is not wanted.
+    /// Whether a map, or each item of a list, loses the keys that the manifest does not have.
     pub(super) retains_wanted_only: bool,
-    /// A map is replaced as a whole.
+    /// Whether a map is replaced as a whole.
     pub(super) is_replaced: bool,
-    /// The merge key of the items of a list; none: the list is replaced.
+    /// The merge key of the items of a list. `None` if the list is replaced as a whole.
     pub(super) items: Option<ListMergeKey>,
-    /// The type of the map, or of the items.
+    /// The index of the type of the map, or of the items.
     pub(super) below: Option<usize>,
 }
 
 /// The merge key of the items of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListMergeKey {
-    /// Themselves: they are strings.
+    /// The items are strings, and each string is its own key.
     Strings,
-    /// A field.
+    /// The items are objects, and this field is their key.
     By(&'static str),
 }
 
@@ -78,7 +79,7 @@ fn field(word: &'static str) -> Option<(&'static str, FieldMergeRule)> {
     (!name.is_empty()).then_some((name, field))
 }
 
-/// The type of an object; none for kinds that are not built in.
+/// The index of an object's type. `None` for kinds that are not built in.
 pub(super) fn type_of(object: &Object) -> Option<usize> {
     MERGE_TABLE.kinds.get(&(object.api_version(), object.kind())).copied()
 }

@@ -1,6 +1,6 @@
-//! Advice about what could not be built or applied: what to correct, and where.
+//! Advice about objects that could not be built or applied: what to correct, and where.
 //!
-//! Elsewhere: rights that are missing (`rights.rs`).
+//! Elsewhere: missing rights (`rights.rs`).
 
 use apply::dry_run_refusal;
 use objects::{Object, ObjectId};
@@ -15,13 +15,13 @@ use crate::cause_walk::named_first;
 use crate::condition::{condition, exhausted, text};
 use crate::object_references;
 
-/// What follows once rights are granted.
+/// The words after advice to grant rights.
 const AFTER_GRANT: &str = ", after which it is retried";
 
 /// How many refusals of one run get advice.
 const MOST_ADVISED: usize = 3;
 
-/// A build that fails.
+/// Advice for a failed build.
 pub(super) fn build(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCommand {
     let decryption = held.and_then(|it| it.get("spec")?.get("decryption")?.get("secretRef"));
     let is_encrypted = ["decrypt", "SOPS", "sops"].iter().any(|word| cause.text.contains(word));
@@ -56,9 +56,9 @@ pub(super) fn build(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCo
     (help, None)
 }
 
-/// Values that fail.
+/// Advice for values that cannot be used.
 pub(super) fn values(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCommand {
-    // Nothing else can read them, either.
+    // The reference cannot be read, so no command can read the values either.
     if cause.text.contains("values reference") {
         return ("correct the values that the message names".to_owned(), None);
     }
@@ -71,7 +71,7 @@ pub(super) fn values(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndC
     )
 }
 
-/// A test of a release that fails.
+/// Advice for a failed test of a release.
 pub(super) fn test(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCommand {
     let help = "correct what the test found, or the test".to_owned();
     let command = logs(&cause.text).or_else(|| held.and_then(reset));
@@ -81,9 +81,10 @@ pub(super) fn test(cause: &RootCause, held: Option<&Object>) -> AdviceTextAndCom
 /// The beginning of Helm's message about values that do not match the chart's schema.
 const SCHEMA: &str = "values don't meet the specifications of the schema";
 
-/// What the API server refused, values that a schema refuses, or a hook that failed.
+/// Advice for an object that the API server refused, for values that a schema refuses, and for a failed hook.
 pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
-    // What is refused may be an object that is reconciled, too: it is corrected where it comes from.
+    // The refused object may itself be one that windlass reconciles. It has to be corrected in the files or the chart
+    // of its applier.
     let owner = about.reporter.or(about.held);
     if let Some(reset) =
         owner.filter(|_| about.is_healthy).and_then(|it| reset_after_wait(cause, it))
@@ -99,7 +100,8 @@ pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceText
     }
 }
 
-/// Several refusals of one run, each of which needs its own correction, but for rights: those are granted at once.
+/// Advice for several refusals of one run. Each needs its own correction, except missing rights, which are granted
+/// together.
 fn several(cause: &RootCause, owner: &Object, refusals: &[&str]) -> AdviceTextAndCommand {
     let mut helps: Vec<String> = Vec::new();
     let mut commands: Vec<String> = Vec::new();
@@ -130,7 +132,7 @@ fn several(cause: &RootCause, owner: &Object, refusals: &[&str]) -> AdviceTextAn
     (helps.join("; "), command)
 }
 
-/// One refusal of a run.
+/// Advice for one refusal of a run.
 fn refusal(cause: &RootCause, owner: Option<&Object>) -> AdviceTextAndCommand {
     let id = &cause.object;
     let is_own = owner.is_some_and(|it| it.id() == *id);
@@ -193,12 +195,12 @@ fn refusal(cause: &RootCause, owner: Option<&Object>) -> AdviceTextAndCommand {
     (help, reset)
 }
 
-/// Whether a text is about an object that was refused before it was created, so that it has not printed anything.
+/// Whether a message is about an object that was refused before it was created. Such an object has no log.
 fn is_refused(said: &str) -> bool {
     dry_run_refusal::subject(said).is_some() || dry_run_refusal::is_of_several(said)
 }
 
-/// What is to be corrected, as a refusal names it.
+/// Names the object to correct, as the refusal names it.
 fn refused_object(refusal: &str) -> String {
     match dry_run_refusal::subject(refusal) {
         Some(subject) => subject.to_owned(),
@@ -222,10 +224,10 @@ fn immutable(owner: Option<&Object>, what: &str, files: &str, then: &str) -> Str
     }
 }
 
-/// The beginning of what an API server says of a kind that it does not serve.
+/// The beginning of the API server's message about a kind that it does not serve.
 const NO_SUCH_KIND: &str = "no matches for kind";
 
-/// Whether a run failed for a kind that the API server does not serve.
+/// Whether a run failed because the API server does not serve a kind.
 pub(crate) fn lacks_kind(said: &str) -> bool {
     said.contains(NO_SUCH_KIND)
 }
@@ -236,14 +238,14 @@ fn missing_kind(said: &str) -> Option<&str> {
     rest.split('"').nth(1)
 }
 
-/// The Namespace of which an API server says that it does not exist.
+/// The Namespace that does not exist, according to the API server's message.
 fn absent_namespace(said: &str) -> Option<&str> {
     let (_, rest) = said.split_once("namespaces \"")?;
     let (name, rest) = rest.split_once('"')?;
     rest.starts_with(" not found").then_some(name)
 }
 
-/// What helps where objects are applied to a Namespace that does not exist. Its creation causes no run.
+/// Advice for objects in a Namespace that does not exist. Creating the Namespace does not cause a run.
 fn namespace(name: &str, owner: &Object, what: &str, files: &str) -> AdviceTextAndCommand {
     let spec = owner.get("spec").unwrap_or(&Value::Null);
     let id = owner.id();
@@ -261,34 +263,34 @@ fn namespace(name: &str, owner: &Object, what: &str, files: &str) -> AdviceTextA
     let reset = if exhausted(owner).is_some() && is_release { " --reset" } else { "" };
     let command = format!("kubectl create namespace {name} && {}{reset}", reconciliation(&id));
     let is_command = is_word(name) && !name.is_empty() && is_plain(&id);
-    // What is in another cluster is not created in this one.
+    // No command is given if the Namespace belongs to another cluster.
     (help, Some(command).filter(|_| is_command && !object_references::is_elsewhere(owner)))
 }
 
-/// How the failure of a wait reads.
+/// Parts of messages about a failed wait.
 const WAITED: [&str; 2] = ["timeout waiting for: [", "failed early due to stalled resources"];
 
-/// The command that helps a release whose retries are exhausted because of a wait for objects that it applied, if the revision
-/// is still the one that failed.
+/// The command for a release whose retries are exhausted because a wait for its applied objects failed. `None` if the
+/// newest revision is not the failed one.
 fn reset_after_wait(cause: &RootCause, release: &Object) -> Option<String> {
     exhausted(release)?;
     let newest = release.get("status")?.get("history")?.as_array()?.first()?;
     let applied = object_references::inventory(release);
     let is_wait = WAITED.iter().any(|it| cause.text.contains(it));
-    // Hooks are not among what was applied.
+    // The inventory does not list hooks.
     let is_of_applied = named_in(&cause.text).all(|id| applied.contains(&id));
     let is_in_place = text(newest, "status") == "failed";
     reset(release).filter(|_| is_wait && is_of_applied && is_in_place)
 }
 
-/// Whether another client keeps changing what an object applies.
+/// Whether another client keeps changing the objects that `owner` applies.
 fn is_contested(owner: &Object) -> bool {
     let ready = condition(owner, reconcile::READY);
     ready.is_some_and(|said| said.reason == reconcile::reason::CONTESTED.as_str())
 }
 
-/// What helps where another client keeps changing what is applied: the manifest is right. The message names the fields, and
-/// has the rule that leaves them to that client.
+/// Advice for an applied object that another client keeps changing, although its manifest is right. The message names
+/// the fields, and has the rule that leaves them to that client.
 fn contested(id: &ObjectId, owner: &Object, is_own: bool, files: &str) -> String {
     let what = match is_own {
         true => "what the message names".to_owned(),
@@ -305,14 +307,14 @@ fn contested(id: &ObjectId, owner: &Object, is_own: bool, files: &str) -> String
     )
 }
 
-/// The command that forgets the failures of a release, so that it is tried again.
+/// The command that resets the failures of a release, so that it is retried.
 pub(super) fn reset(object: &Object) -> Option<String> {
     let id = object.id();
     (id.kind == "HelmRelease" && is_plain(&id))
         .then(|| format!("windlass reconcile {} -n {} --reset", windlass_name(&id), id.namespace))
 }
 
-/// Where what an object applies comes from.
+/// The source of the objects that an applier applies, as text.
 pub(super) fn place(owner: &Object) -> Option<String> {
     if owner.kind() == "HelmRelease" {
         return Some(format!("the chart or the values of {}", owner.id().subject()));
@@ -325,7 +327,7 @@ pub(super) fn place(owner: &Object) -> Option<String> {
     })
 }
 
-/// The command that prints the log of the Job or Pod that a text names.
+/// The command that prints the log of the Job or Pod that a message names.
 fn logs(message: &str) -> Option<String> {
     named_in(message).find_map(|id| {
         let kind = id.kind.to_lowercase();
@@ -333,13 +335,13 @@ fn logs(message: &str) -> Option<String> {
     })
 }
 
-/// The command that deletes the Job that a text names, so that it is created again.
+/// The command that deletes the Job that a message names, so that it is created again.
 fn delete_job(message: &str) -> Option<String> {
     let job = named_in(message).find(|id| id.kind == "Job" && is_plain(id))?;
     Some(format!("kubectl -n {} delete job {}", job.namespace, job.name))
 }
 
-/// The Jobs and Pods that a text names.
+/// The Jobs and Pods that a message names.
 fn named_in(message: &str) -> impl Iterator<Item = ObjectId> {
     let words =
         message.split(|letter: char| letter.is_whitespace() || "[](),:;'\"".contains(letter));

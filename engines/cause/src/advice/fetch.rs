@@ -1,7 +1,8 @@
-//! Advice about remotes: what to check where a source, a chart or tags cannot be fetched, a commit cannot be pushed, or a service
-//! does not accept notifications.
+//! Advice about remotes: what to check if a source, a chart or tags cannot be fetched, a commit cannot be pushed, or a
+//! service does not accept notifications.
 //!
-//! What the errors of remotes say (`sources`) is read for advice only. Elsewhere: Secrets that do not exist (`missing.rs`).
+//! The error messages of remotes (`sources`) are read for advice only. Elsewhere: Secrets that do not exist
+//! (`missing.rs`).
 
 use objects::{Object, ObjectId};
 use serde_json::Value;
@@ -11,10 +12,10 @@ use crate::cause_result::RootCause;
 use crate::condition::text;
 use crate::object_references;
 
-/// How a refusal reads of a server that is windlass' own address (`http_client`).
+/// Part of the message when the server's address belongs to windlass itself (`http_client`).
 const OWN_ADDRESS: &str = "resolves to windlass itself or to its node";
 
-/// How errors read of a server that does not accept the credentials, or requires some.
+/// Parts of error messages of servers that do not accept the credentials, or require some.
 const UNAUTHENTICATED: [&str; 4] = [
     "authentication failed",
     "check the registry credentials",
@@ -22,30 +23,30 @@ const UNAUTHENTICATED: [&str; 4] = [
     "HTTP status 401",
 ];
 
-/// How errors read of a place that is not at a server that was reached.
+/// Parts of error messages of servers that were reached but do not have the requested repository or file.
 const NO_SUCH_PLACE: [&str; 4] =
     ["repository not found at", "HTTP status 404", "NAME_UNKNOWN", "repository name not known"];
 
-/// How errors read of a server whose certificate does not count.
+/// Parts of error messages about a server's certificate that is not trusted.
 const UNTRUSTED: [&str; 2] = ["is not trusted", "invalid peer certificate"];
 
-/// How errors read of a certificate that is not valid at the time.
+/// Parts of error messages about a certificate that is not valid at the present time.
 const EXPIRED: [&str; 4] =
     ["certificate expired", "it expired at ", "not valid yet", "it is not valid before "];
 
-/// How a refusal reads of a server that shows the certificate of an authority (`http_client`).
+/// Part of the message when a server shows the certificate of a certificate authority (`http_client`).
 const OF_AUTHORITY: &str = "it is the certificate of an authority";
 
-/// The fields with addresses, of which a spec has one.
+/// The fields of a spec that may have the remote's address. A spec has one of them.
 const ADDRESS_FIELDS: [&str; 3] = ["url", "endpoint", "image"];
 
 /// The object whose spec has the address and the credentials.
 struct ObjectWithRemoteAddress<'o> {
     /// The object, if it is known.
     object: Option<&'o Object>,
-    /// Names it behind a field where that is another one than the object in trouble.
+    /// Words that name the object after a field, if it is not the failing object itself.
     of: String,
-    /// Whether commits are pushed to it.
+    /// Whether commits are pushed to the remote.
     is_pushed: bool,
 }
 
@@ -71,7 +72,7 @@ impl<'o> ObjectWithRemoteAddress<'o> {
         Some(ObjectId::new(self.object?.namespace(), name, "", "Secret").subject())
     }
 
-    /// A value of the spec that tells what is fetched, with its field.
+    /// A field of the spec that says what is fetched, together with its value.
     fn value(&self, path: &str) -> Option<String> {
         let mut value = self.spec();
         for part in path.split('.') {
@@ -82,7 +83,8 @@ impl<'o> ObjectWithRemoteAddress<'o> {
     }
 }
 
-/// What to check if a remote does not do what is asked, by the fields that determine what is asked.
+/// Advice which fields to check when a remote does not do what is requested. These are the fields that determine the
+/// request.
 pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     if cause.text.contains(OWN_ADDRESS) {
         return "name another server; where windlass shall fetch from its own node, such as in tests, start it with \
@@ -118,7 +120,7 @@ pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     {
         return help;
     }
-    // Where an archive of a chart is, the index says.
+    // The address of a chart's archive comes from the index of its repository.
     let is_place = about.held.is_none_or(|it| it.kind() != "HelmChart");
     let is_absent = is_place && says(&cause.text, &NO_SUCH_PLACE);
     if let Some(place) = place.as_ref().filter(|_| is_absent) {
@@ -158,7 +160,7 @@ pub(super) fn fetch(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     }
 }
 
-/// What helps where the service of a Provider does not accept notifications.
+/// Advice when the service of a Provider does not accept notifications.
 pub(super) fn delivery(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     let provider = cause.object.subject();
     let of = format!(" of {provider}");
@@ -183,7 +185,7 @@ pub(super) fn delivery(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     )
 }
 
-/// What to check if no connection comes about, so that the content of the server does not matter.
+/// Advice when no connection can be made, so that the content of the server does not matter.
 fn unreachable(
     said: &str,
     owner: &ObjectWithRemoteAddress<'_>,
@@ -217,7 +219,7 @@ fn unreachable(
     })
 }
 
-/// The host of a URL or of an image, with its port; none if the text has another form.
+/// The host of a URL or an image, with its port. `None` if the text has another form.
 fn host(address: &str) -> Option<&str> {
     let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -268,7 +270,7 @@ fn certificate(said: &str, owner: &ObjectWithRemoteAddress<'_>) -> String {
     }
 }
 
-/// What helps where a server does not accept the credentials.
+/// Advice when a server does not accept the credentials.
 pub(super) fn credentials(cause: &RootCause, about: CauseSubjects<'_>) -> String {
     let owner = ObjectWithRemoteAddress::of(about);
     let of = &owner.of;

@@ -1,6 +1,7 @@
 //! Advice about objects that do not exist, and about keys that a Secret or ConfigMap does not have.
 //!
-//! Elsewhere: which keys are needed (`required_keys.rs`), which fields name an object (`object_references.rs`).
+//! Elsewhere: the keys that are needed (`required_keys.rs`), and the fields that name an object
+//! (`object_references.rs`).
 
 use objects::{Object, ObjectId};
 
@@ -9,7 +10,7 @@ use super::{AdviceTextAndCommand, CauseSubjects, reconciliation};
 use crate::object_references;
 use crate::required_keys::RequiredKeys;
 
-/// What brings an object that is missing, or what else is to be corrected.
+/// Advice how to create a missing object, or which field to correct instead.
 pub(super) fn missing(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
     let owners = [about.subject, about.namer].into_iter().flatten();
     let mut owners = owners.filter(|it| object_references::is_reconciled(&it.id()));
@@ -51,7 +52,7 @@ pub(super) fn missing(id: &ObjectId, about: CauseSubjects<'_>) -> AdviceTextAndC
     }
 }
 
-/// An object that is not among those that were applied, such as one whose health is awaited.
+/// Advice for an awaited object that the applier did not apply, such as one in `spec.healthChecks`.
 fn awaited(id: &ObjectId, about: CauseSubjects<'_>, named: &str) -> AdviceTextAndCommand {
     let subject = id.subject();
     match about.namer.filter(|it| object_references::applied(it).contains(id)) {
@@ -82,9 +83,9 @@ fn service_account(id: &ObjectId, named: &str) -> AdviceTextAndCommand {
     (text, Some(command))
 }
 
-/// What brings back an object that was applied.
+/// Advice how to restore an applied object that was deleted.
 fn deleted(owner: &Object) -> AdviceTextAndCommand {
-    // A release is upgraded only if that is forced.
+    // A release is only upgraded again with `--force`.
     let force = if owner.kind() == "HelmRelease" { " --force" } else { "" };
     let command = format!("{}{force}", reconciliation(&owner.id()));
     ("it was deleted; reconcile what applied it".to_owned(), Some(command))
@@ -95,8 +96,8 @@ fn makes(release: &Object, chart: &ObjectId) -> bool {
     object_references::made_chart(release).as_ref() == Some(chart)
 }
 
-/// The object that names another one, and by which field, if it is on the way. The spec of a HelmChart that is made for a
-/// HelmRelease is corrected there.
+/// The object on the path that names a missing object, and the field that names it. A HelmChart that is made for a
+/// HelmRelease is corrected in the HelmRelease's spec.
 fn field(id: &ObjectId, about: CauseSubjects<'_>) -> Option<(ObjectId, String)> {
     let namer = about.namer.or(about.subject)?;
     let fields = object_references::naming_fields(namer);

@@ -1,6 +1,6 @@
-//! Advice about objects that two appliers have: nothing of the other one is deleted.
+//! Advice about objects that two appliers apply. The advice never deletes an object of the other applier.
 //!
-//! Elsewhere: which owners an object names (`object_owners.rs`).
+//! Elsewhere: the owners that an object names (`object_owners.rs`).
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::{AdviceTextAndCommand, CauseSubjects, is_plain, reconciliation};
 use crate::cause_result::RootCause;
 use crate::object_owners::{ExpectedOwnerMetadata, OtherOwner};
 
-/// What helps an applier whose object belongs to another owner.
+/// Advice for an applier whose object belongs to another owner.
 pub(super) fn taken(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAndCommand {
     let others = others(about);
-    // The walk has chosen one of them, which the text of the cause has.
+    // The walk has chosen one of the owners, and the text of the cause names that one.
     let is_owner = |it: &&OtherOwner| cause.text.contains(&it.words());
     let Some(other) = others.iter().find(is_owner) else { return unknown() };
     let Some(applier) = about.reporter.map(Object::id) else { return unknown() };
@@ -33,8 +33,8 @@ pub(super) fn taken(cause: &RootCause, about: CauseSubjects<'_>) -> AdviceTextAn
     (decision(&applier, other), None)
 }
 
-/// The ways to go on for either of two owners, which are the same two from both sides: what one command would do alone, the
-/// other owner undoes with its next run.
+/// The choices for two owners of an object. They are the same for both owners. A command alone would not help, because
+/// the other owner's next run would undo it.
 fn decision(applier: &ObjectId, other: &OtherOwner) -> String {
     let subject = applier.subject();
     let owner = &other.owner;
@@ -55,11 +55,12 @@ fn decision(applier: &ObjectId, other: &OtherOwner) -> String {
     )
 }
 
-/// What helps an applier that was refused to change an object of another owner; `None` if it is not the object of another one.
+/// Advice for an applier that was not allowed to change an object of another owner. `None` if the object has no other
+/// owner.
 pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> Option<AdviceTextAndCommand> {
     let applier = about.reporter?.id();
     let others = others(about);
-    // The walk adds the owner to the text of the cause, if it has the object indeed.
+    // The walk adds the owner to the text of the cause only if it confirmed that owner.
     let is_owner = |it: &&OtherOwner| cause.text.ends_with(&format!(" belongs to {}", it.owner));
     let other = others.iter().find(is_owner)?;
     let id = about.held?.id().subject();
@@ -73,12 +74,12 @@ pub(super) fn refused(cause: &RootCause, about: CauseSubjects<'_>) -> Option<Adv
     Some((help, other.applier().and_then(applied_again)))
 }
 
-/// What helps where the object was not read.
+/// Advice if the object was not read.
 fn unknown() -> AdviceTextAndCommand {
     ("let only one owner apply the object that the message names".to_owned(), None)
 }
 
-/// How an object is kept that leaves the files or the chart of an owner of a kind.
+/// The annotation that keeps an object when it leaves the files or the chart of an owner of this kind.
 fn annotation_to_keep(kind: &str) -> &'static str {
     match kind {
         "Kustomization" => "kustomize.toolkit.fluxcd.io/prune: disabled",
@@ -86,7 +87,7 @@ fn annotation_to_keep(kind: &str) -> &'static str {
     }
 }
 
-/// The other owners of the object of a cause, if it is not the object that reports it.
+/// The other owners of the object of a cause. Empty if that object itself reports the cause.
 fn others(about: CauseSubjects<'_>) -> Vec<OtherOwner> {
     let Some(applier) = about.reporter else { return Vec::new() };
     let Some(held) = about.held else { return Vec::new() };
@@ -94,7 +95,7 @@ fn others(about: CauseSubjects<'_>) -> Vec<OtherOwner> {
     marks.map(|marks| marks.others(held)).unwrap_or_default()
 }
 
-/// How the objects of an applier get names of their own.
+/// Advice how to give the objects of an applier names of their own.
 fn separation(applier: &ObjectId) -> String {
     let subject = applier.subject();
     match applier.kind.as_str() {
@@ -108,9 +109,9 @@ fn separation(applier: &ObjectId) -> String {
     }
 }
 
-/// The command by which an object applies all of its objects again.
+/// The command that makes an applier apply all of its objects again.
 fn applied_again(applier: &ObjectId) -> Option<String> {
-    // A release is upgraded only if that is forced.
+    // A release is only upgraded again with `--force`.
     let force = if applier.kind == "HelmRelease" { " --force" } else { "" };
     is_plain(applier).then(|| format!("{}{force}", reconciliation(applier)))
 }

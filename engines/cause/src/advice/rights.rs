@@ -1,6 +1,6 @@
 //! Advice about requests that RBAC does not allow: which right to grant to which ServiceAccount.
 //!
-//! What an API server says is read for advice only. Elsewhere: other refusals (`apply.rs`).
+//! The API server's messages are read for advice only. Elsewhere: other refusals (`apply.rs`).
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use objects::{Object, ObjectId};
 use super::{AdviceTextAndCommand, is_plain, is_word};
 use crate::condition::text;
 
-/// How Kubernetes names a ServiceAccount as a user.
+/// The prefix of a ServiceAccount's user name.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The API group of roles: who grants rights about them needs these rights, too.
+/// The API group of roles. An account that applies a role needs the rights in that role itself.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What an applier does with the objects that it applies.
+/// The verbs that an applier needs for the objects that it applies.
 const VERBS: &str = "get,list,create,update,patch,delete";
 
 /// Whether a refusal is about rights, and not about a quota or a policy.
@@ -23,8 +23,8 @@ pub(crate) fn is_forbidden(said: &str) -> bool {
     said.contains("cannot ") && (said.contains("forbidden") || said.contains("Forbidden"))
 }
 
-/// Which rights to grant for all of some refusals, by one rule for each namespace; none if neither a refusal nor the owner names a
-/// ServiceAccount.
+/// Advice which rights to grant for some refusals, with one rule for each namespace. `None` if neither the refusals nor
+/// the owner name a ServiceAccount.
 pub(super) fn rights(refusals: &[&str], owner: Option<&Object>) -> Option<AdviceTextAndCommand> {
     let named = refusals.iter().find_map(|said| user(said));
     let account = named.or_else(|| owner.and_then(account))?;
@@ -102,11 +102,11 @@ fn account(owner: &Object) -> Option<ObjectId> {
     (!name.is_empty()).then_some(id)
 }
 
-/// What a request was about that is not allowed, as an API server says it.
+/// A request that was not allowed, according to the API server's message.
 struct RefusedRequest<'t> {
     resource: &'t str,
     group: &'t str,
-    /// None if it was about the whole cluster.
+    /// The namespace of the request. `None` if it was about the whole cluster.
     namespace: Option<&'t str>,
 }
 
@@ -125,7 +125,7 @@ impl<'t> RefusedRequest<'t> {
         Some(Self { resource, group, namespace })
     }
 
-    /// The resource with its group, as kubectl names it.
+    /// The resource with its API group, as kubectl names it.
     fn whole(&self) -> String {
         match self.group {
             "" => self.resource.to_owned(),

@@ -7,13 +7,13 @@ use objects::ObjectId;
 use super::{ObjectVerdict, RootFailure, RootFailureSearchScope};
 use crate::cause_result::CauseKind;
 
-/// What objects of cycles depend on, as far as that is in a cycle, too.
+/// For each object of a cycle: the objects on which it depends and that are in a cycle, too.
 type DependencyCycleEdges<'v> = BTreeMap<&'v ObjectId, Vec<&'v ObjectId>>;
 
-/// Gives the failures of all objects of a cycle, and of those that wait for one of them, the first object as the
-/// subject.
+/// Gives all failures of a cycle the same subject: the first object of the cycle. This includes the failures of objects
+/// that wait for the cycle.
 ///
-/// Where objects are judged within their namespace, so are cycles.
+/// If objects are judged within their namespace, a cycle is found within one namespace only.
 pub fn join_cycles(
     verdicts: &mut BTreeMap<ObjectId, ObjectVerdict>,
     reach: RootFailureSearchScope,
@@ -49,7 +49,7 @@ pub fn join_cycles(
     }
 }
 
-/// The first object of the cycle of each object, of objects that are in cycles with what they depend on.
+/// For each object in a cycle: the first object of its cycle. `depends` has the dependencies of each object.
 pub fn first_of_cycles(
     depends: &BTreeMap<ObjectId, Vec<ObjectId>>,
 ) -> BTreeMap<ObjectId, ObjectId> {
@@ -60,10 +60,11 @@ pub fn first_of_cycles(
     firsts(&edges).into_iter().map(|(id, first)| (id.clone(), first.clone())).collect()
 }
 
-/// The first object of the cycle of each: of all that it reaches and that reach it (Tarjan's algorithm, without recursion).
+/// For each object in a cycle: the first of the objects that it reaches and that reach it (Tarjan's algorithm, without
+/// recursion).
 fn firsts<'v>(edges: &DependencyCycleEdges<'v>) -> BTreeMap<&'v ObjectId, &'v ObjectId> {
     let mut first = BTreeMap::new();
-    // The order in which an object was reached, and the least order that it reaches.
+    // For each object, its place in the order of visits, and the least place that it can reach.
     let mut order: BTreeMap<&ObjectId, (usize, usize)> = BTreeMap::new();
     let mut open = Vec::new();
     let mut is_open = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! When an incident that is open has ended, and which objects it may affect still.
+//! When an open incident has ended, and which objects it may still affect.
 //!
 //! Elsewhere: which failures are incidents (`incident`).
 
@@ -11,21 +11,21 @@ use super::{
 };
 use crate::cause_result::CauseKind;
 
-/// What is known of an incident that was opened.
+/// The stored facts about an open incident.
 #[derive(Debug, Clone, Copy)]
 pub struct IncidentRecord<'i> {
     /// The object that failed deepest.
     pub subject: &'i ObjectId,
     /// The kind of the problem.
     pub problem: &'i str,
-    /// The object that had to be mended, as messages name it.
+    /// The object that had to be corrected, as messages name it.
     pub cause: &'i str,
-    /// Objects that it affected, as messages name them.
+    /// The objects that the incident affected, as messages name them.
     pub affected: &'i BTreeSet<String>,
-    /// Objects that may be affected still, by [`keep_affected`].
+    /// The objects that the incident may still affect, from [`keep_affected`].
     pub kept: Option<&'i BTreeSet<ObjectId>>,
-    /// Whether the objects of all kinds are among the verdicts. Until then, such as after a restart, an affected object without
-    /// a verdict may exist and fail.
+    /// Whether the objects of all kinds were judged. After a restart, for example, that is not so yet. Until then, an
+    /// affected object without a verdict may exist and fail.
     pub are_all_judged: bool,
 }
 
@@ -34,12 +34,12 @@ impl IncidentRecord<'_> {
         problem.to_string() == self.problem
     }
 
-    /// Whether it is about the absence of its subject, and not of another object that the subject names.
+    /// Whether the incident is about the absence of its subject, and not of another object that the subject names.
     fn is_of_absent_subject(&self) -> bool {
         self.is_problem(CauseKind::Missing) && self.cause == self.subject.subject()
     }
 
-    /// The verdicts on the objects that it affected, as far as they exist.
+    /// The verdicts on the affected objects that still exist.
     fn affected<'v>(
         &self,
         verdicts: &'v BTreeMap<ObjectId, ObjectVerdict>,
@@ -49,7 +49,7 @@ impl IncidentRecord<'_> {
     }
 }
 
-/// The verdicts on the objects that messages give a name, which may be one of each group with the kind.
+/// The verdicts on the objects with this name in messages. Such a name has no API group, so there may be several.
 fn named<'v>(
     verdicts: &'v BTreeMap<ObjectId, ObjectVerdict>,
     name: &str,
@@ -61,8 +61,8 @@ fn named<'v>(
     all.filter(|(id, _)| id.kind == kind).map(|(_, verdict)| verdict).collect()
 }
 
-/// Whether an object that a problem of `subject` affected may be affected still. It is not once it is ready, suspended, gone,
-/// refers to other objects only, or its own run failed otherwise.
+/// Whether an object that a problem of `subject` affected may still be affected. That ends when the object is ready,
+/// suspended or gone, refers only to other objects, or fails in its own run for another reason.
 fn may_be_affected(
     verdict: &ObjectVerdict,
     subject: &ObjectId,
@@ -80,14 +80,14 @@ fn may_be_affected(
     }
 }
 
-/// Whether an incident that is open and not among [`super::incidents`] has ended: its subject is ready, gone, or fails
-/// otherwise. Of a problem that others have with the subject, each of them is, or refers to the subject no longer, which is not
-/// known before the objects of all kinds were judged.
+/// Whether an open incident that [`super::incidents`] does not report has ended. It ends when its subject is ready,
+/// gone, or fails for another reason. A problem of the objects that refer to the subject ends when that holds for each
+/// of them, or when none refers to the subject. That is only known once the objects of all kinds are judged.
 ///
-/// While that is not clear it goes on: an object that is in progress, waits for another one, or whose source fails may fail
-/// as before. An object fails otherwise when its own run ended with a failure of another incident, and `is_known` says of
-/// that one whether users know of it, so that there is always one of both. Of an incident about the absence of the subject, a
-/// cycle or a dependency, a failure need not be its own: that the subject follows from it disproves them.
+/// While the state is unclear, the incident goes on. An object is unclear if it is in progress, waits for another one,
+/// or its source fails. An object fails for another reason if its own run ended with the failure of another incident,
+/// of which users know (`is_known`). There is thus always one of the two. If the incident is about an absent subject, a
+/// cycle or a dependency, the failure need not be the subject's own.
 pub fn is_over(
     record: &IncidentRecord<'_>,
     verdicts: &BTreeMap<ObjectId, ObjectVerdict>,
@@ -110,7 +110,8 @@ pub fn is_over(
         }
         ReportedObjectState::Well => !record.is_problem(CauseKind::Artifact) || are_affected_done(),
         ReportedObjectState::Paused if record.is_of_absent_subject() => true,
-        // A source that is suspended or cannot be fetched from says nothing about what its consumers do with what it has.
+        // A suspended source, or one that cannot be fetched, says nothing about whether its consumers can use its
+        // artifact.
         ReportedObjectState::Paused | ReportedObjectState::Failing
             if record.is_problem(CauseKind::Artifact) =>
         {
@@ -131,9 +132,9 @@ pub fn is_over(
     }
 }
 
-/// Updates the objects that incidents may still affect. Those of `found` are added to `kept`; those are removed that are
-/// ready, suspended, gone, refer to the subject no longer, or fail otherwise. This is only for problems that others have
-/// with a subject, which end with the last of them.
+/// Updates the objects that incidents may still affect. It adds the objects of `found` to `kept`, and removes objects
+/// that are ready, suspended or gone, that do not refer to the subject any more, or that fail for another reason. It is
+/// only for problems of the objects that refer to a subject, which end with the last of these objects.
 pub fn keep_affected(
     kept: &mut BTreeMap<IncidentIdentity, BTreeSet<ObjectId>>,
     found: &BTreeMap<IncidentIdentity, Incident>,
