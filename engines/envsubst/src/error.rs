@@ -1,30 +1,30 @@
-//! Why a text was not substituted. The words of syntax errors and of unset variables are upstream's.
+//! Why a text was not substituted. Syntax errors and errors about unset variables have the words of the original
+//! library.
 
 /// Why a text was not substituted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The text cannot be read.
+    /// The text has a syntax error.
     #[error("{fault}")]
     Syntax {
-        /// What is wrong.
+        /// The syntax error.
         fault: SyntaxError,
-        /// The line, from 1, on which the outermost expression around the fault begins.
+        /// The line, counted from 1, where the outermost expression with the error begins.
         line: usize,
     },
-    /// A variable without value, in an expression without default.
+    /// A variable is not set, and its expression has no default.
     #[error("variable not set (strict mode): \"{0}\"")]
     NotSet(String),
-    /// A part of a value was asked for that ends before it begins.
-    // Parity(flux): upstream panics.
+    /// The requested part of a value ends before it begins. Parity(flux): upstream panics.
     #[error("the part of variable \"{0}\" has a negative length")]
     NegativeLength(String),
-    /// More work than allowed.
+    /// The substitution would need more work than allowed.
     #[error(transparent)]
     Limit(#[from] LimitError),
 }
 
 impl Error {
-    /// A hint, for errors whose text does not suggest one.
+    /// A hint for the user, if the message of the error does not suggest a remedy.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Syntax { .. } => Some("write `$${` where the text `${` is meant"),
@@ -46,21 +46,21 @@ pub enum SyntaxError {
     /// There is no name after `${`.
     #[error("unable to parse variable name")]
     VariableName,
-    /// What an operator works with is missing.
+    /// The argument of an operator is missing.
     #[error("unable to parse substitution within function")]
     Argument,
 }
 
-/// Which limit was reached.
+/// The limit that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
-    /// Expressions within expressions.
+    /// The depth of nested expressions.
     #[error("expressions are nested more than {0} deep")]
     Depth(usize),
-    /// Bytes written.
+    /// The number of written bytes.
     #[error("the substituted text takes more than {0} bytes")]
     Output(usize),
-    /// Work done.
+    /// The number of steps of work.
     #[error("the substitution takes more than {0} steps")]
     Steps(u64),
 }

@@ -1,5 +1,5 @@
-//! Post-build substitution: `${name}` in a text becomes a value, with the shell expressions that
-//! `github.com/fluxcd/pkg/envsubst` knows, its errors and its oddities.
+//! Post-build substitution: replaces `${name}` in a text by the value of a variable. It supports the shell expressions
+//! of `github.com/fluxcd/pkg/envsubst`, with its errors and its oddities.
 //!
 //! | form | becomes |
 //! |---|---|
@@ -12,11 +12,11 @@
 //! | `${v/t/r}` `${v//t/r}` `${v/#t/r}` `${v/%t/r}` | the text `t` replaced: first, all, at the beginning, at the end |
 //! | `$$` | `$`, so `$${v}` is the text `${v}` |
 //!
-//! What stands for `d`, `n`, `length`, `p`, `t` or `r` may be an expression itself; only `d` may join several.
-//! A text ends at its first NUL character.
+//! The parts `d`, `n`, `length`, `p`, `t` and `r` may themselves be expressions. Only `d` may join several of them. A
+//! text ends at its first NUL character.
 //!
-//! Here: one text and the variables. Elsewhere: which objects are substituted and where variables come from (the
-//! controller), what the text means as YAML (`goyaml`).
+//! Here: one text and its variables. Elsewhere: which objects are substituted, and the source of the variables (the
+//! controller); YAML (`goyaml`).
 
 mod error;
 mod limits;
@@ -31,23 +31,23 @@ pub use error::{Error, LimitError, SyntaxError};
 pub use limits::SubstitutionLimits;
 pub use variables::{InvalidVariableName, SubstitutionVariables};
 
-/// What a variable is that has no value.
+/// The value of a variable that is not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnsetVariablePolicy {
-    /// The empty text.
+    /// An unset variable has the empty text as its value.
     Empty,
-    /// An error, save where the expression gives a default: Flux's strict mode.
+    /// An unset variable is an error, unless the expression has a default. This is Flux's strict mode.
     Error,
 }
 
-/// Replaces the expressions of a text; `lookup` gives the value of a name.
+/// Replaces the expressions of a text. `lookup` gives the value of a variable by its name.
 ///
-/// Names are letters and digits of any script and `_`; values are not looked through for expressions.
-/// Neither text nor values have to be UTF-8, and lengths that split a character give text that is not.
+/// Names consist of letters and digits of any script and `_`. Expressions within values are not replaced. The text and
+/// the values need not be UTF-8. A length that splits a character gives text that is not UTF-8.
 ///
 /// # Errors
-/// The text is not a sequence of known expressions (checked before any variable is looked up), a required variable is
-/// not set, a part has a negative length, or a limit is reached. No error holds a value.
+/// The text has an invalid expression (checked before any variable is looked up), a required variable is not set, a
+/// part has a negative length, or a limit is reached. No error contains a value.
 pub fn substitute<'v>(
     text: &[u8],
     lookup: impl Fn(&str) -> Option<&'v [u8]>,

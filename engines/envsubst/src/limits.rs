@@ -1,20 +1,22 @@
-//! How much one text may cost.
+//! Limits for the cost of substituting one text.
 
 use crate::error::LimitError;
 
-/// Bounds of one substitution.
+/// Limits of one substitution.
 #[derive(Debug, Clone, Copy)]
 pub struct SubstitutionLimits {
-    /// How deep expressions may stand within expressions, up to [`SubstitutionLimits::MAX_DEPTH`]. Each level takes stack.
+    /// How deep expressions may be nested, up to [`SubstitutionLimits::MAX_DEPTH`]. Each level takes space on the
+    /// stack.
     pub depth: usize,
-    /// Bytes of the output, together with those of all strings that are made on the way.
+    /// How many bytes the output and all intermediate strings may have together.
     pub output: usize,
-    /// Characters that are examined or compared in values.
+    /// How many characters of values may be examined or compared.
     pub steps: u64,
 }
 
 impl SubstitutionLimits {
-    /// The greatest depth that the stack of any thread has room for; a greater one in [`SubstitutionLimits::depth`] is this one.
+    /// The greatest depth for which the stack of any thread is large enough. A greater [`SubstitutionLimits::depth`] is
+    /// lowered to it.
     pub const MAX_DEPTH: usize = 256;
 }
 
@@ -24,7 +26,7 @@ impl Default for SubstitutionLimits {
     }
 }
 
-/// What is used of the limits.
+/// The used part of the limits.
 #[derive(Debug)]
 pub(crate) struct SubstitutionBudget {
     limits: SubstitutionLimits,
@@ -37,7 +39,7 @@ impl SubstitutionBudget {
         Self { limits, output: 0, steps: 0 }
     }
 
-    /// To be called before the bytes are there.
+    /// Charges for bytes. The caller does so before it creates them.
     pub(crate) fn produce(&mut self, bytes: usize) -> Result<(), LimitError> {
         self.output = self.output.saturating_add(bytes);
         if self.output > self.limits.output {

@@ -1,6 +1,7 @@
-//! Reads a text as plain pieces and expressions.
+//! Divides a text into plain pieces and expressions.
 //!
-//! Here: the grammar, and what it refuses. Elsewhere: tokens (`scan.rs`), evaluating an expression (`substitution_run.rs`).
+//! Here: the grammar, and refusing what does not follow it. Elsewhere: tokens (`scan.rs`), and evaluating an expression
+//! (`substitution_run.rs`).
 
 use golang::unicode::{is_digit, is_letter};
 
@@ -15,21 +16,21 @@ pub(crate) enum TextNode {
     Expression(SubstitutionExpression),
 }
 
-/// What stands between `${` and `}`.
+/// The content between `${` and `}`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SubstitutionExpression {
     pub(crate) name: String,
     pub(crate) operator: SubstitutionOperator,
-    /// What the operator works with.
+    /// The arguments of the operator.
     pub(crate) arguments: Vec<TextNode>,
 }
 
-/// What is done with the value.
+/// What an expression does with the value of its variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubstitutionOperator {
-    /// Nothing.
+    /// It gives the value itself.
     Value,
-    /// The arguments, joined, stand in for an empty value.
+    /// It gives the joined arguments if the value is empty.
     Default,
     Length,
     UpperFirst,
@@ -51,7 +52,7 @@ pub(crate) enum ValueSide {
     Suffix,
 }
 
-/// Reads a text.
+/// Divides a text into plain pieces and expressions.
 pub(crate) fn parse(text: &[u8], limits: &SubstitutionLimits) -> Result<Vec<TextNode>, Error> {
     let rules =
         ScanRules { open: true, escapes: EscapeSyntax::Dollar, ..ScanRules::word(|_, _| true) };
@@ -79,7 +80,7 @@ pub(crate) fn parse(text: &[u8], limits: &SubstitutionLimits) -> Result<Vec<Text
     }
 }
 
-/// The line, from 1, on which a text ends.
+/// The number of the line, counted from 1, on which a text ends.
 fn line(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| **byte == b'\n').count()
 }
@@ -103,7 +104,7 @@ struct ExpressionParser<'t> {
 }
 
 impl ExpressionParser<'_> {
-    /// The expression after a `${`.
+    /// Reads the expression after a `${`.
     fn expression(&mut self) -> Result<SubstitutionExpression, ExpressionParseFault> {
         self.left = self
             .left
@@ -234,7 +235,7 @@ impl ExpressionParser<'_> {
         self.close(name, operator, arguments)
     }
 
-    /// An expression, or the text up to the next one or to a character that is not accepted.
+    /// Reads an argument: an expression, or the text up to the next expression or to a character that is not accepted.
     fn argument(
         &mut self,
         word: fn(char, usize) -> bool,
@@ -249,7 +250,7 @@ impl ExpressionParser<'_> {
         }
     }
 
-    /// Names and operators: words of characters that are valid.
+    /// Reads a name or an operator: a word of accepted characters.
     fn word(&mut self, accepts: fn(char, usize) -> bool) -> Result<String, SyntaxError> {
         match self.scanner.scan(ScanRules::word(accepts)) {
             SubstitutionToken::Word(word) => Ok(String::from_utf8_lossy(&word).into_owned()),

@@ -1,59 +1,59 @@
-//! Characters of a text grouped into tokens, by rules that the place in an expression decides.
+//! Groups the characters of a text into tokens. The position in an expression decides by which rules.
 //!
-//! Here: where a token ends. Elsewhere: which rules hold where (`parse.rs`).
+//! Here: the end of each token. Elsewhere: which rules hold at which position (`parse.rs`).
 
 use golang::unicode::decode;
 
 /// A piece of the text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SubstitutionToken {
-    /// The end of the text, or a NUL character.
-    // Parity(flux): upstream's mark for the end of a text is the character 0.
+    /// The end of the text, or a NUL character. Parity(flux): the original library marks the end of a text by the
+    /// character 0.
     End,
     /// `${`.
     Open,
     /// `}`.
     Close,
-    /// One or more accepted characters, escapes resolved.
+    /// One or more accepted characters, with escapes replaced.
     Word(Vec<u8>),
     /// A character that is not accepted.
     Other,
 }
 
-/// Which characters stand for others.
+/// Which escape sequences are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EscapeSyntax {
     None,
-    /// `$$` is `$`.
+    /// `$$` stands for `$`.
     Dollar,
-    /// Also `\/` is `/`, and `\\` is `\`.
+    /// In addition, `\/` stands for `/`, and `\\` stands for `\`.
     DollarAndBackslash,
 }
 
-/// What is looked for.
+/// Which tokens the scanner recognizes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScanRules {
-    /// Whether a word may have this character, so many bytes (its own among them) after the word's beginning.
+    /// Whether a word may have a character. The number is the length of the word in bytes, including this character.
     pub(crate) word: Option<fn(char, usize) -> bool>,
-    /// Whether `${` is a token, also in the middle of a word.
+    /// Whether `${` is a token, even in the middle of a word.
     pub(crate) open: bool,
-    /// Whether `}` is a token where a word could begin.
+    /// Whether `}` is a token at a position where a word could begin.
     pub(crate) close: bool,
     pub(crate) escapes: EscapeSyntax,
 }
 
 impl ScanRules {
-    /// A word alone.
+    /// Rules that recognize only words.
     pub(crate) fn word(word: fn(char, usize) -> bool) -> Self {
         Self { word: Some(word), open: false, close: false, escapes: EscapeSyntax::None }
     }
 
-    /// The closing brace alone.
+    /// Rules that recognize only the closing brace.
     pub(crate) const CLOSE: Self =
         Self { word: None, open: false, close: true, escapes: EscapeSyntax::None };
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug)]
 pub(crate) struct TextScanner<'t> {
     text: &'t [u8],
@@ -65,12 +65,12 @@ impl<'t> TextScanner<'t> {
         Self { text, at: 0 }
     }
 
-    /// How many bytes come before this place.
+    /// How many bytes come before this position.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// The next character; NUL at the end.
+    /// The next character. It is NUL at the end of the text.
     pub(crate) fn peek(&self) -> char {
         match decode(self.rest()) {
             (_, 0) => '\0',
@@ -78,13 +78,13 @@ impl<'t> TextScanner<'t> {
         }
     }
 
-    /// The character after the next one and its bytes, of which there are none at the end.
+    /// The second next character, with its bytes. There are none at the end of the text.
     pub(crate) fn peek_second(&self) -> (char, usize) {
         let (_, width) = decode(self.rest());
         decode(&self.rest()[width..])
     }
 
-    /// Takes the next token.
+    /// Reads the next token.
     pub(crate) fn scan(&mut self, rules: ScanRules) -> SubstitutionToken {
         match self.peek() {
             '\0' => SubstitutionToken::End,

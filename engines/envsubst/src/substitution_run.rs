@@ -1,6 +1,6 @@
-//! Puts values in the place of expressions.
+//! Replaces expressions by values.
 //!
-//! Here: what an operator makes of a value. Elsewhere: globs (`pattern.rs`), replacing (`replace.rs`).
+//! Here: the result of each operator. Elsewhere: globs (`pattern.rs`), and replacing text (`replace.rs`).
 
 mod pattern;
 mod replace;
@@ -15,7 +15,7 @@ use crate::limits::{SubstitutionBudget, SubstitutionLimits};
 use crate::parse::{SubstitutionExpression, SubstitutionOperator, TextNode, ValueSide};
 use pattern::GlobPattern;
 
-/// Evaluates a text.
+/// Evaluates the pieces of a text.
 pub(crate) fn run<'v>(
     nodes: &[TextNode],
     lookup: &dyn Fn(&str) -> Option<&'v [u8]>,
@@ -49,7 +49,7 @@ impl<'v> SubstitutionRun<'_, 'v> {
 
     fn expression(&mut self, expression: &SubstitutionExpression) -> Result<Cow<'v, [u8]>, Error> {
         let SubstitutionExpression { name, operator, arguments } = expression;
-        // Arguments come first and are evaluated even where they are not needed, as their variables have to be set.
+        // Arguments are evaluated first, even if the result does not need them, because their variables have to be set.
         let mut strings = Vec::with_capacity(arguments.len());
         for argument in arguments {
             let mut text = Vec::new();
@@ -105,9 +105,10 @@ impl<'v> SubstitutionRun<'_, 'v> {
     }
 }
 
-/// The part from an offset on, of a length if there is one; nothing when that length is negative and matters.
+/// The part of a value from an offset on. If a length is given, the part has that length. `None` if the part would end
+/// before it begins.
 ///
-/// An offset or a length that is not a number leaves the value whole.
+/// An offset or a length that is not a number gives the whole value.
 fn substring<'v>(value: &'v [u8], offset: &[u8], length: Option<&[u8]>) -> Option<&'v [u8]> {
     let Some(offset) = integer(offset) else { return Some(value) };
     let begin = match usize::try_from(offset) {
@@ -124,21 +125,21 @@ fn substring<'v>(value: &'v [u8], offset: &[u8], length: Option<&[u8]>) -> Optio
     }
 }
 
-/// Go's `strconv.Atoi`.
+/// Reads an integer as Go's `strconv.Atoi` does.
 fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 type CharacterConverter = fn(char) -> char;
 
-/// Converts every character. A byte that belongs to none becomes the replacement character.
+/// Converts every character of a value. A byte that belongs to no character becomes the replacement character.
 fn map<'v>(
     value: &'v [u8],
     convert: CharacterConverter,
     budget: &mut SubstitutionBudget,
 ) -> Result<Cow<'v, [u8]>, LimitError> {
     budget.spend(value.len())?;
-    // A character of a byte becomes one of three bytes at most.
+    // One byte gives a character of three bytes at most.
     budget.produce(value.len().saturating_mul(3))?;
     let mut converted = String::with_capacity(value.len());
     let mut rest = value;
@@ -165,7 +166,7 @@ fn map_first<'v>(
     Ok(Cow::Owned(converted))
 }
 
-/// Finds how many bytes a pattern matches at the beginning of a text.
+/// Computes how many bytes at the beginning of a text a pattern matches.
 type PatternSearchFunction =
     fn(&GlobPattern, &[u8], &mut SubstitutionBudget) -> Result<usize, LimitError>;
 
@@ -192,7 +193,7 @@ fn strip<'v>(
     }
 }
 
-/// The characters from the last to the first.
+/// The characters of a text in reverse order.
 fn reversed(text: &[u8], budget: &mut SubstitutionBudget) -> Result<Vec<u8>, LimitError> {
     budget.spend(text.len())?;
     budget.produce(text.len().saturating_mul(3))?;

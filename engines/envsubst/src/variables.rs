@@ -1,19 +1,19 @@
-//! Variables as a Kustomization gives them: names with a rule, values without line breaks.
+//! The variables of a Kustomization: names are checked, and values have no line breaks.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Values by name. `Debug` shows the names alone, since values come from Secrets.
+/// Values by name. `Debug` shows only the names, because values may come from Secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SubstitutionVariables(BTreeMap<String, Vec<u8>>);
 
-/// A name that no variable can have.
+/// A name that a variable cannot have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' var name is invalid, must match '^[_[:alpha:]][_[:alpha:][:digit:]]*$'")]
 pub struct InvalidVariableName(pub String);
 
 impl SubstitutionVariables {
-    /// Gives a variable a value, in the place of the one that it had. Line feeds are taken out of the value.
+    /// Sets a variable and replaces its former value. Line feeds are removed from the value.
     ///
     /// # Errors
     /// The name is not ASCII letters, digits and `_`, or begins with a digit.
@@ -27,7 +27,7 @@ impl SubstitutionVariables {
         Ok(())
     }
 
-    /// The value of a name, for [`substitute`](crate::substitute).
+    /// The value of a variable, for [`substitute`](crate::substitute).
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.0.get(name).map(Vec::as_slice)
     }

@@ -1,25 +1,25 @@
-//! What one evaluation may cost, and how it ends early.
+//! The budget of one evaluation, and errors that end an evaluation early.
 //!
-//! Here: counting. Elsewhere: what counts how much ([`crate::eval`], `functions`), the counter
+//! Here: counting the cost. Elsewhere: the cost of each operation ([`crate::eval`], `functions`), and the counter
 //! ([`golang::work_meter`]).
 
 use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 
-/// What one evaluation may use up: nodes examined, elements and entries compared or copied; and the bytes of all strings
-/// and lists that it makes or reads through.
+/// The budget of one evaluation. Steps are examined nodes, and compared or copied elements and entries. Bytes are those
+/// of all strings and lists that the evaluation makes or reads.
 pub(crate) const EVALUATION: WorkAllowance = WorkAllowance { steps: 1_000_000, bytes: 64 << 20 };
 
 /// Why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CelError {
-    /// A variable that there is not; others of the same spelling may still be tried.
+    /// A variable does not exist. Other variables that the same dotted name may mean can still be tried.
     NoSuchAttribute(String),
-    /// Any other failure, in the words of the language.
+    /// Any other failure, in the words of CEL.
     Failed(String),
-    /// It costs more than an evaluation may; no operator absorbs this one.
+    /// The evaluation exceeds its budget. No operator can ignore this error.
     TooExpensive {
         what: WorkLimitExceeded,
-        /// Others of the same run have used up the most of it.
+        /// Whether other evaluations of the same run have used most of the budget.
         is_short: bool,
     },
 }
@@ -64,11 +64,11 @@ impl std::fmt::Display for CelError {
     }
 }
 
-/// What is left to spend: a part of what a run may.
+/// The rest of an evaluation's budget, which is a part of the budget of a run.
 #[derive(Debug)]
 pub(crate) struct CelBudget {
     meter: WorkMeter,
-    /// The run had less left than one evaluation may cost.
+    /// Whether the run had less left than one evaluation may cost.
     is_short: bool,
 }
 
@@ -79,14 +79,14 @@ impl Default for CelBudget {
 }
 
 impl CelBudget {
-    /// For one evaluation of a run.
+    /// The budget for one evaluation of a run.
     pub(crate) fn of(run: &WorkMeter) -> Self {
         let left = run.left();
         let is_short = left.steps < EVALUATION.steps || left.bytes < EVALUATION.bytes;
         Self { meter: run.within(EVALUATION), is_short }
     }
 
-    /// What the evaluation used up is used up for the run.
+    /// Adds the cost of the evaluation to that of the run.
     pub(crate) fn give_back(&self, run: &mut WorkMeter) {
         run.join(&self.meter);
     }
@@ -96,7 +96,7 @@ impl CelBudget {
         self.meter.steps(steps as u64).map_err(|what| CelError::TooExpensive { what, is_short })
     }
 
-    /// To be called before so many bytes are made or read.
+    /// Charges for bytes. The caller does so before it makes or reads them.
     pub(crate) fn spend_bytes(&mut self, bytes: usize) -> Result<(), CelError> {
         let is_short = self.is_short;
         self.meter.bytes(bytes as u64).map_err(|what| CelError::TooExpensive { what, is_short })

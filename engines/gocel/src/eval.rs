@@ -1,7 +1,7 @@
-//! Evaluates a plan over variables.
+//! Evaluates the plan of an expression.
 //!
-//! Here: variables, fields and elements, logic, loops, the choice of what a call does. Elsewhere: what functions do
-//! ([`crate::functions`]), what it may cost ([`crate::budget`]).
+//! Here: variables, fields and elements, logic, loops, and choosing the function of a call. Elsewhere: the functions
+//! ([`crate::functions`]), and the budget ([`crate::budget`]).
 //!
 //! Source of the semantics: cel-go's `interpreter` package.
 
@@ -23,9 +23,9 @@ use crate::value::{CelList, CelMapEntries, CelValue};
 /// The variables of an expression.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ExpressionVariables<'a> {
-    /// The fields of one object.
+    /// The fields of one object are the variables.
     Fields(&'a Map<String, Json>),
-    /// Values by name.
+    /// Values with names are the variables.
     Named(&'a [(&'a str, &'a Json)]),
     None,
 }
@@ -45,13 +45,14 @@ type EvalResult<'a> = Result<CelValue<'a>, CelError>;
 /// One evaluation.
 pub(crate) struct CelEvaluation<'a> {
     variables: ExpressionVariables<'a>,
-    /// Variables of folds, innermost last. An accumulator may hold an error, which logic can absorb later.
+    /// The variables of loops, the innermost last. An accumulator may hold an error, which a logical operator can
+    /// ignore later.
     locals: Vec<(&'a str, EvalResult<'a>)>,
     budget: CelBudget,
 }
 
 impl<'a> CelEvaluation<'a> {
-    /// Evaluates a plan, at the cost of a run.
+    /// Evaluates a plan. The run pays for it.
     pub(crate) fn run(
         plan: &'a CelNode,
         variables: ExpressionVariables<'a>,
@@ -63,7 +64,7 @@ impl<'a> CelEvaluation<'a> {
         outcome
     }
 
-    /// The value of what needs no variables.
+    /// Evaluates a plan that needs no variables.
     pub(crate) fn of_constants(plan: &'a CelNode) -> EvalResult<'a> {
         let budget = CelBudget::default();
         Self { variables: ExpressionVariables::None, locals: Vec::new(), budget }.eval(plan)
@@ -99,7 +100,7 @@ impl<'a> CelEvaluation<'a> {
         }
     }
 
-    /// Stops at the first term that decides; an error counts only if no term does.
+    /// Evaluates `&&` or `||`. It stops at the first operand that decides. An error counts only if no operand decides.
     fn logic(&mut self, terms: &'a [CelNode], decisive: bool) -> EvalResult<'a> {
         let mut error = None;
         for term in terms {
@@ -309,7 +310,7 @@ impl<'a> CelEvaluation<'a> {
         Ok(value)
     }
 
-    /// Follows fields and elements; once one may be missing, the result is an optional value.
+    /// Follows fields and elements of a value. Once one of them is optional, the result is an optional value.
     fn qualified(
         &mut self,
         value: CelValue<'a>,
@@ -338,7 +339,7 @@ impl<'a> CelEvaluation<'a> {
         Ok(if is_optional { CelValue::Optional(Some(Rc::new(value))) } else { value })
     }
 
-    /// The element of a key; none only if that is not an error.
+    /// The element of a list or map with a key. `None` if the element is missing and that is not an error.
     fn element(
         &mut self,
         value: &CelValue<'a>,
@@ -443,7 +444,7 @@ fn literal_value<'a>(literal: &CelLiteral) -> CelValue<'a> {
     }
 }
 
-/// The name of the Go type that holds a value, which some messages show.
+/// The name of the Go type of a value, which some messages show.
 pub(crate) fn go_type(value: &CelValue<'_>) -> &'static str {
     match value {
         CelValue::Null => "types.Null",

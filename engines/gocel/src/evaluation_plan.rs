@@ -1,7 +1,7 @@
-//! From the syntax tree to what is evaluated.
+//! Turns the syntax tree of an expression into a plan that can be evaluated.
 //!
-//! Here: names and selections become attributes, calls find their function, patterns that are strings are compiled.
-//! Elsewhere: evaluating it ([`crate::eval`]).
+//! Here: names and selections become attributes, calls find their function, and literal patterns are compiled.
+//! Elsewhere: evaluating the plan ([`crate::eval`]).
 //!
 //! Source of the semantics: cel-go's `interpreter` planner.
 
@@ -19,12 +19,12 @@ use crate::overloads::{self, CallDispatch, CelFunction};
 use crate::type_check::{named_type, qualified_name};
 use crate::value::CelValue;
 
-/// What can be evaluated.
+/// A node of the plan.
 #[derive(Debug)]
 pub(crate) enum CelNode {
     Literal(CelLiteral),
     Attribute(CelAttribute),
-    /// Whether there is what the last selection of the attribute asks for.
+    /// Whether the last field of the attribute exists (`has(…)`).
     Has(CelAttribute),
     And(Vec<Self>),
     Or(Vec<Self>),
@@ -44,14 +44,14 @@ pub(crate) enum CelNode {
     },
     Map(Vec<(Self, Self, bool)>),
     Fold(Box<CelComprehension>),
-    /// Puts a value at the end of the list that a fold makes.
+    /// Appends a value to the list that a loop builds.
     Append {
         list: Arc<str>,
         value: Box<Self>,
     },
 }
 
-/// A value of the text itself.
+/// A literal value in the expression.
 #[derive(Debug, Clone)]
 pub(crate) enum CelLiteral {
     Null,
@@ -63,17 +63,17 @@ pub(crate) enum CelLiteral {
     Bytes(Arc<[u8]>),
 }
 
-/// Something that fields and elements are taken from.
+/// A variable or value from which fields and elements are taken.
 #[derive(Debug)]
 pub(crate) struct CelAttribute {
     pub(crate) root: AttributeRoot,
     pub(crate) qualifiers: Vec<AttributeQualifier>,
 }
 
-/// Where an attribute begins.
+/// The beginning of an attribute.
 #[derive(Debug)]
 pub(crate) enum AttributeRoot {
-    /// A variable, or a type. Unless the name was checked, longer dotted names are tried first.
+    /// A variable, or a type. Unless the checker resolved the name, longer dotted names are tried first.
     Name {
         name: String,
         is_checked: bool,
@@ -93,12 +93,12 @@ pub(crate) struct AttributeQualifier {
 #[derive(Debug)]
 pub(crate) struct CelFunctionCall {
     pub(crate) name: String,
-    /// None for a name that no function has, which is not an error until it is called.
+    /// The function. `None` if no function has the name, which is an error only when it is called.
     pub(crate) function: Option<&'static CelFunction>,
     pub(crate) args: Vec<CelNode>,
-    /// For messages that identify calls by number.
+    /// The number that identifies the call in messages.
     pub(crate) id: u64,
-    /// The pattern of `matches`, where it is a text of the expression.
+    /// The compiled pattern of `matches`, if the pattern is a literal.
     pub(crate) pattern: Option<GoRegexp>,
 }
 
@@ -114,14 +114,15 @@ pub(crate) struct CelComprehension {
     pub(crate) result: CelNode,
 }
 
-/// Functions whose value is found at once where the argument is known.
+/// Functions that are evaluated in advance if their argument is known.
 const CONVERSIONS: [&str; 10] =
     ["bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"];
 
-/// Makes a plan of an expression; `is_checked` means that its names were found by the checker.
+/// Makes the plan of an expression. `is_checked` means that the checker has found its names.
 ///
 /// # Errors
-/// In cel-go's words: a call of an unknown function, an invalid pattern, a literal that cannot be converted.
+/// The expression calls an unknown function, or has an invalid pattern or a literal that cannot be converted. The words
+/// are cel-go's.
 pub(crate) fn plan(
     expr: &IdedExpr,
     is_checked: bool,
@@ -130,7 +131,7 @@ pub(crate) fn plan(
     CelPlanner { is_checked, run: RefCell::new(run) }.plan(expr)
 }
 
-/// What compiling a pattern costs, and what it may take then. Those that are not small are rare, and dear.
+/// What compiling a pattern costs, and what the compiled pattern may take. Large patterns are rare and expensive.
 const SMALL_PATTERN: WorkAllowance = WorkAllowance { steps: 20_000, bytes: 128 << 10 };
 const LARGE_PATTERN: WorkAllowance = WorkAllowance { steps: 2_000_000, bytes: 32 << 20 };
 
@@ -140,7 +141,7 @@ struct CelPlanner<'m> {
 }
 
 impl CelPlanner<'_> {
-    /// A pattern that is a text of the expression, which is compiled once.
+    /// Compiles a literal pattern once.
     fn pattern(&self, pattern: &str) -> Result<GoRegexp, String> {
         let spend = |cost: WorkAllowance| {
             let mut run = self.run.borrow_mut();
@@ -292,7 +293,7 @@ impl CelPlanner<'_> {
     }
 }
 
-/// Whether the value is known from the text alone, as far as it is looked for.
+/// Whether a value is known without evaluation. Not all such values are recognized.
 fn is_constant(node: &CelNode) -> bool {
     match node {
         CelNode::Literal(_) => true,
@@ -311,7 +312,7 @@ fn is_constant(node: &CelNode) -> bool {
     }
 }
 
-/// Refuses a key that nothing has.
+/// Refuses a key that no map can have.
 fn check_key(key: &CelNode) -> Result<(), String> {
     let value = CelEvaluation::of_constants(key).map_err(|fault| fault.to_string())?;
     match value {
@@ -324,7 +325,7 @@ fn check_key(key: &CelNode) -> Result<(), String> {
     }
 }
 
-/// The list that a fold makes, if a sum adds one element to it.
+/// The list that a loop builds, if a sum appends one element to it.
 fn accumulator_of(args: &[CelNode]) -> Option<Arc<str>> {
     let [
         CelNode::Attribute(CelAttribute { root: AttributeRoot::Name { name, .. }, qualifiers }),
@@ -334,7 +335,7 @@ fn accumulator_of(args: &[CelNode]) -> Option<Arc<str>> {
         return None;
     };
     let CelNode::List { elements, optional } = added else { return None };
-    // Only the fold's own variables begin so.
+    // Only the loop's own variables begin with `@`.
     let fits = name.starts_with('@')
         && qualifiers.is_empty()
         && elements.len() == 1
@@ -349,7 +350,7 @@ fn pair(args: &mut Vec<CelNode>) -> Result<Box<(CelNode, CelNode)>, String> {
     }
 }
 
-/// How a call looks that no implementation of its function can ever take.
+/// The form of a call that no implementation of its function accepts.
 fn unimplemented(function: Option<&CelFunction>, args: usize) -> Option<&'static str> {
     let takes_any = match function {
         None => args != 0,
@@ -358,7 +359,8 @@ fn unimplemented(function: Option<&CelFunction>, args: usize) -> Option<&'static
             CallDispatch::Signature => match function.overloads.as_slice() {
                 [only] => {
                     let arity = only.params.len();
-                    // Functions of other arities accept any arguments, and check them themselves.
+                    // Functions with another number of arguments accept any arguments, and check them
+                    // themselves.
                     let looks_itself = !matches!(arity, 1 | 2)
                         || matches!(only.params.get(1), Some(CelType::List(of)) if **of == CelType::Dyn);
                     arity == args || looks_itself
@@ -398,7 +400,7 @@ impl CelAttribute {
         }
     }
 
-    /// Both branches of a condition are asked for the same field.
+    /// Adds a field or element to the attribute. For a condition, it is added to both branches.
     fn qualify(&mut self, key: &Arc<CelNode>, optional: bool) {
         if let AttributeRoot::Conditional(branches) = &mut self.root {
             branches.1.qualify(key, optional);

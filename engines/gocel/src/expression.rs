@@ -14,29 +14,29 @@ use crate::syntax_depth::MAX_DEPTH;
 use crate::type_check;
 use crate::value::CelValue;
 
-/// Why a text is not an expression, or the expression has no value. The messages are Flux's.
+/// Why a text is not an expression, or why an expression has no value. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read, or names or types in it are wrong.
+    /// The text cannot be read, or its names or types are wrong.
     #[error("failed to parse the CEL expression '{expression}': {complaints}")]
     Parse {
         /// The expression.
         expression: String,
-        /// What is wrong at which place, with the line shown.
+        /// The problems, each with its position and its line.
         complaints: String,
     },
-    /// It can be read, but never evaluated.
+    /// The expression can be read, but never be evaluated.
     #[error("failed to create CEL program: {0}")]
     Program(String),
-    /// The type of its value differs from the requested one.
+    /// The expression has another type than the requested one.
     #[error("CEL expression output type mismatch: expected {expected}, got {found}")]
     OutputType {
-        /// The type that was asked for.
+        /// The requested type.
         expected: &'static str,
-        /// The type that it is of.
+        /// The type of the expression.
         found: String,
     },
-    /// It has no value for what it was evaluated over, or costs too much.
+    /// The expression has no value for these variables, or costs too much.
     #[error("failed to evaluate the CEL expression '{expression}': {reason}")]
     Evaluate {
         /// The expression.
@@ -44,36 +44,36 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// What is left to the run was too little for reading it.
+    /// The run has too little of its budget left to read the expression.
     #[error("the CEL expressions of one object are too long together; make them fewer or shorter")]
     TooMuch,
-    /// Its value is not a boolean.
+    /// The value is not a boolean.
     #[error("failed to evaluate CEL expression as boolean: '{0}'")]
     NotBoolean(String),
-    /// Its value is not a text.
+    /// The value is not a text.
     #[error("failed to evaluate CEL expression as string: '{0}'")]
     NotText(String),
-    /// Its value is nothing that JSON has.
+    /// JSON cannot represent the value.
     #[error("failed to evaluate the CEL expression '{0}': its value cannot be kept")]
     NotData(String),
 }
 
-/// What reading the expressions of one object may use up: two hundred thousand bytes of text or so, and some hundred
+/// The budget for reading the expressions of one object: about two hundred thousand bytes of text, and some hundred
 /// patterns.
 pub const READING: WorkAllowance = WorkAllowance { steps: 200_000_000, bytes: 256 << 20 };
 
-/// What a byte of an expression costs to read, and what its tree takes.
+/// How many steps and bytes it costs to read one byte of an expression.
 const READ_STEPS: u64 = 1_000;
 const READ_BYTES: u64 = 1_000;
 
-/// Stack size of a thread that reads or evaluates any expression: the parser takes most of it, for the deepest text
-/// that is read.
+/// The stack size of a thread that may read or evaluate any expression. The parser needs most of it, for the deepest
+/// expression that is accepted.
 pub const REQUIRED_STACK_BYTES: usize = 64 << 20;
 
-/// An expression, ready to be evaluated.
+/// An expression that can be evaluated.
 ///
-/// An evaluation costs at most a million steps and 64 MiB of memory, less where a run has less left, and has no effect
-/// but its value. Strings and data that nest deeply need a [`REQUIRED_STACK_BYTES`] to be read and evaluated on.
+/// An evaluation costs at most a million steps and 64 MiB of memory, or less if a run has less left. It has no side
+/// effects. Deeply nested expressions and data need a thread with a stack of [`REQUIRED_STACK_BYTES`].
 #[derive(Debug)]
 pub struct CelExpression {
     text: String,
@@ -81,38 +81,39 @@ pub struct CelExpression {
 }
 
 impl CelExpression {
-    /// Reads an expression whose variables are not known before it is evaluated; types are not checked.
+    /// Reads an expression without knowing its variables. Types are not checked.
     ///
     /// # Errors
-    /// If it is not in the language, too long or too deep.
+    /// The text is not an expression, or is too long or too deep.
     pub fn parse(text: &str) -> Result<Self, Error> {
         Self::parse_within(text, &mut one_reading())
     }
 
-    /// The same at the cost of a run, whose expressions share what they may use up.
+    /// Like [`CelExpression::parse`]. The expressions of a run share its budget.
     ///
     /// # Errors
-    /// As [`CelExpression::parse`], and when the run has too little left.
+    /// As for [`CelExpression::parse`], and if the run has too little of its budget left.
     pub fn parse_within(text: &str, run: &mut WorkMeter) -> Result<Self, Error> {
         let parsed = parsed(text, run)?;
         Self::planned(text, &parsed, false, run)
     }
 
-    /// Reads an expression over some variables, each a map from text to anything, and checks that it gives a boolean.
+    /// Reads an expression with these variables, and checks that it gives a boolean. Each variable is a map from text
+    /// to any value.
     ///
-    /// Parity(flux): a mere field such as `self.ready` has no known type, and is refused; such an expression has to be
-    /// written as `self.ready == true`.
+    /// Parity(flux): a plain field such as `self.ready` has no known type, so it is refused. The expression has to be
+    /// `self.ready == true` instead.
     ///
     /// # Errors
-    /// If it is not in the language, if its names or types are wrong, or if it would give something else.
+    /// The text is not an expression, its names or types are wrong, or it does not give a boolean.
     pub fn compile(text: &str, variables: &[&str]) -> Result<Self, Error> {
         Self::compile_within(text, variables, &mut one_reading())
     }
 
-    /// The same at the cost of a run.
+    /// Like [`CelExpression::compile`], within the budget of a run.
     ///
     /// # Errors
-    /// As [`CelExpression::compile`], and when the run has too little left.
+    /// As for [`CelExpression::compile`], and if the run has too little of its budget left.
     pub fn compile_within(
         text: &str,
         variables: &[&str],
@@ -121,18 +122,18 @@ impl CelExpression {
         Self::checked(text, variables, Some(CelType::Bool), run)
     }
 
-    /// Reads an expression over some variables, and checks that it gives a text.
+    /// Reads an expression with these variables, and checks that it gives a text.
     ///
     /// # Errors
-    /// As [`CelExpression::compile`].
+    /// As for [`CelExpression::compile`].
     pub fn compile_text(text: &str, variables: &[&str]) -> Result<Self, Error> {
         Self::checked(text, variables, Some(CelType::String), &mut one_reading())
     }
 
-    /// Reads an expression over some variables that may give anything, at the cost of a run.
+    /// Reads an expression with these variables that may give any value, within the budget of a run.
     ///
     /// # Errors
-    /// If it is not in the language, if its names or types are wrong, and when the run has too little left.
+    /// The text is not an expression, its names or types are wrong, or the run has too little of its budget left.
     pub fn compile_any_within(
         text: &str,
         variables: &[&str],
@@ -169,23 +170,23 @@ impl CelExpression {
         Ok(Self { text: text.to_owned(), plan })
     }
 
-    /// The text that it was read from.
+    /// The text of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Evaluates it over variables.
+    /// Evaluates the expression with these variables.
     ///
     /// # Errors
-    /// If something in it fails, as a field that is missing, or if its value is not a boolean.
+    /// The evaluation fails, for example because a field is missing, or the value is not a boolean.
     pub fn evaluate_bool(&self, variables: &[(&str, &Json)]) -> Result<bool, Error> {
         self.evaluate_bool_within(variables, &mut one_evaluation())
     }
 
-    /// The same at the cost of a run, whose expressions share what they may use up.
+    /// Like [`CelExpression::evaluate_bool`]. The expressions of a run share its budget.
     ///
     /// # Errors
-    /// As [`CelExpression::evaluate_bool`], and when the run has too little left.
+    /// As for [`CelExpression::evaluate_bool`], and if the run has too little of its budget left.
     pub fn evaluate_bool_within(
         &self,
         variables: &[(&str, &Json)],
@@ -194,18 +195,18 @@ impl CelExpression {
         self.evaluate(ExpressionVariables::Named(variables), run)
     }
 
-    /// Evaluates it over an object whose fields are the variables.
+    /// Evaluates the expression with the fields of an object as variables.
     ///
     /// # Errors
-    /// As [`CelExpression::evaluate_bool`].
+    /// As for [`CelExpression::evaluate_bool`].
     pub fn evaluate_bool_over(&self, fields: &Map<String, Json>) -> Result<bool, Error> {
         self.evaluate_bool_over_within(fields, &mut one_evaluation())
     }
 
-    /// The same at the cost of a run.
+    /// Like [`CelExpression::evaluate_bool_over`], within the budget of a run.
     ///
     /// # Errors
-    /// As [`CelExpression::evaluate_bool_within`].
+    /// As for [`CelExpression::evaluate_bool_within`].
     pub(crate) fn evaluate_bool_over_within(
         &self,
         fields: &Map<String, Json>,
@@ -214,10 +215,10 @@ impl CelExpression {
         self.evaluate(ExpressionVariables::Fields(fields), run)
     }
 
-    /// Evaluates it over variables to a text.
+    /// Evaluates the expression with these variables to a text.
     ///
     /// # Errors
-    /// If something in it fails, or if its value is not a text.
+    /// The evaluation fails, or the value is not a text.
     pub fn evaluate_text(&self, variables: &[(&str, &Json)]) -> Result<String, Error> {
         match self.value(ExpressionVariables::Named(variables), &mut one_evaluation())? {
             CelValue::String(text) => Ok(text.to_string()),
@@ -225,10 +226,11 @@ impl CelExpression {
         }
     }
 
-    /// Evaluates it over variables to a value that other expressions can be evaluated over, at the cost of a run.
+    /// Evaluates the expression with these variables to a JSON value, within the budget of a run. Other expressions can
+    /// use that value as a variable.
     ///
     /// # Errors
-    /// If something in it fails, if its value is nothing that JSON has, and when the run has too little left.
+    /// The evaluation fails, JSON cannot represent the value, or the run has too little of its budget left.
     pub fn evaluate_json_within(
         &self,
         variables: &[(&str, &Json)],
@@ -272,7 +274,7 @@ fn one_evaluation() -> WorkMeter {
     WorkMeter::new(EVALUATION, StopSignal::default())
 }
 
-/// What the longest expression costs to read.
+/// The budget for reading one expression of the greatest length.
 fn one_reading() -> WorkMeter {
     WorkMeter::new(READING, StopSignal::default())
 }
@@ -289,7 +291,7 @@ fn refused(text: &str, complaints: &[parse::CelSyntaxProblem]) -> Error {
     Error::Parse { expression: text.to_owned(), complaints }
 }
 
-/// A type as cel-go's `Type.String` shows it, unlike its checker.
+/// The name of a type as cel-go's `Type.String` shows it. The checker of cel-go shows it differently.
 fn declared_name(found: &CelType) -> String {
     match found {
         CelType::List(of) => format!("list({})", declared_name(of)),

@@ -1,7 +1,7 @@
-//! Types of expressions as the checker sees them, and when a value of one may stand for another.
+//! Types of expressions for the checker, and when a value of one type may be used as another type.
 //!
-//! Here: types, unification. Elsewhere: the walk over an expression ([`crate::type_check`]), declared functions
-//! ([`crate::overloads`]).
+//! Here: types and their unification. Elsewhere: the walk over an expression ([`crate::type_check`]), and declared
+//! functions ([`crate::overloads`]).
 //!
 //! Source of the semantics: cel-go's `checker` package.
 
@@ -29,9 +29,9 @@ pub(crate) enum CelType {
     List(Arc<Self>),
     Map(Arc<(Self, Self)>),
     Optional(Arc<Self>),
-    /// The type of a type; of which one, where that is known.
+    /// The type of a type. It has that type, if it is known.
     Of(Option<Arc<Self>>),
-    /// Stands for a type that is to be found.
+    /// A parameter, which stands for a type that the checker has to find.
     Param(Arc<str>),
 }
 
@@ -48,7 +48,7 @@ impl CelType {
         Self::Optional(Arc::new(of))
     }
 
-    /// The type within an optional one, and whether it was one.
+    /// The type within an optional type, and whether the type was optional.
     pub(crate) fn unwrapped(&self) -> (&Self, bool) {
         match self {
             Self::Optional(of) => (of, true),
@@ -56,7 +56,7 @@ impl CelType {
         }
     }
 
-    /// The name that values of this type have at run time.
+    /// The name of this type at run time.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Self::Error => "error",
@@ -78,7 +78,7 @@ impl CelType {
         }
     }
 
-    /// Whether a value may be an argument of this type; of lists and maps the first element is examined.
+    /// Whether a value may be an argument of this type. For lists and maps, only the first element is examined.
     pub(crate) fn admits(&self, value: &CelValue<'_>) -> bool {
         match (self, value) {
             (Self::Dyn | Self::Param(_), _) => true,
@@ -101,7 +101,7 @@ impl CelType {
         }
     }
 
-    /// Puts a type for each parameter.
+    /// Replaces each type parameter by a type.
     pub(crate) fn renamed(&self, names: &dyn Fn(&str) -> Self) -> Self {
         match self {
             Self::List(of) => Self::list(of.renamed(names)),
@@ -130,14 +130,14 @@ impl fmt::Display for CelType {
     }
 }
 
-/// Examines types of one check, all together. Types can grow twofold with every call, so that walking them has to end.
+/// How many types one check may examine. Types can double with every call, so the walk over them needs a limit.
 const MAX_LOOKS: u32 = 1_000_000;
 
-/// What is known about type parameters.
+/// The types that are known for type parameters.
 #[derive(Debug)]
 pub(crate) struct TypeParameterBindings {
     known: BTreeMap<Arc<str>, CelType>,
-    /// What was known before, of everything learned since the last question began.
+    /// The former types of parameters that were learned in the present assignment, so that it can be undone.
     undo: Vec<(Arc<str>, Option<CelType>)>,
     looks: Cell<u32>,
 }
@@ -149,12 +149,12 @@ impl Default for TypeParameterBindings {
 }
 
 impl TypeParameterBindings {
-    /// Whether the types were too large to be walked; nothing that was answered since holds.
+    /// Whether the limit of examined types was reached. All answers since then are invalid.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.looks.get() == 0
     }
 
-    /// Counts an examined type; false when there are none left.
+    /// Counts an examined type. It returns false if the limit is reached.
     fn look(&self) -> bool {
         self.looks.set(self.looks.get().saturating_sub(1));
         !self.is_exhausted()
@@ -172,7 +172,7 @@ impl TypeParameterBindings {
         self.undo.push((name.clone(), before));
     }
 
-    /// A type with everything in it that is known; what is not becomes dynamic on request.
+    /// A type with all known parameters replaced. With `free_to_dyn`, unknown parameters become dynamic.
     pub(crate) fn substitute(&self, t: &CelType, free_to_dyn: bool) -> CelType {
         if !self.look() {
             return CelType::Dyn;
@@ -194,12 +194,12 @@ impl TypeParameterBindings {
         }
     }
 
-    /// Whether values of one type may stand where another is wanted; what was learned is kept if so.
+    /// Whether a value of one type may be used as another type. If so, the learned types of parameters are kept.
     pub(crate) fn assign(&mut self, from: &CelType, to: &CelType) -> bool {
         self.assign_all(std::slice::from_ref(from), std::slice::from_ref(to))
     }
 
-    /// The same of lists of types, which must be of one length.
+    /// Like [`Self::assign`], for two lists of types. They must have the same length.
     pub(crate) fn assign_all(&mut self, from: &[CelType], to: &[CelType]) -> bool {
         self.undo.clear();
         let fits = from.len() == to.len()
@@ -244,7 +244,7 @@ impl TypeParameterBindings {
         }
     }
 
-    /// Whether a parameter may be a type, and whether one is known for it already.
+    /// Whether a parameter may stand for a type, and whether its type is known already.
     fn is_valid_for(&mut self, t: &CelType, param: &CelType) -> (bool, bool) {
         if t == param {
             return (true, true);
@@ -283,7 +283,7 @@ impl TypeParameterBindings {
     }
 }
 
-/// The more general of two types that were found to agree.
+/// The more general of two types that agree.
 pub(crate) fn most_general<'t>(one: &'t CelType, two: &'t CelType) -> &'t CelType {
     if is_no_more_specific(one, two) { one } else { two }
 }

@@ -1,7 +1,8 @@
-//! What the functions of the language do with values that their signatures admit.
+//! The functions of CEL, for values that their signatures accept.
 //!
-//! Here: the choice by name, sizes, containers, optional values. Below: numbers and times (`arithmetic`), conversions
-//! (`convert`), strings (`text`, `format`), parts of times (`timestamp`). Elsewhere: signatures ([`crate::overloads`]).
+//! Here: choosing the function by name, sizes, containers, and optional values. Below: numbers and times
+//! (`arithmetic`), conversions (`convert`), strings (`text`, `format`), and parts of times (`timestamp`). Elsewhere:
+//! signatures ([`crate::overloads`]).
 
 mod arithmetic;
 mod convert;
@@ -21,7 +22,7 @@ use crate::value::{CelList, CelMapEntries, CelValue};
 
 type FunctionResult<'a> = Result<CelValue<'a>, CelError>;
 
-/// Whether the first argument is of a type that a function with one implementation is for at all.
+/// Whether a function with only one implementation accepts the type of its first argument.
 pub(crate) fn has_trait(name: &str, first: &CelValue<'_>) -> bool {
     use CelValue::{Bytes, Double, Duration, Int, List, Map, String, Timestamp, Uint};
     match name {
@@ -50,7 +51,7 @@ pub(crate) fn has_trait(name: &str, first: &CelValue<'_>) -> bool {
     }
 }
 
-/// The place in a list that a value names.
+/// The list index that a value stands for.
 pub(crate) fn index(key: &CelValue<'_>) -> Result<i64, CelError> {
     let unsupported =
         || CelError::failed(format!("unsupported index value {} in list", key.shown()));

@@ -1,7 +1,7 @@
-//! The health of objects by expressions of their own: `healthCheckExprs`.
+//! The health of objects by expressions in a spec: `healthCheckExprs`.
 //!
-//! Here: which expressions are for an object, and their results. Elsewhere: kinds without expressions, and an object
-//! that is being deleted or not there (`apply`).
+//! Here: the expressions for an object, and their results. Elsewhere: kinds without expressions, and objects that are
+//! being deleted or do not exist (`apply`).
 //!
 //! Source of the semantics: fluxcd/pkg/runtime 0.110 `cel` (RFC 0009).
 
@@ -15,47 +15,47 @@ use crate::{CelExpression, Error};
 /// The health check of one kind in a spec.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct KindHealthCheck<'a> {
-    /// As `acme.io/v1`. The version does not count.
+    /// The API version, such as `acme.io/v1`. Only its group counts.
     pub api_version: &'a str,
-    /// Empty for all kinds of the group that have no check of their own.
+    /// The kind. If it is empty, the check is for all kinds of the group without a check of their own.
     pub kind: &'a str,
-    /// When an object is what its spec asks for; required.
+    /// The expression that is true for a healthy object. It is required.
     pub current: &'a str,
-    /// When it is on its way.
+    /// The expression that is true for an object in progress.
     pub in_progress: Option<&'a str>,
-    /// When the object has failed.
+    /// The expression that is true for a failed object.
     pub failed: Option<&'a str>,
 }
 
 /// Why health checks are not valid. The messages are Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HealthCheckError {
-    /// Two are for the same kind.
+    /// Two checks are for the same kind.
     #[error("duplicate custom health check for GroupKind {group_kind} at healthchecks[{index}]")]
     Duplicate {
-        /// Kind and group, with a dot.
+        /// The kind and the group, separated by a dot.
         group_kind: String,
-        /// Which one, from 0.
+        /// The index of the second check, counted from 0.
         index: usize,
     },
-    /// There is no expression for `current`.
+    /// A check has no expression `current`.
     #[error(
         "failed to create custom status evaluator for healthchecks[{index}]: expression Current not specified"
     )]
     NoCurrent {
-        /// Which one, from 0.
+        /// The index of the check, counted from 0.
         index: usize,
     },
-    /// One is not an expression.
+    /// A text is not an expression.
     #[error(
         "failed to create custom status evaluator for healthchecks[{index}]: failed to parse the expression {field}: {error}"
     )]
     Invalid {
-        /// Which one, from 0.
+        /// The index of the check, counted from 0.
         index: usize,
-        /// `Current`, `InProgress` or `Failed`.
+        /// The name of the field: `Current`, `InProgress` or `Failed`.
         field: &'static str,
-        /// What is wrong with it.
+        /// What is wrong with the expression.
         error: Error,
     },
 }
@@ -63,9 +63,9 @@ pub enum HealthCheckError {
 /// The result of the expressions for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthJudgement {
-    /// It is what its spec asks for.
+    /// The object has the state that its spec asks for.
     Current,
-    /// It is on its way.
+    /// The object is on its way to that state.
     InProgress,
     /// The object has failed.
     Failed,
@@ -78,15 +78,15 @@ struct HealthEvaluator {
     failed: Option<CelExpression>,
 }
 
-/// The expressions of a spec, by group and kind.
+/// The health expressions of a spec, by group and kind.
 #[derive(Debug, Default)]
 pub struct SpecHealthChecks(BTreeMap<(String, String), HealthEvaluator>);
 
 impl SpecHealthChecks {
-    /// Reads the expressions of all checks, at the cost of a run.
+    /// Reads the expressions of all checks, within the budget of a run.
     ///
     /// # Errors
-    /// Names the invalid one and the reason.
+    /// The error names the invalid check and the reason.
     pub fn new(
         checks: &[KindHealthCheck<'_>],
         run: &mut WorkMeter,
@@ -122,14 +122,14 @@ impl SpecHealthChecks {
         of(kind).or_else(|| of(""))
     }
 
-    /// Judges an object, whose fields are the variables. None if there are no expressions for its kind.
+    /// Judges an object, whose fields are the variables. `None` if no expressions are for its kind.
     ///
-    /// An object whose `status.observedGeneration` is not its generation is in progress; its expressions are not
-    /// evaluated. Otherwise they are evaluated in the order in progress, failed, current; if none holds it is in
-    /// progress. Their cost is counted against the limit of the run.
+    /// If `status.observedGeneration` is not the object's generation, the object is in progress and the expressions are
+    /// not evaluated. Otherwise they are evaluated in this order: in progress, failed, current. If none is true, the
+    /// object is in progress. The run pays for the evaluations.
     ///
     /// # Errors
-    /// If one has no boolean value.
+    /// The value of an expression is not a boolean.
     pub fn judge(
         &self,
         object: &Map<String, Json>,

@@ -1,11 +1,11 @@
-//! CEL as cel-go evaluates it: the expressions by which Flux judges health and readiness.
+//! CEL as cel-go evaluates it. Flux judges health and readiness by such expressions.
 //!
-//! Here: expressions ([`CelExpression`]), and the health of objects by expressions ([`SpecHealthChecks`]).
-//! Elsewhere: which objects are asked about, what follows from an answer (`apply`, the program).
+//! Here: expressions ([`CelExpression`]), and the health of objects by expressions ([`SpecHealthChecks`]). Elsewhere:
+//! which objects are judged, and acting on the result (`apply`, the program).
 //!
-//! The syntax is read by the `cel` crate, whose grammar and messages are cel-go's; types, evaluation and functions are
-//! ours, so that messages agree too and every evaluation ends. Functions: the standard library, and of the extensions
-//! those that Flux turns on (`Strings`, `Sets`, `Encoders`, optional values).
+//! The `cel` crate reads the syntax, with the grammar and the messages of cel-go. Types, evaluation and functions are
+//! implemented here, so that their messages agree, too, and every evaluation ends. There are the functions of the
+//! standard library, and those of the extensions that Flux turns on (`Strings`, `Sets`, `Encoders`, optional values).
 //!
 //! Source of the semantics: fluxcd/pkg/runtime 0.110 `cel`, cel-go 0.26.
 //!

@@ -1,8 +1,8 @@
-//! The functions of the language as Flux declares them: cel-go's standard library, its extensions `Strings`, `Sets` and
+//! The functions of CEL as Flux declares them: cel-go's standard library, its extensions `Strings`, `Sets` and
 //! `Encoders`, and optional values.
 //!
-//! Here: names and signatures. Elsewhere: what they do (`functions`); operators and functions with an order of
-//! evaluation of their own ([`crate::eval`]).
+//! Here: names and signatures. Elsewhere: the implementations (`functions`), and operators and functions with their own
+//! order of evaluation ([`crate::eval`]).
 //!
 //! Sources: cel-go 0.26 `common/stdlib`, `ext`, `cel/library.go`.
 
@@ -14,20 +14,20 @@ use crate::expression_types::CelType;
 /// One signature of a function.
 #[derive(Debug)]
 pub(crate) struct FunctionOverload {
-    /// Whether the first parameter is written before the dot.
+    /// Whether the first argument is written before the dot.
     pub(crate) is_member: bool,
     pub(crate) params: Vec<CelType>,
     pub(crate) result: CelType,
-    /// The types in it that stand for others.
+    /// The type parameters of the signature.
     pub(crate) generics: Vec<&'static str>,
 }
 
-/// How a call finds what to do at run time.
+/// How a call finds its implementation at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallDispatch {
-    /// By the arguments' types.
+    /// The types of the arguments decide.
     Signature,
-    /// One implementation for that many arguments, which checks their types itself.
+    /// There is one implementation for this number of arguments, which checks their types itself.
     Single(usize),
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct CelFunction {
     pub(crate) overloads: Vec<FunctionOverload>,
 }
 
-/// What is declared under a name.
+/// The declared function with a name.
 pub(crate) fn function(name: &str) -> Option<&'static CelFunction> {
     FUNCTIONS.get(name)
 }
@@ -95,9 +95,10 @@ fn parse(rest: &mut &str) -> CelType {
     }
 }
 
-/// A function a line: its name (with the number of arguments where there is one implementation for all signatures),
-/// then its signatures. A dot before a signature makes it a member. b bool, i int, u uint, f double, s string, x bytes,
-/// D duration, T timestamp, d dyn, l list of, m map of, o optional, y type of; A and B stand for any type.
+/// The table of functions, one line each: the name, and then the signatures. If one implementation is for all
+/// signatures, the number of arguments follows the name. A dot before a signature makes it a member. b bool, i int, u
+/// uint, f double, s string, x bytes, D duration, T timestamp, d dyn, l list of, m map of, o optional, y type of; A and
+/// B stand for any type.
 const TABLE: &str = "
 _?_:_ bAA>A
 _&&_ bb>b

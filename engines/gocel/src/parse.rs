@@ -1,7 +1,7 @@
-//! From text to the syntax tree of the `cel` crate, with errors shown as cel-go shows them.
+//! Reads a text into the syntax tree of the `cel` crate, and shows errors as cel-go shows them.
 //!
-//! Here: places in the text, the macros of optional values. Elsewhere: how deep a text may nest
-//! ([`crate::syntax_depth`]), types ([`crate::type_check`]), what is evaluated ([`crate::evaluation_plan`]).
+//! Here: positions in the text, and the macros of optional values. Elsewhere: the limit of nesting
+//! ([`crate::syntax_depth`]), types ([`crate::type_check`]), and the plan ([`crate::evaluation_plan`]).
 
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, SourceInfo,
@@ -10,19 +10,20 @@ use cel::parser::Parser;
 
 use crate::syntax_depth::{self, MAX_DEPTH, UnreadableExpression};
 
-/// Characters of an expression. Source: cel-go's parser.
+/// How many characters an expression may have. Source: cel-go's parser.
 pub(crate) const MAX_CHARACTERS: usize = 100_000;
-/// Nodes of a syntax tree once `optMap` and `optFlatMap` are replaced, which each write their target twice.
+/// How many nodes a syntax tree may have after `optMap` and `optFlatMap` are expanded. Each of these macros repeats its
+/// target.
 ///
-/// Differs(cel-go): cel-go has no such limit; forty of them in a row end the process there.
+/// Differs(cel-go): cel-go has no such limit, and forty of these macros in a row end its process.
 const MAX_NODES: usize = 500_000;
 
-/// A place in the text and what is wrong there.
+/// A syntax error, with its position in the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CelSyntaxProblem {
-    /// From 1; 0 for one about the whole text.
+    /// The line, counted from 1. It is 0 for an error about the whole text.
     pub(crate) line: usize,
-    /// Characters before it in the line.
+    /// How many characters precede the position in its line.
     pub(crate) column: usize,
     pub(crate) text: String,
 }
@@ -59,7 +60,7 @@ pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<CelSyntaxProbl
                 text: error.msg,
             })
             .collect();
-        // The tree of a text that ends too early complains once more, in words of its own.
+        // For a text that ends too early, the tree reports a second error in other words.
         if complaints.iter().any(|it| it.text.starts_with("Syntax error")) {
             complaints.retain(|it| !it.text.starts_with("Incomplete"));
         }
@@ -81,7 +82,7 @@ pub(crate) fn parse(source: &str) -> Result<ParsedExpression, Vec<CelSyntaxProbl
     Ok(ParsedExpression { root, info })
 }
 
-/// A text that no token begins with.
+/// The error for a position at which no token begins.
 fn no_token(source: &str, at: usize) -> CelSyntaxProblem {
     let (before, rest) = source.split_at_checked(at).unwrap_or((source, ""));
     let shown: String = rest.chars().take_while(|it| *it != '\n').take(30).collect();
@@ -97,7 +98,7 @@ enum MacroExpansionError {
     NoVariable(u64, &'static str),
 }
 
-/// Replaces `optMap` and `optFlatMap` by what they stand for; returns how many nodes there are then.
+/// Expands `optMap` and `optFlatMap`. Returns the number of nodes after that.
 fn expand(expr: &mut IdedExpr) -> Result<usize, MacroExpansionError> {
     let mut nodes = 1usize;
     let mut within = |expr: &mut IdedExpr| -> Result<usize, MacroExpansionError> {
@@ -117,7 +118,7 @@ fn expand(expr: &mut IdedExpr) -> Result<usize, MacroExpansionError> {
                 _ => return Ok(nodes),
             };
             if let Some(of) = call.target.take() {
-                // The target a second time, and what is put around it.
+                // The target is repeated, and ten nodes are added around it.
                 nodes += target + 10;
                 if nodes > MAX_NODES {
                     return Err(MacroExpansionError::TooLarge);
@@ -165,7 +166,8 @@ fn expand(expr: &mut IdedExpr) -> Result<usize, MacroExpansionError> {
     Ok(nodes)
 }
 
-/// `target.hasValue() ? optional.of(body with the variable as target.value()) : optional.none()`.
+/// The expansion of `optMap`: `target.hasValue() ? optional.of(body with the variable as target.value()) :
+/// optional.none()`.
 fn optional_map(
     id: u64,
     name: &'static str,
@@ -178,7 +180,7 @@ fn optional_map(
     let Expr::Ident(variable_name) = variable.expr else {
         return Err(MacroExpansionError::NoVariable(variable.id, name));
     };
-    // New nodes get ids that no node of the text has, and that differ from each other.
+    // The new nodes get ids that differ from each other and from those of the text.
     let mut fresh = id.wrapping_add(1 << 32);
     let mut node = |expr: Expr| {
         fresh = fresh.wrapping_add(1 << 32);
@@ -208,7 +210,7 @@ fn optional_map(
     Ok(call("_?_:_", None, vec![has_value, present, absent]))
 }
 
-/// A complaint about a node.
+/// An error at the position of a node.
 pub(crate) fn complaint_at(
     info: &SourceInfo,
     source: &str,
@@ -228,7 +230,7 @@ pub(crate) fn complaint_at(
     CelSyntaxProblem { line, column, text }
 }
 
-/// Shows complaints with the lines that they are about. Source: cel-go's `common.Error`.
+/// Shows errors together with their lines. Source: cel-go's `common.Error`.
 pub(crate) fn display(source: &str, complaints: &[CelSyntaxProblem]) -> String {
     let shown = complaints.iter().take(100).map(|complaint| {
         let CelSyntaxProblem { line, column, text } = complaint;

@@ -1,27 +1,28 @@
-//! How deep the syntax tree of a text will be, found from its tokens before anything recurses over it.
+//! Computes how deep the syntax tree of a text will be, from its tokens, before any function recurses over the tree.
 //!
-//! Here: the tokens of the grammar, and what nests. Elsewhere: the parser, whose stack, and that of every walk over its
-//! tree, is bounded by this.
+//! Here: the tokens of the grammar, and their effect on the depth. Elsewhere: the parser. This limit bounds its stack,
+//! and that of every walk over the tree.
 //!
 //! Source of the grammar: cel-go's `CEL.g4`.
 
 /// How deep an expression may nest.
 ///
-/// Counted are brackets that are open, conditions, and operators that lean on the one before, such as in `a.b + c.d`:
-/// such a chain makes a tree as deep as it is long. It ends at a logical operator, a comma or a condition.
-/// Differs(cel-go): in cel-go each rule of the grammar may recurse 250 times; here all of them together.
+/// The depth counts open brackets, conditions, and operators in a chain such as `a.b + c.d`, which makes a tree as deep
+/// as the chain is long. A chain ends at a logical operator, a comma or a condition. Differs(cel-go): in cel-go each
+/// rule of the grammar may recurse 250 times; here all of them together.
 pub(crate) const MAX_DEPTH: usize = 250;
 
-/// Why a text is not given to the parser.
+/// Why the parser does not get a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnreadableExpression {
-    /// It nests deeper than [`MAX_DEPTH`].
+    /// The text nests deeper than [`MAX_DEPTH`].
     TooDeep,
-    /// No token begins at this byte, and the text after it is too long to know how deep the parser would nest it.
+    /// No token begins at this byte. The rest of the text is so long that the parser might nest it too deeply.
     NoToken(usize),
 }
 
-/// Whether the parser can handle a text. An upper bound is enough: no expression that people write comes near it.
+/// Whether the parser can handle a text. The computed depth is an upper bound, and real expressions are far below the
+/// limit.
 pub(crate) fn check(source: &str) -> Result<(), UnreadableExpression> {
     let mut nesting = ExpressionNesting::default();
     let mut lexer = CelLexer { source, at: 0 };
@@ -31,8 +32,8 @@ pub(crate) fn check(source: &str) -> Result<(), UnreadableExpression> {
         match lexer.next() {
             Ok(Some(token)) => nesting.take(token),
             Ok(None) => return Ok(()),
-            // What the parser's own lexer skips until it finds a token again is its business: at worst every byte from
-            // here on nests.
+            // The parser's own lexer skips the text until it finds a token again. In the worst case, every
+            // remaining byte nests.
             Err(NoTokenFound) if nesting.deepest() + (source.len() - begin) <= MAX_DEPTH => {
                 return Ok(());
             }
@@ -44,20 +45,20 @@ pub(crate) fn check(source: &str) -> Result<(), UnreadableExpression> {
     }
 }
 
-/// What a token does to the depth.
+/// The effect of a token on the depth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DepthToken {
-    /// A bracket of any kind, which also leans on what is before it, as in `a[0]`.
+    /// An opening bracket of any kind. It also continues a chain, as in `a[0]`.
     Open,
     Close,
     Comma,
     Colon,
     Question,
-    /// `&&` and `||`, whose operands lie side by side.
+    /// `&&` and `||`. Their operands do not form a chain.
     Logic,
-    /// An operator that takes what is before it as its operand, or one before its operand.
+    /// An operator that continues a chain, or one that precedes its operand.
     Operator,
-    /// The operator `.`, after which a question mark is that of an optional field.
+    /// The operator `.`. A question mark after it means an optional field.
     Dot,
     /// Names and literals.
     Operand,
@@ -77,12 +78,12 @@ impl BracketLevel {
 
 #[derive(Debug, Default)]
 struct ExpressionNesting {
-    /// Levels around the one that is read, with the depth of each.
+    /// The open brackets around the present position, with the depth of each.
     around: Vec<BracketLevel>,
-    /// Their depth together, and one for each.
+    /// The sum of their depths, plus one for each bracket.
     held: usize,
     own: BracketLevel,
-    /// The token before says that a question mark is that of an optional field or element.
+    /// Whether a question mark would mean an optional field or element, according to the token before.
     is_optional: bool,
 }
 
@@ -117,7 +118,7 @@ impl ExpressionNesting {
     }
 }
 
-/// There is no token where one was looked for.
+/// No token begins at the position.
 #[derive(Debug)]
 struct NoTokenFound;
 
@@ -141,7 +142,7 @@ impl CelLexer<'_> {
         length
     }
 
-    /// Spaces and comments.
+    /// Skips spaces and comments.
     fn skip_hidden(&mut self) {
         loop {
             self.skip(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'\x0c'));
@@ -152,7 +153,7 @@ impl CelLexer<'_> {
         }
     }
 
-    /// The token that is here; none at the end.
+    /// Reads the next token. `None` at the end of the text.
     fn next(&mut self) -> Result<Option<DepthToken>, NoTokenFound> {
         let Some(first) = self.rest().first().copied() else { return Ok(None) };
         if self.string()? {
@@ -192,7 +193,7 @@ impl CelLexer<'_> {
         }
     }
 
-    /// As long as the grammar makes it, since what follows may be the operator `in`: `1in[1]`.
+    /// Reads a number exactly as far as the grammar does, because the operator `in` may follow it: `1in[1]`.
     fn number(&mut self) {
         if self.peek(0) == b'0' && self.peek(1) == b'x' && self.peek(2).is_ascii_hexdigit() {
             self.at += 2;
@@ -222,7 +223,7 @@ impl CelLexer<'_> {
         self.at += usize::from(of.contains(&self.peek(0)));
     }
 
-    /// A name in backquotes.
+    /// Reads a name in backquotes.
     fn escaped(&mut self) -> Result<(), NoTokenFound> {
         self.at += 1;
         let length = self.skip(|byte| {
@@ -235,7 +236,7 @@ impl CelLexer<'_> {
         Ok(())
     }
 
-    /// Takes a text or bytes, if one begins here.
+    /// Reads a text or bytes literal, if one begins here.
     fn string(&mut self) -> Result<bool, NoTokenFound> {
         let bytes = usize::from(matches!(self.peek(0), b'b' | b'B'));
         let raw = usize::from(matches!(self.peek(bytes), b'r' | b'R'));
@@ -262,7 +263,7 @@ impl CelLexer<'_> {
         }
     }
 
-    /// An escape sequence of a text.
+    /// Reads an escape sequence of a text.
     fn escape(&mut self) -> Result<(), NoTokenFound> {
         let digits = |from: usize, count: usize, fits: fn(&u8) -> bool| {
             let digits = self.rest().get(from..from + count);

@@ -1,9 +1,9 @@
-//! The checker: finds the type of an expression over declared variables, or reports what is wrong with it.
+//! The checker: it finds the type of an expression with declared variables, or reports what is wrong.
 //!
-//! Here: the walk over the syntax tree. Elsewhere: types ([`crate::expression_types`]), functions
+//! Here: the walk over the syntax tree. Elsewhere: types ([`crate::expression_types`]), and functions
 //! ([`crate::overloads`]).
 //!
-//! Source of the semantics: cel-go's `checker` package, with aggregates whose elements have one type.
+//! Source of the semantics: cel-go's `checker` package, configured so that all elements of a list or map have one type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::expression_types::{CelType, TypeParameterBindings, most_general};
 use crate::overloads::{self, CelFunction};
 use crate::parse::{CelSyntaxProblem, ParsedExpression, complaint_at};
 
-/// Finds the type of an expression whose variables are all maps from text to anything.
+/// Finds the type of an expression. Each of its variables is a map from text to any value.
 pub(crate) fn check(
     parsed: &ParsedExpression,
     source: &str,
@@ -51,7 +51,7 @@ pub(crate) fn check(
     Err(checker.complaints)
 }
 
-/// The type of the type that a name stands for.
+/// The type that a type name denotes.
 pub(crate) fn named_type(name: &str) -> Option<CelType> {
     let param = |name: &str| CelType::Param(name.into());
     Some(match name {
@@ -72,7 +72,7 @@ pub(crate) fn named_type(name: &str) -> Option<CelType> {
     })
 }
 
-/// The dotted name that a chain of selections spells.
+/// The dotted name that a chain of field selections spells.
 pub(crate) fn qualified_name(expr: &IdedExpr) -> Option<String> {
     match &expr.expr {
         Expr::Ident(name) => Some(name.clone()),
@@ -86,7 +86,7 @@ pub(crate) fn qualified_name(expr: &IdedExpr) -> Option<String> {
 struct CelTypeChecker<'s> {
     parsed: &'s ParsedExpression,
     source: &'s str,
-    /// Innermost last.
+    /// The variables of each scope, the innermost scope last.
     scopes: Vec<BTreeMap<String, CelType>>,
     types: BTreeMap<u64, CelType>,
     bindings: TypeParameterBindings,
@@ -271,7 +271,7 @@ impl CelTypeChecker<'_> {
         result
     }
 
-    /// The type of an element that is left out when it is an empty optional.
+    /// The type of an optional element of a list or map literal. An empty optional is left out.
     fn within_optional(&mut self, node: &IdedExpr, found: CelType) -> CelType {
         let (within, was_optional) = found.unwrapped();
         if !was_optional && *within != CelType::Dyn {
@@ -281,7 +281,7 @@ impl CelTypeChecker<'_> {
         within.clone()
     }
 
-    /// The common type of two neighbours.
+    /// The common type of the elements so far and the next one.
     fn join(&mut self, before: Option<CelType>, found: CelType) -> CelType {
         let Some(before) = before else { return found };
         if self.bindings.assign(&before, &found) {

@@ -1,7 +1,7 @@
-//! Values of expressions: what they are, when two are equal, and how they are ordered.
+//! The values of expressions: their types, equality and order.
 //!
-//! Here: the values that Kubernetes objects and functions of the language give. Elsewhere: what functions do with them
-//! (`functions`), the types of the checker ([`crate::expression_types`]).
+//! Here: the values that Kubernetes objects and the functions of CEL give. Elsewhere: the functions (`functions`), and
+//! the types of the checker ([`crate::expression_types`]).
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::budget::{CelBudget, CelError};
 
-/// A value. Lists and maps of the data are borrowed, so that looking into a large object copies nothing.
+/// A value. Lists and maps of the data are borrowed, so that reading a large object copies nothing.
 #[derive(Debug, Clone)]
 pub(crate) enum CelValue<'a> {
     Null,
@@ -31,14 +31,14 @@ pub(crate) enum CelValue<'a> {
     Optional(Option<Rc<Self>>),
 }
 
-/// A list of the data or one that was made.
+/// A list of the data, or a list that an expression made.
 #[derive(Debug, Clone)]
 pub(crate) enum CelList<'a> {
     Data(&'a [Json]),
     Made(Rc<Vec<CelValue<'a>>>),
 }
 
-/// A map of the data, whose keys are strings, or one that was made.
+/// A map of the data, whose keys are strings, or a map that an expression made.
 #[derive(Debug, Clone)]
 pub(crate) enum CelMapEntries<'a> {
     Data(&'a Map<String, Json>),
@@ -98,7 +98,7 @@ impl<'a> CelMapEntries<'a> {
         }
     }
 
-    /// The keys; each costs a step, and its text.
+    /// The keys of the map. Each key costs a step and the bytes of its text.
     pub(crate) fn keys(&self, budget: &mut CelBudget) -> Result<Vec<CelValue<'a>>, CelError> {
         budget.spend(self.len())?;
         budget.spend_bytes(self.len().saturating_mul(size_of::<CelValue<'_>>()))?;
@@ -145,7 +145,7 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// The value as JSON; none if it is nothing that JSON has, or nests deeper than this.
+    /// The value as JSON. `None` if JSON cannot represent it, or if it nests deeper than `depth`.
     pub(crate) fn to_json(&self, depth: usize) -> Option<Json> {
         let below = depth.checked_sub(1)?;
         Some(match self {
@@ -170,7 +170,7 @@ impl<'a> CelValue<'a> {
         })
     }
 
-    /// What taking it out of the data costs: a text is copied.
+    /// Charges for taking a value out of the data. A text is copied.
     pub(crate) fn is_read(&self, budget: &mut CelBudget) -> Result<(), CelError> {
         match self {
             Self::String(text) => budget.spend_bytes(text.len()),
@@ -178,7 +178,7 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// The name of its type at run time.
+    /// The name of the value's type at run time.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null_type",
@@ -197,7 +197,7 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// Whether it is what its type begins with: 0, an empty text, nothing.
+    /// Whether the value is the zero value of its type: 0, an empty text, an empty list.
     pub(crate) fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -216,8 +216,8 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// Whether two are equal. Numbers of different types compare by what they count; anything else of different
-    /// types differs. Each pair that is examined costs a step.
+    /// Whether two values are equal. Numbers of different types are compared by their amount. Other values of different
+    /// types are never equal. Each compared pair costs a step.
     pub(crate) fn equals(&self, other: &Self, budget: &mut CelBudget) -> Result<bool, CelError> {
         budget.spend(1)?;
         Ok(match (self, other) {
@@ -272,7 +272,7 @@ impl<'a> CelValue<'a> {
         })
     }
 
-    /// The order of two values that have one; `None` if they have none, NaN among them.
+    /// The order of two values. `None` if they have no order, for example because of NaN.
     pub(crate) fn order(&self, other: &Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Bool(one), Self::Bool(two)) => Some(one.cmp(two)),
@@ -284,7 +284,7 @@ impl<'a> CelValue<'a> {
         }
     }
 
-    /// The text that Go's `%v` gives of it; lists and maps are only named.
+    /// The value as Go's `%v` shows it. For lists and maps, only the type is named.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Null => "0".to_owned(),
@@ -303,7 +303,7 @@ impl<'a> CelValue<'a> {
     }
 }
 
-/// Go's `%g` with the exponent from which on it is written with one.
+/// Formats a double as Go's `%g`. From the exponent `threshold` on, the text has an exponent.
 pub(crate) fn general(double: f64, threshold: i32) -> String {
     let magnitude = double.abs();
     let fixed = magnitude == 0.0 || (magnitude >= 1e-4 && magnitude < 10f64.powi(threshold));

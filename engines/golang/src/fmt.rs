@@ -1,8 +1,7 @@
-//! Go's `fmt`: values as text.
+//! Go's `fmt`: formats values as text.
 //!
-//! Here: `Sprint`, `Sprintln`, `Sprintf` and their limits. Elsewhere: one value under one verb
-//! (`fmt/printer.rs`), padding and the forms of numbers and strings (`fmt/format.rs`), formats
-//! (`fmt/directive.rs`).
+//! Here: `Sprint`, `Sprintln`, `Sprintf` and their limits. Elsewhere: one value with one verb (`fmt/printer.rs`),
+//! padding and the forms of numbers and strings (`fmt/format.rs`), and format strings (`fmt/directive.rs`).
 
 mod directive;
 mod format;
@@ -13,12 +12,12 @@ mod tests;
 use crate::value::{GoRuntimeValue, ReflectKind};
 use printer::FormatPrinter;
 
-/// How much text values may become.
+/// Limits for the text of values.
 #[derive(Debug, Clone, Copy)]
 pub struct FormatLimits {
-    /// Bytes of the text.
+    /// How many bytes the text may have.
     pub bytes: usize,
-    /// How deep values may be nested; a map can hold itself. Printing recurses so deep.
+    /// How deep values may be nested. Printing recurses to this depth, and a map can contain itself.
     pub depth: usize,
 }
 
@@ -29,29 +28,29 @@ impl Default for FormatLimits {
     }
 }
 
-/// Values that cannot be printed within the limits.
+/// Why values cannot be printed within the limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text is too long.
     #[error("the text of the values is longer than {0} bytes")]
     TooLong(usize),
-    /// The value is nested too deeply, or holds itself.
+    /// The value is nested too deeply, or contains itself.
     #[error("a value is nested more than {0} deep, or holds itself")]
     TooDeep(usize),
 }
 
-/// Go's `fmt.Sprint`: a space between values that are both no strings.
+/// Go's `fmt.Sprint`: values are separated by a space if neither of them is a string.
 ///
 /// # Errors
-/// When the text is beyond the default limits.
+/// The text exceeds the default limits.
 pub fn sprint(values: &[GoRuntimeValue]) -> Result<Vec<u8>, Error> {
     sprint_within(values, FormatLimits::default())
 }
 
-/// [`sprint`] with limits of the caller.
+/// Like [`sprint`], with limits of the caller.
 ///
 /// # Errors
-/// When the text is beyond the limits.
+/// The text exceeds the limits.
 pub fn sprint_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, Error> {
     let mut printer = FormatPrinter::new(limits);
     let mut was_string = true;
@@ -66,10 +65,10 @@ pub fn sprint_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<
     printer.finish()
 }
 
-/// Go's `fmt.Sprintln`: a space between all values, and the end of a line.
+/// Go's `fmt.Sprintln`: all values are separated by a space, and a line feed follows.
 ///
 /// # Errors
-/// When the text is beyond the limits.
+/// The text exceeds the limits.
 pub fn sprintln_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Result<Vec<u8>, Error> {
     let mut printer = FormatPrinter::new(limits);
     for (index, value) in values.iter().enumerate() {
@@ -82,18 +81,18 @@ pub fn sprintln_within(values: &[GoRuntimeValue], limits: FormatLimits) -> Resul
     printer.finish()
 }
 
-/// Go's `fmt.Sprintf`; errors in the format or the values appear in the text, as in Go.
+/// Go's `fmt.Sprintf`. Mistakes in the format or the values appear in the text, as in Go.
 ///
 /// # Errors
-/// When the text is beyond the default limits.
+/// The text exceeds the default limits.
 pub fn sprintf(format: impl AsRef<[u8]>, values: &[GoRuntimeValue]) -> Result<Vec<u8>, Error> {
     sprintf_within(format.as_ref(), values, FormatLimits::default())
 }
 
-/// [`sprintf`] with limits of the caller.
+/// Like [`sprintf`], with limits of the caller.
 ///
 /// # Errors
-/// When the text is beyond the limits.
+/// The text exceeds the limits.
 pub fn sprintf_within(
     format: &[u8],
     values: &[GoRuntimeValue],

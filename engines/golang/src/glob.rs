@@ -1,11 +1,11 @@
-//! Globs: those of Go's `path.Match`, and those of gobwas/glob, with which charts choose their files.
+//! Globs of two libraries: Go's `path.Match`, and gobwas/glob, by which charts select their files.
 //!
-//! Here: what a caller sees. Below: `path.Match` (`path.rs`); gobwas: reading (`pattern.rs`), choosing how to
-//! match (`compile.rs`), matching (`matcher.rs`).
-//! Elsewhere: `.helmignore`, `.sourceignore` (each its own rules around such globs).
+//! Here: the public types. Below: `path.Match` (`path.rs`). For gobwas: reading (`pattern.rs`), choosing a matcher
+//! (`compile.rs`), and matching (`matcher.rs`). Elsewhere: `.helmignore` and `.sourceignore`, which have their own
+//! rules for globs.
 //!
-//! gobwas matches by shortcuts that do not always follow the pattern: `{**,x}/d` does not match `a/b/d`.
-//! Charts were written against that, so the shortcuts are the same here.
+//! gobwas uses shortcuts that do not always follow the pattern. For example, `{**,x}/d` does not match `a/b/d`. Charts
+//! rely on that, so the shortcuts are the same here.
 //!
 //! ```
 //! use golang::glob::{Glob, path_match};
@@ -23,52 +23,52 @@ mod pattern;
 
 pub use path::{BadPathPattern, path_match};
 
-/// Longest glob that is read, in bytes. Differs(go): it has no limit.
+/// How long a glob may be, in bytes. Differs(go): it has no limit.
 pub(crate) const MAX_GLOB: usize = 512;
 
 /// How deep braces may nest. Differs(go): it has no limit.
 pub const MAX_NESTING: usize = 32;
 
-/// Most steps that matching one text takes, about one for each byte that is examined. Differs(go): it has no
-/// limit, and time can grow with the length of the text to the power of the number of stars.
+/// How many steps matching one text may take, about one for each examined byte. Differs(go): it has no limit. The time
+/// can grow with the length of the text to the power of the number of stars.
 pub const MAX_STEPS: usize = 4 << 20;
 
-/// Why a text is not a glob, in gobwas' words, or has not been matched.
+/// Why a text is not a glob, in gobwas' words, or why it was not matched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A `[` without `]`.
+    /// A `[` has no `]`.
     #[error("unexpected end of input")]
     UnexpectedEnd,
-    /// Something behind the second end of a range.
+    /// A range has more text after its second end.
     #[error("expected close range character")]
     RangeNotClosed,
-    /// A range whose second end comes before its first.
+    /// The second end of a range is less than its first.
     #[error("hi character '{high}' should be greater than lo '{low}'")]
     RangeReversed {
-        /// The first end.
+        /// The first end of the range.
         low: char,
-        /// The second end.
+        /// The second end of the range.
         high: char,
     },
-    /// An empty class.
+    /// A class is empty.
     #[error("could not parse range")]
     EmptyRange,
-    /// A replacement character: the bytes were not UTF-8.
+    /// The text has a replacement character, because its bytes were not UTF-8.
     #[error("could not read rune")]
     NotUtf8,
-    /// Longer than [`MAX_GLOB`].
+    /// The glob is longer than [`MAX_GLOB`].
     #[error("the glob is longer than {MAX_GLOB} bytes")]
     TooLong,
-    /// Deeper than [`MAX_NESTING`].
+    /// The braces are nested deeper than [`MAX_NESTING`].
     #[error("the braces of the glob nest deeper than {MAX_NESTING}")]
     NestsTooDeeply,
-    /// Longer than [`MAX_STEPS`].
+    /// Matching takes more steps than [`MAX_STEPS`].
     #[error("matching the glob takes more than {MAX_STEPS} steps; write it with fewer `*`")]
     TooManySteps,
 }
 
-/// A glob as gobwas/glob reads it: `*` and `?` stop at separators, `**` does not; `[a-z]`, `[!abc]`, `{a,b*}`,
-/// `\` before a literal character.
+/// A glob of gobwas/glob. `*` and `?` stop at separators, and `**` does not. It also has `[a-z]`, `[!abc]` and
+/// `{a,b*}`. A `\` precedes a literal character.
 #[derive(Debug, Clone)]
 pub struct Glob {
     matcher: matcher::GlobMatcher,
@@ -78,21 +78,21 @@ impl Glob {
     /// Reads a glob.
     ///
     /// # Errors
-    /// If gobwas would refuse it, or it is too long or deep.
+    /// gobwas refuses the text, or the glob is too long or nested too deeply.
     pub fn new(glob: &str, separators: &[char]) -> Result<Self, Error> {
         let tree = pattern::parse(glob)?;
         Ok(Self { matcher: compile::compile(tree, separators) })
     }
 
-    /// Whether all of a text matches.
+    /// Whether the glob matches a whole text.
     ///
     /// # Errors
-    /// If that takes too long to find out.
+    /// Matching takes too many steps.
     pub fn is_match(&self, text: &str) -> Result<bool, Error> {
         self.is_match_in_steps(text).0
     }
 
-    /// [`Glob::is_match`], and how many steps that took, of which there are [`MAX_STEPS`] at most.
+    /// Like [`Glob::is_match`], with the number of steps that it took. It is at most [`MAX_STEPS`].
     pub fn is_match_in_steps(&self, text: &str) -> (Result<bool, Error>, usize) {
         let mut steps = matcher::MatchStepBudget::new(MAX_STEPS);
         let is_match = self.matcher.is_match(text.as_bytes(), &mut steps);

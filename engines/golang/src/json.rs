@@ -1,7 +1,7 @@
-//! JSON as Go's `encoding/json` reads it into an `interface {}` and writes it, with its errors.
+//! Reads and writes JSON as Go's `encoding/json` does with an `interface {}`, with the same errors.
 //!
-//! Here: reading. Elsewhere: writing (`json/encode.rs`), values that are JSON already (`value/json.rs`).
-//! Nothing recurses over its input.
+//! Here: reading. Elsewhere: writing (`json/encode.rs`), and converting parsed JSON (`value/json.rs`). No function
+//! recurses over its input.
 
 mod encode;
 mod lexer;
@@ -18,38 +18,38 @@ const MAX_DEPTH: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text ends inside of a value.
+    /// The text ends within a value.
     #[error("unexpected EOF")]
     UnexpectedEnd,
-    /// As [`Error::UnexpectedEnd`], in the words of `json.Unmarshal`.
+    /// The text ends within a value, in the words of `json.Unmarshal`.
     #[error("unexpected end of JSON input")]
     End,
-    /// A byte that cannot stand where it does.
+    /// A byte is not allowed at its position.
     #[error("invalid character {character} {context}")]
     InvalidCharacter {
         /// The byte as Go quotes it.
         character: String,
-        /// What was being read.
+        /// What Go was reading at this position.
         context: &'static str,
     },
     /// Lists and objects are nested deeper than Go reads.
     #[error("exceeded max depth")]
     TooDeep,
-    /// A number that no `float64` holds.
+    /// A number does not fit into a `float64`.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     NumberTooLarge(String),
 }
 
-/// What a text holds.
+/// The value of a text.
 #[derive(Debug)]
 pub struct DecodedJson {
-    /// The value, in which nil stands for numbers that do not fit.
+    /// The value. A number that does not fit is nil in it.
     pub value: GoRuntimeValue,
-    /// The first number that does not fit.
+    /// The error about the first number that does not fit.
     pub misfit: Option<Error>,
 }
 
-/// A list or object whose end has not come.
+/// A list or object whose end was not read yet.
 enum OpenJsonContainer {
     List(Vec<GoRuntimeValue>),
     Object(Vec<(GoString, GoRuntimeValue)>, GoString),
@@ -66,7 +66,7 @@ impl OpenJsonContainer {
     fn close(self) -> GoRuntimeValue {
         match self {
             Self::List(items) => {
-                // The room that Go's decoder has made by then.
+                // The capacity that Go's decoder has at this point.
                 let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
                 GoRuntimeValue::List(GoSlice::with_capacity(GoType::Any, items, capacity))
             }
@@ -75,25 +75,28 @@ impl OpenJsonContainer {
     }
 }
 
-/// Reads the value at the beginning of `text`, and returns how many bytes it took, as `json.Decoder` does.
+/// Reads the value at the beginning of `text`, as `json.Decoder` does. Returns it with the number of bytes that it
+/// took.
 ///
-/// Every number is a `float64`; of a key that is set twice the last value counts; what is not UTF-8 becomes U+FFFD.
-/// What follows the value is not examined.
+/// Every number is a `float64`. If a key occurs twice, its last value counts. Bytes that are not UTF-8 become U+FFFD.
+/// The text after the value is not examined.
 ///
 /// # Errors
-/// The text does not begin with a value, after white space. Nothing but white space is [`Error::UnexpectedEnd`].
+/// The text does not begin with a value, after white space. If it only has white space, the error is
+/// [`Error::UnexpectedEnd`].
 pub fn decode_prefix(text: &[u8]) -> Result<(GoRuntimeValue, usize), Error> {
     let (DecodedJson { value, misfit }, length) = prefix(text)?;
     misfit.map_or(Ok((value, length)), Err)
 }
 
-/// Reads a text that is one value, as `json.Unmarshal` does: numbers that do not fit leave the rest as it is.
+/// Reads a text that is one value, as `json.Unmarshal` does. A number that does not fit is reported, and the rest of
+/// the value is kept.
 ///
 /// # Errors
-/// The text is not JSON, or more than one value.
+/// The text is not JSON, or has more than one value.
 pub fn decode(text: &[u8]) -> Result<DecodedJson, Error> {
     let (decoded, length) = prefix(text).map_err(|error| match error {
-        // Go ends the text with a space, at which some tokens stumble.
+        // Go appends a space to the text, which is an error within some tokens.
         Error::UnexpectedEnd => match prefix(&[text, b" "].concat()) {
             Err(error @ Error::InvalidCharacter { .. }) => error,
             Ok(_) | Err(_) => Error::End,
@@ -106,11 +109,11 @@ pub fn decode(text: &[u8]) -> Result<DecodedJson, Error> {
     }
 }
 
-/// The value at the beginning, and how long it is.
+/// Reads the value at the beginning of a text, and its length.
 fn prefix(text: &[u8]) -> Result<(DecodedJson, usize), Error> {
     let mut lexer = JsonLexer::new(text);
     let mut open: Vec<OpenJsonContainer> = Vec::new();
-    // Go finds the end of the value first, so invalid JSON is reported before a value that does not fit.
+    // Go searches for the end of the value first. It therefore reports invalid JSON before a number that does not fit.
     let mut misfit = None;
     loop {
         let mut done = match lexer.value()? {

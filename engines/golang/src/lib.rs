@@ -1,12 +1,11 @@
-//! The small languages that Go programs brought into specs: users wrote them for Go's libraries, so they
-//! mean here what they mean there.
+//! The small languages of Go libraries that specs contain. Users wrote these texts for Go's libraries, so they mean the
+//! same here.
 //!
-//! Here: versions and version ranges ([`semver`]), the highest of many in a range ([`version_choice`]), regular
+//! Here: versions and version ranges ([`semver`]), the highest version in a range ([`version_choice`]), regular
 //! expressions ([`regexp`]), times ([`time`]), globs ([`glob`]), Go's values as templates see them ([`value`]), their
 //! text ([`fmt`], [`strconv`]), JSON ([`json`]), URLs ([`url`]), paths ([`path`]), classes of characters ([`unicode`]),
-//! and what work on a text may use up ([`work_meter`]).
-//! Elsewhere: YAML as Go reads and writes it (`goyaml`), templates (`gotemplate`), durations (`reconcile`), what Go
-//! answers to single strings (`cargo xtask conformance`).
+//! and limits for the work on a text ([`work_meter`]). Elsewhere: YAML as Go reads and writes it (`goyaml`), templates
+//! (`gotemplate`), durations in specs (`reconcile`), and comparing single strings with Go (`cargo xtask conformance`).
 
 pub mod fmt;
 pub mod glob;

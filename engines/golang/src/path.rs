@@ -1,13 +1,13 @@
-//! Paths as strings, as Go's `path` has them, and `path/filepath` on Unix: no disk is asked.
+//! Paths as text, as in Go's `path`, and in `path/filepath` on Unix. No function accesses a disk.
 
-/// The shortest path that means the same, `.` if nothing is left: Go's `path.Clean`.
+/// Go's `path.Clean`: the shortest equivalent path. It is `.` if no part remains.
 #[must_use]
 pub fn clean(path: &str) -> String {
-    // Only whole parts of the path are left out, so that it stays UTF-8.
+    // Only whole parts of the path are removed, so it stays UTF-8.
     String::from_utf8_lossy(&clean_bytes(path.as_bytes())).into_owned()
 }
 
-/// The same for a path that may be no UTF-8.
+/// Like [`clean`], for a path that need not be UTF-8.
 #[must_use]
 pub fn clean_bytes(path: &[u8]) -> Vec<u8> {
     let is_absolute = path.starts_with(b"/");
@@ -28,7 +28,7 @@ pub fn clean_bytes(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Two paths one behind the other, cleaned; empty ones do not count, and two of them make an empty one: Go's `path.Join`.
+/// Go's `path.Join`: joins and cleans two paths. An empty path is ignored. If both are empty, so is the result.
 #[must_use]
 pub fn join(left: &str, right: &str) -> String {
     match (left, right) {

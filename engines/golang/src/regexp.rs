@@ -1,9 +1,9 @@
 //! Regular expressions as Go's `regexp` reads them (the RE2 dialect), run by the `regex` crate.
 //!
-//! Here: matching, and the messages of errors. Below: reading a pattern into the crate's dialect (`parse.rs`,
-//! `class.rs`), replacing (`replace.rs`).
-//! Both prefer the leftmost match and, there, what Perl would find; neither ever goes back, so time grows with
-//! the length of pattern times text.
+//! Here: matching, and the messages of errors. Below: translating a pattern into the crate's dialect (`parse.rs`,
+//! `class.rs`), and replacing matches (`replace.rs`). Both implementations find the leftmost match, and at that
+//! position the one that Perl would find. Neither backtracks, so the time grows with the length of the pattern times
+//! that of the text.
 //!
 //! ```
 //! use golang::regexp::GoRegexp;
@@ -28,70 +28,70 @@ use regex::RegexBuilder;
 
 use crate::strconv;
 
-/// Longest pattern that is read, in bytes. Differs(go): it has no limit.
+/// How long a pattern may be, in bytes. Differs(go): it has no limit.
 pub(crate) const MAX_PATTERN: usize = 32 << 10;
 
-/// Most bytes that a compiled pattern takes. Differs(go): it counts instructions, of which a class of
-/// characters is one, so a few patterns such as `\pL{1000}` are too large here and not in Go.
+/// How many bytes a compiled pattern may take. Differs(go): it counts instructions, and a class of characters is one
+/// instruction. A few patterns such as `\pL{1000}` are too large here and not in Go.
 pub(crate) const MAX_COMPILED: usize = 32 << 20;
 
-/// Most bytes that a pattern takes which [`GoRegexp::is_small`].
+/// How many bytes a pattern may take and still be small ([`GoRegexp::is_small`]).
 const MAX_SMALL_PATTERN_BYTES: usize = 256 << 10;
 
-/// The limits that are tried one after the other, because the `regex` crate does not report the size of a pattern.
+/// The size limits that are tried in turn, because the `regex` crate does not report the size of a pattern.
 const PATTERN_SIZE_LIMITS_BYTES: [usize; 5] =
     [4 << 10, 16 << 10, MAX_SMALL_PATTERN_BYTES, 2 << 20, MAX_COMPILED];
 
-/// Bytes that a state of a pattern takes at least.
+/// How many bytes a state of a pattern takes at least.
 const MIN_STATE_BYTES: usize = 64;
 
-/// Most bytes of a text with replacements. Differs(go): it has no limit.
+/// How many bytes a text with replacements may have. Differs(go): it has no limit.
 pub(crate) const MAX_REPLACED: usize = 64 << 20;
 
-/// How deep a pattern may nest: groups that capture, sequences, alternatives, repetitions. Differs(go): in Go
-/// it is 1000, for which the compiler of the crate would need more than a usual stack.
+/// How deep a pattern may nest: capturing groups, sequences, alternatives, and repetitions. Differs(go): in Go it is
+/// 1000. For that depth, the compiler of the crate would need more than a usual stack.
 pub const MAX_NESTING: usize = 250;
 
-/// What is wrong with a pattern, or too much about it.
+/// What is wrong with a pattern, or which limit it exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RegexpError {
-    /// A class such as `[z-a]`, `[[:word` or `\p{Unknown}`.
+    /// A class is invalid, such as `[z-a]`, `[[:word` or `\p{Unknown}`.
     #[error("invalid character class range")]
     ClassRange,
-    /// A `\` before something that it gives no meaning.
+    /// A `\` precedes a character for which no escape exists.
     #[error("invalid escape sequence")]
     Escape,
-    /// A group's name that is not valid.
+    /// The name of a group is not valid.
     #[error("invalid named capture")]
     NamedCapture,
-    /// A `(?` that Go does not know.
+    /// Go does not support this form of `(?`.
     #[error("invalid or unsupported Perl syntax")]
     PerlSyntax,
-    /// A repetition of a repetition.
+    /// A repetition follows another repetition.
     #[error("invalid nested repetition operator")]
     NestedRepetition,
-    /// More than a thousand times.
+    /// A repetition count is over a thousand.
     #[error("invalid repeat count")]
     RepeatCount,
-    /// A `[` without `]`.
+    /// A `[` has no `]`.
     #[error("missing closing ]")]
     MissingBracket,
-    /// A `(` without `)`.
+    /// A `(` has no `)`.
     #[error("missing closing )")]
     MissingParen,
-    /// A repetition of nothing.
+    /// A repetition has nothing to repeat.
     #[error("missing argument to repetition operator")]
     MissingArgument,
-    /// A `\` at the end.
+    /// The pattern ends with a `\`.
     #[error("trailing backslash at end of expression")]
     TrailingBackslash,
-    /// A `)` without `(`.
+    /// A `)` has no `(`.
     #[error("unexpected )")]
     UnexpectedParen,
-    /// Deeper than [`MAX_NESTING`].
+    /// The pattern is nested deeper than [`MAX_NESTING`].
     #[error("expression nests too deeply")]
     NestsTooDeeply,
-    /// More than [`MAX_PATTERN`] or [`MAX_COMPILED`].
+    /// The pattern exceeds [`MAX_PATTERN`] or [`MAX_COMPILED`].
     #[error("expression too large")]
     TooLarge,
 }
@@ -99,12 +99,12 @@ pub enum RegexpError {
 /// Why a pattern is not valid, or a replacement was not made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// In Go's words.
+    /// The pattern is not valid. The message is Go's.
     #[error("error parsing regexp: {fault}: `{at}`")]
     Pattern {
-        /// What is wrong.
+        /// What is wrong with it.
         fault: RegexpError,
-        /// The part of the pattern that is.
+        /// The part of the pattern that is wrong.
         at: String,
     },
     /// The result would be longer than [`MAX_REPLACED`].
@@ -117,7 +117,7 @@ impl Error {
         Self::Pattern { fault, at: at.to_owned() }
     }
 
-    /// The text of the panic that Go's `MustCompile` ends with; templates show it.
+    /// The text of the panic of Go's `MustCompile`. Templates show it.
     pub fn as_panic(&self, pattern: &str) -> String {
         let quoted = if strconv::can_backquote(pattern.as_bytes()) {
             format!("`{pattern}`")
@@ -129,15 +129,15 @@ impl Error {
     }
 }
 
-/// A pattern that is ready to be used. Texts must be UTF-8; Go's behaviour for other bytes is not reproduced.
+/// A compiled pattern. Texts must be UTF-8, because Go's behaviour for other bytes is not reproduced.
 #[derive(Debug, Clone)]
 pub struct GoRegexp {
     pattern: String,
     regex: regex::Regex,
     is_small: bool,
-    /// Bytes that the pattern takes when it is compiled, or somewhat more.
+    /// How many bytes the compiled pattern takes, rounded up.
     size: usize,
-    /// The names of the groups, in order; those without a name are empty. The first is the whole match.
+    /// The names of the groups, in order. A group without a name has an empty one. The first group is the whole match.
     names: Vec<String>,
 }
 
@@ -145,7 +145,7 @@ impl GoRegexp {
     /// Reads and compiles a pattern.
     ///
     /// # Errors
-    /// If Go would refuse it, or it passes one of the limits.
+    /// Go refuses the pattern, or it exceeds one of the limits.
     pub fn new(pattern: &str) -> Result<Self, Error> {
         if pattern.len() > MAX_PATTERN {
             return Err(Error::pattern(RegexpError::TooLarge, pattern));
@@ -155,7 +155,7 @@ impl GoRegexp {
             let mut builder = RegexBuilder::new(&regex);
             builder.size_limit(size).dfa_size_limit(2 << 20).nest_limit(u32::MAX).build()
         };
-        // All that Go refuses has been refused before, so only the size can be the reason.
+        // All patterns that Go refuses were refused before, so only the size can be the reason.
         let fitting =
             PATTERN_SIZE_LIMITS_BYTES.into_iter().find_map(|size| Some((build(size).ok()?, size)));
         let (regex, size) =
@@ -169,18 +169,18 @@ impl GoRegexp {
         })
     }
 
-    /// Whether it takes so little memory, a few hundred KiB and 2 MiB while it is used, that it can be kept.
+    /// Whether the pattern takes so little memory that it can be kept: a few hundred KiB, and 2 MiB while it is used.
     pub fn is_small(&self) -> bool {
         self.is_small
     }
 
-    /// How much work each byte of a text may be, about in steps of a few nanoseconds: in the worst case each state of the
-    /// pattern is examined for each byte.
+    /// How many steps of a few nanoseconds each byte of a text may take. In the worst case, each state of the pattern
+    /// is examined for each byte.
     pub fn work(&self) -> usize {
         self.size / MIN_STATE_BYTES
     }
 
-    /// The pattern as it was written.
+    /// The text of the pattern.
     pub fn as_str(&self) -> &str {
         &self.pattern
     }
@@ -190,7 +190,7 @@ impl GoRegexp {
         self.regex.as_str()
     }
 
-    /// The names of the groups in order, empty for those without one; the first is the whole match.
+    /// The names of the groups, in order. A group without a name has an empty one. The first group is the whole match.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -200,28 +200,28 @@ impl GoRegexp {
         self.regex.is_match(text)
     }
 
-    /// The first match. Go's `FindString` returns an empty text for none.
+    /// The first match. `None` if there is none, where Go's `FindString` returns an empty text.
     pub fn find<'t>(&self, text: &'t str) -> Option<&'t str> {
         self.regex.find(text).map(|found| found.as_str())
     }
 
-    /// The groups of the first match, the whole of it first; `None` for groups that took no part.
+    /// The groups of the first match, beginning with the whole match. A group that took no part is `None`.
     pub fn find_groups<'t>(&self, text: &'t str) -> Option<Vec<Option<&'t str>>> {
         let groups = self.regex.captures(text)?;
-        // The crate forgets groups at the end that are repeated zero times.
+        // The crate drops groups at the end that are repeated zero times.
         let group = |index| groups.get(index).map(|group| group.as_str());
         Some((0..self.names.len()).map(group).collect())
     }
 
-    /// All matches one after the other, at most `limit` of them. Empty ones right behind another are left out.
+    /// All matches in order, at most `limit` of them. An empty match directly after another one is left out.
     pub fn find_all<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
         self.find_all_while(text, limit, free).unwrap_or_default()
     }
 
-    /// [`GoRegexp::find_all`] as long as the caller agrees.
+    /// Like [`GoRegexp::find_all`], until the caller stops it.
     ///
-    /// The caller's `next` gets, before each search, the number of bytes that are left: one search can examine all of
-    /// them, so all together can take a time that grows with the square of the text's length.
+    /// Before each search, `next` gets the number of remaining bytes. One search can examine all of them. All searches
+    /// together can therefore take a time that grows with the square of the text's length.
     ///
     /// # Errors
     /// The error of `next`.
@@ -235,12 +235,13 @@ impl GoRegexp {
         Ok(matches.into_iter().map(|(start, end)| &text[start..end]).collect())
     }
 
-    /// The parts of a text between the matches: at most `limit` parts, the last with all the rest.
+    /// The parts of a text between the matches. There are at most `limit` parts, and the last one has the rest of the
+    /// text.
     pub fn split<'t>(&self, text: &'t str, limit: Option<usize>) -> Vec<&'t str> {
         self.split_while(text, limit, free).unwrap_or_default()
     }
 
-    /// [`GoRegexp::split`] as long as the caller agrees: `next` is that of [`GoRegexp::find_all_while`].
+    /// Like [`GoRegexp::split`], until the caller stops it. `next` is as for [`GoRegexp::find_all_while`].
     ///
     /// # Errors
     /// The error of `next`.
@@ -305,17 +306,17 @@ impl GoRegexp {
     }
 }
 
-/// For searches in strings that are known to be short.
+/// Allows every search. It is for texts that are known to be short.
 fn free(_: usize) -> Result<(), Infallible> {
     Ok(())
 }
 
-/// How many bytes the character at a place takes; none at the end.
+/// How many bytes the character at a position takes. It is 0 at the end.
 fn width(text: &str, at: usize) -> usize {
     text[at..].chars().next().map_or(0, char::len_utf8)
 }
 
-/// A pattern that matches only this text.
+/// A pattern that matches exactly this text.
 pub fn quote_meta(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,8 +1,8 @@
-//! Versions and version ranges as Masterminds/semver v3 reads them, which is how Flux and Helm do.
+//! Versions and version ranges of Masterminds/semver v3, which Flux and Helm use.
 //!
-//! Here: the limits on length. Below: [`SemverVersion`] (reading, precedence), [`VersionConstraint`] (ranges), and what
-//! templates see of versions (`semver/object.rs`).
-//! Elsewhere: which versions there are to choose from (tags, charts and images: their sources).
+//! Here: the limits on length. Below: [`SemverVersion`] (reading, precedence), [`VersionConstraint`] (ranges), and
+//! versions as templates see them (`semver/object.rs`). Elsewhere: the available versions (the sources of tags, charts
+//! and images).
 //!
 //! ```
 //! use golang::semver::{VersionConstraint, SemverVersion};
@@ -20,13 +20,13 @@ mod version;
 pub use constraint::{VersionConstraint, VersionConstraintError};
 pub use version::{SemverVersion, SemverVersionError};
 
-/// Longest version that is read, in bytes. Differs(go): it has no limit.
+/// How long a version may be, in bytes. Differs(go): it has no limit.
 pub const MAX_VERSION: usize = 256;
 
-/// Longest constraint that is read, in bytes. Differs(go): it has no limit.
+/// How long a constraint may be, in bytes. Differs(go): it has no limit.
 pub(crate) const MAX_CONSTRAINT_BYTES: usize = 1024;
 
-/// What may stand in a pre-release or in metadata, between the dots.
+/// Whether a byte may be in a pre-release or in metadata, between the dots.
 fn is_identifier(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
 }

@@ -1,6 +1,7 @@
-//! Numbers, truth values and quoted text as Go's `strconv` reads and writes them.
+//! Reads and writes numbers, booleans and quoted text as Go's `strconv` does.
 //!
-//! Here: errors, truth values. Below: integers, floats in (`float_parsing`) and out (`float_formatting`), quoting. Elsewhere: verbs such as `%5.2f` (Go's `fmt`).
+//! Here: errors and booleans. Below: integers, reading floats (`float_parsing`), writing floats (`float_formatting`),
+//! and quoting. Elsewhere: verbs such as `%5.2f` (Go's `fmt`).
 //!
 //! ```
 //! use golang::strconv;
@@ -23,12 +24,12 @@ pub use integer_parsing::{atoi, parse_int, parse_uint};
 pub(crate) use quote::can_backquote;
 pub use quote::{QuotingStyle, quote, quote_char, unquote, unquote_char};
 
-/// A quoted text has not the form that Go's `strconv` asks for.
+/// A quoted text does not have the form that Go's `strconv` requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("invalid syntax")]
 pub struct QuoteSyntaxError;
 
-/// Which function of Go's package failed; its error messages begin with it.
+/// The function of Go's package that failed. Its error messages begin with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StrconvFunction {
     /// [`atoi`].
@@ -43,13 +44,13 @@ pub enum StrconvFunction {
     ParseUint,
 }
 
-/// What is wrong with a text that should be a number or a truth value.
+/// What is wrong with a text that should be a number or a boolean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NumErrorReason {
-    /// It has not the form of one.
+    /// The text does not have the right form.
     #[error("invalid syntax")]
     Syntax,
-    /// It has the form, and is more than the type holds.
+    /// The number does not fit into its type.
     #[error("value out of range")]
     Range,
     /// The base is neither 0 nor 2 to 36.
@@ -66,9 +67,9 @@ pub enum NumErrorReason {
 pub struct NumError {
     /// The function that was called.
     pub function: StrconvFunction,
-    /// What it was called with.
+    /// The text with which it was called.
     pub text: String,
-    /// What is wrong with that.
+    /// What is wrong with the text.
     pub reason: NumErrorReason,
 }
 
@@ -83,10 +84,10 @@ impl NumError {
     }
 }
 
-/// Reads a truth value: `1`, `t`, `T`, `TRUE`, `true`, `True`, and the same of false.
+/// Reads a boolean: `1`, `t`, `T`, `TRUE`, `true`, `True`, and the same forms of false.
 ///
 /// # Errors
-/// For every other text.
+/// The text is none of these.
 pub fn parse_bool(text: &str) -> Result<bool, NumError> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
@@ -95,7 +96,7 @@ pub fn parse_bool(text: &str) -> Result<bool, NumError> {
     }
 }
 
-/// Whether underscores stand only between digits, or between the prefix of a base and a digit.
+/// Whether underscores are only between digits, or between the prefix of a base and a digit.
 fn is_underscored_well(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
     let prefix = match text {

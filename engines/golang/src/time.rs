@@ -1,8 +1,8 @@
-//! Times, layouts and durations as Go's `time` reads and writes them.
+//! Reads and writes times and durations as Go's `time` does, with its layouts.
 //!
 //! Here: a time. Below: durations (`duration.rs`), the calendar (`calendar.rs`), zones (`zone.rs`), layouts
-//! (`layout.rs`), writing (`format.rs`) and reading (`parse.rs`) by them, what templates see of times (`object.rs`).
-//! Elsewhere: the current time, which a caller passes.
+//! (`layout.rs`), writing (`format.rs`) and reading (`parse.rs`) times by a layout, and times as templates see them
+//! (`object.rs`). Elsewhere: the current time, which the caller passes.
 //!
 //! ```
 //! use golang::time::{RFC3339, GoTime, GoTimeZone};
@@ -36,54 +36,54 @@ pub const RFC3339_NANO: &str = "2006-01-02T15:04:05.999999999Z07:00";
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A moment, and the zone in which it is written.
+/// A moment, with the zone in which it is written.
 ///
-/// Equality and order are those of the moment (Go's `Equal` and `Compare`); the zone does not matter.
-/// Years beyond ±292 billion are not reached; arithmetic stops there, where Go's wraps around.
+/// Equality and order compare the moments (Go's `Equal` and `Compare`). The zone does not matter. Years beyond ±292
+/// billion cannot be represented. Arithmetic stops there, where Go's wraps around.
 #[derive(Debug, Clone)]
 pub struct GoTime {
-    /// Since 1970, rounded down.
+    /// Seconds since 1970, rounded down.
     seconds: i64,
-    /// Since the second began.
+    /// Nanoseconds since the beginning of the second.
     nanos: u32,
     zone: GoTimeZone,
 }
 
 impl GoTime {
-    /// The time so many seconds and nanoseconds after 1970 began in UTC; both may be anything.
+    /// The time at this number of seconds and nanoseconds after the beginning of 1970 in UTC. Both may have any value.
     pub fn from_unix(seconds: i64, nanos: i64, zone: GoTimeZone) -> Self {
         let seconds = seconds.saturating_add(nanos.div_euclid(NANOS_PER_SECOND));
         let nanos = nanos.rem_euclid(NANOS_PER_SECOND) as u32;
         Self { seconds, nanos, zone }
     }
 
-    /// What a clock shows in a zone. A time that a change of the clock leaves out is read by the offset that
-    /// holds before or after it; of two that show the same, it is one of both (which ones, Go does not say).
+    /// The time that a clock in a zone shows. A change of the clock may skip a time, which is then read with the offset
+    /// before or after the change. If the clock shows a time twice, the result is one of both. Go does not say which.
     pub(crate) fn from_civil(date: CalendarDate, clock: TimeOfDay, zone: GoTimeZone) -> Self {
         let shown = calendar::seconds(date, clock);
         let seconds = shown.saturating_sub(zone.offset_of_civil(shown).into());
         Self { seconds, nanos: clock.nanosecond, zone }
     }
 
-    /// Reads a time by a layout, in which `2006-01-02T15:04:05Z07:00` and its like stand for the parts.
+    /// Reads a time by a layout, in which texts such as `2006-01-02T15:04:05Z07:00` stand for the parts.
     ///
-    /// `local` is the zone whose abbreviations and offsets are known; a time without a zone is one of UTC.
+    /// `local` is the zone whose abbreviations and offsets are known. A time without a zone is in UTC.
     ///
     /// # Errors
-    /// If the text is not of the layout, or no time.
+    /// The text does not follow the layout, or is not a valid time.
     pub fn parse(layout: &str, text: &str, local: &GoTimeZone) -> Result<Self, TimeParseError> {
         parse::parse(layout, text, &GoTimeZone::Utc, local)
     }
 
-    /// As [`GoTime::parse`], with a time without a zone being one of `zone` too (Go's `ParseInLocation`).
+    /// Like [`GoTime::parse`], except that a time without a zone is in `zone` (Go's `ParseInLocation`).
     ///
     /// # Errors
-    /// If the text is not of the layout, or no time.
+    /// The text does not follow the layout, or is not a valid time.
     pub fn parse_in(layout: &str, text: &str, zone: &GoTimeZone) -> Result<Self, TimeParseError> {
         parse::parse(layout, text, zone, zone)
     }
 
-    /// The time by a layout.
+    /// Writes the time by a layout.
     pub fn format(&self, layout: &str) -> String {
         format::format(self, layout)
     }
@@ -94,13 +94,13 @@ impl GoTime {
         Self { zone, ..*self }
     }
 
-    /// The zone in which it is written.
+    /// The zone in which the time is written.
     pub fn zone(&self) -> &GoTimeZone {
         &self.zone
     }
 
-    /// The abbreviation and the offset, in seconds east of UTC, that hold then in its zone.
-    /// The abbreviation is empty where only the offset is known.
+    /// The abbreviation and the offset of the time's zone at that moment. The offset is in seconds east of UTC. The
+    /// abbreviation is empty if only the offset is known.
     pub fn abbreviation_and_offset(&self) -> (String, i32) {
         let period = self.zone.period(self.seconds);
         (period.abbreviation, period.offset)
@@ -111,22 +111,22 @@ impl GoTime {
         self.seconds
     }
 
-    /// Nanoseconds since the second began.
+    /// Nanoseconds since the beginning of the second.
     pub fn nanosecond(&self) -> u32 {
         self.nanos
     }
 
-    /// The date in its zone.
+    /// The date in the time's zone.
     pub fn date(&self) -> CalendarDate {
         calendar::date(self.shown())
     }
 
-    /// The time of day in its zone.
+    /// The time of day in the time's zone.
     pub fn clock(&self) -> TimeOfDay {
         TimeOfDay { nanosecond: self.nanos, ..calendar::clock(self.shown()) }
     }
 
-    /// This time and a duration later.
+    /// The time after a duration.
     #[must_use]
     pub fn add(&self, duration: GoDuration) -> Self {
         let GoDuration(nanos) = duration;
@@ -135,7 +135,7 @@ impl GoTime {
         Self::from_unix(seconds, nanos, self.zone.clone())
     }
 
-    /// How long this is after another time, at most the longest duration there is.
+    /// The duration since an earlier time. It is at most the longest duration.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> GoDuration {
         let seconds = i128::from(self.seconds) - i128::from(earlier.seconds);
@@ -145,7 +145,7 @@ impl GoTime {
         GoDuration(i64::try_from(clamped).unwrap_or_default())
     }
 
-    /// Seconds since 1970 as its clock shows them.
+    /// The seconds since 1970 that a clock in the time's zone shows.
     fn shown(&self) -> i64 {
         self.seconds.saturating_add(self.zone.period(self.seconds).offset.into())
     }
@@ -177,7 +177,7 @@ impl fmt::Display for GoTime {
     }
 }
 
-/// Quotes as Go's `time` does: simpler than `strconv`, byte by byte.
+/// Quotes a text as Go's `time` does, byte by byte. This is simpler than `strconv`.
 fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for byte in text {

@@ -1,9 +1,9 @@
-//! Which characters Go takes for letters and digits, and which it prints as they are.
+//! Which characters Go calls letters and digits, and which it prints without an escape.
 //!
-//! Here: the three classes that Go's programs ask for, of Unicode 15.0 as Go 1.26 has it. Rust's own are of
-//! another version and drawn differently: `char::is_alphabetic` also takes marks and letter numbers.
-//! The tables are derived from the Unicode data: places where the answer changes, the first time to yes.
-//! Upper and lower case are in `case.rs`, categories that are asked for less often in `category.rs`.
+//! Here: the three classes that Go programs use most, for Unicode 15.0 as in Go 1.26. Rust's own classes are for
+//! another version and are different: `char::is_alphabetic` also accepts marks and letter numbers. The tables are
+//! derived from the Unicode data. They list the code points at which the answer changes, beginning with a change to
+//! yes. Upper and lower case are in `case.rs`, and less common categories in `category.rs`.
 
 mod case;
 mod category;
@@ -11,7 +11,7 @@ mod category;
 pub use case::{lower, to_lower, to_title, to_upper, upper};
 pub use category::{is_lower, is_number, is_punct, is_title, is_upper};
 
-/// Go's `unicode.IsPrint` and `strconv.IsPrint`: what is shown without an escape.
+/// Go's `unicode.IsPrint` and `strconv.IsPrint`: whether a character is printed without an escape.
 pub fn is_print(character: char) -> bool {
     match character {
         '\0'..='\x7f' => matches!(character, ' '..='~'),
@@ -28,7 +28,7 @@ pub fn is_letter(character: char) -> bool {
     }
 }
 
-/// Go's `unicode.IsDigit`: decimal digits of all scripts.
+/// Go's `unicode.IsDigit`: whether a character is a decimal digit of any script.
 pub fn is_digit(character: char) -> bool {
     if character.is_ascii() {
         character.is_ascii_digit()
@@ -41,9 +41,10 @@ fn is_in(changes: &[u32], character: char) -> bool {
     changes.partition_point(|change| *change <= u32::from(character)) % 2 == 1
 }
 
-/// The character that some bytes begin with, and how many bytes it takes, as Go's `utf8.DecodeRune` has it.
+/// Decodes the character at the beginning of some bytes, with its length, as Go's `utf8.DecodeRune` does.
 ///
-/// A byte that begins no character is [`char::REPLACEMENT_CHARACTER`] of one byte, and nothing is that of none.
+/// A byte that begins no character gives [`char::REPLACEMENT_CHARACTER`] with the length 1. Empty bytes give it with
+/// the length 0.
 pub fn decode(bytes: &[u8]) -> (char, usize) {
     match bytes.first() {
         None => return (char::REPLACEMENT_CHARACTER, 0),
@@ -61,7 +62,7 @@ pub fn decode(bytes: &[u8]) -> (char, usize) {
         .map_or((char::REPLACEMENT_CHARACTER, 1), |character| (character, character.len_utf8()))
 }
 
-/// The characters of some bytes as a Go program sees them: each byte that belongs to none is
+/// The characters of some bytes, as a Go program sees them. Each byte that belongs to no character is
 /// [`char::REPLACEMENT_CHARACTER`].
 pub fn runes(bytes: &[u8]) -> impl Iterator<Item = char> {
     bytes.utf8_chunks().flat_map(|chunk| {
@@ -70,7 +71,7 @@ pub fn runes(bytes: &[u8]) -> impl Iterator<Item = char> {
     })
 }
 
-/// How many characters Go counts in some bytes: each byte that belongs to none is one.
+/// How many characters Go counts in some bytes. Each byte that belongs to no character counts as one.
 pub fn count(bytes: &[u8]) -> usize {
     bytes.utf8_chunks().map(|chunk| chunk.valid().chars().count() + chunk.invalid().len()).sum()
 }

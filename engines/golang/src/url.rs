@@ -1,7 +1,7 @@
-//! URLs as Go's `net/url` reads and writes them: bytes, of which few are refused.
+//! URLs as Go's `net/url` reads and writes them. They consist of bytes, and few are refused.
 //!
-//! Here: reading a URL and what it is made of. Elsewhere: writing one (`url/write.rs`), addresses in brackets
-//! (`url/ipv6_address.rs`). What was written with needless escapes is not remembered.
+//! Here: reading a URL, and its parts. Elsewhere: writing one (`url/write.rs`), and addresses in brackets
+//! (`url/ipv6_address.rs`). Needless escapes in the original text are not preserved.
 
 mod ipv6_address;
 mod write;
@@ -13,33 +13,33 @@ use write::UrlComponent;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("parse {}: {reason}", quoted(.url))]
 pub struct UrlParseError {
-    /// The text, or what comes before its fragment.
+    /// The text, or its part before the fragment.
     url: Vec<u8>,
     reason: String,
 }
 
-/// The parts of a URL, without escapes unless a field has them.
+/// The parts of a URL. Escapes are decoded, unless a field says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GoUrl {
-    /// In lower case, without the colon.
+    /// The scheme in lower case, without the colon.
     pub scheme: Vec<u8>,
-    /// What follows a scheme without a slash, as it was written.
+    /// The text after a scheme without a slash, undecoded.
     pub opaque: Vec<u8>,
-    /// User and password.
+    /// The user and the password.
     pub user: Option<UrlUserInfo>,
-    /// Name or address, and the port if there is one.
+    /// The host name or address, and the port if there is one.
     pub host: Vec<u8>,
     /// The path.
     pub path: Vec<u8>,
-    /// What follows the `?`, as it was written.
+    /// The query after the `?`, undecoded.
     pub query: Vec<u8>,
-    /// What follows the `#`.
+    /// The fragment after the `#`.
     pub fragment: Vec<u8>,
 }
 
-/// A name, and a password if there is a colon.
+/// A user name, and a password if there is a colon.
 ///
-/// Its `Debug` shows no password.
+/// Its `Debug` text does not show the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UrlUserInfo {
     /// The name.
@@ -59,7 +59,7 @@ impl GoUrl {
     /// Reads a URL, which may be relative.
     ///
     /// # Errors
-    /// If Go refuses it.
+    /// Go refuses the URL.
     pub fn parse(text: &[u8]) -> Result<Self, UrlParseError> {
         let (before, fragment) = cut(text, b'#');
         let mut url =
@@ -69,7 +69,7 @@ impl GoUrl {
         Ok(url)
     }
 
-    /// The host without a port, and without brackets.
+    /// The host without its port and without brackets.
     pub fn hostname(&self) -> &[u8] {
         let host = match self.host.iter().rposition(|byte| *byte == b':') {
             Some(colon) if is_port(&self.host[colon..]) => &self.host[..colon],
@@ -84,7 +84,7 @@ fn quoted(text: &[u8]) -> String {
     String::from_utf8_lossy(&quote(text, QuotingStyle::Printable)).into_owned()
 }
 
-/// What comes before and after the first such byte.
+/// Divides a text at the first byte of this value.
 fn cut(text: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     match text.iter().position(|byte| *byte == at) {
         Some(found) => (&text[..found], Some(&text[found + 1..])),
@@ -128,7 +128,7 @@ fn parse(text: &[u8]) -> Result<GoUrl, String> {
     Ok(url)
 }
 
-/// The scheme, which may be missing, and what follows its colon.
+/// The scheme, which may be missing, and the text after its colon.
 fn scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {
     for (at, byte) in text.iter().enumerate() {
         match byte {
@@ -193,7 +193,7 @@ fn host(scheme: &[u8], text: &[u8]) -> Result<Vec<u8>, String> {
     unescape(text, UrlComponent::Host)
 }
 
-/// Whether this is nothing, or a colon with digits or nothing behind it.
+/// Whether a text is empty, or a colon followed by digits or nothing.
 fn is_port(text: &[u8]) -> bool {
     match text.split_first() {
         None => true,
@@ -201,12 +201,12 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
-/// What a name or value of a query stands for; none if an escape is not well written.
+/// Decodes a name or value of a query. `None` if an escape is invalid.
 pub fn query_unescape(text: &[u8]) -> Option<Vec<u8>> {
     unescape(text, UrlComponent::Query).ok()
 }
 
-/// The bytes that a text with escapes stands for.
+/// Decodes the escapes of a text.
 fn unescape(text: &[u8], part: UrlComponent) -> Result<Vec<u8>, String> {
     let refuse = |escape: &[u8]| format!("invalid URL escape {}", quoted(escape));
     let digit = |at: usize| {

@@ -1,12 +1,12 @@
-//! Values of Go programs, as far as templates can see them.
+//! Values of Go programs, as templates can see them.
 //!
-//! A template sees a value's kind, the name of its type, what it holds and its methods; [`Value`] keeps that.
-//! Maps are shared and can be changed through every holder, as in Go; everything else never changes.
-//! Cloning is cheap: what is large is shared.
+//! A template sees the kind of a value, the name of its type, its content and its methods. [`Value`] has exactly these.
+//! A map is shared, and can be changed through every holder, as in Go. All other values never change. Cloning is cheap,
+//! because large values are shared.
 //!
 //! Here: the value. Elsewhere: byte strings (`value/text.rs`), types (`value/reflect_kind.rs`), lists and maps
-//! (`value/slice_and_map.rs`), JSON (`value/json.rs`), what has fields or methods (`value/go_object.rs`), deep equality
-//! (`value/deep_equal.rs`), text (`crate::fmt`).
+//! (`value/slice_and_map.rs`), JSON (`value/json.rs`), values with fields or methods (`value/go_object.rs`), deep
+//! equality (`value/deep_equal.rs`), and text (`crate::fmt`).
 
 mod deep_equal;
 mod go_object;
@@ -48,7 +48,7 @@ pub enum GoRuntimeValue {
     Map(GoMap),
     /// A function.
     Function(Arc<GoFunction>),
-    /// Anything else: structs, pointers to them, named types.
+    /// Any other value: structs, pointers to them, and named types.
     Object(Arc<dyn GoObject>),
 }
 
@@ -89,8 +89,8 @@ impl GoRuntimeValue {
         Self::Object(Arc::new(object))
     }
 
-    /// What Go's `encoding/json` decodes into an `interface {}`: every number is a `float64`, and a list has the
-    /// capacity that growing it item by item gives.
+    /// The value that Go's `encoding/json` decodes into an `interface {}`. Every number is a `float64`. The capacity of
+    /// a list is the one that growing it item by item gives.
     pub fn from_json(json: &serde_json::Value) -> Self {
         json::decoded(json)
     }
@@ -103,7 +103,7 @@ impl GoRuntimeValue {
         }
     }
 
-    /// What `reflect` calls the kind; [`ReflectKind::Invalid`] for nil.
+    /// The kind of the value in the words of `reflect`. It is [`ReflectKind::Invalid`] for nil.
     pub fn kind(&self) -> ReflectKind {
         match self {
             Self::Nil => ReflectKind::Invalid,
@@ -119,7 +119,7 @@ impl GoRuntimeValue {
         }
     }
 
-    /// The type, which prints as Go's `%T`; nothing for nil.
+    /// The type of the value, which prints as Go's `%T`. `None` for nil.
     pub fn type_of(&self) -> Option<GoType> {
         Some(match self {
             Self::Nil => return None,
@@ -136,14 +136,15 @@ impl GoRuntimeValue {
         })
     }
 
-    /// The name of the type as Go's `%T` prints it: `<nil>` for nil.
+    /// The name of the type as Go's `%T` prints it. It is `<nil>` for nil.
     pub fn type_name(&self) -> String {
         self.type_of().map_or_else(|| "<nil>".to_owned(), |known| known.to_string())
     }
 
-    /// The value without the name of its type: a `time.Duration` becomes an `int64`, a named map a map.
+    /// The value without the name of its type. For example, a `time.Duration` becomes an `int64`, and a named map
+    /// becomes a map.
     ///
-    /// Structs and pointers stay what they are.
+    /// Structs and pointers do not change.
     pub fn underlying(&self) -> Self {
         match self {
             Self::Object(object) => object.underlying().unwrap_or_else(|| self.clone()),
@@ -151,7 +152,7 @@ impl GoRuntimeValue {
         }
     }
 
-    /// What templates take for true: everything that is not empty or zero.
+    /// Whether templates treat the value as true: it is neither empty nor zero.
     pub fn is_true(&self) -> bool {
         match self {
             Self::Nil => false,
@@ -170,10 +171,10 @@ impl GoRuntimeValue {
         }
     }
 
-    /// Whether a value can be given where a type is asked for, and as what.
+    /// The value as it is assigned to a type. `None` if it cannot be assigned.
     ///
-    /// Go assigns what has the same type, everything to `interface {}`, and a named map or list to a type
-    /// without a name. Nil is only given to what can hold it.
+    /// Go assigns a value of the same type, any value to `interface {}`, and a named map or list to a type without a
+    /// name. It assigns nil only to types that can be nil.
     pub fn assign(&self, wanted: &GoType) -> Option<Self> {
         let fits = match (self, wanted) {
             (Self::Nil, _) => return wanted.can_be_nil().then(|| wanted.zero()),

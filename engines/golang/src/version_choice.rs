@@ -1,13 +1,13 @@
-//! Choosing the newest of what a remote offers by a range of versions: tags of Git, of OCI, of charts.
+//! Selects the highest version in a range among the tags of a Git repository, an OCI repository, or a chart.
 //!
-//! Here: which names count as versions, and which of them wins.
-//! Elsewhere: versions and ranges themselves ([`super::semver`]), listing what there is (one module a protocol).
+//! Here: which names count as versions, and which version is the highest. Elsewhere: versions and ranges themselves
+//! ([`super::semver`]), and listing the tags (one module for each protocol).
 
 use std::fmt;
 
 use crate::semver::{SemverVersion, VersionConstraint, VersionConstraintError};
 
-/// A range of versions together with the text that it was read from.
+/// A range of versions, with its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionRange {
     text: String,
@@ -24,26 +24,27 @@ impl VersionRange {
     /// Reads a range such as `>=1.2 <2`, `~1.2` or `1.x`.
     ///
     /// # Errors
-    /// The text is not a range; an empty text is not one either.
+    /// The text is not a range. An empty text is not a range either.
     pub fn parse(text: &str) -> Result<Self, VersionConstraintError> {
         Ok(Self { text: text.to_owned(), constraint: VersionConstraint::parse(text)? })
     }
 
-    /// The names of the highest version in the range, in the order in which they were given.
+    /// The names of the highest version in the range, in the given order.
     ///
-    /// There are several where they differ by what does not count: a leading `v`, zeros in front, build metadata.
+    /// There are several names if they only differ in parts that do not count: a leading `v`, leading zeros, or build
+    /// metadata.
     pub fn highest<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
         highest(names, |version| self.constraint.matches(version))
     }
 }
 
-/// The version of a chart for a text: the one that is written exactly so, else the first of the highest
+/// The version of a chart for a text. It is the version that equals the text, or else the first of the highest versions
 /// in that range. An empty text stands for any release.
 ///
-/// `None`: there is no such version.
+/// `None` if there is no such version.
 ///
 /// # Errors
-/// No version is written so, and the text is not a range.
+/// No version equals the text, and the text is not a range.
 pub fn chart_version<'n>(
     text: &str,
     versions: &[&'n str],

@@ -1,12 +1,12 @@
-//! Limits of what a render, a build or an evaluation of a user's text may use.
+//! Limits for the work of a render, a build, or an evaluation of a user's text.
 //!
-//! Here: counting steps and bytes, and noticing that the caller wants to stop. Elsewhere: what costs how much (the
-//! engine that counts), and the clock (the caller: engines have none).
+//! Here: counting steps and bytes, and noticing the caller's stop signal. Elsewhere: the cost of each operation (the
+//! engine that counts), and the clock (the caller, because engines have none).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The caller's signal that the time is over; loops check it. Clones share one signal.
+/// The signal by which the caller says that the time is over. Loops check it. Clones share one signal.
 #[derive(Debug, Clone, Default)]
 pub struct StopSignal(Arc<AtomicBool>);
 
@@ -22,16 +22,16 @@ impl StopSignal {
     }
 }
 
-/// Why work on a text was ended.
+/// Why the work on a text was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WorkLimitExceeded {
-    /// More steps than are allowed.
+    /// The work needs more steps than allowed.
     #[error("it takes more than {0} steps")]
     Steps(u64),
-    /// More bytes than are allowed.
+    /// The work needs more bytes than allowed.
     #[error("it takes more than {0} bytes of memory")]
     Bytes(u64),
-    /// The caller's time is over.
+    /// The time of the caller is over.
     #[error("it takes too long")]
     Time,
 }
@@ -39,18 +39,18 @@ pub enum WorkLimitExceeded {
 /// The most steps and bytes that one piece of work may use, as a [`WorkMeter`] counts them.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkAllowance {
-    /// Steps: about a nanosecond to ten each, so that a time limit is a number of them on any machine.
+    /// The number of steps. A step takes about one to ten nanoseconds, so this is a time limit on any machine.
     pub steps: u64,
-    /// Bytes that are made, whether they are kept or not.
+    /// The number of bytes that are made, whether they are kept or not.
     pub bytes: u64,
 }
 
 impl WorkAllowance {
-    /// For what is known to end.
+    /// No limits. It is for work that is known to end.
     pub const UNLIMITED: Self = Self { steps: u64::MAX, bytes: u64::MAX };
 }
 
-/// How often steps are counted between two checks of [`StopSignal`].
+/// How many steps are counted between two checks of [`StopSignal`].
 const STEPS_PER_STOP_CHECK: u64 = 1 << 12;
 
 /// Counts the steps and bytes that one piece of work uses, and fails once they exceed its [`WorkAllowance`] or the
@@ -65,20 +65,21 @@ pub struct WorkMeter {
 }
 
 impl WorkMeter {
-    /// A meter of which nothing is used up.
+    /// A new meter, of which nothing is used.
     pub fn new(allowance: WorkAllowance, stop: StopSignal) -> Self {
         Self { allowance, steps: 0, bytes: 0, look_at: 0, stop }
     }
 
-    /// To be called when so many of the bytes are freed.
+    /// Gives bytes back. The caller does so when it frees them.
     pub fn free(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// To be called before so many steps are done. What cannot be interrupted is charged before it begins.
+    /// Charges for steps. The caller does so before it takes them. Work that cannot be interrupted is charged before it
+    /// begins.
     ///
     /// # Errors
-    /// When they are more than is left, or the caller's time is over.
+    /// More steps are needed than are left, or the caller's time is over.
     pub fn steps(&mut self, steps: u64) -> Result<(), WorkLimitExceeded> {
         self.steps = self.steps.saturating_add(steps);
         if self.steps > self.allowance.steps {
@@ -93,18 +94,18 @@ impl WorkMeter {
         Ok(())
     }
 
-    /// Checks the stop at once: between pieces of work that take long for the steps that they count for.
+    /// Checks the stop signal at once. It is called during work that takes long compared with its steps.
     ///
     /// # Errors
-    /// When the caller's time is over.
+    /// The caller's time is over.
     pub fn look(&self) -> Result<(), WorkLimitExceeded> {
         if self.stop.is_set() { Err(WorkLimitExceeded::Time) } else { Ok(()) }
     }
 
-    /// To be called before so many bytes are made.
+    /// Charges for bytes. The caller does so before it makes them.
     ///
     /// # Errors
-    /// When they are more than is left.
+    /// More bytes are needed than are left.
     pub fn bytes(&mut self, bytes: u64) -> Result<(), WorkLimitExceeded> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > self.allowance.bytes {
@@ -113,8 +114,8 @@ impl WorkMeter {
         Ok(())
     }
 
-    /// A meter for a part of the work, which ends with it and may use up no more than is left. [`WorkMeter::join`]
-    /// takes it back.
+    /// A meter for a part of the work, which may use no more than is left here. [`WorkMeter::join`] adds its use to
+    /// this meter.
     #[must_use]
     pub fn within(&self, allowance: WorkAllowance) -> Self {
         let left = self.left();
@@ -123,8 +124,7 @@ impl WorkMeter {
         Self::new(WorkAllowance { steps, bytes }, self.stop.clone())
     }
 
-    /// One of so many equal parts of what is left, for work at the same time, which ends with this one.
-    /// [`WorkMeter::join`] takes it back.
+    /// One of `of` equal parts of the rest, for work at the same time. [`WorkMeter::join`] adds its use to this meter.
     #[must_use]
     pub fn part(&self, of: usize) -> Self {
         let left = self.left();
@@ -134,18 +134,18 @@ impl WorkMeter {
         Self::new(allowance, self.stop.clone())
     }
 
-    /// Uses up what was used of a part.
+    /// Adds the use of a part to this meter.
     pub fn join(&mut self, part: &Self) {
         self.steps = self.steps.saturating_add(part.steps);
         self.bytes = self.bytes.saturating_add(part.bytes);
     }
 
-    /// How much there was in the beginning.
+    /// The allowance at the beginning.
     pub fn allowance(&self) -> WorkAllowance {
         self.allowance
     }
 
-    /// How much is left.
+    /// The rest of the allowance.
     pub fn left(&self) -> WorkAllowance {
         WorkAllowance {
             steps: self.allowance.steps.saturating_sub(self.steps),

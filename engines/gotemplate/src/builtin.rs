@@ -1,8 +1,8 @@
-//! Go's own functions.
+//! Go's built-in template functions.
 //!
-//! Here: their table and the small ones. Elsewhere: comparisons (`builtin/compare.rs`), parts of values
-//! (`builtin/access.rs`), escapes (`builtin/escape.rs`). `and` and `or` are in `exec/call.rs`, as they do not examine
-//! all of their arguments.
+//! Here: their table, and the small functions. Elsewhere: comparisons (`builtin/compare.rs`), access to parts of values
+//! (`builtin/access.rs`), and escapes (`builtin/escape.rs`). `and` and `or` are in `exec/call.rs`, because they do not
+//! evaluate all of their arguments.
 
 mod access;
 mod compare;
@@ -19,7 +19,7 @@ use crate::exec::printable;
 use crate::limits::TemplateBudget;
 use crate::reflect_value::ReflectedValue;
 
-/// A function of Go's.
+/// A built-in function of Go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuiltinFunction {
     And,
@@ -43,7 +43,7 @@ pub(crate) enum BuiltinFunction {
     UrlQuery,
 }
 
-/// All of them, in the order of their declaration.
+/// All built-in functions, in the order of their declaration.
 const ALL: [BuiltinFunction; 19] = [
     BuiltinFunction::And,
     BuiltinFunction::Call,
@@ -66,7 +66,7 @@ const ALL: [BuiltinFunction; 19] = [
     BuiltinFunction::UrlQuery,
 ];
 
-/// The function of that name.
+/// The built-in function with this name.
 pub(crate) fn find(name: &str) -> Option<BuiltinFunction> {
     Some(match name {
         "and" => BuiltinFunction::And,
@@ -93,9 +93,9 @@ pub(crate) fn find(name: &str) -> Option<BuiltinFunction> {
 }
 
 impl BuiltinFunction {
-    /// What it takes and gives.
+    /// The types of the function's parameters and of its result.
     pub(crate) fn signature(self) -> &'static FunctionSignature {
-        // Calls are frequent, and signatures few.
+        // Calls are frequent, so the few signatures are built only once.
         static SIGNATURES: LazyLock<[FunctionSignature; ALL.len()]> =
             LazyLock::new(|| ALL.map(BuiltinFunction::declared));
         &SIGNATURES[self as usize]
@@ -120,7 +120,7 @@ impl BuiltinFunction {
         }
     }
 
-    /// The truth of an argument behind which `and` and `or` look no further.
+    /// The truth value of an argument at which `and` or `or` stops.
     pub(crate) fn stops_at(self) -> Option<bool> {
         match self {
             Self::And => Some(false),
@@ -129,7 +129,7 @@ impl BuiltinFunction {
         }
     }
 
-    /// Calls the function with arguments of its signature; `callee` is how `call` names its first one.
+    /// Calls the function with arguments of its signature. `callee` is how `call` names its first argument.
     pub(crate) fn call(
         self,
         arguments: &[ReflectedValue],
@@ -178,7 +178,7 @@ impl BuiltinFunction {
     }
 }
 
-/// The text of values as an action would print them.
+/// The text of values, as an action would print them.
 fn text_of(
     values: &[GoRuntimeValue],
     limits: FormatLimits,

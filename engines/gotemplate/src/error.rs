@@ -1,4 +1,4 @@
-//! What can go wrong, in Go's words.
+//! Errors of parsing and running templates, in Go's words.
 
 use std::fmt;
 
@@ -13,33 +13,33 @@ pub struct TemplateParseError {
     pub template: String,
     /// The line, counted from one, at which parsing stopped.
     pub line: usize,
-    /// What is wrong.
+    /// What is wrong with the text.
     pub message: String,
 }
 
-/// Where a run stopped.
+/// The position at which a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateLocation {
     /// The name under which the text was parsed.
     pub source: String,
-    /// Counted from one.
+    /// The line, counted from one.
     pub line: usize,
-    /// Bytes before it on the line.
+    /// How many bytes precede the position in its line.
     pub column: usize,
-    /// The part of the template that failed, as Go prints it again.
+    /// The expression that failed, as Go prints it.
     pub node: String,
 }
 
 /// A run of a template failed.
 ///
-/// It prints as Go's error; its source is the error of the function or of the template that a function ran.
+/// Its text is Go's error. Its source is the error of a function, or of a template that a function ran.
 #[derive(Debug)]
 pub struct TemplateExecError {
-    /// The name of the template that was run, which is not that of the text in a `define`.
+    /// The name of the template that was run. With a `define`, it differs from the name of the text.
     pub template: String,
-    /// Where it stopped, unless it did not begin.
+    /// Where the run stopped. `None` if it did not begin.
     pub place: Option<TemplateLocation>,
-    /// What is wrong, up to where the text of its source goes on.
+    /// The message, up to the place where the text of the source follows.
     pub message: String,
     /// The error of a function.
     pub source: Option<Box<TemplateFunctionError>>,
@@ -74,19 +74,19 @@ impl std::error::Error for TemplateExecError {
 /// A limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateLimitError {
-    /// The output, or a text that was made on the way.
+    /// The output, or a text that was made in between, is too long.
     #[error("the output is longer than {0} bytes")]
     Output(usize),
-    /// A run that does not come to an end.
+    /// The run takes too many steps.
     #[error("the run takes more than {0} steps")]
     Steps(u64),
-    /// Expressions and templates run by functions inside of each other.
+    /// Expressions, or templates that functions run, are nested too deeply.
     #[error("functions and expressions are nested more than {0} deep")]
     Calls(usize),
-    /// The time that the caller gives is over.
+    /// The time of the caller is over.
     #[error("the time limit is reached")]
     Time,
-    /// A value that is nested too deeply to be printed, or holds itself.
+    /// A value cannot be printed, because it is nested too deeply or contains itself.
     #[error("{0}")]
     Value(golang::fmt::Error),
 }
@@ -103,41 +103,41 @@ impl From<WorkLimitExceeded> for TemplateLimitError {
     }
 }
 
-/// Why a function, or a run, did not give a result.
+/// Why a function or a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateFunctionError {
     /// A message of the function.
     #[error("{0}")]
     Message(String),
-    /// A message of the function about what failed below it.
+    /// A message of the function, followed by the error that caused it.
     #[error("{message}{source}")]
     Within {
-        /// Up to where the text of the source goes on.
+        /// The message, up to the place where the text of the source follows.
         message: String,
-        /// What failed.
+        /// The error that caused it.
         source: Box<Self>,
     },
-    /// A template that it parsed.
+    /// The function parsed a template, and that failed.
     #[error(transparent)]
     Parse(#[from] TemplateParseError),
-    /// A template that it ran.
+    /// The function ran a template, and that failed.
     #[error(transparent)]
     Exec(#[from] Box<TemplateExecError>),
-    /// There is no such template.
+    /// A template does not exist.
     #[error("template: no template {} associated with template {}", shown(.template), shown(.set))]
     NoTemplate {
-        /// The name that was asked for.
+        /// The name of the missing template.
         template: String,
-        /// The name of the set.
+        /// The name of the template set.
         set: String,
     },
-    /// A limit of the run.
+    /// A limit of the run was reached.
     #[error(transparent)]
     Limit(#[from] TemplateLimitError),
 }
 
 impl TemplateFunctionError {
-    /// The limit that was reached, however deep in the chain of errors.
+    /// The limit that was reached, if a limit is the cause anywhere in the chain of errors.
     pub fn limit(&self) -> Option<TemplateLimitError> {
         let mut failure = self;
         loop {

@@ -1,10 +1,10 @@
-//! Runs of templates.
+//! Runs templates.
 //!
-//! Actions, loops and templates within templates are kept in a list instead of on the stack, so that templates can
-//! run each other as deep as Go allows.
+//! Open actions, loops and templates are kept in a list and not on the stack, so that templates can run each other as
+//! deep as Go allows.
 //!
-//! Here: the walk. Elsewhere: values of expressions (`exec/eval.rs`), fields (`exec/field.rs`), calls
-//! (`exec/call.rs`).
+//! Here: the walk over a template. Elsewhere: values of expressions (`exec/eval.rs`), fields (`exec/field.rs`), and
+//! calls (`exec/call.rs`).
 
 mod call;
 mod eval;
@@ -28,16 +28,16 @@ use crate::template_set::TemplateSet;
 
 type Result<T> = std::result::Result<T, Box<TemplateExecError>>;
 
-/// Room for the output at first, which is enough for most templates that are included.
+/// The initial capacity of the output. It is enough for most included templates.
 const INITIAL_OUTPUT_BYTES: usize = 512;
 
-/// Bytes of a key and a value that are copied.
+/// How many bytes a copied key and value take.
 const COPIED_ENTRY_BYTES: usize = 20;
 
-/// The longest text of a node in a message.
+/// How many bytes of an expression a message shows.
 const MAX_NODE_TEXT_BYTES: usize = 64 << 10;
 
-/// Runs a template of a set within the rest of the limits.
+/// Runs a template of a set, within the rest of the budget.
 pub(crate) fn run(
     set: &TemplateSet,
     name: &str,
@@ -86,12 +86,12 @@ pub(crate) fn run_tree(
 struct TemplateRun<'s, 'b> {
     set: &'s TemplateSet,
     host: &'b dyn Any,
-    /// The template that is run at the moment.
+    /// The template that is being run.
     tree: &'s TemplateTree,
-    /// The node that messages are about.
+    /// The node that error messages are about.
     node: Option<TemplateNodeId>,
     variables: Vec<(&'s str, ReflectedValue)>,
-    /// Where the variables of this template begin.
+    /// The index of the first variable of this template.
     base: usize,
     depth: usize,
     output: Vec<u8>,
@@ -99,11 +99,11 @@ struct TemplateRun<'s, 'b> {
     budget: &'b mut TemplateBudget,
 }
 
-/// What is open.
+/// An open part of the walk.
 enum ExecFrame<'s> {
-    /// Nodes that are left to be walked.
+    /// The nodes that remain to be walked.
     List { ids: std::slice::Iter<'s, TemplateNodeId>, dot: ReflectedValue },
-    /// The end of a block: so many variables are kept.
+    /// The end of a block. This number of variables is kept.
     Block(usize),
     Range {
         pipe: TemplatePipeline,
@@ -112,11 +112,11 @@ enum ExecFrame<'s> {
         kept: usize,
         declared: usize,
     },
-    /// The end of a template: what was run before it.
+    /// The end of a template, with the state of the template that ran it.
     Template { tree: &'s TemplateTree, node: Option<TemplateNodeId>, base: usize, kept: usize },
 }
 
-/// What a range goes over.
+/// The items over which a `range` loops.
 enum RangeItems {
     Count {
         next: u64,
@@ -126,7 +126,7 @@ enum RangeItems {
     List(GoSlice, usize),
     Bytes(golang::value::GoString, usize),
     Map(std::vec::IntoIter<(golang::value::GoString, GoRuntimeValue)>, GoType),
-    /// Of a map whose keys are not strings.
+    /// The entries of a map whose keys are not strings.
     Entries(std::vec::IntoIter<(GoRuntimeValue, GoRuntimeValue)>),
 }
 
@@ -192,7 +192,7 @@ impl<'s> TemplateRun<'s, '_> {
         source: TemplateFunctionError,
     ) -> Box<TemplateExecError> {
         let source = match source {
-            // The text was only given the rest of the output's limit.
+            // The text only had the rest of the output's limit.
             TemplateFunctionError::Limit(TemplateLimitError::Value(
                 golang::fmt::Error::TooLong(most),
             )) if most == self.budget.room() => {
@@ -335,7 +335,7 @@ impl<'s> TemplateRun<'s, '_> {
         }
     }
 
-    /// Leaves everything inside of the innermost range.
+    /// Closes everything within the innermost `range`.
     fn leave_body(&mut self) {
         while !matches!(self.frames.last(), None | Some(ExecFrame::Range { .. })) {
             self.frames.pop();
@@ -408,7 +408,7 @@ impl<'s> TemplateRun<'s, '_> {
         let kept = self.variables.len();
         let value = self.pipeline(&dot, branch.pipe)?;
         let Some(pipe) = self.pipe(branch.pipe) else { return Ok(()) };
-        // What goes over a map sees it as it is now, so the entries are copied.
+        // A loop over a map sees the map as it is at the beginning, so the entries are copied.
         let copied = match value.value().underlying() {
             GoRuntimeValue::Map(map) => map.len(),
             GoRuntimeValue::Object(object) => object.entries().map_or(0, |entries| entries.len()),
@@ -428,7 +428,7 @@ impl<'s> TemplateRun<'s, '_> {
         branch.otherwise.map_or(Ok(()), |otherwise| self.begin(otherwise, dot))
     }
 
-    /// What to go over, unless there is nothing.
+    /// The items of a `range`. `None` if there are none.
     fn items(&self, slot: &ReflectedValue, variables: usize) -> Result<Option<RangeItems>> {
         let value = slot.value().underlying();
         let shown = || {
@@ -495,7 +495,7 @@ impl<'s> TemplateRun<'s, '_> {
                 self.assign(self.name(*name), item.clone())?;
             }
         } else {
-            // The pipeline declared them last, in this order.
+            // The pipeline declared these variables last, in this order.
             let names = [item_name.map(|_| item.clone()), index_name.map(|_| index)];
             for (back, slot) in names.into_iter().enumerate() {
                 let at = declared.checked_sub(back + 1);
@@ -525,7 +525,7 @@ impl<'s> TemplateRun<'s, '_> {
             return Err(self.error(format!("undefined variable: {name}")));
         };
         let slot = self.variables[self.variables.len() - 1 - at].1.clone();
-        // Few templates have more than a handful.
+        // Most templates have only a few variables.
         if at >= 16 {
             self.work(at / 16)?;
         }
@@ -533,7 +533,7 @@ impl<'s> TemplateRun<'s, '_> {
     }
 }
 
-/// What is printed for a value; nothing for what cannot be.
+/// The value that is printed. `None` if the value cannot be printed.
 pub(crate) fn printable(slot: &ReflectedValue) -> Option<GoRuntimeValue> {
     match slot.value() {
         GoRuntimeValue::Nil if slot.is_nil_interface() => Some(GoRuntimeValue::Nil),

@@ -21,21 +21,21 @@ type TemplateFunctionBody = dyn Fn(
     + Send
     + Sync;
 
-/// A function and what it takes.
+/// A function with its signature.
 #[derive(Clone)]
 pub(crate) struct TemplateFunctionEntry {
     pub(crate) signature: Arc<FunctionSignature>,
     pub(crate) body: Arc<TemplateFunctionBody>,
 }
 
-/// How many lists the functions are divided into; there are some two hundred functions.
+/// How many lists the functions are divided into. There are about two hundred functions.
 const FUNCTION_BUCKET_COUNT: usize = 512;
 
-/// Functions by name. One with the name of a function of Go's replaces it.
+/// Functions by name. A function with the name of a built-in one replaces it.
 #[derive(Clone)]
 pub struct TemplateFunctions {
     all: Vec<(Box<str>, TemplateFunctionEntry)>,
-    /// The places of functions in `all`; each is in the list that [`list_of`] returns for its name.
+    /// The indices of functions in `all`. Each is in the list that [`list_of`] returns for its name.
     lists: Vec<Vec<u32>>,
 }
 
@@ -50,19 +50,19 @@ fn list_of(name: &str) -> usize {
     name.bytes().fold(name.len(), add) % FUNCTION_BUCKET_COUNT
 }
 
-/// What a name in a template was found to mean when it was parsed, so that a call has not to look for it.
+/// The function that a name denotes. It is found when the template is parsed, so that a call need not search for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TemplateCallee {
-    /// The place of a function of the caller's.
+    /// A function of the caller, by its index.
     Given(u32),
-    /// One of Go's own.
+    /// A built-in function of Go.
     Go(BuiltinFunction),
 }
 
 impl TemplateFunctions {
-    /// Adds a function, or replaces the one of that name.
+    /// Adds a function, or replaces the function of that name.
     ///
-    /// Its body gets arguments of its signature only; its errors become `error calling <name>: …`.
+    /// Its body only gets arguments of its signature. Its errors become `error calling <name>: …`.
     pub fn insert(
         &mut self,
         name: &str,
@@ -80,7 +80,7 @@ impl TemplateFunctions {
         match known {
             Some((_, known)) => *known = entry,
             None => {
-                // There are only as many as are registered in the source code.
+                // The number of functions is small, because the source code registers them.
                 let place = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
                 self.lists[list_of(name)].push(place);
                 self.all.push((name.into(), entry));
@@ -88,14 +88,14 @@ impl TemplateFunctions {
         }
     }
 
-    /// The names, in order.
+    /// The names of all functions, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let mut names: Vec<&str> = self.all.iter().map(|(name, _)| &**name).collect();
         names.sort_unstable();
         names.into_iter()
     }
 
-    /// What a function takes and gives.
+    /// The signature of a function.
     pub fn signature(&self, name: &str) -> Option<&FunctionSignature> {
         self.get(name).map(|entry| &*entry.signature)
     }
@@ -104,13 +104,13 @@ impl TemplateFunctions {
         self.at(self.place(name)?, name.as_bytes())
     }
 
-    /// The function at a place, if it is still the one of that name.
+    /// The function at an index. `None` if that function has another name.
     pub(crate) fn at(&self, place: u32, name: &[u8]) -> Option<&TemplateFunctionEntry> {
         let (known, entry) = self.all.get(place as usize)?;
         (known.as_bytes() == name).then_some(entry)
     }
 
-    /// What a name means.
+    /// The function that a name denotes.
     pub(crate) fn callee(&self, name: &str) -> Option<TemplateCallee> {
         let given = self.place(name).map(TemplateCallee::Given);
         given.or_else(|| builtin::find(name).map(TemplateCallee::Go))
@@ -136,20 +136,20 @@ pub struct FunctionCallContext<'r> {
 }
 
 impl<'r> FunctionCallContext<'r> {
-    /// The templates that are being run. A clone of them is cheap and can get templates of its own.
+    /// The template set of the run. A clone is cheap, and can get templates of its own.
     pub fn set(&self) -> &TemplateSet {
         self.set
     }
 
-    /// What the run was given for its functions, if it is of this type.
+    /// The data that the caller of the run gave for its functions, if it has this type.
     pub fn host<T: 'static>(&self) -> Option<&'r T> {
         self.host.downcast_ref()
     }
 
-    /// Runs a template of the set that is being run, within the limits of this run.
+    /// Runs another template of the same set, within the limits of this run.
     ///
     /// # Errors
-    /// When there is no such template, or it fails.
+    /// The template does not exist, or fails.
     pub fn run(
         &mut self,
         name: &str,
@@ -158,11 +158,11 @@ impl<'r> FunctionCallContext<'r> {
         exec::run(self.set, name, data, self.host, self.budget)
     }
 
-    /// Runs a template as part of another set, within the limits of this run: what Go's `Execute` of a parsed
-    /// template does, where [`FunctionCallContext::run`] is `ExecuteTemplate`.
+    /// Runs a template as part of another set, within the limits of this run. It corresponds to Go's `Execute` of a
+    /// parsed template. [`FunctionCallContext::run`] corresponds to `ExecuteTemplate`.
     ///
     /// # Errors
-    /// When it fails.
+    /// The template fails.
     pub fn run_template(
         &mut self,
         set: &TemplateSet,
@@ -172,34 +172,35 @@ impl<'r> FunctionCallContext<'r> {
         exec::run_tree(set, &template.0, data, self.host, self.budget)
     }
 
-    /// Counts bytes that are about to be made, of a text or of another value.
+    /// Charges for bytes of a text or another value. The function calls it before it makes them.
     ///
     /// # Errors
-    /// When the run has made too much text.
+    /// The run has made too many bytes.
     pub fn produce(&mut self, bytes: usize) -> Result<(), TemplateFunctionError> {
         Ok(self.budget.produce(bytes)?)
     }
 
-    /// Counts work for so many items, before it is done.
+    /// Charges for the work on so many items. The function calls it before it does the work.
     ///
     /// # Errors
-    /// When the run has taken too many steps.
+    /// The run has taken too many steps.
     pub fn work(&mut self, items: usize) -> Result<(), TemplateFunctionError> {
         Ok(self.budget.steps(items)?)
     }
 
-    /// Looks whether the time is over: for work that takes long for the steps that it counts for.
+    /// Checks whether the time of the caller is over. Functions call it during work that takes long compared with its
+    /// steps.
     ///
     /// # Errors
-    /// When it is.
+    /// The time is over.
     pub fn look(&mut self) -> Result<(), TemplateFunctionError> {
         Ok(self.budget.meter().look()?)
     }
 
-    /// Refuses work whose result may be that long, where it is counted once it is there.
+    /// Refuses work whose result may have this length. The result itself is charged later.
     ///
     /// # Errors
-    /// When the run may not make so many bytes.
+    /// The run may not make so many bytes.
     pub fn has_room(&self, bytes: usize) -> Result<(), TemplateFunctionError> {
         if bytes > self.budget.room() {
             return Err(TemplateLimitError::Output(self.budget.limits.output).into());
@@ -212,17 +213,18 @@ impl<'r> FunctionCallContext<'r> {
         self.budget.meter()
     }
 
-    /// How many of so many bytes an error may quote: templates that run each other quote each other's errors.
+    /// How many of these bytes an error may quote. Templates that run each other quote each other's errors, so the
+    /// total is limited.
     pub fn words(&self, wanted: usize) -> usize {
         self.budget.words(wanted)
     }
 
-    /// How many bytes may still be made.
+    /// How many bytes the run may still make.
     pub fn room(&self) -> usize {
         self.budget.room()
     }
 
-    /// How long a text may be that `golang::fmt` makes next.
+    /// The limits for the next text that `golang::fmt` makes.
     pub fn text_limits(&self) -> golang::fmt::FormatLimits {
         self.budget.text()
     }

@@ -1,10 +1,11 @@
-//! Go's `text/template`: the same output and the same errors, of Go 1.26 and 1.27.
+//! Go's `text/template`, with the same output and the same errors as Go 1.26 and 1.27.
 //!
-//! Strings are parsed into a [`TemplateSet`] of named templates once and run any number of times, from any thread.
-//! Values are `golang::Value`; functions beyond those of Go's own come from the caller ([`TemplateFunctions`]).
-//! A run is a function of the set, its data and what functions do, and is bounded by [`TemplateLimits`].
+//! A text is parsed once into a [`TemplateSet`] of named templates. The templates can be run any number of times, from
+//! any thread. Values are `golang::Value`. Functions other than Go's own come from the caller ([`TemplateFunctions`]).
+//! The result of a run depends only on the set, its data and its functions. [`TemplateLimits`] bounds the run.
 //!
-//! Here: templates. Elsewhere: values and their text (`golang`), functions that charts know. Kubernetes is not known.
+//! Here: templates. Elsewhere: values and their text (`golang`), and the functions for charts. This crate knows nothing
+//! of Kubernetes.
 
 mod builtin;
 mod error;

@@ -1,7 +1,7 @@
-//! From text to templates.
+//! Parses texts into templates.
 //!
-//! Here: the entry. Elsewhere: tokens (`parse/lex.rs`), grammar (`parse/parser.rs`), numbers
-//! (`parse/number.rs`), the parsed form (`parse/node.rs`).
+//! Here: the entry. Elsewhere: tokens (`parse/lex.rs`), the grammar (`parse/parser.rs`), numbers (`parse/number.rs`),
+//! and the parsed form (`parse/node.rs`).
 
 mod lex;
 mod node;
@@ -20,7 +20,7 @@ pub(crate) use number::TemplateNumber;
 use crate::error::TemplateParseError;
 use crate::function::TemplateFunctions;
 
-/// What parsing depends on besides the text.
+/// The settings for parsing a text.
 pub(crate) struct ParseSettings<'a> {
     pub(crate) left: &'a str,
     pub(crate) right: &'a str,
@@ -29,7 +29,7 @@ pub(crate) struct ParseSettings<'a> {
     pub(crate) functions: &'a TemplateFunctions,
 }
 
-/// Parses a text to its own template, and all templates in it by name.
+/// Parses a text into its own template and the templates that it defines, by name.
 pub(crate) fn parse(
     name: &str,
     text: &[u8],

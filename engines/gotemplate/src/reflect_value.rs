@@ -1,4 +1,4 @@
-//! Values during a run: Go's `reflect.Value`, which also knows how a value was reached.
+//! Values during a run. They correspond to Go's `reflect.Value`, which also knows how a value was reached.
 
 use golang::GoRuntimeValue;
 use golang::value::GoType;
@@ -8,15 +8,15 @@ use golang::value::GoType;
 enum ValueAccess {
     /// There is no value.
     Absent,
-    /// As itself.
+    /// The value was reached directly.
     Plain,
-    /// Out of something that holds an `interface {}`, which may be nil.
+    /// The value was taken out of an `interface {}`. It may be nil.
     Interface,
-    /// As a field of something behind a pointer.
+    /// The value is a field of a struct behind a pointer.
     Addressable,
 }
 
-/// A value, or none, and how it was reached.
+/// A value with the way in which it was reached, or no value.
 #[derive(Debug, Clone)]
 pub(crate) struct ReflectedValue {
     value: GoRuntimeValue,
@@ -26,7 +26,7 @@ pub(crate) struct ReflectedValue {
 impl ReflectedValue {
     pub(crate) const ABSENT: Self = Self { value: GoRuntimeValue::Nil, how: ValueAccess::Absent };
 
-    /// A value as itself; nil is absent.
+    /// A value that was reached directly. A nil is absent.
     pub(crate) fn plain(value: GoRuntimeValue) -> Self {
         match value {
             GoRuntimeValue::Nil => Self::ABSENT,
@@ -34,7 +34,7 @@ impl ReflectedValue {
         }
     }
 
-    /// A value out of something that holds values of a type.
+    /// A value out of a container whose values have the type `held`.
     pub(crate) fn of(value: GoRuntimeValue, held: &GoType) -> Self {
         match held {
             GoType::Any => Self { value, how: ValueAccess::Interface },
@@ -49,7 +49,7 @@ impl ReflectedValue {
         }
     }
 
-    /// The value; nil for none.
+    /// The value. It is nil if there is none.
     pub(crate) fn value(&self) -> &GoRuntimeValue {
         &self.value
     }
@@ -67,7 +67,7 @@ impl ReflectedValue {
         self.how == ValueAccess::Addressable
     }
 
-    /// Whether it is a nil in an `interface {}`.
+    /// Whether the value is a nil in an `interface {}`.
     pub(crate) fn is_nil_interface(&self) -> bool {
         self.how == ValueAccess::Interface && matches!(self.value, GoRuntimeValue::Nil)
     }
@@ -80,7 +80,7 @@ impl ReflectedValue {
         }
     }
 
-    /// The type in which it is held; nothing for no value.
+    /// The type in which the value is held. `None` if there is no value.
     pub(crate) fn held_as(&self) -> Option<GoType> {
         match self.how {
             ValueAccess::Absent => None,
@@ -89,7 +89,7 @@ impl ReflectedValue {
         }
     }
 
-    /// [`ReflectedValue::held_as`] for messages.
+    /// The type of [`ReflectedValue::held_as`] as text, for messages.
     pub(crate) fn held_name(&self) -> String {
         self.held_as().map_or_else(|| "<nil>".to_owned(), |held| held.to_string())
     }

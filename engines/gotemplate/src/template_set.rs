@@ -1,4 +1,4 @@
-//! Templates that know each other by name.
+//! Sets of templates that can run each other by name.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -12,21 +12,21 @@ use crate::function::TemplateFunctions;
 use crate::limits::{TemplateBudget, TemplateLimits};
 use crate::parse::{self, ParseSettings, TemplateTree};
 
-/// What a map without the key of a field gives; Go's option `missingkey`.
+/// The result of a field whose key a map does not have. It is Go's option `missingkey`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MissingKeyPolicy {
-    /// No value: prints as `<no value>`, and its fields are no value either.
+    /// There is no value. It prints as `<no value>`, and its fields have no value either.
     #[default]
     Default,
-    /// The zero value of the map's type: for `interface {}` a nil, of which a field is an error.
+    /// The zero value of the map's type. For `interface {}` it is nil, and a field of nil is an error.
     Zero,
-    /// An error.
+    /// A missing key is an error.
     Error,
 }
 
-/// Templates by name, the functions they may call, and how they are read and run.
+/// Templates by name, with the functions that they may call and the settings for parsing and running.
 ///
-/// A clone shares the templates that exist; templates that are parsed into the clone later are not seen in the original.
+/// A clone shares the existing templates. If a template is parsed into the clone later, the original does not have it.
 #[derive(Debug, Clone)]
 pub struct TemplateSet {
     name: Arc<str>,
@@ -36,25 +36,25 @@ pub struct TemplateSet {
     layer: Arc<TemplateLayer>,
 }
 
-/// A template that was parsed from a text, which may be hidden in its set by another of its name.
+/// A template that was parsed from a text. Another template of the same name may replace it in its set.
 #[derive(Debug, Clone)]
 pub struct Template(pub(crate) TemplateTree);
 
 impl Template {
-    /// Its name.
+    /// The name of the template.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 }
 
-/// A text that was parsed and is in no set yet.
+/// A parsed text that is in no set yet.
 #[derive(Debug)]
 pub struct ParsedTemplate {
     own: TemplateTree,
     all: BTreeMap<Arc<str>, TemplateTree>,
 }
 
-/// Templates that hide those of the same name below.
+/// Templates that replace those of the same name in the layers below.
 #[derive(Debug, Default)]
 struct TemplateLayer {
     templates: BTreeMap<Arc<str>, TemplateTree>,
@@ -62,7 +62,7 @@ struct TemplateLayer {
 }
 
 impl TemplateSet {
-    /// An empty set; the name is used in messages only.
+    /// An empty set. Its name only appears in messages.
     pub fn new(name: &str, functions: TemplateFunctions) -> Self {
         Self {
             name: name.into(),
@@ -73,37 +73,37 @@ impl TemplateSet {
         }
     }
 
-    /// With another answer to missing keys.
+    /// Sets the policy for missing keys.
     #[must_use]
     pub fn with_missing_key(mut self, missing_key: MissingKeyPolicy) -> Self {
         self.missing_key = missing_key;
         self
     }
 
-    /// With other limits.
+    /// Sets the limits.
     #[must_use]
     pub fn with_limits(mut self, limits: TemplateLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Parses a text as the template of that name, and those that it defines.
+    /// Parses a text as the template with this name, and the templates that it defines.
     ///
-    /// A template replaces one of the same name, unless it is empty but for white space and comments; the returned one
-    /// is always that of the text. Nothing changes when there is an error.
+    /// A template replaces one of the same name, unless it only has white space and comments. The returned template is
+    /// always the one of the text. If there is an error, the set does not change.
     ///
     /// # Errors
-    /// When the text is not a template: Go's message.
+    /// The text is not a template. The message is Go's.
     pub fn parse(&mut self, name: &str, text: &[u8]) -> Result<Template, TemplateParseError> {
         let parsed = self.read(name, text)?;
         Ok(self.add(parsed))
     }
 
-    /// The first half of [`TemplateSet::parse`], which depends on nothing that was parsed before: strings can be read
-    /// at the same time.
+    /// The first half of [`TemplateSet::parse`]. It does not depend on earlier texts, so several texts can be read at
+    /// the same time.
     ///
     /// # Errors
-    /// As [`TemplateSet::parse`].
+    /// As for [`TemplateSet::parse`].
     pub fn read(&self, name: &str, text: &[u8]) -> Result<ParsedTemplate, TemplateParseError> {
         if u32::try_from(text.len()).is_err() {
             let message = "the text is longer than 4 GiB".to_owned();
@@ -119,7 +119,7 @@ impl TemplateSet {
         Ok(ParsedTemplate { own, all })
     }
 
-    /// The second half of [`TemplateSet::parse`]: what [`TemplateSet::read`] gave becomes part of the set.
+    /// The second half of [`TemplateSet::parse`]. It adds the result of [`TemplateSet::read`] to the set.
     pub fn add(&mut self, parsed: ParsedTemplate) -> Template {
         let ParsedTemplate { own, all } = parsed;
         if Arc::get_mut(&mut self.layer).is_none() {
@@ -137,7 +137,7 @@ impl TemplateSet {
         Template(own)
     }
 
-    /// Whether there is a template of that name.
+    /// Whether the set has a template with this name.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -147,18 +147,18 @@ impl TemplateSet {
         &self.name
     }
 
-    /// Runs a template and gives its output.
+    /// Runs a template and returns its output.
     ///
     /// # Errors
-    /// When there is no such template, it fails, or a limit is reached.
+    /// The template does not exist or fails, or a limit is reached.
     pub fn run(&self, name: &str, data: GoRuntimeValue) -> Result<Vec<u8>, TemplateFunctionError> {
         self.run_with(name, data, &())
     }
 
-    /// [`TemplateSet::run`] with something for the functions, which [`crate::FunctionCallContext::host`] gives them.
+    /// Like [`TemplateSet::run`], with data for the functions. [`crate::FunctionCallContext::host`] gives it to them.
     ///
     /// # Errors
-    /// As [`TemplateSet::run`].
+    /// As for [`TemplateSet::run`].
     pub fn run_with(
         &self,
         name: &str,
@@ -168,10 +168,11 @@ impl TemplateSet {
         exec::run(self, name, data, host, &mut TemplateBudget::new(self.limits))
     }
 
-    /// [`TemplateSet::run_with`] within what earlier runs have left of their limits, in place of the set's own.
+    /// Like [`TemplateSet::run_with`], within the rest of a budget that earlier runs have used, instead of the set's
+    /// own limits.
     ///
     /// # Errors
-    /// As [`TemplateSet::run`].
+    /// As for [`TemplateSet::run`].
     pub fn run_within(
         &self,
         name: &str,
@@ -182,8 +183,7 @@ impl TemplateSet {
         exec::run(self, name, data, host, budget)
     }
 
-    /// Whether both hold the same templates because one is a clone of the other, and nothing was parsed into either
-    /// since.
+    /// Whether two sets have the same templates: one is a clone of the other, and no text was parsed into either since.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.layer, &other.layer)
     }

@@ -1,8 +1,7 @@
-//! Nodes to values: resolution, merge keys, duplicate keys and the budget of aliases, as go-yaml
-//! v2 decodes into an `interface{}`.
-//! What a single text means is decided in `scalar_resolve.rs`; JSON comes later.
+//! Decodes nodes into values as go-yaml v2 decodes into an `interface{}`: types of scalars, merge keys, duplicate keys,
+//! and the budget of aliases. The meaning of a single scalar is in `scalar_resolve.rs`, and JSON comes later.
 //!
-//! The decoder keeps what it is within on a stack of its own.
+//! The decoder has its own stack of open collections.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +18,7 @@ use crate::reader::YamlMark;
 use crate::scalar_resolve::{ResolvedScalar, resolve, tag};
 use crate::value::{GoDocumentValues, GoMapKey, GoValue, GoValueId};
 
-/// Go's base64 reads what is left over in the last character without a check.
+/// Like Go's base64, it does not check the unused bits of the last character.
 pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -30,9 +29,9 @@ pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// How many duplicate keys an error lists.
 pub(crate) const MAX_DUPLICATES: usize = 1_000;
 
-/// Decodes a document; returns its values and which of them is the root.
+/// Decodes a document. Returns its values and the id of its root value.
 ///
-/// With `strict`, a key that is set twice is an error, which is reported when all else is well.
+/// With `strict`, a key that is set twice is an error. It is only reported if there is no other error.
 pub(crate) fn decode<'n>(
     nodes: &'n DocumentNodes,
     strict: bool,
@@ -56,7 +55,7 @@ pub(crate) fn decode<'n>(
     decoder.run()
 }
 
-/// Something that waits for the value of a node below it.
+/// An open part of the document that waits for the value of a node below it.
 enum YamlDecodeFrame<'n> {
     Sequence {
         next: LoadedNodeId,
@@ -68,12 +67,12 @@ enum YamlDecodeFrame<'n> {
         child: LoadedNodeId,
         next: LoadedNodeId,
         end: LoadedNodeId,
-        /// Which map is filled; a merged mapping fills that of another one.
+        /// The index of the map that is being filled. A merged mapping fills the map of another one.
         map: usize,
         merged: bool,
         key: Option<GoMapKey<'n>>,
     },
-    /// The list of a merge key, from its end, as earlier mappings win.
+    /// The mappings in the list of a merge key, from its end, because earlier mappings win.
     Merges {
         left: Vec<LoadedNodeId>,
         map: usize,
@@ -87,9 +86,9 @@ struct YamlDecoder<'n, 'l> {
     budget: &'l mut YamlBudget,
     values: GoDocumentValues<'n>,
     stack: Vec<YamlDecodeFrame<'n>>,
-    /// How many collections of the stack are values within each other.
+    /// How many collections on the stack are nested values.
     depth: usize,
-    /// Nodes decoded, and how many of them within aliases.
+    /// How many nodes were decoded, and how many of them within aliases.
     decoded: usize,
     aliased: usize,
     /// Which aliases are being followed, and how many.
@@ -103,7 +102,7 @@ impl<'n> YamlDecoder<'n, '_> {
     fn run(mut self) -> Result<(GoDocumentValues<'n>, GoValueId), Error> {
         let mut done = self.visit(0, None)?;
         loop {
-            // A finished value goes to the frame that waits for it; then that frame goes on.
+            // A finished value goes to the frame that waits for it, and that frame continues.
             if let Some(value) = done
                 && let Some(root) = self.deliver(value)?
             {
@@ -116,7 +115,7 @@ impl<'n> YamlDecoder<'n, '_> {
         }
     }
 
-    /// Goes on with the innermost frame; returns its value if that completes it.
+    /// Continues with the innermost frame. Returns its value if it is complete.
     fn step(&mut self) -> Result<Option<GoValueId>, Error> {
         match self.stack.last_mut() {
             Some(YamlDecodeFrame::Sequence { next, end, items }) if next == end => {
@@ -169,7 +168,7 @@ impl<'n> YamlDecoder<'n, '_> {
         }
     }
 
-    /// Hands a value to the frame that waits for it; without one, it is the root.
+    /// Gives a value to the frame that waits for it. If there is none, the value is the root.
     fn deliver(&mut self, value: GoValueId) -> Result<Option<GoValueId>, Error> {
         self.close_alias();
         match self.stack.last_mut() {
@@ -204,7 +203,7 @@ impl<'n> YamlDecoder<'n, '_> {
         }
     }
 
-    /// Sets a key whose value stands at `at`.
+    /// Sets a key of a map. The value is at the position `at`.
     fn set(&mut self, map: usize, key: GoMapKey<'n>, value: GoValueId, at: YamlMark) {
         let map = &mut self.values.maps[map];
         if !self.strict || !map.contains_key(&key) {
@@ -222,9 +221,9 @@ impl<'n> YamlDecoder<'n, '_> {
         }
     }
 
-    /// Begins a node; returns its value if it is complete.
+    /// Begins a node. Returns its value if it is complete.
     ///
-    /// `into` is the map which a merged mapping fills.
+    /// `into` is the map that a merged mapping fills.
     fn visit(&mut self, id: LoadedNodeId, into: Option<usize>) -> Result<Option<GoValueId>, Error> {
         let nodes = self.nodes;
         let mut id = id;
@@ -307,7 +306,8 @@ impl<'n> YamlDecoder<'n, '_> {
         Err(Error::node("map merge requires map or sequence of maps as the value", node.start))
     }
 
-    /// Counts a node against Go's budget of aliases, and against ours when an alias repeats it.
+    /// Counts a node against Go's budget of aliases. A node that an alias repeats also counts against the limits of
+    /// this crate.
     fn count(&mut self, node: &LoadedNode) -> Result<(), Error> {
         self.decoded += 1;
         if self.following > 0 {
@@ -375,7 +375,7 @@ fn is_merge(node: &LoadedNode) -> bool {
     }
 }
 
-/// How much of a document may come from aliases: 99 % of a small one, 10 % of a huge one.
+/// Which share of a document may come from aliases: 99 % of a small document, and 10 % of a huge one.
 pub(crate) fn allowed_alias_ratio(decoded: usize) -> f64 {
     const ALIAS_RATIO_RANGE_LOW: usize = 400_000;
     const ALIAS_RATIO_RANGE_HIGH: usize = 4_000_000;

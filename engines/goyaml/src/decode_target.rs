@@ -1,11 +1,11 @@
-//! What a document is read into, as far as `sigs.k8s.io/yaml` examines it.
+//! The Go type into which a document is read, as far as `sigs.k8s.io/yaml` examines it.
 
-/// The shape of the Go type that a document is read into.
+/// The shape of the Go type into which a document is read.
 ///
-/// Where it has a text, a number or truth becomes one: `version: 1.10` is `"1.1"`.
+/// Where the type has a string, a number or boolean becomes a string: `version: 1.10` is `"1.1"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeTarget {
-    /// Any type that is not text and does not hold text: values stay what they are.
+    /// Any type that is not a string and contains no string. Values do not change.
     Any,
     /// A `string`.
     Text,
@@ -13,12 +13,12 @@ pub enum DecodeTarget {
     List(&'static Self),
     /// A map.
     Map(&'static Self),
-    /// A struct: its keys and what they hold.
+    /// A struct: its keys, and the shapes of their values.
     Struct(&'static [(&'static str, Self)]),
 }
 
 impl DecodeTarget {
-    /// What an item of a list is read into.
+    /// The shape of the items of a list.
     pub(crate) fn item(&self) -> &Self {
         match self {
             Self::List(item) => item,
@@ -26,7 +26,7 @@ impl DecodeTarget {
         }
     }
 
-    /// What the value of a key is read into.
+    /// The shape of the value of a key.
     pub(crate) fn entry(&self, key: &str) -> &Self {
         match self {
             Self::Map(value) => value,
@@ -40,7 +40,7 @@ impl DecodeTarget {
     }
 }
 
-/// Whether `encoding/json` takes a key for a field of that name: case does not count.
+/// Whether `encoding/json` accepts a key for a field of this name. Upper and lower case are the same.
 ///
 /// Parity(go): two letters outside of ASCII count as their ASCII ones.
 pub fn is_field(key: &str, field: &str) -> bool {

@@ -1,7 +1,7 @@
-//! A document that is read piece by piece, so that a large one is never a tree in memory.
+//! Reads a document piece by piece, so that a large document is never in memory as a whole.
 //!
-//! Here: going into maps and lists, and reading or passing over what is in them.
-//! Elsewhere: whole documents ([`crate::to_json_for`]), what the pieces mean (`decode`).
+//! Here: entering maps and lists, and reading or skipping their values. Elsewhere: whole documents
+//! ([`crate::to_json_for`]), and decoding the pieces (`decode`).
 
 use serde_json::Value;
 
@@ -12,12 +12,12 @@ use crate::parser::YamlParser;
 use crate::token::TokenScalarStyle;
 use crate::{DecodeTarget, YamlDialect, decode, json, node};
 
-/// Goes through the first document of a text, from its beginning to its end.
+/// Walks through the first document of a text, from its beginning to its end.
 ///
-/// After entering a map the caller asks [`YamlDocumentWalk::key`] until there is none, and after each key reads its
-/// value; after entering a list it does so with [`YamlDocumentWalk::item`].
+/// After entering a map, the caller calls [`YamlDocumentWalk::key`] until there is no key, and reads the value after
+/// each key. After entering a list, it does the same with [`YamlDocumentWalk::item`].
 ///
-/// Differs(go-yaml v2): an alias may only name what is in the same piece, and merge keys are read within pieces only.
+/// Differs(go-yaml v2): an alias may only name a node of the same piece, and merge keys only work within a piece.
 #[derive(Debug)]
 pub struct YamlDocumentWalk<'i> {
     parser: YamlParser<'i>,
@@ -26,12 +26,12 @@ pub struct YamlDocumentWalk<'i> {
 }
 
 impl<'i> YamlDocumentWalk<'i> {
-    /// Begins in front of the document; `None` if the text has none.
+    /// Begins before the document. `None` if the text has no document.
     ///
-    /// [`YamlLimits::bytes`] holds for the text, all others hold for each piece that is read.
+    /// [`YamlLimits::bytes`] limits the whole text. All other limits hold for each piece that is read.
     ///
     /// # Errors
-    /// The text is too long, or cannot be read from its beginning on.
+    /// The text is too long, or its beginning cannot be read.
     pub fn new(input: &'i [u8], limits: YamlLimits) -> Result<Option<Self>, Error> {
         YamlBudget::new(input, &limits)?;
         let mut parser = YamlParser::new(input, 0, YamlDialect::V2);
@@ -43,23 +43,23 @@ impl<'i> YamlDocumentWalk<'i> {
         Ok(Some(Self { parser, limits, next }))
     }
 
-    /// Enters the next map; `false` if null stands in its place, which is passed over.
+    /// Enters the next map. If there is null instead, the null is skipped and the result is `false`.
     ///
     /// # Errors
-    /// Something else comes, or the text cannot be read.
+    /// The next value is neither a map nor null, or the text cannot be read.
     pub fn map(&mut self) -> Result<bool, Error> {
         self.enter(|kind| matches!(kind, YamlEventKind::MappingStart { .. }), "map")
     }
 
-    /// Enters the next list; `false` if null stands in its place, which is passed over.
+    /// Enters the next list. If there is null instead, the null is skipped and the result is `false`.
     ///
     /// # Errors
-    /// Something else comes, or the text cannot be read.
+    /// The next value is neither a list nor null, or the text cannot be read.
     pub fn list(&mut self) -> Result<bool, Error> {
         self.enter(|kind| matches!(kind, YamlEventKind::SequenceStart { .. }), "list")
     }
 
-    /// The next key of the map that was entered; `None` leaves the map.
+    /// The next key of the entered map. `None` leaves the map.
     ///
     /// # Errors
     /// The key is not a text, or the text cannot be read.
@@ -75,7 +75,7 @@ impl<'i> YamlDocumentWalk<'i> {
         }
     }
 
-    /// Whether the list that was entered has another item; `false` leaves the list.
+    /// Whether the entered list has another item. `false` leaves the list.
     ///
     /// # Errors
     /// The text cannot be read.
@@ -87,10 +87,10 @@ impl<'i> YamlDocumentWalk<'i> {
         Ok(!is_end)
     }
 
-    /// Reads the next value as [`crate::to_json_strict`] does, for a Go value of a known shape.
+    /// Reads the next value as [`crate::to_json_strict`] does, for a Go type of a known shape.
     ///
     /// # Errors
-    /// It cannot be read, or is larger than the limits allow.
+    /// The value cannot be read, or exceeds the limits.
     pub fn value(&mut self, target: &DecodeTarget) -> Result<Value, Error> {
         let mut budget = YamlBudget::new(&[], &self.limits)?;
         let nodes = node::next_node(|| self.advance(), &mut budget)?;
@@ -98,7 +98,7 @@ impl<'i> YamlDocumentWalk<'i> {
         json::to_json_for(&values, root, target).map_err(|error| error.or_at(nodes.root().start))
     }
 
-    /// Passes over the next value.
+    /// Skips the next value.
     ///
     /// # Errors
     /// The text cannot be read.
@@ -136,7 +136,7 @@ impl<'i> YamlDocumentWalk<'i> {
     }
 
     fn advance(&mut self) -> Result<YamlEvent, Error> {
-        // Behind the end of the stream the parser keeps saying so.
+        // After the end of the stream, the parser repeats the end.
         let next = self.parser.next()?;
         Ok(std::mem::replace(&mut self.next, next))
     }

@@ -1,4 +1,4 @@
-//! The documents of a stream, as Kubernetes' reader of manifests divides it.
+//! The documents of a stream, divided as Kubernetes' reader of manifests does it.
 
 use serde_json::Value;
 
@@ -10,21 +10,20 @@ use crate::{decode, json, node};
 /// A document of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct YamlDocument {
-    /// The line where its content starts, counted from 1 in the whole stream.
+    /// The line where the document's content begins, counted from 1 in the whole stream.
     pub line: usize,
-    /// What it holds; an explicit `null` is a document too.
+    /// The value of the document. An explicit `null` is a document, too.
     pub value: Value,
 }
 
-/// Reads every document of a stream, in order; those that hold nothing are left out.
+/// Reads all documents of a stream in order. Empty documents are left out.
 ///
-/// A line of `---`, alone or followed by a blank and anything else, begins a document.
-/// Each document is then read as [`crate::to_json`] reads it, so keys that are set twice are no
-/// error, and what follows its end within the same part is not examined.
-/// Lines in errors are those of the stream.
+/// A document begins with a line of `---`, which may have a blank and further text after it. Each document is read like
+/// in [`crate::to_json`]. Keys that are set twice are therefore no error, and text after the document's end is not
+/// examined. Errors have the line numbers of the stream.
 ///
-/// Differs(kubernetes): content behind the `---` belongs to the document, and directives to the
-/// document that they precede; Kubernetes refuses both.
+/// Differs(kubernetes): content after the `---` belongs to the document, and directives belong to the document after
+/// them. Kubernetes refuses both.
 pub fn documents(input: &[u8], limits: &YamlLimits) -> Result<Vec<YamlDocument>, Error> {
     let mut budget = YamlBudget::new(input, limits)?;
     let decoded;
@@ -52,10 +51,10 @@ pub fn documents(input: &[u8], limits: &YamlLimits) -> Result<Vec<YamlDocument>,
     Ok(documents)
 }
 
-/// A part of a stream that holds at most one document.
+/// A part of a stream that has at most one document.
 struct YamlStreamPart<'i> {
     text: &'i [u8],
-    /// Lines before it.
+    /// The number of lines before this part.
     line: usize,
 }
 
@@ -98,7 +97,7 @@ fn check_separator(line: &[u8], at: YamlMark) -> Result<(), Error> {
     }
 }
 
-/// The length of the first line with its end, and how many lines the scanner takes it for.
+/// The length of the first line with its line end, and how many lines the scanner counts for it.
 fn line_length(text: &[u8]) -> (usize, usize) {
     let end = text.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
     let (length, mut breaks) = match end {
@@ -106,7 +105,7 @@ fn line_length(text: &[u8]) -> (usize, usize) {
         Some(end) if text[end..].starts_with(b"\r\n") => (end + 2, 1),
         Some(end) => (end + 1, 1),
     };
-    // NEL, LS and PS end lines too.
+    // The characters NEL, LS and PS also end lines.
     let line = &text[..length];
     if !line.is_ascii() {
         breaks += line.windows(2).filter(|pair| *pair == [0xc2, 0x85]).count();

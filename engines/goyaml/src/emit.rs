@@ -58,30 +58,30 @@ use scalar::ScalarAnalysis;
 pub use view::{EmittableValue, EmittableView};
 use writer::{INDENT_COLUMNS, LineFolding, YamlWriter};
 
-/// How many bytes of text are written at most.
+/// How many bytes the written text may have.
 ///
-/// Deep indentation makes a long text of a small value: without a limit, of any length.
+/// Deep indentation can make a very long text of a small value.
 const MAX_OUTPUT: usize = 256 << 20;
 
-/// Why a value has no YAML text in Go.
+/// Why Go cannot write a value as YAML.
 ///
-/// Display is Go's text, and names the line of the JSON that Go read back where Go does.
+/// The message is Go's. As in Go, it names the line of the intermediate JSON that Go could not read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct YamlEmitError(JsonRereadError);
 
 impl YamlEmitError {
-    /// Whether Go would write the value, however long its text.
+    /// Whether only the length of the text is the reason.
     pub fn is_limit(&self) -> bool {
         self.0 == JsonRereadError::Length
     }
 }
 
-/// What `sigs.k8s.io/yaml.Marshal` writes for this value, final newline included.
+/// Writes a value as `sigs.k8s.io/yaml.Marshal` does, including the final newline.
 ///
 /// # Guarantees
-/// The same value always gives the same text, also where Go's order of keys depends on chance.
-/// The nesting of the value costs no stack.
+/// The same value always gives the same text, even where Go's order of keys is random. The nesting of the value costs
+/// no stack.
 ///
 /// # Errors
 /// Go cannot read the value's JSON as YAML, or the text would be longer than 256 MiB.
@@ -89,10 +89,10 @@ pub fn emit(value: &Value) -> Result<String, YamlEmitError> {
     emit_value(&value, MAX_OUTPUT)
 }
 
-/// As [`emit`], of a value of any library; the text may have `limit` bytes, give or take a string.
+/// Like [`emit`], for a value of any library. The text may have about `limit` bytes.
 ///
 /// # Errors
-/// As those of [`emit`], and when the value refuses to be written.
+/// As for [`emit`], and if the value cannot be written.
 pub fn emit_value<T: EmittableValue>(value: &T, limit: usize) -> Result<String, YamlEmitError> {
     let limit = limit.min(MAX_OUTPUT);
     let (text, is_suspicious) = write(value, EmitRoute::Reread, limit).map_err(YamlEmitError)?;
@@ -102,12 +102,12 @@ pub fn emit_value<T: EmittableValue>(value: &T, limit: usize) -> Result<String, 
     Ok(text)
 }
 
-/// What go-yaml v2 writes for the value when no JSON is read back, with the keys of every mapping ordered byte by byte.
+/// Writes a value as go-yaml v2 does without the detour over JSON. The keys of every mapping are sorted byte by byte.
 ///
-/// That is how Flux writes the values of a release before it takes their digest.
+/// Flux writes the values of a release in this form to compute their digest.
 ///
 /// # Guarantees
-/// As those of [`emit`].
+/// As for [`emit`].
 ///
 /// # Errors
 /// The text would be longer than 256 MiB.
@@ -115,16 +115,16 @@ pub fn emit_in_byte_order(value: &Value) -> Result<String, YamlEmitError> {
     write(&value, EmitRoute::ByteOrder, MAX_OUTPUT).map(|(text, _)| text).map_err(YamlEmitError)
 }
 
-/// How a value comes to the writer.
+/// The form in which the writer gets a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EmitRoute {
-    /// As JSON that Go read as YAML.
+    /// The value as Go reads it back from JSON.
     Reread,
-    /// As it is, with ordered keys.
+    /// The value itself, with sorted keys.
     ByteOrder,
 }
 
-/// The text, and whether Go might refuse to read the value's JSON back.
+/// Writes the text. It also returns whether Go might refuse to read the value's JSON.
 fn write<T: EmittableValue>(
     value: &T,
     way: EmitRoute,
@@ -150,7 +150,7 @@ fn write<T: EmittableValue>(
         }
     }
     if emitter.open.len() > json_round_trip::MAX_DEPTH {
-        // Go names what it finds first, so the whole value has to be examined.
+        // Go reports the first problem, so the whole value has to be examined.
         return Err(json_round_trip::check(value).err().unwrap_or(JsonRereadError::Depth(0)));
     }
     emitter.writer.start_line(0);
@@ -158,7 +158,7 @@ fn write<T: EmittableValue>(
     emitter.writer.finish().map(|text| (text, is_suspicious)).ok_or(JsonRereadError::Length)
 }
 
-/// A value on its way to becoming text.
+/// The state of writing a value.
 struct YamlEmitter<T: EmittableValue> {
     writer: YamlWriter,
     way: EmitRoute,
@@ -166,9 +166,9 @@ struct YamlEmitter<T: EmittableValue> {
     is_suspicious: bool,
 }
 
-/// A collection of which a part has been written.
+/// A collection that is partly written.
 struct OpenCollectionBlock<T: EmittableValue> {
-    /// The column in which its lines begin.
+    /// The column in which the lines of the collection begin.
     indent: usize,
     rest: RemainingItems<T>,
 }
@@ -178,7 +178,7 @@ enum RemainingItems<T: EmittableValue> {
     Entries(vec::IntoIter<(T::Text, T)>),
 }
 
-/// What a node is part of.
+/// The kind of collection that contains a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ParentCollection {
     Mapping,
@@ -209,7 +209,7 @@ impl<T: EmittableValue> YamlEmitter<T> {
         self.node(value, Some(indent), ParentCollection::Mapping)
     }
 
-    /// Writes a scalar or an empty collection, or opens a block whose parts the walk will write.
+    /// Writes a scalar or an empty collection, or opens a block whose items are written later.
     fn node(
         &mut self,
         value: &T,

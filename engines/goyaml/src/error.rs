@@ -1,14 +1,13 @@
-//! What can be wrong with a text, in the words of go-yaml, `sigs.k8s.io/yaml` or `encoding/json`.
-//! Resolution has an error of its own, which ends up here.
+//! Errors of reading a text, in the words of go-yaml, `sigs.k8s.io/yaml` or `encoding/json`. The errors of scalar
+//! resolution are converted to them.
 
 use crate::reader::YamlMark;
 
 /// Why a text could not be read.
 ///
-/// The text is that of the Go libraries, so it may be compared with what `kubectl`, Helm or Flux
-/// print.
-/// Go's line numbers are kept as they are: a syntax error in the first line has none, and a parser's
-/// error (`did not find expected key`) names the line before.
+/// The message is the one of the Go libraries, so it can be compared with the output of `kubectl`, Helm or Flux. Go's
+/// line numbers are kept. A syntax error in the first line has no number, and an error of the parser (`did not find
+/// expected key`) names the line before.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Error {
@@ -17,14 +16,15 @@ pub struct Error {
 }
 
 impl Error {
-    /// The line where reading stopped, counted from 1, where it is known.
+    /// The line where reading stopped, counted from 1. `None` if it is not known.
     ///
-    /// It is the true line also where Go's text names another one or none.
+    /// It is the real line, even if Go's message names another line or none.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// What is wrong, without Go's word on where: for a message that names file and [`Self::line`] itself.
+    /// The problem, without Go's words about its position. It is for a message that names the file and [`Self::line`]
+    /// itself.
     pub fn problem(&self) -> &str {
         let text = self.text.strip_prefix("yaml: ").unwrap_or(&self.text);
         let after_line = text.strip_prefix("line ").and_then(|rest| rest.split_once(": "));
@@ -34,12 +34,12 @@ impl Error {
         }
     }
 
-    /// Bytes that are not text; Go never reports where.
+    /// An error about bytes that are not text. Go never reports their position.
     pub(crate) fn encoding(problem: &str, at: YamlMark) -> Self {
         Self { text: format!("yaml: {problem}"), line: Some(at.line + 1) }
     }
 
-    /// Characters that form no token.
+    /// An error about characters that form no token.
     pub(crate) fn token(problem: &str, at: YamlMark) -> Self {
         // Parity(go-yaml v2): line 0 counts as "unknown", so the first line is never named.
         let text = match at.line {
@@ -49,17 +49,17 @@ impl Error {
         Self { text, line: Some(at.line + 1) }
     }
 
-    /// Characters that form no token, in something that began at `start`, which the text names.
+    /// An error about characters that form no token. The message names `start`, where the broken part began.
     pub(crate) fn token_from(problem: &str, start: YamlMark, at: YamlMark) -> Self {
         Self { line: Some(at.line + 1), ..Self::token(problem, start) }
     }
 
-    /// Tokens that form no document, in something that began at `start`, which the text names.
+    /// An error about tokens that form no document. The message names `start`, where the broken part began.
     pub(crate) fn grammar_from(problem: &str, start: YamlMark, at: YamlMark) -> Self {
         Self { line: Some(at.line + 1), ..Self::grammar(problem, start) }
     }
 
-    /// Tokens that form no document.
+    /// An error about tokens that form no document.
     pub(crate) fn grammar(problem: &str, at: YamlMark) -> Self {
         // Parity(go-yaml v2): only the scanner's lines are counted from 1.
         let text = match at.line {
@@ -69,12 +69,12 @@ impl Error {
         Self { text, line: Some(at.line + 1) }
     }
 
-    /// A node that cannot be decoded; Go does not report where.
+    /// An error about a node that cannot be decoded. Go does not report its position.
     pub(crate) fn node(problem: impl std::fmt::Display, at: YamlMark) -> Self {
         Self { text: format!("yaml: {problem}"), line: Some(at.line + 1) }
     }
 
-    /// Keys that were set twice: Go's message about each, and the line of the first.
+    /// The error about keys that were set twice: Go's message about each, and the line of the first.
     pub(crate) fn duplicates(problems: &[String], first: YamlMark) -> Self {
         let text = format!("yaml: unmarshal errors:\n  {}", problems.join("\n  "));
         Self { text, line: Some(first.line + 1) }
@@ -90,7 +90,7 @@ impl Error {
         Self { text: format!("invalid Yaml document separator: {text}"), line: Some(at.line + 1) }
     }
 
-    /// The error, placed at `at` if nothing more precise is known.
+    /// The error with the position `at`, if it has no more precise one.
     pub(crate) fn or_at(self, at: YamlMark) -> Self {
         Self { line: self.line.or(Some(at.line + 1)), ..self }
     }

@@ -1,9 +1,9 @@
-//! The steps of a document, in the order of the text: the output of the parser and the input of the composer.
+//! The events of a document, in the order of the text. The parser makes them, and the composer reads them.
 
 use crate::reader::YamlMark;
 use crate::token::TokenScalarStyle;
 
-/// What happens in a document.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum YamlEventKind {
     StreamStart,
@@ -17,8 +17,7 @@ pub(crate) enum YamlEventKind {
         properties: NodeProperties,
         text: String,
         style: TokenScalarStyle,
-        /// Whether the text decides what the scalar means: it is plain without a tag, or has the
-        /// tag `!`.
+        /// Whether the text decides the meaning of the scalar: it is plain without a tag, or has the tag `!`.
         implicit: bool,
     },
     SequenceStart {
@@ -33,26 +32,26 @@ pub(crate) enum YamlEventKind {
     MappingEnd,
 }
 
-/// What may stand in front of a node.
+/// The properties that may precede a node: an anchor and a tag.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NodeProperties {
     pub(crate) anchor: Option<String>,
-    /// In its long form; empty when there is none.
+    /// The tag in its long form. It is empty if there is none.
     pub(crate) tag: String,
 }
 
-/// The comments of an event, lines with their `#`; empty in version 2.
+/// The comments of an event, as lines with their `#`. They are empty in version 2.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct EventComments {
-    /// Above it.
+    /// The comment above the node.
     pub(crate) head: String,
-    /// Behind it.
+    /// The comment after the node on the same line.
     pub(crate) line: String,
-    /// Below it.
+    /// The comment below the node.
     pub(crate) foot: String,
 }
 
-/// An event and where it stands.
+/// An event, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct YamlEvent {
     pub(crate) kind: YamlEventKind,

@@ -16,7 +16,7 @@ pub(crate) fn float32(float: f64) -> String {
     special(f64::from(short)).unwrap_or_else(|| general(&serde_json::to_string(&short)))
 }
 
-/// What has no digits.
+/// The text of a float without digits: infinity and NaN.
 fn special(float: f64) -> Option<String> {
     if float.is_nan() {
         return Some("NaN".to_owned());
@@ -32,16 +32,16 @@ fn general(json: &serde_json::Result<String>) -> String {
 
 /// A finite float in decimal: the sign, then `0.digits` times ten to the power of `point`.
 pub(crate) struct FloatDecimal {
-    /// `-` or nothing.
+    /// The sign: `-` or empty.
     pub(crate) sign: &'static str,
-    /// The shortest digits that name the float, without zeros at either end; none for zero.
+    /// The fewest digits that identify the float, without zeros at either end. They are empty for zero.
     pub(crate) digits: String,
-    /// Where the point stands, counted from before the first digit.
+    /// The position of the point, counted from before the first digit.
     pub(crate) point: i32,
 }
 
 impl FloatDecimal {
-    /// Takes apart what `serde_json` writes for a float, in whichever of its forms.
+    /// Parses the text that `serde_json` writes for a float, in any of its forms.
     pub(crate) fn parse(text: &str) -> Self {
         let (sign, unsigned) = text.strip_prefix('-').map_or(("", text), |rest| ("-", rest));
         let (mantissa, exponent) = unsigned.split_once('e').unwrap_or((unsigned, "0"));

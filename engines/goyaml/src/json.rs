@@ -1,5 +1,5 @@
-//! Values to JSON: what `sigs.k8s.io/yaml` makes of Go's values, and `encoding/json` of that.
-//! Elsewhere: what the values are read into (`decode_target.rs`).
+//! Converts values to JSON: the conversion of `sigs.k8s.io/yaml` from Go's values, and that of `encoding/json`.
+//! Elsewhere: the Go types of the result (`decode_target.rs`).
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use crate::error::Error;
 use crate::go_format;
 use crate::value::{GoDocumentValues, GoMapKey, GoValue, GoValueId};
 
-/// Returns `root` as JSON.
+/// Converts `root` to JSON.
 ///
-/// The result equals what parsing Go's JSON text gives: a float without a fraction is an integer
-/// where it fits one, as Go writes `1.0` as `1`.
+/// The result equals the parsed JSON text of Go. A float without a fraction is an integer if it fits, because Go writes
+/// `1.0` as `1`.
 pub(crate) fn to_json(values: &GoDocumentValues<'_>, root: GoValueId) -> Result<Value, Error> {
     to_json_for(values, root, &DecodeTarget::Any)
 }
 
-/// Returns `root` as JSON that is read into `target`.
+/// Converts `root` to JSON for the Go type `target`.
 pub(crate) fn to_json_for(
     values: &GoDocumentValues<'_>,
     root: GoValueId,
@@ -102,7 +102,7 @@ enum JsonConversionFrame<'v> {
 }
 
 impl<'v> JsonConversionFrame<'v> {
-    /// The next member to convert, and what it is read into.
+    /// The next member to convert, with its Go type.
     fn next(&mut self) -> Option<(GoValueId, &'v DecodeTarget)> {
         match self {
             Self::Sequence { left, target, .. } => left.next().map(|id| (*id, *target)),
@@ -114,7 +114,7 @@ impl<'v> JsonConversionFrame<'v> {
         }
     }
 
-    /// Takes the member that was asked for last.
+    /// Stores the member that was requested last.
     fn take(&mut self, value: Value) {
         match self {
             Self::Sequence { done, .. } => done.push(value),
@@ -132,7 +132,7 @@ impl<'v> JsonConversionFrame<'v> {
     }
 }
 
-/// A number or truth as the text that it becomes where one is wanted.
+/// A number or boolean as text, for a field that has a text.
 fn as_text(scalar: &GoValue<'_>) -> Option<String> {
     Some(match scalar {
         GoValue::Bool(bool) => bool.to_string(),
@@ -144,7 +144,7 @@ fn as_text(scalar: &GoValue<'_>) -> Option<String> {
     })
 }
 
-/// The entries of a map in the order of their keys as strings.
+/// The entries of a map, sorted by their keys as strings.
 fn entries(values: &GoDocumentValues<'_>, map: usize) -> Result<Vec<(String, GoValueId)>, Error> {
     let map = &values.maps[map];
     let mut entries = BTreeMap::new();
@@ -178,7 +178,7 @@ fn entries(values: &GoDocumentValues<'_>, map: usize) -> Result<Vec<(String, GoV
     Ok(entries.into_iter().collect())
 }
 
-/// A float as a JSON parser reads what Go writes; `None` when it is not finite.
+/// A float as a JSON parser reads Go's text of it. `None` if it is not finite.
 pub(crate) fn number(float: f64) -> Option<Number> {
     let whole = float.fract() == 0.0 && float.abs() < 1e21;
     if whole && !(float == 0.0 && float.is_sign_negative()) {

@@ -1,19 +1,15 @@
 //! YAML as Go's libraries read and write it.
 //!
-//! Kubernetes, Helm and kustomize mean by "YAML" what two Go libraries do with it: go-yaml v2 below
-//! `sigs.k8s.io/yaml`, and go-yaml v3.
-//! They differ from the YAML specification, from each other and from every Rust crate, so a
-//! manifest read by another library may mean something else.
+//! Kubernetes, Helm and kustomize use two Go libraries for YAML: go-yaml v2 below `sigs.k8s.io/yaml`, and go-yaml v3.
+//! Both differ from the YAML specification, from each other, and from every Rust crate. Another library may therefore
+//! read a manifest differently.
 //!
-//! Reading goes from bytes to characters (`reader`), tokens (`scanner`), events (`parser`), nodes
-//! (`node`), Go values (`decode`, `scalar_resolve`) and JSON (`json`).
-//! Nothing recurses over its input, and [`YamlLimits`] bound it.
-//! A large document is gone through piece by piece with [`YamlDocumentWalk`].
-//! Writing is in [`emit`](mod@emit).
-//! Version 3, whose nodes are read, changed and written with their comments, is in [`v3`]; it shares
-//! all up to the parser.
+//! Reading turns bytes into characters (`reader`), tokens (`scanner`), events (`parser`), nodes (`node`), Go values
+//! (`decode`, `scalar_resolve`) and JSON (`json`). No function recurses over its input, and [`YamlLimits`] bound it.
+//! [`YamlDocumentWalk`] reads a large document piece by piece. Writing is in [`emit`](mod@emit). Version 3, whose nodes
+//! are read, changed and written with their comments, is in [`v3`]. It shares all steps up to the parser.
 //!
-//! What a value means as a Kubernetes object is not known here.
+//! This crate does not know what a value means in a Kubernetes object.
 
 mod decode;
 mod decode_target;
@@ -46,29 +42,28 @@ pub use plain_document::ValueBuilder;
 use limits::YamlBudget;
 use serde_json::Value;
 
-/// A library whose YAML is read.
+/// The Go library whose YAML is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum YamlDialect {
-    /// go-yaml v2.4.3 below `sigs.k8s.io/yaml` v1.6.0: Helm's values and templates, Kubernetes'
-    /// own readers, and everything that kustomize writes.
+    /// go-yaml v2.4.3 below `sigs.k8s.io/yaml` v1.6.0. Helm's values and templates, Kubernetes' own readers, and all
+    /// output of kustomize use it.
     #[default]
     V2,
-    /// go-yaml v3.0.4: the manifests that kustomize reads and edits, with their comments.
+    /// go-yaml v3.0.4. Kustomize reads and edits manifests with it, including their comments.
     V3,
 }
 
 /// Reads the first document of `input`, as `YAMLToJSON` of `sigs.k8s.io/yaml` does.
 ///
-/// What follows that document is not examined; without one, the value is null.
-/// Of a key that is set twice the last value counts.
-/// The value equals what parsing Go's JSON text gives, so `1.0` is the integer 1.
-/// [`YamlLimits::default`] applies.
+/// The text after that document is not examined. If there is no document, the value is null. If a key is set twice, the
+/// last value counts. The value equals the parsed JSON text of Go, so `1.0` is the integer 1. [`YamlLimits::default`]
+/// applies.
 pub fn to_json(input: &[u8]) -> Result<Value, Error> {
     to_value::<plain_document::JsonBuilder>(input)
 }
 
-/// Reads the first document of `input` as [`to_json`] does, but with these limits.
+/// Like [`to_json`], with these limits.
 pub fn to_json_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error> {
     let plain = if limits.nodes < plain_document::MAX_VALUES || limits.bytes < input.len() {
         None
@@ -81,12 +76,12 @@ pub fn to_json_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error>
     }
 }
 
-/// As [`to_json_strict`], but with these limits.
+/// Like [`to_json_strict`], with these limits.
 pub fn to_json_strict_within(input: &[u8], limits: &YamlLimits) -> Result<Value, Error> {
     first_document_within(input, true, &DecodeTarget::Any, limits)
 }
 
-/// Reads the first document of `input` as [`to_json`] does, into values of another library: what `M` makes of the same.
+/// Like [`to_json`], but the result has the value type of another library, which `M` builds.
 pub fn to_value<M: ValueBuilder>(input: &[u8]) -> Result<M::Value, Error> {
     match plain_document::read::<M>(input, |_, _| true) {
         Some(value) => Ok(value),
@@ -94,11 +89,11 @@ pub fn to_value<M: ValueBuilder>(input: &[u8]) -> Result<M::Value, Error> {
     }
 }
 
-/// Reads the first document of `input` as [`to_json`] does, for callers that examine some of its entries only.
+/// Like [`to_json`], for a caller that needs only some of the entries.
 ///
-/// `wants` gets a key, and the number of lists and maps that it is in, from one; it returns whether the entry is
-/// wanted. Others may be missing from the value, with all that is in them. What is wrong with any of them is an error
-/// nevertheless.
+/// `wants` gets a key, and in how many lists and maps the key is, counted from one. It returns whether the entry is
+/// needed. Other entries may be missing from the value, with everything in them. An error in any entry is still an
+/// error.
 pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<Value, Error> {
     match plain_document::read::<plain_document::JsonBuilder>(input, wants) {
         Some(value) => Ok(value),
@@ -106,14 +101,14 @@ pub fn to_json_of(input: &[u8], wants: impl Fn(usize, &str) -> bool) -> Result<V
     }
 }
 
-/// Reads the first document of `input` as [`to_json`] does, for a Go value of a known shape.
+/// Like [`to_json`], for a Go type of a known shape.
 pub fn to_json_for(input: &[u8], target: &DecodeTarget) -> Result<Value, Error> {
     first_document(input, false, target)
 }
 
 /// Reads the first document of `input`, as `YAMLToJSONStrict` of `sigs.k8s.io/yaml` does.
 ///
-/// It is [`to_json`], but a key that is set twice is an error, also if a merge key sets it.
+/// Unlike in [`to_json`], a key that is set twice is an error, even if a merge key sets it.
 pub fn to_json_strict(input: &[u8]) -> Result<Value, Error> {
     first_document(input, true, &DecodeTarget::Any)
 }

@@ -1,20 +1,20 @@
-//! How much of a text is read before reading it is refused, and how much of that is left.
+//! Limits for reading a text, and the rest of these limits.
 
 use crate::error::Error;
 use crate::reader::YamlMark;
 
-/// Bounds on what one call reads.
+/// Limits for one call.
 ///
-/// Go has only one of them, a nesting of 10 000 in the text, and one on aliases; both always apply.
+/// Go only has a limit of 10 000 levels in the text, and a limit on aliases. Both always apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct YamlLimits {
-    /// Length of the input in bytes, and again of all text that aliases repeat.
+    /// How many bytes the input may have. The text that aliases repeat has the same limit.
     pub bytes: usize,
-    /// Nesting of lists and maps in a value; more than [`YamlLimits::MAX_DEPTH`] counts as that.
+    /// How deep lists and maps may be nested. A greater depth than [`YamlLimits::MAX_DEPTH`] is lowered to it.
     pub depth: usize,
-    /// Documents in a stream that hold something.
+    /// How many documents with content a stream may have.
     pub documents: usize,
-    /// Nodes in a stream, counted in the text and again where aliases and merge keys repeat them.
+    /// How many nodes a stream may have. Nodes that aliases and merge keys repeat count again.
     pub nodes: usize,
 }
 
@@ -53,13 +53,13 @@ impl YamlBudget {
         Ok(Self { limits: *limits, nodes: 0, repeated: 0, documents: 0 })
     }
 
-    /// Takes one node, of the text or repeated by an alias.
+    /// Charges for one node, which is in the text or repeated by an alias.
     pub(crate) fn take_node(&mut self, at: YamlMark) -> Result<(), Error> {
         self.nodes += 1;
         check(self.nodes, self.limits.nodes, "nodes", at)
     }
 
-    /// Takes text that an alias repeats.
+    /// Charges for text that an alias repeats.
     pub(crate) fn take_repeated(&mut self, length: usize, at: YamlMark) -> Result<(), Error> {
         self.repeated += length;
         // Differs(go-yaml v2): Go shares this text; here it is copied, so its length is bounded.
@@ -69,7 +69,7 @@ impl YamlBudget {
         Ok(())
     }
 
-    /// Takes one document that holds something.
+    /// Charges for one document with content.
     pub(crate) fn take_document(&mut self, at: YamlMark) -> Result<(), Error> {
         self.documents += 1;
         check(self.documents, self.limits.documents, "documents", at)

@@ -1,5 +1,5 @@
-//! Events to nodes: one document as the text has it, aliases resolved to what they name.
-//! What the nodes mean is the decoder's business.
+//! Builds the nodes of one document from events. Aliases are resolved to the nodes that they name. The decoder gives
+//! the nodes their meaning.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(crate) enum LoadedNodeKind {
         implicit: bool,
     },
     Sequence,
-    /// Its children are keys and values in turn.
+    /// A mapping. Its children are keys and values in turn.
     Mapping,
     Alias {
         anchor: String,
@@ -31,11 +31,11 @@ pub(crate) enum LoadedNodeKind {
     },
 }
 
-/// A node; its children follow it, up to `end`.
+/// A node. Its children follow it in the list, up to `end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedNode {
     pub(crate) kind: LoadedNodeKind,
-    /// In its long form; empty when there is none.
+    /// The tag in its long form. It is empty if there is none.
     pub(crate) tag: String,
     pub(crate) start: YamlMark,
     /// The first node that is not below this one.
@@ -43,14 +43,14 @@ pub(crate) struct LoadedNode {
 }
 
 impl LoadedNode {
-    /// Whether the node is written without a single character.
+    /// Whether the node has no characters in the text.
     pub(crate) fn is_absent(&self) -> bool {
         let LoadedNodeKind::Scalar { text, style, .. } = &self.kind else { return false };
         text.is_empty() && *style == TokenScalarStyle::Plain && self.tag.is_empty()
     }
 }
 
-/// The nodes of one document in the order of the text; the first is the root.
+/// The nodes of one document, in the order of the text. The first one is the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DocumentNodes(Vec<LoadedNode>);
 
@@ -75,9 +75,9 @@ impl DocumentNodes {
     }
 }
 
-/// Reads the first document of `input`; `None` when the input holds none.
+/// Reads the first document of `input`. `None` if the input has no document.
 ///
-/// What comes after that document is not examined.
+/// The text after that document is not examined.
 pub(crate) fn first_document(
     input: &[u8],
     line: usize,
@@ -98,7 +98,7 @@ pub(crate) fn first_document(
     }
 }
 
-/// Composes one node with all that is below it, from events that begin with it.
+/// Builds one node with everything below it, from the events that begin with it.
 pub(crate) fn next_node(
     mut next: impl FnMut() -> Result<YamlEvent, Error>,
     budget: &mut YamlBudget,

@@ -1,8 +1,8 @@
-//! Tokens to events: the grammar of streams, documents and nodes.
-//! Collections are in `parser/collections.rs`; what an event means for a value is decided by the
-//! composer and the decoder. Which comments an event takes is in `parser/comment.rs`.
+//! Turns tokens into events, by the grammar of streams, documents and nodes. Collections are in
+//! `parser/collections.rs`, and assigning comments to events is in `parser/comment.rs`. The composer and the decoder
+//! give events their meaning.
 //!
-//! The parser is a machine with a stack of states, so nesting costs no stack of the thread.
+//! The parser is a state machine with its own stack, so nesting costs no stack of the thread.
 
 mod collections;
 mod comment;
@@ -47,7 +47,7 @@ enum YamlParserState {
     End,
 }
 
-/// Where a node stands, which decides what it may be.
+/// The position of a node, which decides what kinds of nodes are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum YamlNodePosition {
     Flow,
@@ -61,18 +61,18 @@ enum YamlNodePosition {
 pub(crate) struct YamlParser<'i> {
     scanner: YamlScanner<'i>,
     state: YamlParserState,
-    /// Where to go on when the current node is complete.
+    /// The states that follow when the present node is complete.
     states: Vec<YamlParserState>,
-    /// Handle and prefix of the tags that this document may abbreviate.
+    /// The handles and prefixes of the tags that this document may abbreviate.
     tag_directives: BTreeMap<String, String>,
     /// Bytes of prefixes that tags have repeated.
     prefixes: usize,
     dialect: YamlDialect,
-    /// Where the collections begin that are not complete, but for lists without an indentation.
+    /// The beginnings of the open collections, except of lists without indentation.
     marks: Vec<YamlMark>,
-    /// Comments that no event has taken.
+    /// The comments that belong to no event yet.
     comments: EventComments,
-    /// The head comment of a `-` in front of a collection, which takes it.
+    /// The head comment of a `-` before a collection. The collection gets it.
     stem: String,
 }
 
@@ -94,7 +94,7 @@ impl<'i> YamlParser<'i> {
 
     /// Returns the next event.
     ///
-    /// After the end of the stream it keeps saying so; after an error it must not be called again.
+    /// After the end of the stream, it repeats the end. After an error, it must not be called again.
     pub(crate) fn next(&mut self) -> Result<YamlEvent, Error> {
         let event = self.next_event()?;
         self.scanner.take_deferred().map_or(Ok(event), Err)
@@ -165,7 +165,7 @@ impl<'i> YamlParser<'i> {
         self.peek().map(|token| token.start)
     }
 
-    /// Goes on with what was interrupted by the current node.
+    /// Continues with the state that the present node has interrupted.
     fn pop_state(&mut self) {
         self.state = self.states.pop().unwrap_or(YamlParserState::End);
     }
@@ -381,7 +381,7 @@ impl<'i> YamlParser<'i> {
         Ok(YamlEventKind::Scalar { properties, text, style, implicit })
     }
 
-    /// Reads an anchor and a tag, in either order, of the node that begins at `start`.
+    /// Reads the anchor and the tag, in either order, of the node that begins at `start`.
     fn properties(&mut self, start: YamlMark) -> Result<NodeProperties, Error> {
         let mut anchor = None;
         let mut tag = None;
@@ -420,7 +420,7 @@ impl<'i> YamlParser<'i> {
     }
 }
 
-/// The event of a node that is left out.
+/// The event of a node that is missing in the text.
 fn empty_scalar(at: YamlMark) -> YamlEvent {
     let kind = YamlEventKind::Scalar {
         properties: NodeProperties::default(),

@@ -1,11 +1,12 @@
-//! Documents that are written plainly, read line by line straight into values.
+//! Reads simply written documents line by line, directly into values.
 //!
-//! Nearly all YAML that people and Go write is keys, lists, scalars and block scalars, one a line. Only that is
-//! recognized here, without tokens, events and nodes, and only where it means the same in every reader of YAML and
-//! cannot be wrong. A text with anything else is left to the whole reader, so nothing here has an error of its own.
+//! Nearly all YAML of users and of Go consists of keys, lists, scalars and block scalars, one on each line. Only such
+//! text is recognized here, and only if every YAML reader gives it the same valid meaning. It needs no tokens, events
+//! or nodes. The full reader handles any other text, so this reader has no errors of its own.
 //!
-//! Here: lines, and which collection they belong to. Below: scalars (`plain/scalar.rs`), lists and maps within a line
-//! (`plain/flow.rs`). Elsewhere: the whole reader (the crate's root), what a text means (`scalar_resolve`).
+//! Here: the lines, and the collections to which they belong. Below: scalars (`plain/scalar.rs`), and lists and maps
+//! within a line (`plain/flow.rs`). Elsewhere: the full reader (the crate's root), and the meaning of a scalar
+//! (`scalar_resolve`).
 
 mod flow;
 mod scalar;
@@ -18,16 +19,16 @@ use crate::json;
 use crate::limits::YamlLimits;
 use scalar::OpenBlockScalar;
 
-/// Deeper nesting is left to the whole reader, which knows the limits.
+/// The greatest depth that is read here. The full reader, which checks the limits, reads deeper documents.
 const MAX_DEPTH: usize = 100;
 
-/// How many values are read here; the whole reader counts what lies beyond.
+/// How many values are read here. The full reader counts larger documents.
 pub(crate) const MAX_VALUES: usize = 1_000_000;
 
-/// The longest key in bytes; go-yaml does not accept much longer ones.
+/// The length of the longest key, in bytes. go-yaml does not accept much longer ones.
 const MAX_KEY: usize = 256;
 
-/// What values are made of: a library's own, so that a text need not become another one's first.
+/// Builds the values of another library, so that no intermediate value is needed.
 pub trait ValueBuilder {
     /// A value.
     type Value;
@@ -40,23 +41,23 @@ pub trait ValueBuilder {
     fn bool(truth: bool) -> Self::Value;
     /// An integer.
     fn int(int: i64) -> Self::Value;
-    /// An integer that is too large for the other kind.
+    /// An integer that exceeds `i64`.
     fn uint(uint: u64) -> Self::Value;
-    /// A finite float as JSON writes it, so one without a fraction may be an integer.
+    /// A finite float as JSON has it. A float without a fraction may be an integer.
     fn number(number: Number) -> Self::Value;
     /// A text.
     fn text(text: &str) -> Self::Value;
     /// A list.
     fn list(items: Vec<Self::Value>) -> Self::Value;
-    /// A map from entries in the order of the text; of equal keys the last counts.
+    /// A map from entries in the order of the text. If a key occurs several times, its last entry counts.
     fn map(entries: Vec<(Self::Key, Self::Value)>) -> Self::Value;
     /// A key.
     fn key(key: &str) -> Self::Key;
-    /// What was read by way of JSON.
+    /// A value that was read as JSON.
     fn json(json: Value) -> Self::Value;
 }
 
-/// Makes JSON.
+/// Builds JSON values.
 pub(crate) struct JsonBuilder;
 
 impl ValueBuilder for JsonBuilder {
@@ -104,7 +105,7 @@ impl ValueBuilder for JsonBuilder {
     }
 }
 
-/// Makes nothing of what is not wanted.
+/// Discards the values that are not needed.
 struct DiscardingBuilder;
 
 impl ValueBuilder for DiscardingBuilder {
@@ -132,11 +133,11 @@ impl ValueBuilder for DiscardingBuilder {
     fn json(_: Value) {}
 }
 
-/// The value of a text that is one plain document: what the whole reader makes of it, but for entries whose keys are not
-/// wanted.
+/// Reads a text that is one simple document. The result equals that of the full reader, except for entries that are not
+/// needed. `None` if the text is not simple.
 ///
-/// `wants` is asked about keys with how many lists and maps they are in, from one. An entry that is not wanted has to be
-/// plain, too, and is left out unless it is in a map within a line.
+/// `wants` gets a key, and in how many lists and maps the key is, counted from one. An entry that is not needed has to
+/// be simple, too. It is left out unless it is in a map within a line.
 pub(crate) fn read<M: ValueBuilder>(
     input: &[u8],
     wants: impl Fn(usize, &str) -> bool,
@@ -180,7 +181,7 @@ fn has_plain_characters(text: &str) -> bool {
         })
 }
 
-/// A collection that is open, and the column in which its entries begin.
+/// An open collection, with the column in which its entries begin.
 enum OpenYamlCollection<M: ValueBuilder> {
     Map { column: usize, key: Option<M::Key>, entries: Vec<(M::Key, M::Value)> },
     List { column: usize, items: Vec<M::Value> },
@@ -212,19 +213,19 @@ impl<M: ValueBuilder> OpenYamlCollection<M> {
     }
 }
 
-/// Where in the text a reader is. Each step gives nothing where the text is not plain.
+/// The state of reading. Each step returns `None` if the text is not simple.
 struct PlainYamlReader<M: ValueBuilder, W> {
     open: Vec<OpenYamlCollection<M>>,
-    /// Whether the last key, dash, or the text itself has no value yet.
+    /// Whether the last key, the last dash, or the whole text still needs a value.
     awaits: bool,
     block: Option<OpenBlockScalar>,
-    /// Whether the line that may begin a document is behind, or something else.
+    /// Whether the line that may begin a document, or any other line, was read.
     is_begun: bool,
     /// How many values may still be read.
     left: usize,
-    /// Whether an entry is wanted.
+    /// The function that says whether an entry is needed.
     wants: W,
-    /// How many collections are around the value that is not wanted, while there is one.
+    /// While an entry that is not needed is read: how many collections are around it.
     skips_at: Option<usize>,
 }
 
@@ -281,7 +282,7 @@ impl<M: ValueBuilder, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
         self.scalar(text, outer)
     }
 
-    /// Gives a value to what awaits it.
+    /// Gives a value to the key or list that waits for it.
     fn deliver(&mut self, value: M::Value) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
         self.awaits = false;
@@ -291,7 +292,7 @@ impl<M: ValueBuilder, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
         Some(())
     }
 
-    /// Closes the innermost collection and gives its value.
+    /// Closes the innermost collection and returns its value.
     fn pop(&mut self) -> Option<M::Value> {
         let mut open = self.open.pop()?;
         let is_skipped = self.skips_at.is_some();
@@ -302,7 +303,7 @@ impl<M: ValueBuilder, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
         Some(open.close())
     }
 
-    /// Closes the innermost collection, which lies in another one.
+    /// Closes the innermost collection, which is in another one.
     fn close(&mut self) -> Option<()> {
         let value = self.pop()?;
         if self.skips_at.is_none() {
@@ -311,7 +312,7 @@ impl<M: ValueBuilder, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
         Some(())
     }
 
-    /// Closes what is deeper than a column.
+    /// Closes all collections that are deeper than a column.
     fn close_deeper(&mut self, column: usize) -> Option<()> {
         while self.open.last().is_some_and(|open| open.column() > column) {
             self.close()?;
@@ -378,7 +379,7 @@ impl<M: ValueBuilder, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
         (self.open.len() <= MAX_DEPTH).then_some(())
     }
 
-    /// A scalar, or a collection within the line, in the collection of a column.
+    /// Reads a scalar, or a collection within the line, into the collection of a column.
     fn scalar(&mut self, text: &str, outer: usize) -> Option<()> {
         let text = text.trim_end_matches(' ');
         let value = match text.as_bytes().first()? {
@@ -421,12 +422,12 @@ impl<M: ValueBuilder, W: Fn(usize, &str) -> bool> PlainYamlReader<M, W> {
     }
 }
 
-/// Whether an indicator that stands before this is one.
+/// Whether the text after an indicator allows it to be one.
 fn is_end(behind: &str) -> bool {
     behind.is_empty() || behind.starts_with(' ')
 }
 
-/// A float as JSON has it; none for those that it has not.
+/// A float as a JSON number. `None` if JSON cannot represent it.
 fn number(float: f64) -> Option<Number> {
     json::number(float)
 }

@@ -1,17 +1,16 @@
-//! Bytes to characters: encodings, byte order marks, the characters that YAML allows, and where in
-//! the text one is.
-//! What the characters mean is the scanner's business.
+//! Decodes bytes into characters: encodings, byte order marks, allowed characters, and positions in the text. The
+//! scanner gives the characters their meaning.
 
 use crate::error::Error;
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct YamlMark {
-    /// Characters before it.
+    /// The number of characters before the position.
     pub(crate) index: usize,
-    /// Lines before it.
+    /// The number of lines before the position.
     pub(crate) line: usize,
-    /// Characters before it in its line.
+    /// The number of characters before the position in its line.
     pub(crate) column: usize,
 }
 
@@ -28,29 +27,29 @@ enum InputEncoding {
 /// far behind the end of the first document a wrong byte is still an error.
 const DECODE_CHUNK_BYTES: usize = 512;
 
-/// How much room there is for text at first.
+/// The initial capacity of the decoded text.
 const INITIAL_TEXT_BYTES: usize = 64 << 10;
 
-/// A text that is decoded as far as it has been examined.
+/// A text that is only decoded as far as it has been examined.
 ///
-/// Looking behind the end gives NUL, which no text contains.
+/// After the end, it returns NUL, which no text contains.
 #[derive(Debug)]
 pub(crate) struct YamlInputReader<'i> {
     input: &'i [u8],
     encoding: InputEncoding,
-    /// Where decoding stands in the input, and the end of the chunk being decoded.
+    /// The position of decoding in the input, and the end of the chunk that is being decoded.
     raw: usize,
     chunk: usize,
     ended: bool,
-    /// All that has been decoded, as UTF-8.
+    /// The decoded text so far, as UTF-8.
     text: Vec<u8>,
     at: usize,
-    /// Characters in `text` from `at` on.
+    /// The number of characters in `text` from `at` on.
     unread: usize,
-    /// Where Go's buffer of decoded characters begins.
+    /// The position where Go's buffer of decoded characters begins.
     buffer: usize,
     pub(crate) mark: YamlMark,
-    /// Line breaks passed since the last character that was neither break nor blank.
+    /// The number of line breaks since the last character that was neither a break nor a blank.
     pub(crate) newlines: usize,
 }
 
@@ -63,7 +62,7 @@ impl<'i> YamlInputReader<'i> {
             raw: 0,
             chunk: 0,
             ended: false,
-            // Most of what is read is UTF-8 already, of which as much is kept; but perhaps only the beginning is read.
+            // Most input is UTF-8 already, so the text has the same length. But perhaps only its beginning is read.
             text: Vec::with_capacity(input.len().min(INITIAL_TEXT_BYTES)),
             at: 0,
             unread: 0,
@@ -73,7 +72,7 @@ impl<'i> YamlInputReader<'i> {
         }
     }
 
-    /// Decodes until `length` characters can be examined or the text ends.
+    /// Decodes until `length` characters are available, or the text ends.
     #[inline]
     pub(crate) fn cache(&mut self, length: usize) -> Result<(), Error> {
         if self.unread >= length { Ok(()) } else { self.fill(length) }
@@ -117,7 +116,7 @@ impl<'i> YamlInputReader<'i> {
         Ok(())
     }
 
-    /// Go learns that its input has ended when it asks once more.
+    /// Takes the next chunk. Go only notices the end of its input at a further read.
     fn next_chunk(&mut self) {
         if self.chunk == self.input.len() {
             self.ended = true;
@@ -126,7 +125,7 @@ impl<'i> YamlInputReader<'i> {
         }
     }
 
-    /// Decodes the chunk up to its end or to a character that continues behind it.
+    /// Decodes the chunk up to its end, or up to a character that continues after it.
     fn decode_chunk(&mut self) -> Result<(), Error> {
         while self.raw < self.chunk {
             let rest = &self.input[self.raw..self.chunk];
@@ -198,7 +197,7 @@ impl<'i> YamlInputReader<'i> {
         self.mark.column += characters;
     }
 
-    /// Passes one character and appends it to `into`.
+    /// Takes one character and appends it to `into`.
     #[inline]
     pub(crate) fn read(&mut self, into: &mut Vec<u8>) {
         let end = self.text.len().min(self.at + self.width());
@@ -208,8 +207,8 @@ impl<'i> YamlInputReader<'i> {
 
     /// How many of the next bytes are ASCII and `ordinary`.
     ///
-    /// It leaves two decoded characters, so that going by runs decodes nothing that examining the
-    /// characters one by one would not decode.
+    /// It leaves two decoded characters. Reading in runs therefore decodes no more than examining single characters
+    /// would.
     #[inline]
     fn run(&self, ordinary: impl Fn(u8) -> bool) -> usize {
         let most = self.unread.saturating_sub(2).min(self.text.len() - self.at);
@@ -217,7 +216,7 @@ impl<'i> YamlInputReader<'i> {
         rest.iter().take_while(|byte| byte.is_ascii() && ordinary(**byte)).count()
     }
 
-    /// Passes a run of `ordinary` ASCII characters, which may be empty, and appends it to `into`.
+    /// Takes a run of `ordinary` ASCII characters, which may be empty, and appends it to `into`.
     #[inline]
     pub(crate) fn read_run(&mut self, into: &mut Vec<u8>, ordinary: impl Fn(u8) -> bool) {
         let run = self.run(ordinary);
@@ -229,7 +228,7 @@ impl<'i> YamlInputReader<'i> {
         self.advance(run, run);
     }
 
-    /// Passes a line break, if there is one.
+    /// Skips a line break, if there is one.
     pub(crate) fn skip_line(&mut self) {
         if self.peek(0) == b'\r' && self.peek(1) == b'\n' {
             self.advance(2, 2);
@@ -243,8 +242,8 @@ impl<'i> YamlInputReader<'i> {
         self.newlines += 1;
     }
 
-    /// Passes a line break and appends it to `into`: the Unicode separators as they are, all others
-    /// as a line feed.
+    /// Takes a line break and appends it to `into`. Unicode separators stay as they are, and any other break becomes a
+    /// line feed.
     pub(crate) fn read_line(&mut self, into: &mut Vec<u8>) {
         match self.peek(0) {
             0xe2 if self.is_break(0) => into.extend_from_slice(&self.text[self.at..self.at + 3]),
@@ -254,13 +253,13 @@ impl<'i> YamlInputReader<'i> {
         self.skip_line();
     }
 
-    /// Passes blanks, and a comment up to the end of its line.
+    /// Skips blanks, and a comment up to the end of its line.
     pub(crate) fn skip_blanks_and_comment(&mut self) -> Result<(), Error> {
         self.skip_blanks()?;
         self.skip_comment()
     }
 
-    /// Passes spaces and tabs.
+    /// Skips spaces and tabs.
     pub(crate) fn skip_blanks(&mut self) -> Result<(), Error> {
         self.cache(1)?;
         while self.is_blank(0) {
@@ -270,7 +269,7 @@ impl<'i> YamlInputReader<'i> {
         Ok(())
     }
 
-    /// Passes a comment up to the end of its line, if there is one.
+    /// Skips a comment up to the end of its line, if there is one.
     pub(crate) fn skip_comment(&mut self) -> Result<(), Error> {
         if self.peek(0) == b'#' {
             while !self.is_breakz(0) {
@@ -285,20 +284,20 @@ impl<'i> YamlInputReader<'i> {
         Ok(())
     }
 
-    /// Whether a byte order mark may be passed here.
+    /// Whether a byte order mark may be skipped here.
     pub(crate) fn is_bom(&self) -> bool {
         // Parity(go-yaml v2): it examines the beginning of its buffer, not at where it is, so a
         // second mark at the start of a text eats the first character of some later lines.
         self.text.get(self.buffer..).is_some_and(|text| text.starts_with(&[0xef, 0xbb, 0xbf]))
     }
 
-    /// Whether there is a space or tab.
+    /// Whether the character at this distance is a space or tab.
     #[inline]
     pub(crate) fn is_blank(&self, ahead: usize) -> bool {
         matches!(self.peek(ahead), b' ' | b'\t')
     }
 
-    /// Whether there is a line break: CR, LF, NEL, LS or PS.
+    /// Whether the character at this distance is a line break: CR, LF, NEL, LS or PS.
     #[inline]
     pub(crate) fn is_break(&self, ahead: usize) -> bool {
         match self.peek(ahead) {
@@ -309,19 +308,19 @@ impl<'i> YamlInputReader<'i> {
         }
     }
 
-    /// Whether there is a line break or the end.
+    /// Whether the character at this distance is a line break or the end.
     #[inline]
     pub(crate) fn is_breakz(&self, ahead: usize) -> bool {
         self.peek(ahead) == 0 || self.is_break(ahead)
     }
 
-    /// Whether there is a space, tab, line break or the end.
+    /// Whether the character at this distance is a space, tab, line break or the end.
     #[inline]
     pub(crate) fn is_blankz(&self, ahead: usize) -> bool {
         self.is_blank(ahead) || self.is_breakz(ahead)
     }
 
-    /// Whether there is a letter, digit, `_` or `-`.
+    /// Whether the character at this distance is a letter, digit, `_` or `-`.
     #[inline]
     pub(crate) fn is_alpha(&self, ahead: usize) -> bool {
         let byte = self.peek(ahead);
@@ -341,7 +340,7 @@ enum InvalidInput {
     Wrong(&'static str),
 }
 
-/// How many bytes at the beginning are ASCII and allowed.
+/// How many bytes at the beginning are allowed ASCII characters.
 fn allowed_ascii(bytes: &[u8]) -> usize {
     const SCAN_CHUNK_BYTES: usize = 64;
     // Without an early end, the compiler compares many bytes at once.

@@ -1,9 +1,9 @@
-//! What a scalar's text means: Go's numbers, with the words of YAML 1.1 in go-yaml v2 and fewer of
-//! them in v3.
+//! Finds the meaning of a scalar's text: Go's numbers, and the words of YAML 1.1 in go-yaml v2. go-yaml v3 knows fewer
+//! words.
 //!
-//! The reader asks with the node's tag; the emitter asks without one, to learn whether a text must
-//! be quoted to stay a string.
-//! Dates live in `scalar_resolve/timestamp.rs`; merging, binary data and conversion to JSON are elsewhere.
+//! The reader passes the tag of the node. The emitter passes no tag, to find out whether a text needs quotes to stay a
+//! string. Dates are in `scalar_resolve/timestamp.rs`. Merge keys, binary data and the conversion to JSON are
+//! elsewhere.
 
 pub(crate) mod timestamp;
 
@@ -26,14 +26,14 @@ pub(crate) mod tag {
 
 /// The meaning of a scalar.
 ///
-/// `Str`, `Timestamp` and `Other` all read back as the text itself; they differ for the
-/// emitter, which quotes a string that would be anything but `Str`.
+/// `Str`, `Timestamp` and `Other` are all read as the text itself. Only the emitter distinguishes them, because it
+/// quotes a string that would otherwise not be `Str`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum ResolvedScalar {
     Null,
     Bool(bool),
     Int(i64),
-    /// Only above `i64::MAX`.
+    /// An integer above `i64::MAX`.
     Uint(u64),
     Float(f64),
     Str,
@@ -45,9 +45,9 @@ pub(crate) enum ResolvedScalar {
     Other,
 }
 
-/// A text that does not have the form which its tag asks for.
+/// A text does not have the form that its tag requires.
 ///
-/// Displays as Go's text without the `yaml: ` in front.
+/// The message is Go's, without the leading `yaml: `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("cannot decode {found} `{text}` as a {wanted}")]
 pub(crate) struct TagMismatch {
@@ -69,9 +69,9 @@ impl fmt::Display for ShortTag {
     }
 }
 
-/// Returns the meaning of `text` under `tag` (long form; empty when the scalar carries none).
+/// Finds the meaning of `text` with the tag `tag`. The tag is in its long form, and empty if the scalar has none.
 ///
-/// Without a tag this never fails.
+/// Without a tag, this never fails.
 pub(crate) fn resolve(
     dialect: YamlDialect,
     tag: &str,
@@ -102,7 +102,8 @@ pub(crate) fn resolve(
     Err(TagMismatch { found: name, text: text.to_owned(), wanted: ShortTag(tag.to_owned()) })
 }
 
-/// Go examines the first byte before anything else; a text that starts otherwise is a string.
+/// The meaning of a text without a tag. Go examines the first byte first, and a text with any other first byte is a
+/// string.
 fn untagged(dialect: YamlDialect, text: &str, dates: bool) -> ResolvedScalar {
     let Some(&first) = text.as_bytes().first() else { return ResolvedScalar::Null };
     match first {

@@ -1,11 +1,9 @@
-//! Characters to tokens: which token comes next, simple keys and indentation.
-//! The strings of scalars, tags and directives are read by the files in `scanner/`; order and meaning
-//! of tokens are the parser's business.
+//! Turns characters into tokens: the next token, simple keys, and indentation. The files in `scanner/` read scalars,
+//! tags and directives. The parser checks the order of tokens and gives them their meaning.
 //!
-//! A key without `?` is known as one only at its `:`, so tokens wait in a queue while the first of
-//! them may still turn out to be a key; then KEY, and where needed BLOCK-MAPPING-START, are put in
-//! front of it.
-//! Comments are tokens of no grammar: version 3 collects them beside the queue (`scanner/comment.rs`).
+//! A key without `?` is only recognized at its `:`. Tokens therefore wait in a queue while the first of them may still
+//! be a key. Then KEY, and if necessary BLOCK-MAPPING-START, is inserted before it. Comments are not tokens of the
+//! grammar. Version 3 collects them beside the queue (`scanner/comment.rs`).
 
 mod block_scalar;
 mod comment;
@@ -29,17 +27,17 @@ const MAX_NESTING: usize = 10_000;
 /// How many characters a simple key may be long.
 const MAX_SIMPLE_KEY: usize = 1024;
 
-/// How many tokens version 3 keeps behind the next one, so that comments which follow a token are
-/// known before it is taken.
+/// How many tokens version 3 reads beyond the next one. The comments after a token are thus known before the token is
+/// taken.
 const LOOKAHEAD_TOKEN_COUNT: usize = 2;
 
-/// A place where a key without `?` may have begun.
+/// A position where a key without `?` may have begun.
 #[derive(Debug, Clone, Copy)]
 struct SimpleKeyCandidate {
     possible: bool,
-    /// Only a key can stand here, so anything else is an error.
+    /// Whether only a key is allowed here, so that anything else is an error.
     required: bool,
-    /// Which token of the stream, counted from 0, it begins with.
+    /// The number of the token, counted from 0, with which the key begins.
     token: i64,
     mark: YamlMark,
 }
@@ -49,22 +47,22 @@ struct SimpleKeyCandidate {
 pub(crate) struct YamlScanner<'i> {
     dialect: YamlDialect,
     reader: YamlInputReader<'i>,
-    /// Comments that no token has taken, in the order of the text; version 2 drops them.
+    /// The comments that belong to no token yet, in the order of the text. Version 2 drops them.
     comments: VecDeque<ScannedComment>,
-    /// What went wrong while looking ahead for comments, where Go goes on.
+    /// An error that was found while looking ahead for comments. Go continues at that point.
     deferred: Option<Error>,
     tokens: VecDeque<YamlToken>,
-    /// Tokens taken from the queue so far.
+    /// How many tokens were taken from the queue so far.
     taken: i64,
     /// Whether the first token of the queue is known to be final.
     ready: bool,
     started: bool,
-    /// Column of the innermost block collection, -1 outside of all.
+    /// The column of the innermost block collection. It is -1 outside of all collections.
     indent: i64,
     indents: Vec<i64>,
     flow_level: usize,
     simple_key_allowed: bool,
-    /// One for each flow level, and one for the block context.
+    /// The candidates: one for each flow level, and one for the block context.
     simple_keys: Vec<SimpleKeyCandidate>,
     /// Token to index in `simple_keys`.
     ///
@@ -97,9 +95,9 @@ impl<'i> YamlScanner<'i> {
         }
     }
 
-    /// Returns the next token and leaves it where it is.
+    /// Returns the next token, which stays in the queue.
     ///
-    /// After an error or after STREAM-END it must not be called again.
+    /// After an error or after STREAM-END, it must not be called again.
     pub(crate) fn peek(&mut self) -> Result<&YamlToken, Error> {
         if !self.ready {
             self.fetch_more_tokens()?;
@@ -114,19 +112,19 @@ impl<'i> YamlScanner<'i> {
     pub(crate) fn next(&mut self) -> Result<YamlToken, Error> {
         self.peek()?;
         self.ready = false;
-        // Only tokens that are still to be taken are looked up.
+        // Only tokens that are still in the queue are looked up.
         self.simple_keys_by_token.remove(&self.taken);
         self.taken += 1;
         let token = self.tokens.pop_front();
         token.ok_or_else(|| Error::token("unexpected end of tokens", self.reader.mark))
     }
 
-    /// An error here.
+    /// An error at the present position.
     fn error(&self, problem: &str) -> Error {
         Error::token(problem, self.reader.mark)
     }
 
-    /// An error here, in something that began at `start`.
+    /// An error at the present position, in a part that began at `start`.
     fn error_in(&self, start: YamlMark, problem: &str) -> Error {
         match self.dialect {
             // Parity(go-yaml v3): the line that is named is where the broken thing began.
@@ -256,7 +254,7 @@ impl<'i> YamlScanner<'i> {
         self.taken + self.tokens.len() as i64
     }
 
-    /// Gives up the simple key of this flow level, if there is one.
+    /// Drops the simple key candidate of this flow level, if there is one.
     fn remove_simple_key(&mut self) -> Result<(), Error> {
         let Some(key) = self.simple_keys.last_mut().filter(|key| key.possible) else {
             return Ok(());
@@ -315,8 +313,7 @@ impl<'i> YamlScanner<'i> {
         Ok(())
     }
 
-    /// Closes the block collections that are deeper than `column`, where the search for the next
-    /// token began at `scan`.
+    /// Closes the block collections that are deeper than `column`. The search for the next token began at `scan`.
     fn unroll_indent(&mut self, column: i64, scan: YamlMark) {
         if self.flow_level > 0 || self.indent <= column {
             return;
@@ -386,7 +383,7 @@ impl<'i> YamlScanner<'i> {
         Ok(())
     }
 
-    /// Passes an indicator of `length` characters and appends its token.
+    /// Skips an indicator of `length` characters and appends its token.
     fn push_indicator(&mut self, kind: YamlTokenKind, length: usize) {
         let start = self.reader.mark;
         for _ in 0..length {
@@ -476,7 +473,7 @@ impl<'i> YamlScanner<'i> {
         Ok(())
     }
 
-    /// Reads a token that may be the start of a key, and after which none may start.
+    /// Reads a token with which a key may begin, and after which no key may begin.
     fn fetch_starting_a_key(
         &mut self,
         scan: impl FnOnce(&mut Self) -> Result<YamlToken, Error>,

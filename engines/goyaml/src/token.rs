@@ -1,8 +1,8 @@
-//! The words of the scanner: what the grammar is made of.
+//! The tokens that the scanner makes and the grammar consists of.
 
 use crate::reader::YamlMark;
 
-/// How a scalar is written.
+/// The style in which a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenScalarStyle {
     Plain,
@@ -12,7 +12,7 @@ pub(crate) enum TokenScalarStyle {
     Folded,
 }
 
-/// What a token is, with the text it carries.
+/// The kind of a token, with its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum YamlTokenKind {
     StreamStart,
@@ -40,7 +40,7 @@ pub(crate) enum YamlTokenKind {
     Value,
     Alias(String),
     Anchor(String),
-    /// An empty handle makes the suffix the whole tag.
+    /// A tag. With an empty handle, the suffix is the whole tag.
     Tag {
         handle: String,
         suffix: String,
@@ -51,7 +51,7 @@ pub(crate) enum YamlTokenKind {
     },
 }
 
-/// A token and where it stands.
+/// A token, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct YamlToken {
     pub(crate) kind: YamlTokenKind,

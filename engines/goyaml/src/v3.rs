@@ -1,5 +1,5 @@
-//! YAML as go-yaml v3 has it: nodes that keep comments, styles, tags and places, and are written
-//! back as they were.
+//! YAML of go-yaml v3: nodes that keep their comments, styles, tags and positions, and are written back as they were
+//! read.
 //!
 //! ```
 //! use goyaml::v3::{self, YamlLayout};
@@ -31,7 +31,7 @@
 //!    ([`scalar_places`]).
 //! 7. `round_trip` finds the nodes that writing and reading again would not change ([`is_stable`]).
 //!
-//! What a key means to kustomize or Kubernetes is not known here.
+//! This module does not know what a key means in kustomize or Kubernetes.
 
 mod compose;
 mod content;

@@ -1,5 +1,5 @@
-//! What a document decodes to in Go: values whose maps have keys of any scalar type.
-//! The decoder makes them, `json.rs` turns them into JSON.
+//! The Go values of a decoded document. The keys of their maps may be any scalar. The decoder makes them, and `json.rs`
+//! converts them to JSON.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use crate::go_format;
 /// Index of a value in its [`GoDocumentValues`].
 pub(crate) type GoValueId = usize;
 
-/// A value of Go's `interface{}` as go-yaml fills it.
+/// A value as go-yaml decodes it into Go's `interface{}`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum GoValue<'n> {
     Null,
@@ -19,7 +19,7 @@ pub(crate) enum GoValue<'n> {
     Uint(u64),
     Float(f64),
     Str(Cow<'n, str>),
-    /// A string that is not UTF-8, which only `!!binary` can make.
+    /// A string that is not UTF-8. Only `!!binary` can make one.
     Bytes(Vec<u8>),
     Sequence(Vec<GoValueId>),
     /// Index in [`GoDocumentValues::maps`].
@@ -43,7 +43,7 @@ pub(crate) enum GoMapKey<'n> {
     Bool(bool),
 }
 
-/// The values of one document, without nesting: collections name their members.
+/// The values of one document, in flat lists: collections refer to their members by index.
 #[derive(Debug, Default)]
 pub(crate) struct GoDocumentValues<'n> {
     pub(crate) values: Vec<GoValue<'n>>,
@@ -59,7 +59,7 @@ impl<'n> GoDocumentValues<'n> {
         self.values.len() - 1
     }
 
-    /// The value as a key, or `None` when Go cannot have it as one.
+    /// The value as a key of a Go map. `None` if Go does not allow it as a key.
     pub(crate) fn key(&self, id: GoValueId) -> Option<GoMapKey<'n>> {
         Some(match &self.values[id] {
             GoValue::Null => GoMapKey::Null,

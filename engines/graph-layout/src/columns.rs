@@ -1,35 +1,35 @@
-//! In which column each node is: behind all nodes from which an edge leads to it.
+//! The column of each node: it is to the right of all nodes from which an edge leads to it.
 //!
-//! An edge over several columns gets a bend in each of them, which has a place in its column as a node has.
+//! An edge over several columns gets a bend in each of them. A bend takes a place in its column, as a node does.
 
 use std::collections::VecDeque;
 
 use super::GraphEdge;
 
-/// The way of an edge.
+/// The bends of one edge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EdgeWay {
     pub(super) edge: GraphEdge,
-    /// The bends between its ends, from left to right, by their places.
+    /// The places of the bends, from left to right.
     pub(super) bends: Vec<usize>,
 }
 
-/// The columns of a graph. A place is a node, or beyond the nodes a bend.
+/// The columns of a graph. A place stands for a node, or, after the nodes, for a bend.
 #[derive(Debug)]
 pub(super) struct Columns {
     /// The column of each place.
     columns: Vec<usize>,
     /// The places of each column, from top to bottom.
     order: Vec<Vec<usize>>,
-    /// The places in the column before, from which a line leads to a place.
+    /// For each place, the places in the column to its left from which a line leads to it.
     before: Vec<Vec<usize>>,
-    /// The places in the column behind, to which a line leads.
+    /// For each place, the places in the column to its right to which a line leads.
     behind: Vec<Vec<usize>>,
     ways: Vec<EdgeWay>,
 }
 
 impl Columns {
-    /// The columns of a graph whose edges have so many bends at most.
+    /// Computes the columns of a graph. All edges together get at most `most_bends` bends.
     pub(super) fn of(nodes: usize, edges: &[GraphEdge], most_bends: usize) -> Self {
         let ranks = ranks(nodes, edges);
         let mut columns = Self {
@@ -47,7 +47,7 @@ impl Columns {
         columns
     }
 
-    /// Adds the way of an edge, unless it leads back or to its own node.
+    /// Adds the bends of an edge, unless the edge leads back or to its own node.
     fn add(&mut self, edge: GraphEdge, left: &mut usize) {
         let from = self.rank(edge.from);
         let to = self.rank(edge.to);
@@ -73,10 +73,11 @@ impl Columns {
         self.ways.push(EdgeWay { edge, bends });
     }
 
-    /// The order to begin with: each place below what was reached before it, depth first. It has no crossing in a tree.
+    /// The first order: depth first, and each place below those that were reached before. In a tree, no lines cross
+    /// then.
     fn begin(&mut self, nodes: usize) {
         let mut is_reached = vec![false; self.columns.len()];
-        // Nodes without a line to them first: what is reached from them is behind them.
+        // Nodes without an incoming line come first. All other nodes are reached from them.
         let roots = (0..nodes).filter(|place| self.before_of(*place).is_empty());
         let mut pending: Vec<usize> = roots.chain(0..nodes).collect();
         pending.reverse();
@@ -131,8 +132,7 @@ fn push(lists: &mut [Vec<usize>], at: usize, place: usize) {
     }
 }
 
-/// The column of each node: one behind the last of those that lead to it. Where nodes lead to each other in a circle, it is
-/// opened at the first of them.
+/// The column of each node: one to the right of its last predecessor. A cycle is opened at its first node.
 fn ranks(nodes: usize, edges: &[GraphEdge]) -> Vec<usize> {
     let mut ranks = vec![0_usize; nodes];
     let mut open = vec![0_usize; nodes];

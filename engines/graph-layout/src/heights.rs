@@ -1,5 +1,5 @@
-//! How far down each place is: as near as can be to the middle of those that it is connected with, in the order of its column
-//! and without covering another.
+//! The height of each place. A place is as near as possible to the middle of its neighbours, in the order of its
+//! column, and covers no other place.
 
 use super::GraphSpacing;
 use super::columns::Columns;
@@ -7,22 +7,22 @@ use super::columns::Columns;
 /// How often heights are adjusted, from right to left and back.
 const ADJUSTING_SWEEPS: usize = 2;
 
-/// Places of a column that touch, and are moved together.
+/// Places of a column that touch each other and are moved together.
 #[derive(Debug, Clone, Copy)]
 struct TouchingPlaces {
-    /// The sum of where they would be, each without those above it.
+    /// The sum of the positions that these places would have, each without the places above it.
     sum: i64,
     count: i64,
 }
 
 impl TouchingPlaces {
-    /// Where they are, rounded down.
+    /// The common position of the places, rounded down.
     fn top(self) -> i64 {
         self.sum.div_euclid(self.count.max(1))
     }
 }
 
-/// The upper side of each place; that of the highest is 0.
+/// The upper side of each place. The highest place is at 0.
 pub(super) fn tops(columns: &Columns, spacing: GraphSpacing) -> Vec<i64> {
     let step = i64::from(spacing.node_height) + i64::from(spacing.row_gap);
     let mut tops = vec![0_i64; columns.places()];
@@ -51,7 +51,7 @@ pub(super) fn tops(columns: &Columns, spacing: GraphSpacing) -> Vec<i64> {
     tops
 }
 
-/// Moves the places of a column to where their neighbours are.
+/// Moves the places of a column near their neighbours.
 fn adjust(
     columns: &Columns,
     column: usize,
@@ -65,7 +65,7 @@ fn adjust(
     for place in places {
         let wanted = wanted(tops, *place, neighbours(columns, *place));
         let mut group = TouchingPlaces { sum: wanted - above, count: 1 };
-        // One that would cover those above it moves with them.
+        // A place that would cover the places above it moves together with them.
         while let Some(upper) = groups.pop_if(|upper| upper.top() > group.top()) {
             group = TouchingPlaces { sum: group.sum + upper.sum, count: group.count + upper.count };
         }
@@ -83,7 +83,8 @@ fn adjust(
     }
 }
 
-/// Where a place would be if it were alone: at the middle of its neighbours, or where it is if it has none.
+/// Where a place would be without others in its column: at the middle of its neighbours. Without neighbours, it stays
+/// where it is.
 fn wanted(tops: &[i64], place: usize, neighbours: &[usize]) -> i64 {
     let of = |place: usize| tops.get(place).copied().unwrap_or_default();
     let count = i64::try_from(neighbours.len()).unwrap_or(i64::MAX);

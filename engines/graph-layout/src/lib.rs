@@ -1,8 +1,9 @@
-//! Where the nodes and edges of a graph are drawn: in columns from left to right, so that every edge leads to the right.
+//! Places the nodes and edges of a graph for drawing: in columns from left to right, so that every edge leads to the
+//! right.
 //!
-//! The layout is that of Sugiyama in four steps: a column for each node (`columns.rs`), an order within each column by medians
-//! (`order.rs`), heights (`heights.rs`), and the points of edges. The same graph has the same layout, and a tree has no edge
-//! that crosses another. Elsewhere: which objects are nodes, and how they are drawn (`windlass-web`).
+//! The layout is Sugiyama's, in four steps: a column for each node (`columns.rs`), the order within each column by
+//! medians (`order.rs`), the heights (`heights.rs`), and the points of the edges. The same graph always has the same
+//! layout. In a tree, no edges cross. Elsewhere: the meaning of the nodes, and drawing them (`windlass-web`).
 
 mod columns;
 mod heights;
@@ -13,83 +14,85 @@ use self::columns::Columns;
 /// How many nodes a graph has at most.
 const MAX_NODES: usize = 900;
 
-/// How many edges it has at most.
+/// How many edges a graph has at most.
 const MAX_EDGES: usize = 4 * MAX_NODES;
 
-/// How many bends all edges have together at most; further long edges are straight.
+/// How many bends all edges together have at most. Further long edges are straight.
 const MAX_BENDS: usize = 4 * MAX_NODES;
 
-/// An edge between two nodes, which are named by their places in the list of nodes.
+/// An edge between two nodes. Each node is named by its index in the list of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphEdge {
-    /// Where it begins.
+    /// The index of the node where the edge begins.
     pub from: usize,
-    /// Where it ends.
+    /// The index of the node where the edge ends.
     pub to: usize,
 }
 
-/// The sizes of what is drawn, in units of the drawing.
+/// The sizes of nodes and gaps, in units of the drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphSpacing {
     /// The width of each node.
     pub node_width: u32,
     /// The height of each node.
     pub node_height: u32,
-    /// The room between two columns, in which edges are drawn.
+    /// The gap between two columns, in which edges are drawn.
     pub column_gap: u32,
-    /// The room between two nodes of a column.
+    /// The gap between two nodes of a column.
     pub row_gap: u32,
 }
 
-/// A place in the drawing: to the right, and down.
+/// A point in the drawing. The axes lead to the right and down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GraphPoint {
-    /// To the right.
+    /// The distance to the right.
     pub x: i64,
-    /// Down.
+    /// The distance downwards.
     pub y: i64,
 }
 
-/// Where an edge is drawn.
+/// The line of an edge in the drawing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EdgeLine {
     /// The edge.
     pub edge: GraphEdge,
-    /// From the right side of its first node to the left side of its last one, with a bend in each column between.
+    /// The points of the line, from the right side of the first node to the left side of the last one. It has a bend in
+    /// each column between them.
     pub points: Vec<GraphPoint>,
 }
 
-/// Where everything is drawn. Nothing is outside of the drawing, and no node covers another.
+/// The positions of all nodes and edges. Everything is inside the drawing, and no node covers another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphLayout {
     /// The upper left corner of each node, in the order of the nodes.
     pub corners: Vec<GraphPoint>,
-    /// The edges, in their order. An edge of a node to itself is left out, and so is one that would lead back to the left.
+    /// The lines of the edges, in the order of the edges. An edge from a node to itself, or back to the left, is left
+    /// out.
     pub lines: Vec<EdgeLine>,
-    /// How wide the drawing is.
+    /// The width of the drawing.
     pub width: i64,
-    /// How high it is.
+    /// The height of the drawing.
     pub height: i64,
 }
 
-/// Why there is no layout.
+/// Why a graph has no layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum GraphLayoutError {
-    /// It would take too long, and no person could read it.
+    /// The graph has too many nodes. The layout would take too long, and a user could not read it.
     #[error("a graph of {0} nodes is not drawn: 900 are the most")]
     TooManyNodes(usize),
-    /// The same for edges.
+    /// The graph has too many edges.
     #[error("a graph of {0} edges is not drawn: 3600 are the most")]
     TooManyEdges(usize),
-    /// An edge names a node that is not among the nodes.
+    /// An edge names a node that does not exist.
     #[error("an edge names node {0}, which there is not")]
     UnknownNode(usize),
 }
 
-/// Finds where `nodes` nodes and the edges between them are drawn.
+/// Computes the layout of a graph with this number of nodes.
 ///
 /// # Errors
-/// There are more than 900 nodes or 3 600 edges, or an edge names a node that there is not.
+/// There are more than 900 nodes or 3 600 edges, or an edge names a node that does not exist.
 pub fn layout(
     nodes: usize,
     edges: &[GraphEdge],
@@ -110,7 +113,7 @@ pub fn layout(
     Ok(drawn(nodes, &columns, &tops, spacing))
 }
 
-/// The drawing of what has a column and a height.
+/// The layout, from the column and height of each node and bend.
 fn drawn(nodes: usize, columns: &Columns, tops: &[i64], spacing: GraphSpacing) -> GraphLayout {
     let GraphSpacing { node_width, node_height, column_gap, .. } = spacing;
     let step = i64::from(node_width) + i64::from(column_gap);

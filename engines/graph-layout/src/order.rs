@@ -1,8 +1,8 @@
-//! In which order the places of a column are: each as near as can be to the median of those that it is connected with.
+//! The order of the places in a column. A place is as near as possible to the median of its neighbours.
 
 use super::columns::Columns;
 
-/// How often the columns are sorted, there and back.
+/// How often the columns are sorted, from left to right and back.
 const SORTING_SWEEPS: usize = 2;
 
 /// Sorts the places of all columns.
@@ -18,15 +18,15 @@ pub(super) fn sort(columns: &mut Columns) {
     }
 }
 
-/// A place, and where its neighbours in the other column are.
+/// A place, with the median position of its neighbours in the other column.
 #[derive(Debug, Clone, Copy)]
 struct MedianPlace {
-    /// Twice the median, so that it is a whole number.
+    /// Twice the median position, so that it is a whole number.
     median: usize,
     place: usize,
 }
 
-/// Sorts one column by another one. What is not connected with that one stays where it is.
+/// Sorts one column by the positions in another one. A place without a neighbour in the other column stays where it is.
 fn sort_column(columns: &mut Columns, column: usize, by: usize) {
     let mut positions = vec![0_usize; columns.places()];
     for (position, place) in columns.order().get(by).into_iter().flatten().enumerate() {
@@ -55,7 +55,7 @@ fn sort_column(columns: &mut Columns, column: usize, by: usize) {
         }
         all
     };
-    // Stable: what has the same median keeps its order.
+    // The sort is stable, so places with the same median keep their order.
     connected.sort_by_key(|it| it.median);
     let mut next = connected.into_iter().map(|it| it.place);
     let sorted: Vec<usize> = places

@@ -1,8 +1,8 @@
-//! Globs as upstream's variant of Go's `path.Match` has them.
+//! Globs of the original library, which has a variant of Go's `path.Match`.
 //!
-//! `*` is any text, `?` a character, `[a-z]` and `[^a-z]` classes, `\` takes the meaning from a character.
-//! Unlike in Go's own, `*`, `?` and classes also take `/`, and a wrong pattern is wrong only for a text that
-//! reaches the wrong place.
+//! `*` matches any text, `?` one character, and `[a-z]` and `[^a-z]` match classes. A `\` makes the next character
+//! literal. Unlike in Go's `path.Match`, `*`, `?` and classes also match `/`. A malformed pattern is only an error for
+//! a text whose matching reaches the malformed position.
 
 use golang::unicode::decode;
 
@@ -13,10 +13,10 @@ use crate::limits::SubstitutionBudget;
 #[derive(Debug)]
 pub(super) struct GlobPattern(Vec<PatternChunk>);
 
-/// What stands between two stars.
+/// The part of a pattern between two stars.
 #[derive(Debug)]
 struct PatternChunk {
-    /// Whether a star comes before it.
+    /// Whether a star precedes this part.
     after_star: bool,
     items: Vec<GlobPatternItem>,
 }
@@ -29,21 +29,21 @@ enum GlobPatternItem {
         negated: bool,
         ranges: Vec<(char, char)>,
     },
-    /// The pattern is wrong from here on.
+    /// The pattern is malformed from here on.
     Wrong,
 }
 
-/// What a text is to a pattern or one of its chunks.
+/// The result of matching a text with a pattern or one of its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PatternMatch<T> {
     Yes(T),
     No,
-    /// The pattern is wrong.
+    /// The pattern is malformed.
     Wrong,
 }
 
 impl GlobPattern {
-    /// Reads a pattern; every text is a valid one.
+    /// Reads a pattern. Every text is accepted.
     pub(super) fn parse(mut pattern: &[u8]) -> Self {
         let mut chunks = Vec::new();
         while !pattern.is_empty() {
@@ -56,7 +56,7 @@ impl GlobPattern {
         Self(chunks)
     }
 
-    /// How many bytes the longest beginning of a text has that matches; 0 when none does.
+    /// The length in bytes of the longest beginning of a text that matches. It is 0 if none matches.
     pub(super) fn longest(
         &self,
         text: &[u8],
@@ -72,8 +72,8 @@ impl GlobPattern {
         Ok(0)
     }
 
-    /// How many bytes the shortest beginning of a text has that matches and is not empty; 0 when none does.
-    // Parity(flux): the longer ones are tried nevertheless, since the pattern may be wrong for one of them.
+    /// The length in bytes of the shortest beginning of a text that matches and is not empty. It is 0 if none matches.
+    /// Parity(flux): the longer ones are tried nevertheless, since the pattern may be wrong for one of them.
     pub(super) fn shortest(
         &self,
         text: &[u8],
@@ -90,7 +90,8 @@ impl GlobPattern {
         Ok(shortest)
     }
 
-    /// Matches a whole text. A chunk that is not the last takes the first place that fits, for good.
+    /// Whether the pattern matches a whole text. A part that is not the last one matches at the first position that
+    /// fits, without backtracking.
     fn matches(
         &self,
         mut text: &[u8],
@@ -113,8 +114,8 @@ impl GlobPattern {
 }
 
 impl PatternChunk {
-    /// Matches at the beginning of a text or, after a star, at the first place that fits; gives what is left of the
-    /// text, which is nothing for the last chunk.
+    /// Matches this part at the beginning of a text. After a star, it matches at the first position that fits. Returns
+    /// the rest of the text. For the last part, the rest is empty.
     fn find<'t>(
         &self,
         text: &'t [u8],
@@ -122,7 +123,8 @@ impl PatternChunk {
         budget: &mut SubstitutionBudget,
     ) -> Result<PatternMatch<&'t [u8]>, LimitError> {
         let farthest = if self.after_star { text.len() } else { 0 };
-        // An item takes four bytes at most: from farther away the last chunk does not reach the end.
+        // An item of the pattern matches four bytes at most. If the last part began farther from the end, it could not
+        // reach the end.
         let nearest = match self.items.iter().any(|item| matches!(item, GlobPatternItem::Wrong)) {
             false if is_last => text.len().saturating_sub(4 * self.items.len()),
             _ => 0,
@@ -168,7 +170,7 @@ impl PatternChunk {
     }
 }
 
-/// How far a pattern goes to its next star, which has no meaning after `[` until `]`.
+/// The length of a pattern up to its next star. Within `[` and `]`, a star has no meaning.
 fn chunk_length(pattern: &[u8]) -> usize {
     let mut is_class = false;
     let mut at = 0;
@@ -210,7 +212,7 @@ fn items(mut chunk: &[u8]) -> Vec<GlobPatternItem> {
     items
 }
 
-/// The class after a `[`, or nothing when it is wrong.
+/// Reads the class after a `[`. `None` if it is malformed.
 fn class(chunk: &mut &[u8]) -> Option<GlobPatternItem> {
     let negated = chunk.first() == Some(&b'^');
     if negated {
@@ -231,7 +233,7 @@ fn class(chunk: &mut &[u8]) -> Option<GlobPatternItem> {
     Some(GlobPatternItem::Class { negated, ranges })
 }
 
-/// A character of a class. Something has to follow it.
+/// Reads a character of a class. Another character has to follow it.
 fn bound(chunk: &mut &[u8]) -> Option<char> {
     if matches!(chunk.first()?, b'-' | b']') {
         return None;

@@ -1,4 +1,4 @@
-//! Replacing text in a value, as Go's `strings.Replace` does.
+//! Replaces text in a value, as Go's `strings.Replace` does.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::error::LimitError;
 use crate::limits::SubstitutionBudget;
 use crate::parse::ValueSide;
 
-/// Replaces what is `old`, from the left, so many times or everywhere.
+/// Replaces the text `old` from the left: as often as given, or everywhere.
 ///
 /// An empty `old` is found before every character and at the end.
 pub(super) fn replace<'v>(
@@ -43,7 +43,7 @@ pub(super) fn replace<'v>(
     Ok(Cow::Owned(replaced))
 }
 
-/// Replaces what is `old` at the beginning or the end.
+/// Replaces the text `old` at the beginning or the end of a value.
 pub(super) fn replace_at<'v>(
     value: &'v [u8],
     old: &[u8],
@@ -61,7 +61,7 @@ pub(super) fn replace_at<'v>(
     Ok(Cow::Owned(parts.concat()))
 }
 
-/// Where a text begins next, from some place on. Every comparison of bytes is paid for.
+/// The next position of a text in a value. Every compared byte is charged.
 fn find(
     value: &[u8],
     text: &[u8],

@@ -1,4 +1,4 @@
-//! Sums, differences, products, quotients and remainders, with errors where a result does not fit.
+//! Sums, differences, products, quotients and remainders. A result that does not fit its type is an error.
 
 use std::rc::Rc;
 
@@ -15,12 +15,12 @@ const MAX_SECONDS: i64 = 253_402_300_799;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Whether a time may be a value.
+/// Whether a time is in the range of CEL timestamps.
 pub(super) fn is_in_range(seconds: i64) -> bool {
     (MIN_SECONDS..=MAX_SECONDS).contains(&seconds)
 }
 
-/// The whole number that a double is.
+/// The double as a whole number. `None` if it is not one.
 #[expect(clippy::cast_possible_truncation, reason = "the bounds are checked before")]
 pub(super) fn whole(double: f64) -> Option<i64> {
     let fits = double.fract() == 0.0 && double > -(2f64.powi(63)) && double < 2f64.powi(63);

@@ -14,7 +14,7 @@ const RFC3339: &str = "2006-01-02T15:04:05Z07:00";
 /// Go's layout `RFC3339Nano`.
 pub(super) const RFC3339_NANO: &str = "2006-01-02T15:04:05.999999999Z07:00";
 
-/// Converts a value to the type that a function is named for.
+/// Converts a value to the type that is the name of the function.
 pub(super) fn to<'a>(
     name: &str,
     value: &CelValue<'a>,
@@ -105,7 +105,7 @@ fn uint(value: &CelValue<'_>) -> Result<Option<u64>, CelError> {
     })
 }
 
-/// The text of a duration: seconds, and an `s`.
+/// A duration as text: its seconds, followed by `s`.
 pub(super) fn seconds_text(duration: GoDuration) -> String {
     format!("{}s", format_float(duration.seconds(), FloatTextFormat::Fixed, None))
 }

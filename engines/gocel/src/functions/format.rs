@@ -1,4 +1,4 @@
-//! `'%s of %d'.format([a, b])`.
+//! The function `format`: `'%s of %d'.format([a, b])`.
 //!
 //! Source of the semantics: cel-go 0.26 `ext/formatting_v2.go`.
 
@@ -12,9 +12,9 @@ use super::convert::{RFC3339_NANO, seconds_text};
 use crate::budget::{CelBudget, CelError};
 use crate::value::{CelList, CelValue};
 
-/// Digits after the point that a clause may ask for.
+/// How many digits after the point a clause may request.
 ///
-/// Differs(cel-go): any number there.
+/// Differs(cel-go): cel-go allows any number.
 const MAX_PRECISION: usize = 1000;
 
 pub(super) fn format(
@@ -55,7 +55,7 @@ fn malformed(text: &str) -> CelError {
     CelError::failed(format!("could not parse formatting clause: {text}"))
 }
 
-/// The text of one clause, and the rest of the format.
+/// Formats one clause. Returns its text and the rest of the format.
 fn clause<'t>(
     clause: &'t str,
     arg: &CelValue<'_>,
@@ -202,7 +202,7 @@ fn append(shown: &mut String, arg: &CelValue<'_>, budget: &mut CelBudget) -> Res
                 let mut right = String::new();
                 append(&mut left, &key, budget)?;
                 append(&mut right, &value, budget)?;
-                // Copied twice on its way into the text.
+                // The text is copied twice.
                 budget.spend_bytes((left.len() + right.len()).saturating_mul(2))?;
                 lines.push((left, right));
             }

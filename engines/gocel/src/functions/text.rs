@@ -1,6 +1,6 @@
 //! Functions of strings: those of the standard library and of the extension `Strings`.
 //!
-//! Places are counted in characters. Elsewhere: `format` (its own file).
+//! Positions are counted in characters. Elsewhere: `format` (its own file).
 
 use golang::regexp::GoRegexp;
 
@@ -8,7 +8,7 @@ use super::{FunctionResult, format};
 use crate::budget::{CelBudget, CelError};
 use crate::value::{CelList, CelValue};
 
-/// Bytes of text that one `matches` with a pattern from the data may compile.
+/// How long the pattern of `matches` may be, in bytes, if it is not a literal.
 const MAX_DYNAMIC_PATTERN: usize = 1000;
 
 pub(super) fn matches<'a>(
@@ -18,7 +18,7 @@ pub(super) fn matches<'a>(
     budget: &mut CelBudget,
 ) -> FunctionResult<'a> {
     budget.spend_bytes(text.len())?;
-    // Time grows with the length of the pattern times that of the text.
+    // The time grows with the product of the lengths of pattern and text.
     let weight = 1 + pattern.len() / 32 + if pattern.contains('{') { 16 } else { 0 };
     let steps = text.len().saturating_mul(weight) / 4;
     if let Some(compiled) = compiled {
@@ -29,7 +29,7 @@ pub(super) fn matches<'a>(
         let text = format!("a pattern that is no literal may have {MAX_DYNAMIC_PATTERN} bytes");
         return Err(CelError::failed(text));
     }
-    // Compiling is what costs: a pattern of a thousand bytes takes milliseconds.
+    // Compiling is expensive: a pattern of a thousand bytes takes milliseconds.
     budget.spend(2000)?;
     let compiled = GoRegexp::new(pattern).map_err(|error| CelError::failed(error.to_string()))?;
     budget.spend(if compiled.is_small() { steps } else { steps.saturating_mul(64) })?;
@@ -101,7 +101,7 @@ pub(super) fn call<'a>(
     }
 }
 
-/// How often a text occurs, which is also between any two characters for an empty one.
+/// How often a part occurs in a text. An empty part occurs between any two characters, too.
 fn places(text: &str, part: &str) -> usize {
     if part.is_empty() { text.chars().count() + 1 } else { text.matches(part).count() }
 }
@@ -110,7 +110,7 @@ fn out_of_range(index: i64) -> CelError {
     CelError::failed(format!("index out of range: {index}"))
 }
 
-/// The byte at which a character begins; the one behind the last character is its end.
+/// The byte position of a character. The index after the last character gives the end of the text.
 fn byte_of(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     let ends = std::iter::once(text.len());
@@ -218,7 +218,7 @@ fn join<'a>(args: &[CelValue<'a>], budget: &mut CelBudget) -> FunctionResult<'a>
     Ok(CelValue::text(joined))
 }
 
-/// A text between quotation marks, with the escapes that the language knows.
+/// Puts a text in quotation marks, with the escapes of CEL.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,4 +1,4 @@
-//! Parts of times and durations: `getHours` and its like.
+//! Parts of times and durations, such as `getHours`.
 
 use golang::strconv;
 use golang::time::{GoTime, GoTimeZone};
@@ -41,7 +41,7 @@ fn of_time(name: &str, time: &GoTime) -> i64 {
     }
 }
 
-/// A zone by its name, or by hours and minutes east of UTC.
+/// A time zone, by its name or by hours and minutes east of UTC.
 fn zone(name: &str) -> Result<GoTimeZone, CelError> {
     let Some((hours, minutes)) = name.split_once(':') else {
         return GoTimeZone::load(name).map_err(|error| CelError::failed(error.to_string()));
@@ -52,7 +52,7 @@ fn zone(name: &str) -> Result<GoTimeZone, CelError> {
     let minutes = number(minutes)?;
     let minutes = if name.starts_with('-') { -minutes } else { minutes };
     let offset = hours.saturating_mul(60).saturating_add(minutes).saturating_mul(60);
-    // No clock has an offset of more than a day, but the text may have one.
+    // The text may have an offset of more than a day, but no clock has one.
     let offset = i32::try_from(offset).unwrap_or(0);
     Ok(GoTimeZone::fixed("", offset))
 }

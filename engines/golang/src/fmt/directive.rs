@@ -1,14 +1,15 @@
-//! The format of `Sprintf`: flags, width, precision, indexes of arguments, and what is wrong with them.
+//! The format string of `Sprintf`: flags, width, precision, and indexes of arguments, with the messages about mistakes
+//! in them.
 
 use super::format::FormatFlags;
 use super::printer::FormatPrinter;
 use crate::unicode::decode;
 use crate::value::GoRuntimeValue;
 
-/// Widths and precisions beyond this are ignored.
+/// Greater widths and precisions are ignored.
 const MAX_WIDTH_OR_PRECISION: usize = 1_000_000;
 
-/// Prints values as a format asks for.
+/// Prints values according to a format.
 pub(super) fn run(printer: &mut FormatPrinter, format: &[u8], values: &[GoRuntimeValue]) {
     let mut reader = FormatDirectiveReader {
         format,
@@ -54,12 +55,12 @@ pub(super) fn run(printer: &mut FormatPrinter, format: &[u8], values: &[GoRuntim
 struct FormatDirectiveReader<'a> {
     format: &'a [u8],
     at: usize,
-    /// The value that comes next.
+    /// The index of the next value.
     next: usize,
     values: &'a [GoRuntimeValue],
-    /// Whether the format chose values itself, so that none counts as left over.
+    /// Whether the format named the index of a value. No value then counts as left over.
     is_reordered: bool,
-    /// Whether the indexes of this directive made sense.
+    /// Whether the indexes of this directive are valid.
     is_good: bool,
 }
 
@@ -68,7 +69,7 @@ impl FormatDirectiveReader<'_> {
         self.format.get(self.at).copied()
     }
 
-    /// One directive, whose percent sign was read; whether the format goes on behind it.
+    /// Prints one directive, after its percent sign. Returns whether the format continues after it.
     fn directive(&mut self, printer: &mut FormatPrinter) -> bool {
         self.is_good = true;
         printer.flags = FormatFlags::default();
@@ -156,7 +157,7 @@ impl FormatDirectiveReader<'_> {
         after_index
     }
 
-    /// A decimal number before `end`. One that is too large takes everything up to there with it.
+    /// Reads a decimal number before `end`. If it is too large, everything up to `end` is skipped.
     fn number(&mut self, end: usize) -> Option<usize> {
         let mut number = None;
         while self.at < end && self.format[self.at].is_ascii_digit() {
@@ -171,7 +172,7 @@ impl FormatDirectiveReader<'_> {
         number
     }
 
-    /// The next value as a width or precision.
+    /// Takes the next value as a width or precision.
     fn number_of_value(&mut self) -> Option<i64> {
         let value = self.values.get(self.next)?;
         self.next += 1;
@@ -181,7 +182,7 @@ impl FormatDirectiveReader<'_> {
         (fits && (integer.kind().is_signed() || number >= 0)).then_some(number)
     }
 
-    /// Reads `[3]`; whether there was an index that could be read.
+    /// Reads an index such as `[3]`. Returns whether there was a valid index.
     fn index(&mut self) -> bool {
         if self.peek() != Some(b'[') {
             return false;

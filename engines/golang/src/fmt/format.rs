@@ -1,4 +1,4 @@
-//! Padding, and the forms of integers, floats and strings under flags.
+//! Padding, and the forms of integers, floats and strings with flags.
 
 use crate::strconv::{
     FloatTextFormat, QuotingStyle, can_backquote, format_float, quote, quote_char,
@@ -6,7 +6,7 @@ use crate::strconv::{
 use crate::unicode::{count, decode, is_print};
 use crate::value::SizedInteger;
 
-/// What stands between the percent sign and the verb.
+/// The flags, width and precision between the percent sign and the verb.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FormatFlags {
     pub(super) width: Option<usize>,
@@ -16,13 +16,13 @@ pub(super) struct FormatFlags {
     pub(super) sharp: bool,
     pub(super) space: bool,
     pub(super) zero: bool,
-    /// `%+v`: structs with the names of their fields.
+    /// The flag of `%+v`: structs are printed with the names of their fields.
     pub(super) plus_v: bool,
-    /// `%#v`: Go syntax.
+    /// The flag of `%#v`: values are printed in Go syntax.
     pub(super) sharp_v: bool,
 }
 
-/// Digits of a base, small or capital.
+/// Whether digits of a base are written as small or capital letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DigitCase {
     Small,
@@ -30,7 +30,7 @@ pub(super) enum DigitCase {
 }
 
 impl FormatFlags {
-    /// The text with padding up to the width; zeros only to the left.
+    /// Pads a text to the width. Zeros are only added on the left.
     pub(super) fn pad(&self, text: &[u8]) -> Vec<u8> {
         let missing = self.width.unwrap_or(0).saturating_sub(count(text));
         if missing == 0 {
@@ -101,7 +101,7 @@ impl FormatFlags {
         self.pad_with_spaces(&text)
     }
 
-    /// `%U`.
+    /// Formats `%U`.
     pub(super) fn unicode(&self, code: u64) -> Vec<u8> {
         let digits = self.precision.unwrap_or(0).max(4);
         let number = format!("{code:X}");
@@ -115,7 +115,7 @@ impl FormatFlags {
         self.pad_with_spaces(&text)
     }
 
-    /// `%c`, or `%q` of an integer.
+    /// Formats `%c`, or `%q` of an integer.
     pub(super) fn character(&self, code: u64, is_quoted: bool) -> Vec<u8> {
         let character = u32::try_from(code)
             .ok()
@@ -131,7 +131,7 @@ impl FormatFlags {
         if self.plus { QuotingStyle::Ascii } else { QuotingStyle::Printable }
     }
 
-    /// So many characters of a text as the precision allows.
+    /// Cuts a text to as many characters as the precision allows.
     fn cut<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         let Some(precision) = self.precision.filter(|precision| *precision < text.len()) else {
             return text;
@@ -143,12 +143,12 @@ impl FormatFlags {
         &text[..end]
     }
 
-    /// `%s`.
+    /// Formats `%s`.
     pub(super) fn string(&self, text: &[u8]) -> Vec<u8> {
         self.pad(self.cut(text))
     }
 
-    /// `%q`.
+    /// Formats `%q`.
     pub(super) fn quoted(&self, text: &[u8]) -> Vec<u8> {
         let text = self.cut(text);
         if self.sharp && can_backquote(text) {
@@ -157,7 +157,7 @@ impl FormatFlags {
         self.pad(&quote(text, self.quoting()))
     }
 
-    /// `%x` of bytes.
+    /// Formats `%x` of bytes.
     pub(super) fn hexadecimal(&self, bytes: &[u8], digits: DigitCase) -> Vec<u8> {
         let bytes = &bytes[..self.precision.unwrap_or(bytes.len()).min(bytes.len())];
         let (prefix, alphabet) = match digits {
@@ -177,7 +177,7 @@ impl FormatFlags {
         self.pad(&text)
     }
 
-    /// A float under a verb that floats know.
+    /// Formats a float with a verb for floats.
     pub(super) fn float(&self, float: f64, verb: char) -> Vec<u8> {
         let form = match verb {
             'e' | 'E' => FloatTextFormat::Exponent,
@@ -223,7 +223,7 @@ impl FormatFlags {
     }
 }
 
-/// `%#g`: a point always, and zeros up to the precision.
+/// Formats `%#g`: a float that always has a point, and zeros up to the precision.
 fn with_point(number: &str, verb: char, precision: Option<usize>) -> String {
     let is_hexadecimal = matches!(verb, 'x' | 'X');
     let marks: &[char] = if is_hexadecimal { &['p', 'P'] } else { &['e', 'E', 'p', 'P'] };

@@ -1,4 +1,4 @@
-//! One value under one verb.
+//! Prints one value with one verb.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::value::{
     GoObject, GoRuntimeValue, GoString, GoType, IntegerKind, ReflectKind, SizedInteger,
 };
 
-/// Go's pointers have addresses, which differ from run to run; this stands for all of them.
+/// The address that is printed for every pointer. In Go, addresses differ from run to run.
 const POINTER_PLACEHOLDER_ADDRESS: i64 = 0xc0_0001_2345;
 
-/// Text in the making.
+/// The text that is being built.
 ///
-/// Once it is beyond a limit nothing is added any more, and [`FormatPrinter::finish`] returns an error.
+/// Once it exceeds a limit, nothing more is added, and [`FormatPrinter::finish`] returns an error.
 pub(super) struct FormatPrinter {
     text: Vec<u8>,
     limits: FormatLimits,
     error: Option<Error>,
     pub(super) flags: FormatFlags,
-    /// Inside a complaint about a verb, where methods are not called.
+    /// Whether a message about a verb is being printed. Methods of values are not called then.
     is_complaining: bool,
 }
 
@@ -54,12 +54,12 @@ impl FormatPrinter {
         self.text.extend_from_slice(text);
     }
 
-    /// `%!d(MISSING)` and the like.
+    /// Prints a message such as `%!d(MISSING)`.
     pub(super) fn complain(&mut self, verb: char, about: &str) {
         self.write(format!("%!{verb}{about}").as_bytes());
     }
 
-    /// `%!d(string=x)`: a verb that the value does not know.
+    /// Prints `%!d(string=x)` for a verb that does not fit the value.
     fn bad_verb(&mut self, value: &GoRuntimeValue, verb: char, depth: usize) {
         self.is_complaining = true;
         match value {
@@ -75,7 +75,7 @@ impl FormatPrinter {
         self.is_complaining = false;
     }
 
-    /// A value given to a function of `fmt`.
+    /// Prints an argument of a function of `fmt`.
     pub(super) fn argument(&mut self, value: &GoRuntimeValue, verb: char) {
         match (value, verb) {
             (GoRuntimeValue::Nil, 'T' | 'v') => {
@@ -282,7 +282,7 @@ impl FormatPrinter {
         self.write(b"}");
     }
 
-    /// A value of a named type; the name shows in Go syntax and in complaints.
+    /// Prints a value of a named type. The name appears in Go syntax and in messages about verbs.
     fn underlying(
         &mut self,
         value: &GoRuntimeValue,
@@ -314,7 +314,7 @@ impl FormatPrinter {
         }
     }
 
-    /// What has an address only.
+    /// Prints a value that only has an address.
     fn pointer(&mut self, value: &GoRuntimeValue, verb: char, depth: usize) {
         let is_nil = match value {
             GoRuntimeValue::Object(object) => object.is_nil(),
@@ -347,7 +347,7 @@ impl FormatPrinter {
     }
 }
 
-/// Where a value stands; pointers inside of others show their address only.
+/// Whether a value is nested in another one. A nested pointer only prints its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PrintNesting {
     Top,

@@ -6,7 +6,7 @@
 use super::matcher::{GlobMatcher, GlobMatcherTree};
 use super::pattern::GlobNode;
 
-/// Chooses the matcher of a glob.
+/// Chooses the matcher for a glob.
 pub(super) fn compile(node: GlobNode, separators: &[char]) -> GlobMatcher {
     match node {
         GlobNode::AnyOf(alternatives) => match without_common_ends(alternatives) {
@@ -62,7 +62,8 @@ fn simplified_tree(mut tree: GlobMatcherTree) -> GlobMatcher {
     }
 }
 
-/// One matcher for a sequence: around its longest part of a known length, or its first.
+/// One matcher for a sequence of matchers. The longest part of a known length, or else the first part, becomes its
+/// middle.
 fn tree(matchers: &[GlobMatcher]) -> GlobMatcher {
     if let [only] = matchers {
         return only.clone();
@@ -74,7 +75,7 @@ fn tree(matchers: &[GlobMatcher]) -> GlobMatcher {
         .iter()
         .enumerate()
         .filter_map(|(index, matcher)| Some((matcher.length()?, index)))
-        // Of equal ones, the last.
+        // If several are equal, the last one counts.
         .max();
     let middle = longest.map_or(0, |(_, index)| index);
     let side = |side: &[GlobMatcher]| (!side.is_empty()).then(|| tree(side));
@@ -83,7 +84,7 @@ fn tree(matchers: &[GlobMatcher]) -> GlobMatcher {
     GlobMatcher::Tree(Box::new(GlobMatcherTree::new(matchers[middle].clone(), left, right)))
 }
 
-/// Glues runs of a sequence together, the longest first, until nothing can be glued any more.
+/// Joins runs of matchers in a sequence, the longest run first, until no more can be joined.
 fn glued(mut matchers: Vec<GlobMatcher>) -> Vec<GlobMatcher> {
     loop {
         let mut best: Option<(GlobMatcher, usize, usize)> = None;
@@ -104,7 +105,7 @@ fn glued(mut matchers: Vec<GlobMatcher>) -> Vec<GlobMatcher> {
     }
 }
 
-/// How many matchers from the first on can be glued.
+/// How many matchers, from the first on, can be joined.
 fn longest_run(matchers: &[GlobMatcher]) -> usize {
     let first = matchers.first().and_then(stops);
     let alike =
@@ -113,7 +114,7 @@ fn longest_run(matchers: &[GlobMatcher]) -> usize {
     alike.max(fixed)
 }
 
-/// The characters at which a matcher of any others stops.
+/// The characters at which a matcher for any text stops.
 fn stops(matcher: &GlobMatcher) -> Option<&[char]> {
     match matcher {
         GlobMatcher::Super => Some(&[]),
@@ -133,7 +134,7 @@ fn glue(matchers: &[GlobMatcher]) -> Option<GlobMatcher> {
     })
 }
 
-/// A run of matchers that all stop at the same characters, as what all of it has in common.
+/// Joins a run of matchers that all stop at the same characters.
 fn glue_as_every(matchers: &[GlobMatcher]) -> Option<GlobMatcher> {
     let stops = matchers.first().and_then(self::stops)?;
     if matchers.iter().any(|matcher| self::stops(matcher) != Some(stops)) {
@@ -168,7 +169,7 @@ fn glue_as_every(matchers: &[GlobMatcher]) -> Option<GlobMatcher> {
     Some(GlobMatcher::EveryOf(every))
 }
 
-/// Takes what all alternatives begin and end with out of them; gives them back if there is nothing.
+/// Moves the common beginning and end of all alternatives out of them. If there is none, the alternatives are returned.
 fn without_common_ends(alternatives: Vec<GlobNode>) -> Result<GlobNode, Vec<GlobNode>> {
     let patterns: Option<Vec<&[GlobNode]>> = alternatives
         .iter()
@@ -204,7 +205,7 @@ fn without_common_ends(alternatives: Vec<GlobNode>) -> Result<GlobNode, Vec<Glob
     Ok(GlobNode::Pattern(result))
 }
 
-/// How many nodes all sequences begin with, and end with.
+/// How many nodes all sequences have in common at the beginning, and at the end.
 fn common_ends(sequences: &[&[GlobNode]]) -> (usize, usize) {
     let shortest = sequences.iter().enumerate().min_by_key(|(_, sequence)| sequence.len());
     let Some((place, shortest)) = shortest else { return (0, 0) };

@@ -5,12 +5,12 @@
 //! lengths can cut within a character.
 //! Elsewhere: which shortcut is taken (`compile.rs`).
 
-/// A way to match.
+/// A way to match a part of a text.
 #[derive(Debug, Clone)]
 pub(super) enum GlobMatcher {
     Nothing,
     Text(String),
-    /// A character that is not a separator.
+    /// Matches one character that is not a separator.
     Single(Vec<char>),
     List {
         characters: Vec<char>,
@@ -21,37 +21,37 @@ pub(super) enum GlobMatcher {
         high: char,
         is_negated: bool,
     },
-    /// A text without separators.
+    /// Matches any text without separators.
     Any(Vec<char>),
-    /// Every text.
+    /// Matches every text.
     Super,
-    /// At least so many characters.
+    /// Matches at least this number of characters.
     Min(usize),
-    /// At most so many characters.
+    /// Matches at most this number of characters.
     Max(usize),
     Contains(String),
     ContainsNot(String),
     Prefix(String),
     Suffix(String),
     PrefixSuffix(String, String),
-    /// A text, and behind it no separators.
+    /// Matches a prefix, followed by text without separators.
     PrefixAny(String, Vec<char>),
-    /// A text, and before it no separators.
+    /// Matches a suffix, preceded by text without separators.
     SuffixAny(String, Vec<char>),
     AnyOf(Vec<Self>),
     EveryOf(Vec<Self>),
-    /// Matchers of known lengths one after the other, and the sum of these.
+    /// Matches several parts of known lengths in a row. The number is the sum of the lengths.
     Row(Vec<Self>, usize),
     Tree(Box<GlobMatcherTree>),
 }
 
-/// A matcher that is searched for, and what has to match before and behind it.
+/// A matcher that is searched in a text, with the matchers for the text before and after it.
 #[derive(Debug, Clone)]
 pub(super) struct GlobMatcherTree {
     pub(super) value: GlobMatcher,
     pub(super) left: Option<GlobMatcher>,
     pub(super) right: Option<GlobMatcher>,
-    /// The lengths that `left` and `right` had when the tree was made; 0 where there is none.
+    /// The lengths of `left` and `right` when the tree was made. They are 0 if there is no such part.
     pub(super) left_length: Option<usize>,
     pub(super) right_length: Option<usize>,
     pub(super) length: Option<usize>,
@@ -65,12 +65,12 @@ impl MatchStepBudget {
         Self(steps)
     }
 
-    /// How many are left.
+    /// How many steps are left.
     pub(super) fn left(&self) -> usize {
         self.0
     }
 
-    /// Whether the steps were enough so far.
+    /// Whether any steps are left.
     pub(super) fn are_left(&self) -> bool {
         self.0 > 0
     }
@@ -131,7 +131,7 @@ impl GlobMatcherTree {
 }
 
 impl GlobMatcher {
-    /// How many characters it matches, if that is always the same.
+    /// How many characters the matcher matches. `None` if the number varies.
     pub(super) fn length(&self) -> Option<usize> {
         match self {
             Self::Nothing => Some(0),
@@ -166,7 +166,7 @@ impl GlobMatcher {
         }
     }
 
-    /// Whether all of a text matches; anything, once no steps are left.
+    /// Whether the matcher matches a whole text. Without steps left, the answer may be wrong.
     pub(super) fn is_match(&self, text: &[u8], steps: &mut MatchStepBudget) -> bool {
         steps.take(text.len() + 1);
         if !steps.are_left() {
@@ -206,7 +206,7 @@ impl GlobMatcher {
         }
     }
 
-    /// Whether a single character is taken.
+    /// Whether a matcher for a single character accepts this one.
     fn takes(&self, character: u32) -> bool {
         let is_in = |list: &[char]| list.iter().any(|known| u32::from(*known) == character);
         match self {
@@ -219,7 +219,7 @@ impl GlobMatcher {
         }
     }
 
-    /// Where it first matches in a text, and the lengths of what may match there, ascending.
+    /// The first position where the matcher matches, with the possible lengths of the match in ascending order.
     fn find(&self, text: &[u8], steps: &mut MatchStepBudget) -> Option<(usize, Vec<usize>)> {
         steps.take(text.len() + 1);
         match self {
@@ -306,7 +306,7 @@ fn row_matches(matchers: &[GlobMatcher], text: &[u8], steps: &mut MatchStepBudge
     true
 }
 
-/// The first place where one of the matchers matches, with the lengths of all that match there.
+/// The first position where one of the matchers matches, with the lengths of all matches there.
 fn find_any(
     matchers: &[GlobMatcher],
     text: &[u8],
@@ -327,7 +327,7 @@ fn find_any(
     first
 }
 
-/// The lengths on which all matchers agree. All that are joined so are found at the beginning of a text.
+/// The match lengths on which all matchers agree. These joined matchers always match at the beginning of a text.
 fn find_every(
     matchers: &[GlobMatcher],
     text: &[u8],
@@ -347,7 +347,7 @@ fn find_every(
     common.filter(|ends| !ends.is_empty()).map(|ends| (0, ends))
 }
 
-/// A character as Go reads it from bytes, and its width: a byte that is not UTF-8 is U+FFFD of width one.
+/// Decodes a character as Go does, with its width. A byte that is not UTF-8 gives U+FFFD with the width 1.
 fn decode(text: &[u8]) -> (u32, usize) {
     let window = &text[..text.len().min(4)];
     match window.utf8_chunks().next() {
@@ -359,7 +359,7 @@ fn decode(text: &[u8]) -> (u32, usize) {
     }
 }
 
-/// The characters of a text with where they begin.
+/// The characters of a text, with their positions.
 fn characters(text: &[u8]) -> impl Iterator<Item = (usize, u32)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -375,24 +375,24 @@ fn encoded_length(character: u32) -> usize {
     char::from_u32(character).map_or(3, char::len_utf8)
 }
 
-/// Where characters end.
+/// The end positions of the characters.
 fn ends(text: &[u8], offset: usize) -> impl Iterator<Item = usize> {
     characters(text).map(move |(at, character)| offset + at + encoded_length(character))
 }
 
-/// Where characters begin, and the end.
+/// The positions of the characters, and the end of the text.
 fn starts_and_end(text: &[u8], offset: usize) -> Vec<usize> {
     characters(text).map(|(at, _)| offset + at).chain([offset + text.len()]).collect()
 }
 
-/// The lengths of a prefix with what follows it up to a separator.
+/// The possible lengths of a prefix with text after it, up to a separator.
 fn prefixed(text: &[u8], length: usize, separators: &[char]) -> Vec<usize> {
     let rest = &text[length..];
     let rest = &rest[..index_any(rest, separators).unwrap_or(rest.len())];
     std::iter::once(length).chain(ends(rest, length)).collect()
 }
 
-/// Where a suffix ends that is found from the end again and again.
+/// The ends of all occurrences of a suffix, searched from the end.
 fn ends_of(text: &[u8], suffix: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut end = text.len();

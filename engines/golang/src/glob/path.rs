@@ -1,16 +1,17 @@
-//! Go's `path.Match`, and `filepath.Match` where paths have slashes.
+//! Go's `path.Match`, and `filepath.Match` on systems whose paths have slashes.
 
-/// The pattern is malformed, in Go's words. What comes behind a mismatch is examined too.
+/// The pattern is malformed. The message is Go's. The part after a mismatch is checked, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("syntax error in pattern")]
 pub struct BadPathPattern;
 
-/// Whether all of a name matches: `*` and `?` stop at slashes, `[a-z]`, `[^abc]`, `\` before what is literal.
+/// Whether a pattern matches a whole name. `*` and `?` stop at slashes. The pattern may have `[a-z]`, `[^abc]`, and `\`
+/// before a literal character.
 ///
-/// Takes at most as many steps as both lengths and the number of stars multiplied.
+/// The number of steps is at most the product of both lengths and the number of stars.
 ///
 /// # Errors
-/// If the pattern is malformed.
+/// The pattern is malformed.
 pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPathPattern> {
     let mut pattern = pattern;
     let mut name = name;
@@ -41,7 +42,7 @@ pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPathPattern> {
                 }
             }
         }
-        // It does not match, but may still be malformed.
+        // The name does not match, but the pattern may still be malformed.
         while !pattern.is_empty() {
             let (chunk, rest) = self::chunk(pattern.trim_start_matches('*'));
             match_chunk(chunk, "")?;
@@ -52,7 +53,7 @@ pub fn path_match(pattern: &str, name: &str) -> Result<bool, BadPathPattern> {
     Ok(name.is_empty())
 }
 
-/// The pattern up to the next star, and from there.
+/// Divides a pattern at its next star.
 fn chunk(pattern: &str) -> (&str, &str) {
     let mut in_class = false;
     let mut bytes = pattern.bytes().enumerate();
@@ -70,12 +71,13 @@ fn chunk(pattern: &str) -> (&str, &str) {
     (pattern, "")
 }
 
-/// Matches a chunk with the beginning of a name; gives what follows. The chunk is read to its end in any case.
+/// Matches a part of the pattern at the beginning of a name. Returns the rest of the name. The part is always read to
+/// its end.
 fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPathPattern> {
     let mut pattern = chunk;
     let mut name = Some(name);
     while let Some(first) = pattern.chars().next() {
-        // `name` is missing once it does not match, and its first character where it has ended.
+        // `name` is `None` after a mismatch. Its first character is `None` at its end.
         let character = name.and_then(|name| name.chars().next());
         let is_match;
         pattern = &pattern[first.len_utf8()..];
@@ -101,7 +103,7 @@ fn match_chunk<'n>(chunk: &str, name: &'n str) -> Result<Option<&'n str>, BadPat
     Ok(name)
 }
 
-/// Reads a class behind its `[`; returns whether a character is in it, and what follows.
+/// Reads a class after its `[`. Returns whether the character is in it, and the rest of the pattern.
 fn class(pattern: &str, character: Option<char>) -> Result<(bool, &str), BadPathPattern> {
     let (is_negated, mut rest) =
         pattern.strip_prefix('^').map_or((false, pattern), |rest| (true, rest));
@@ -121,7 +123,7 @@ fn class(pattern: &str, character: Option<char>) -> Result<(bool, &str), BadPath
     }
 }
 
-/// A character of a class, behind which something has to follow.
+/// Reads a character of a class. More text has to follow it.
 fn class_character(pattern: &str) -> Result<(char, &str), BadPathPattern> {
     if pattern.starts_with(['-', ']']) {
         return Err(BadPathPattern);

@@ -1,10 +1,10 @@
-//! Reading a glob. Elsewhere: what is made of it (`compile.rs`).
+//! Reads a glob. Elsewhere: choosing its matcher (`compile.rs`).
 
 use std::str::Chars;
 
 use super::{Error, MAX_GLOB, MAX_NESTING};
 
-/// What a glob consists of.
+/// A part of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum GlobNode {
     /// The empty text.
@@ -27,7 +27,7 @@ pub(super) enum GlobNode {
         high: char,
         is_negated: bool,
     },
-    /// One after the other.
+    /// Several parts in a row.
     Pattern(Vec<Self>),
     /// `{a,b}`
     AnyOf(Vec<Self>),
@@ -42,8 +42,8 @@ pub(super) fn parse(glob: &str) -> Result<GlobNode, Error> {
         return Err(Error::NotUtf8);
     }
     let mut text = glob.chars();
-    // The sequence that is being read, and around it, for each open brace, the sequence that the brace is a
-    // part of and the alternatives before this one.
+    // `sequence` is being read. For each open brace, `open` has the sequence around it, and the alternatives before the
+    // present one.
     let mut sequence = Vec::new();
     let mut open: Vec<(Vec<GlobNode>, Vec<GlobNode>)> = Vec::new();
     while let Some(first) = peek(&text) {
@@ -96,10 +96,10 @@ pub(super) fn parse(glob: &str) -> Result<GlobNode, Error> {
     Ok(GlobNode::Pattern(sequence))
 }
 
-/// What ends a literal text.
+/// The characters that end a literal text.
 const TEXT_ENDS: [char; 4] = ['?', '*', '[', '{'];
 
-/// What ends it within braces.
+/// The characters that end a literal text within braces.
 const ALTERNATIVE_ENDS: [char; 6] = ['?', '*', '[', '{', '}', ','];
 
 fn close(sequence: &mut Vec<GlobNode>, open: &mut Vec<(Vec<GlobNode>, Vec<GlobNode>)>) {
@@ -118,7 +118,7 @@ fn take(text: &mut Chars<'_>) -> Result<char, Error> {
     text.next().filter(|character| *character != '\0').ok_or(Error::UnexpectedEnd)
 }
 
-/// Reads text up to one of the breakers, or behind a NUL.
+/// Reads a literal text up to one of the characters in `breakers`, or up to a NUL.
 fn literal(text: &mut Chars<'_>, breakers: &[char]) -> String {
     let mut literal = String::new();
     let mut is_escaped = false;
@@ -138,7 +138,7 @@ fn literal(text: &mut Chars<'_>, breakers: &[char]) -> String {
     }
 }
 
-/// Reads a class behind its `[`.
+/// Reads a class after its `[`.
 fn class(text: &mut Chars<'_>) -> Result<GlobNode, Error> {
     let mut begin = text.clone();
     let mut low = take(text)?;

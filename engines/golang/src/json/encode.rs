@@ -1,6 +1,6 @@
-//! JSON as `encoding/json` writes it.
+//! Writes JSON as Go's `encoding/json` does.
 //!
-//! Here: values and their strings. Elsewhere: reading (`super`), base64 of bytes (`base64`).
+//! Here: values and their strings. Elsewhere: reading (`super`), and base64 (`base64`).
 
 use std::any::Any;
 use std::vec;
@@ -14,47 +14,48 @@ use crate::value::{GoMap, GoObject, GoRuntimeValue, GoSlice, GoString, ReflectKi
 
 /// How deep values may be nested.
 const MAX_DEPTH: usize = 10_000;
-/// From which depth on Go looks whether a value holds itself.
+/// From which depth on Go checks whether a value contains itself.
 const CYCLES_FROM: usize = 1_000;
 
-/// How JSON is laid out.
+/// The layout of written JSON.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonLayout {
     /// Whether `<`, `>` and `&` are written as escapes.
     pub escapes_html: bool,
-    /// What a level is indented by; without it, all is on one line.
+    /// The indentation of a level. Without it, everything is on one line.
     pub indent: Option<&'static str>,
 }
 
 impl Default for JsonLayout {
-    /// `json.Marshal`'s: one line that is safe in HTML.
+    /// The layout of `json.Marshal`: one line that is safe in HTML.
     fn default() -> Self {
         Self { escapes_html: true, indent: None }
     }
 }
 
-/// Why a value has no JSON. Displays in Go's words, but for the limits.
+/// Why a value cannot be written as JSON. The messages are Go's, except those about the limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonEncodeError {
-    /// A float that is infinite or no number, or a value that holds itself.
+    /// A float is infinite or not a number, or a value contains itself.
     #[error("json: unsupported value: {0}")]
     Value(String),
-    /// A function or a complex number.
+    /// The value is a function or a complex number.
     #[error("json: unsupported type: {0}")]
     Type(String),
-    /// A value whose own method reports that it has no JSON.
+    /// The value's own method reports that it cannot be written as JSON.
     #[error("json: error calling MarshalJSON for type {0}: {1}")]
     Marshaler(String, String),
-    /// The limit of nesting; Go has none.
+    /// The value is nested too deeply. Go has no such limit.
     #[error("the value is nested more than {MAX_DEPTH} deep")]
     TooDeep,
-    /// The limit of the text.
+    /// The text is longer than the limit.
     #[error("the JSON is longer than {0} bytes")]
     TooLong(usize),
 }
 
-/// What `json.Marshal` writes, in at most `limit` bytes. Keys are ordered byte by byte; the nesting costs no stack.
+/// Writes a value as `json.Marshal` does, in at most `limit` bytes. Keys are sorted byte by byte. The depth of the
+/// value costs no stack.
 ///
 /// # Errors
 /// See [`JsonEncodeError`].
@@ -80,7 +81,7 @@ pub fn encode(
     Ok(encoder.out)
 }
 
-/// A list or object of which a part has been written.
+/// A list or object that is partly written.
 struct OpenJsonEncodeContainer {
     rest: RemainingJsonItems,
     is_begun: bool,
@@ -93,7 +94,7 @@ enum RemainingJsonItems {
 }
 
 impl OpenJsonEncodeContainer {
-    /// The next item, with its key in an object.
+    /// The next item. In an object, it has a key.
     fn next(&mut self) -> Option<(Option<GoString>, GoRuntimeValue)> {
         match &mut self.rest {
             RemainingJsonItems::List(list, at) => {
@@ -114,7 +115,7 @@ impl OpenJsonEncodeContainer {
         matches!(self.rest, RemainingJsonItems::List(..))
     }
 
-    /// Whether this is the collection itself, not one that is equal.
+    /// Whether a value is the same collection, and not only an equal one.
     fn holds(&self, value: &GoRuntimeValue) -> bool {
         match (&self.rest, value) {
             (RemainingJsonItems::List(list, _), GoRuntimeValue::List(other)) => list.is_same(other),
@@ -131,7 +132,7 @@ struct JsonEncoder {
 }
 
 impl JsonEncoder {
-    /// Writes a scalar or an empty collection, or opens what the walk will fill.
+    /// Writes a scalar or an empty collection, or opens a collection whose items are written later.
     fn begin(&mut self, mut value: GoRuntimeValue) -> Result<(), JsonEncodeError> {
         loop {
             match value {
@@ -197,7 +198,7 @@ impl JsonEncoder {
         Ok(())
     }
 
-    /// Writes what stands before an item.
+    /// Writes the separator and the key before an item.
     fn separate(&mut self, key: Option<&GoString>) {
         if let Some(open) = self.open.last_mut() {
             if open.is_begun {
@@ -231,7 +232,7 @@ impl JsonEncoder {
     }
 }
 
-/// The value that is written in place of an object; `None` if its fields are written.
+/// The value that is written instead of an object. `None` if the fields of the object are written.
 fn instead(object: &dyn GoObject) -> Result<Option<GoRuntimeValue>, JsonEncodeError> {
     if object.is_nil() {
         return Ok(Some(GoRuntimeValue::Nil));
@@ -247,9 +248,10 @@ fn instead(object: &dyn GoObject) -> Result<Option<GoRuntimeValue>, JsonEncodeEr
     }
 }
 
-/// What the method `MarshalJSON` of an object gives, or the text of its error; nothing for objects without one.
+/// The result of an object's method `MarshalJSON`, or the text of its error. `None` if the object does not have this
+/// method.
 ///
-/// Times and versions have it, and in YAML and TOML they are the same text.
+/// Times and versions have it. In YAML and TOML, they are written as the same text.
 pub fn marshalled(object: &dyn GoObject) -> Option<Result<GoRuntimeValue, String>> {
     let any: &dyn Any = object;
     if let Some(time) = any.downcast_ref::<GoTime>() {
@@ -263,7 +265,7 @@ pub fn marshalled(object: &dyn GoObject) -> Option<Result<GoRuntimeValue, String
         .then(|| Ok(object.text().map_or(GoRuntimeValue::Nil, GoRuntimeValue::String)))
 }
 
-/// A float in the form of ECMAScript.
+/// Writes a float in the form of ECMAScript.
 fn number(float: f64) -> Result<String, JsonEncodeError> {
     if !float.is_finite() {
         return Err(JsonEncodeError::Value(format_float(float, FloatTextFormat::General, None)));

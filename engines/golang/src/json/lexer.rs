@@ -1,13 +1,13 @@
-//! The tokens of JSON, and Go's message about a byte that belongs to none.
+//! The tokens of JSON, and Go's message about a byte that belongs to no token.
 //!
-//! Elsewhere: how tokens form values (`json.rs`).
+//! Elsewhere: building values from tokens (`json.rs`).
 
 use super::Error;
 use crate::strconv::{QuotingStyle, quote_char};
 use crate::unicode::decode;
 use crate::value::GoString;
 
-/// What a value begins with.
+/// The token with which a value begins.
 pub(super) enum JsonToken<'t> {
     OpenList,
     OpenObject,
@@ -48,7 +48,7 @@ impl<'t> JsonLexer<'t> {
         }
     }
 
-    /// The byte that begins what comes next.
+    /// The first byte of the next token.
     fn begin(&mut self) -> Result<u8, Error> {
         self.skip_space();
         self.next()
@@ -89,7 +89,7 @@ impl<'t> JsonLexer<'t> {
         })
     }
 
-    /// Takes the end of a list or object that has just begun, if it comes at once.
+    /// Reads the end of a list or object, if it follows its beginning immediately.
     pub(super) fn closes(&mut self, end: u8) -> bool {
         self.skip_space();
         let closes = self.peek() == Some(end);
@@ -97,7 +97,7 @@ impl<'t> JsonLexer<'t> {
         closes
     }
 
-    /// Takes what stands after an item: whether another one comes.
+    /// Reads the token after an item of a list. Returns whether another item follows.
     pub(super) fn list_goes_on(&mut self) -> Result<bool, Error> {
         match self.begin()? {
             b',' => Ok(true),
@@ -106,12 +106,12 @@ impl<'t> JsonLexer<'t> {
         }
     }
 
-    /// Takes the key of an object that has just begun, and the colon.
+    /// Reads the first key of an object, and the colon after it.
     pub(super) fn first_key(&mut self) -> Result<GoString, Error> {
         self.key("looking for beginning of object key string")
     }
 
-    /// Takes what stands after a value of an object: the next key, if another one comes.
+    /// Reads the token after a value of an object. Returns the next key, if another one follows.
     pub(super) fn next_key(&mut self) -> Result<Option<GoString>, Error> {
         match self.begin()? {
             b',' => self.key("looking for beginning of object key string").map(Some),
@@ -177,7 +177,7 @@ impl<'t> JsonLexer<'t> {
         }
     }
 
-    /// The rest of a string whose quotation mark was read.
+    /// Reads a string after its opening quotation mark.
     fn string(&mut self) -> Result<GoString, Error> {
         let mut text = String::new();
         loop {
@@ -205,7 +205,8 @@ impl<'t> JsonLexer<'t> {
             b't' => '\t',
             b'u' => {
                 let high = self.hexadecimal()?;
-                // A pair of surrogates is one character; half of one is U+FFFD and what follows stands alone.
+                // Two surrogates form one character. A single surrogate is U+FFFD, and the text after it stands
+                // for itself.
                 let after = self.at;
                 let low = match (high, self.text.get(after..after + 2)) {
                     (0xd800..0xdc00, Some(b"\\u")) => {
@@ -240,7 +241,7 @@ impl<'t> JsonLexer<'t> {
     }
 }
 
-/// The error of a byte that cannot stand where it does.
+/// The error about a byte that is not allowed at its position.
 pub(super) fn invalid(byte: u8, context: &'static str) -> Error {
     let character = match byte {
         b'"' => "'\"'".to_owned(),

@@ -1,13 +1,13 @@
 //! Classes of characters: `[a-z]`, `\d`, `[:alpha:]`, `\p{Greek}`, written in the dialect of the `regex` crate.
 //!
-//! Here: what classes there are. Elsewhere: reading what stands between `[` and `]` (`parse.rs`).
+//! Here: the classes. Elsewhere: reading the text between `[` and `]` (`parse.rs`).
 
 use std::fmt::Write as _;
 
 /// A class that matches nothing.
 pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
-/// Ranges and classes inside of one pair of brackets, written as they come.
+/// The ranges and classes within one pair of brackets, in the order of the pattern.
 #[derive(Default)]
 pub(super) struct CharacterClass {
     text: String,
@@ -23,12 +23,12 @@ impl CharacterClass {
         }
     }
 
-    /// Adds another class, which stands in brackets of its own.
+    /// Adds another class in its own brackets.
     pub(super) fn class(&mut self, class: &str) {
         self.text.push_str(class);
     }
 
-    /// The class in brackets; with case folded, if that is wanted.
+    /// The class in brackets. `is_folded` makes it ignore case.
     pub(super) fn written(self, is_negated: bool, is_folded: bool) -> String {
         let class = match (self.text.as_str(), is_negated) {
             ("", false) => NOTHING.to_owned(),
@@ -40,12 +40,12 @@ impl CharacterClass {
     }
 }
 
-/// A part of a pattern with case folded, if that is wanted.
+/// A part of a pattern. `is_folded` makes it ignore case.
 pub(super) fn folded(text: String, is_folded: bool) -> String {
     if is_folded { format!("(?i:{text})") } else { text }
 }
 
-/// `\d` and its kin, all of ASCII.
+/// A class such as `\d`, of ASCII characters only.
 pub(super) fn perl(letter: u8) -> Option<&'static str> {
     Some(match letter {
         b'd' => "[0-9]",
@@ -59,7 +59,7 @@ pub(super) fn perl(letter: u8) -> Option<&'static str> {
     })
 }
 
-/// `[:alpha:]` and its kin by name, with the `^` of negated ones.
+/// A class such as `[:alpha:]`, by its name. A `^` before the name negates it.
 pub(super) fn posix(name: &str) -> Option<String> {
     let (sign, name) = name.strip_prefix('^').map_or(("", name), |name| ("^", name));
     let known = [
@@ -92,7 +92,7 @@ pub(super) fn unicode(name: &str, is_negated: bool) -> Option<String> {
     })
 }
 
-/// All that is assigned in the Unicode version that Go knows; the crate knows a later one.
+/// The characters of the Unicode version that Go knows. The crate knows a later version.
 const UNICODE_OF_GO: &str = r"\p{age=15.0}";
 
 const CATEGORIES: [&str; 35] = [

@@ -1,17 +1,17 @@
-//! Reading a pattern as Go's `regexp/syntax` does, and writing it in the dialect of the `regex` crate.
+//! Reads a pattern as Go's `regexp/syntax` does, and writes it in the dialect of the `regex` crate.
 //!
-//! Here: the stack of what has been read, groups, repetitions, flags. Below: escapes and classes (`escape.rs`).
-//! No tree is built: what is on the stack is already text of the other dialect, so nothing here recurses.
+//! Here: the stack of parts, groups, repetitions, and flags. Below: escapes and classes (`escape.rs`). The stack has
+//! text of the other dialect and no tree, so no function recurses.
 
 mod escape;
 
 use super::class::folded;
 use super::{Error, MAX_NESTING, RegexpError};
 
-/// A pattern in the other dialect.
+/// A pattern in the dialect of the crate.
 pub(super) struct TranslatedPattern {
     pub(super) regex: String,
-    /// The names of the groups, the whole match first.
+    /// The names of the groups, beginning with the whole match.
     pub(super) names: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn parse(pattern: &str) -> Result<TranslatedPattern, Error> {
     Ok(TranslatedPattern { regex: part.text, names: parser.names })
 }
 
-/// What `(?imsU)` sets.
+/// The flags of `(?imsU)`.
 #[derive(Debug, Clone, Copy, Default)]
 struct RegexpFlags {
     fold_case: bool,
@@ -47,24 +47,24 @@ struct RegexpFlags {
     lazy: bool,
 }
 
-/// A part that has been read.
+/// A part of the pattern that was read.
 struct RegexpPart {
-    /// It in the other dialect.
+    /// The part in the dialect of the crate.
     text: String,
-    /// Whether a repetition may follow the text as it is.
+    /// Whether a repetition may follow the text without brackets.
     is_atom: bool,
-    /// How deep it nests.
+    /// How deep the part nests.
     height: usize,
-    /// How many copies of its innermost part the counted repetitions in it make.
+    /// How many copies of its innermost part its counted repetitions make.
     copies: u32,
 }
 
-/// What is on the stack.
+/// An item on the stack.
 enum RegexpStackItem {
     Part(RegexpPart),
     /// A `|`.
     Bar,
-    /// A `(`, with the flags that come back behind its `)`.
+    /// A `(`, with the flags that hold again after its `)`.
     Open {
         is_capture: bool,
         flags: RegexpFlags,
@@ -79,9 +79,9 @@ struct RegexpParser<'p> {
 }
 
 impl<'p> RegexpParser<'p> {
-    /// Reads the next part; returns the rest, and whether the part was a repetition.
+    /// Reads the next part. Returns the rest of the pattern, and whether the part was a repetition.
     ///
-    /// `repetition` is the pattern from a repetition on that stands right before.
+    /// `repetition` is the pattern from the preceding repetition on, if there is one.
     fn step(&mut self, at: &'p str, repetition: Option<&'p str>) -> Result<(&'p str, bool), Error> {
         let (first, rest) = first(at);
         match first {
@@ -117,7 +117,7 @@ impl<'p> RegexpParser<'p> {
         Ok((rest, false))
     }
 
-    /// Puts a part on the stack that needs no brackets.
+    /// Pushes a part that needs no brackets.
     fn atom(&mut self, text: impl Into<String>) {
         let part = RegexpPart { text: text.into(), is_atom: true, height: 1, copies: 1 };
         self.stack.push(RegexpStackItem::Part(part));
@@ -129,7 +129,7 @@ impl<'p> RegexpParser<'p> {
         self.atom(folded(text, self.flags.fold_case));
     }
 
-    /// Opens a group; one with a name (an empty one, if it has none) is a capture.
+    /// Opens a group. If it has a name, which may be empty, it captures.
     fn open(&mut self, name: Option<String>) {
         self.stack.push(RegexpStackItem::Open { is_capture: name.is_some(), flags: self.flags });
         self.names.extend(name);
@@ -151,7 +151,7 @@ impl<'p> RegexpParser<'p> {
         Ok(())
     }
 
-    /// Takes all parts from the stack down to a `|` or `(`, as one.
+    /// Joins all parts on the stack above the last `|` or `(` into one.
     fn concatenation(&mut self) -> Result<RegexpPart, Error> {
         let is_part = |item: &RegexpStackItem| matches!(item, RegexpStackItem::Part(_));
         let begin = self.stack.iter().rposition(|item| !is_part(item)).map_or(0, |index| index + 1);
@@ -160,7 +160,7 @@ impl<'p> RegexpParser<'p> {
         self.join(parts, "")
     }
 
-    /// Takes all from the stack down to a `(`, as one.
+    /// Joins everything on the stack above the last `(` into one part.
     fn alternation(&mut self) -> Result<RegexpPart, Error> {
         let last = self.concatenation()?;
         let is_open = |item: &RegexpStackItem| matches!(item, RegexpStackItem::Open { .. });
@@ -194,7 +194,7 @@ impl<'p> RegexpParser<'p> {
         Ok(())
     }
 
-    /// Repeats what is on top of the stack. The operator goes from `at` to `rest`, and a `?` may follow it.
+    /// Repeats the part on top of the stack. The operator is the text from `at` to `rest`. A `?` may follow it.
     fn repeat(
         &mut self,
         at: &'p str,
@@ -220,13 +220,13 @@ impl<'p> RegexpParser<'p> {
         self.check_height(height)?;
         let lazy = if is_lazy { "?" } else { "" };
         let text = if part.is_atom { part.text } else { format!("(?:{})", part.text) };
-        // In brackets, so that another repetition may follow.
+        // The brackets allow another repetition to follow.
         let text = format!("(?:{text}{}{lazy})", count.written());
         self.stack.push(RegexpStackItem::Part(RegexpPart { text, is_atom: true, height, copies }));
         Ok(rest)
     }
 
-    /// Reads what begins with `(?`: a named group, or flags, or a group with flags.
+    /// Reads a text that begins with `(?`: a named group, flags, or a group with flags.
     fn perl_group(&mut self, at: &'p str) -> Result<&'p str, Error> {
         let name = match (at.strip_prefix("(?P<"), at.strip_prefix("(?<")) {
             (Some(name), _) | (None, Some(name)) if !name.is_empty() => Some(name),
@@ -283,7 +283,7 @@ impl RegexpStackItem {
     }
 }
 
-/// How often something is repeated.
+/// How often a part is repeated.
 #[derive(Debug, Clone, Copy)]
 enum RepetitionCount {
     /// `*`, `+` and `?`.
@@ -296,7 +296,7 @@ impl RepetitionCount {
     const STAR: Self = Self::Sign('*');
     const PLUS: Self = Self::Sign('+');
     const QUESTION: Self = Self::Sign('?');
-    /// Go's limit of repetitions, also of those within each other.
+    /// Go's limit for repetition counts. It also holds for the product of nested repetitions.
     const MAX_REPETITION_COUNT: u32 = 1000;
 
     fn written(self) -> String {
@@ -307,7 +307,7 @@ impl RepetitionCount {
         }
     }
 
-    /// How many copies of the innermost part there are, if what is repeated holds so many.
+    /// How many copies of the innermost part there are, if the repeated part has `inner` of them.
     fn copies(self, inner: u32) -> u32 {
         match self {
             Self::Sign(_) | Self::Numbers(0, None) => inner,
@@ -325,7 +325,8 @@ impl RepetitionCount {
     }
 }
 
-/// Reads `{n}`, `{n,}` or `{n,m}` and what follows; the count is missing if its numbers are impossible.
+/// Reads `{n}`, `{n,}` or `{n,m}`, and returns the rest of the pattern. The count is `None` if its numbers are
+/// impossible.
 fn counted(at: &str) -> Option<(Option<RepetitionCount>, &str)> {
     let (least, rest) = number(at.strip_prefix('{')?)?;
     let (most, rest) = match rest.strip_prefix(',') {
@@ -352,7 +353,7 @@ fn number(text: &str) -> Option<(u32, &str)> {
     Some((digits.parse().unwrap_or(u32::MAX), rest))
 }
 
-/// The first character and what follows; at the end, a NUL that no caller examines.
+/// The first character and the rest. At the end, the character is a NUL that no caller examines.
 fn first(text: &str) -> (char, &str) {
     let mut characters = text.chars();
     (characters.next().unwrap_or_default(), characters.as_str())

@@ -1,4 +1,4 @@
-//! Replacing matches, and the `$` of what they are replaced by.
+//! Replaces matches, and expands `$` in replacements.
 
 use std::sync::LazyLock;
 
@@ -7,20 +7,20 @@ use regex::{Captures, Regex};
 use super::{Error, GoRegexp, MAX_REPLACED, width};
 
 impl GoRegexp {
-    /// Replaces all matches. In `template`, `$1`, `$name` and `${name}` stand for groups, `$$` for `$`; a group
-    /// that is unknown or took no part is empty, and a name is as long as it can be, so `$1x` is a group `1x`.
+    /// Replaces all matches. In `template`, `$1`, `$name` and `${name}` stand for groups, and `$$` for `$`. A group
+    /// that is unknown or took no part is empty. A name is as long as possible, so `$1x` is the group `1x`.
     ///
     /// # Errors
-    /// If the result would be longer than [`MAX_REPLACED`].
+    /// The result would be longer than [`MAX_REPLACED`].
     pub fn replace_all(&self, text: &str, template: &str) -> Result<String, Error> {
         self.replace_all_while(text, template, |_, _| Ok(()))
     }
 
-    /// [`GoRegexp::replace_all`] as long as the caller agrees: before each search, `next` gets the number of bytes of
-    /// the text that are left, and the number that the result has.
+    /// Like [`GoRegexp::replace_all`], until the caller stops it. Before each search, `next` gets the number of
+    /// remaining bytes of the text, and the length of the result so far.
     ///
     /// # Errors
-    /// The error of `next`, or as [`GoRegexp::replace_all`].
+    /// The error of `next`, or as for [`GoRegexp::replace_all`].
     pub fn replace_all_while<E: From<Error>>(
         &self,
         text: &str,
@@ -31,11 +31,11 @@ impl GoRegexp {
         self.replace(text, next, |groups, result| expand(&parts, groups, result))
     }
 
-    /// What a template becomes for the first match in a text, as Go's `ExpandString` does; nothing without a match. It is
-    /// that of [`GoRegexp::replace_all`].
+    /// Expands a template with the groups of the first match in a text, as Go's `ExpandString` does. `None` if there is
+    /// no match. The template is as for [`GoRegexp::replace_all`].
     ///
     /// # Errors
-    /// If the result would be longer than [`MAX_REPLACED`].
+    /// The result would be longer than [`MAX_REPLACED`].
     pub fn expand_first(&self, text: &str, template: &str) -> Result<Option<String>, Error> {
         let Some(groups) = self.regex.captures(text) else { return Ok(None) };
         let mut result = String::new();
@@ -43,19 +43,19 @@ impl GoRegexp {
         Ok(Some(result))
     }
 
-    /// Replaces all matches by a text, in which `$` is nothing special.
+    /// Replaces all matches by a text. In this text, `$` has no special meaning.
     ///
     /// # Errors
-    /// If the result would be longer than [`MAX_REPLACED`].
+    /// The result would be longer than [`MAX_REPLACED`].
     pub fn replace_all_literal(&self, text: &str, replacement: &str) -> Result<String, Error> {
         self.replace_all_literal_while(text, replacement, |_, _| Ok(()))
     }
 
-    /// [`GoRegexp::replace_all_literal`] as long as the caller agrees: `next` is that of
+    /// Like [`GoRegexp::replace_all_literal`], until the caller stops it. `next` is as for
     /// [`GoRegexp::replace_all_while`].
     ///
     /// # Errors
-    /// The error of `next`, or as [`GoRegexp::replace_all_literal`].
+    /// The error of `next`, or as for [`GoRegexp::replace_all_literal`].
     pub fn replace_all_literal_while<E: From<Error>>(
         &self,
         text: &str,
@@ -136,7 +136,7 @@ fn expand(
             ReplacementPart::Group(index) => {
                 push(result, groups.get(*index).map_or("", |group| group.as_str()))?;
             }
-            // The first group of the name that took part.
+            // The first group with this name that took part.
             ReplacementPart::Named(indices) => {
                 let group = indices.iter().find_map(|index| groups.get(*index));
                 push(result, group.map_or("", |group| group.as_str()))?;
@@ -154,7 +154,7 @@ fn push(result: &mut String, text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The name behind a `$`, and what follows.
+/// The name after a `$`, and the rest of the template.
 fn name(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('{').unwrap_or(text);
     let end = inner.find(|character| !is_of_name(character)).unwrap_or(inner.len());
@@ -163,12 +163,12 @@ fn name(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty()).then_some((name, rest))
 }
 
-/// Letters, decimal digits of all scripts, and `_`.
+/// Whether a character may be in a name: a letter, a decimal digit of any script, or `_`.
 fn is_of_name(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_alphanumeric() || character == '_';
     }
-    // Beyond ASCII `is_alphabetic` and `is_numeric` hold more than letters and decimal digits.
+    // Outside of ASCII, `is_alphabetic` and `is_numeric` accept more than letters and decimal digits.
     let mut text = [0; 4];
     NAME.is_match(character.encode_utf8(&mut text))
 }
@@ -176,7 +176,7 @@ fn is_of_name(character: char) -> bool {
 static NAME: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"[\p{L}\p{Nd}]").expect("both are categories of Unicode"));
 
-/// A group's number; `None` if it has a leading zero.
+/// The number of a group. `None` if it has a leading zero.
 fn number(name: &str) -> Option<usize> {
     if name.len() > 1 && name.starts_with('0') || name.len() > 9 {
         return None;

@@ -1,7 +1,8 @@
-//! Ranges of versions: reading them, and whether a version is inside. Elsewhere: versions (`version.rs`).
+//! Version ranges: reading them, and checking whether a version is inside. Elsewhere: versions (`version.rs`).
 //!
-//! A constraint is alternatives between `||`, each of comparisons between spaces or commas that have to hold
-//! together. `a - b` is short for `>=a, <=b`. A number that is left out, or is `x`, `X` or `*`, stands for any.
+//! A constraint has alternatives, separated by `||`. An alternative has comparisons, separated by spaces or commas,
+//! which all have to hold. `a - b` is short for `>=a, <=b`. A number that is missing, or is `x`, `X` or `*`, stands for
+//! any number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,30 +11,30 @@ use super::version::compare_parts;
 use super::{MAX_CONSTRAINT_BYTES, SemverVersion, is_identifier};
 use crate::strconv::{QuotingStyle, quote};
 
-/// Longest constraint of Masterminds/semver 3.5, in bytes.
+/// How long a constraint of Masterminds/semver 3.5 may be, in bytes.
 const MAX_GO_CONSTRAINT_BYTES: usize = 512;
 
-/// Most alternatives of a constraint of Masterminds/semver 3.5.
+/// How many alternatives a constraint of Masterminds/semver 3.5 may have.
 const MAX_GO_ALTERNATIVES: usize = 32;
 
 /// Why a text is not a constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionConstraintError {
-    /// It has not the form of one.
+    /// The text does not have the form of a constraint.
     #[error("`{0}` is not a version constraint; write ranges such as `>=1.2 <2`, `~1.2` or `1.x`")]
     Improper(String),
-    /// It has the form, but compares with something that is not a version.
+    /// The text has the form of a constraint, but compares with a text that is not a version.
     #[error("`{0}` compares with something that is not a version")]
     NotAVersion(String),
-    /// It is longer than [`MAX_CONSTRAINT_BYTES`].
+    /// The text is longer than [`MAX_CONSTRAINT_BYTES`].
     #[error("a version constraint may be {MAX_CONSTRAINT_BYTES} bytes long, and this one has {0}")]
     TooLong(usize),
 }
 
 /// A range of versions.
 ///
-/// A pre-release is inside of an alternative only if one of that alternative's comparisons names a
-/// pre-release; `>=1.0.0-0` is the usual way to say that they count.
+/// A pre-release matches an alternative only if one of its comparisons names a pre-release. The usual way to include
+/// pre-releases is `>=1.0.0-0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionConstraint {
     alternatives: Vec<ConstraintAlternative>,
@@ -57,7 +58,7 @@ enum ConstraintOperator {
     Caret,
 }
 
-/// How much of a version was spelled out.
+/// Which numbers of a version were given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum VersionPrecision {
     Nothing,
@@ -69,10 +70,10 @@ enum VersionPrecision {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct VersionComparison {
     operator: ConstraintOperator,
-    /// What is not given is 0.
+    /// The version. Numbers that were not given are 0.
     version: SemverVersion,
     given: VersionPrecision,
-    /// The text that was read.
+    /// The text of the comparison.
     text: String,
 }
 
@@ -80,7 +81,7 @@ impl VersionConstraint {
     /// Reads a constraint as `NewConstraint` does.
     ///
     /// # Errors
-    /// If the text is not a constraint, or too long. An empty text is not a constraint; `*` admits every release.
+    /// The text is not a constraint, or is too long. An empty text is not a constraint. `*` matches every release.
     pub fn parse(text: &str) -> Result<Self, VersionConstraintError> {
         if text.len() > MAX_CONSTRAINT_BYTES {
             return Err(VersionConstraintError::TooLong(text.len()));
@@ -90,10 +91,10 @@ impl VersionConstraint {
         Ok(Self { alternatives })
     }
 
-    /// Reads a constraint with the limits and the words of Masterminds/semver 3.5.
+    /// Reads a constraint with the limits and the messages of Masterminds/semver 3.5.
     ///
     /// # Errors
-    /// The whole text of its error.
+    /// The complete text of its error.
     pub fn parse_in_go_words(text: &str) -> Result<Self, String> {
         if text.len() > MAX_GO_CONSTRAINT_BYTES {
             return Err(format!(
@@ -113,7 +114,7 @@ impl VersionConstraint {
         })
     }
 
-    /// Whether a version is inside, as `Check` decides.
+    /// Whether a version is in the range, as `Check` decides.
     pub fn matches(&self, version: &SemverVersion) -> bool {
         self.alternatives.iter().any(|alternative| {
             (alternative.takes_prereleases || version.prerelease.is_empty())
@@ -130,7 +131,7 @@ impl FromStr for VersionConstraint {
     }
 }
 
-/// With single spaces, and with hyphens spelled out.
+/// Writes the constraint with single spaces, and with hyphen ranges as comparisons.
 impl fmt::Display for VersionConstraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, alternative) in self.alternatives.iter().enumerate() {
@@ -175,7 +176,7 @@ impl VersionComparison {
         }
     }
 
-    /// `!=`: any version that differs in a number that is given.
+    /// `!=`: the version differs in one of the given numbers.
     fn differs(&self, version: &SemverVersion) -> bool {
         let wanted = &self.version;
         let same_major = version.major == wanted.major;
@@ -190,7 +191,7 @@ impl VersionComparison {
         }
     }
 
-    /// `~`: from this version on, while major and (if it is given) minor stay.
+    /// `~`: this version or a later one with the same major and, if it is given, minor number.
     fn is_near(&self, version: &SemverVersion) -> bool {
         let wanted = &self.version;
         // Parity(go): `~0.0.0` admits everything, as `~*` does.
@@ -202,7 +203,7 @@ impl VersionComparison {
                     && (version.minor == wanted.minor || self.given == VersionPrecision::Major))
     }
 
-    /// `^`: from this version on, while the first number that is not 0 stays.
+    /// `^`: this version or a later one in which the first number that is not 0 is the same.
     fn is_compatible(&self, version: &SemverVersion) -> bool {
         let wanted = &self.version;
         if version < wanted || version.major != wanted.major {
@@ -219,7 +220,7 @@ impl VersionComparison {
     }
 }
 
-/// The comparisons between two `||`.
+/// Reads the comparisons of one alternative.
 fn alternative(text: &str) -> Result<ConstraintAlternative, VersionConstraintError> {
     let improper = || VersionConstraintError::Improper(text.to_owned());
     let mut comparisons = Vec::new();
@@ -244,7 +245,7 @@ fn alternative(text: &str) -> Result<ConstraintAlternative, VersionConstraintErr
     Ok(ConstraintAlternative { comparisons, takes_prereleases })
 }
 
-/// The operator that a text begins with, its sign, and what follows.
+/// The operator at the beginning of a text, its sign, and the rest of the text.
 fn operator(text: &str) -> (ConstraintOperator, &str, &str) {
     const OPERATORS: [(&str, ConstraintOperator); 11] = [
         (">=", ConstraintOperator::GreaterOrEqual),
@@ -295,7 +296,7 @@ fn comparison(
     Ok(VersionComparison { operator, version, given, text: format!("{sign}{text}") })
 }
 
-/// What Go's `\s` matches.
+/// Whether Go's `\s` matches a character.
 fn is_space(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\x0c' | '\r' | ' ')
 }
@@ -359,7 +360,7 @@ fn without_hyphens(text: &str) -> String {
     result
 }
 
-/// The range `a - b` that a text begins with, with the spaces around it: its length, `a` and `b`.
+/// The range `a - b` at the beginning of a text, including the spaces around it: its length, `a` and `b`.
 fn hyphen_range(text: &str) -> Option<(usize, &str, &str)> {
     let spaced = |text: &'_ str| -> usize { text.len() - text.trim_start_matches(is_space).len() };
     let mut at = spaced(text);

@@ -1,4 +1,4 @@
-//! Versions as templates see them: `*semver.Version` and what its methods give.
+//! Versions as templates see them: `*semver.Version` and the results of its methods.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl GoObject for SemverVersion {
     }
 }
 
-/// `semver.Version`, which knows no method of the pointer.
+/// The object of Go's type `semver.Version`, which does not have the methods of the pointer.
 #[derive(Debug)]
 struct PlainVersionObject(Arc<SemverVersion>);
 
@@ -90,12 +90,12 @@ impl GoObject for PlainVersionObject {
     }
 }
 
-/// Go's `==`, for which spelling and metadata count.
+/// Go's `==`. Spelling and metadata count.
 fn is_same(a: &SemverVersion, b: &SemverVersion) -> bool {
     a == b && a.prerelease == b.prerelease && a.metadata == b.metadata && a.original == b.original
 }
 
-/// The methods that both know.
+/// The methods of both the pointer and the plain type.
 fn method(version: Arc<SemverVersion>, name: &str) -> Option<GoFunction> {
     type VersionMethod = fn(&SemverVersion) -> Result<GoRuntimeValue, String>;
     let number = |number: u64| {
@@ -142,7 +142,7 @@ fn increased(number: u64, name: &str) -> Result<u64, String> {
     number.checked_add(1).ok_or_else(|| format!("{name} version increment would overflow uint64"))
 }
 
-/// A version with other parts; whether it begins with a `v` stays.
+/// A version with other parts. It keeps a leading `v`.
 fn next(
     version: &SemverVersion,
     numbers: [u64; 3],
@@ -163,7 +163,7 @@ fn next(
     GoRuntimeValue::object(PlainVersionObject(Arc::new(next)))
 }
 
-/// `SetPrerelease` or `SetMetadata`.
+/// The methods `SetPrerelease` and `SetMetadata`.
 fn set(version: Arc<SemverVersion>, sets_prerelease: bool) -> GoFunction {
     GoFunction::new(FunctionSignature::new([GoType::String], plain()), move |arguments| {
         let text = match arguments {

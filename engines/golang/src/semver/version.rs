@@ -1,4 +1,4 @@
-//! One version: reading, writing, precedence. Elsewhere: ranges (`constraint.rs`).
+//! One version: reading, writing, and precedence. Elsewhere: ranges (`constraint.rs`).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,55 +8,55 @@ use super::{MAX_VERSION, is_identifier};
 /// Why a text is not a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SemverVersionError {
-    /// It has not the form of one.
+    /// The text does not have the form of a version.
     #[error("it is not a version; write `MAJOR.MINOR.PATCH`, such as `1.2.3`")]
     Invalid,
-    /// It is empty.
+    /// The text is empty.
     #[error("it is empty; write a version such as `1.2.3`")]
     Empty,
-    /// One of the three numbers is not a number.
+    /// One of the three parts is not a number.
     #[error("major, minor and patch have to be numbers, without a `v` before them")]
     InvalidCharacters,
-    /// A number with more digits than it needs.
+    /// A number has a leading zero.
     #[error("a number in it begins with 0; leave out leading zeros")]
     LeadingZero,
-    /// Something is wrong behind the `-`.
+    /// The pre-release after the `-` is invalid.
     #[error(
         "what follows its `-` is not a pre-release; write letters, digits and `-` between dots"
     )]
     InvalidPrerelease,
-    /// Something is wrong behind the `+`.
+    /// The build metadata after the `+` is invalid.
     #[error(
         "what follows its `+` is not build metadata; write letters, digits and `-` between dots"
     )]
     InvalidMetadata,
-    /// A number that 64 bits do not hold, or no number where one has to be.
+    /// A number is missing, or does not fit into 64 bits.
     #[error("a number in it is missing or does not fit into 64 bits")]
     InvalidNumber,
-    /// It is longer than [`MAX_VERSION`].
+    /// The text is longer than [`MAX_VERSION`].
     #[error("it is longer than {MAX_VERSION} bytes")]
     TooLong,
 }
 
-/// A version. Equality and order are precedence: build metadata and spelling do not count, so `v1.2` equals
+/// A version. Equality and order follow its precedence. Build metadata and spelling do not count, so `v1.2` equals
 /// `1.2.0+build`.
 #[derive(Debug, Clone)]
 pub struct SemverVersion {
     pub(super) major: u64,
     pub(super) minor: u64,
     pub(super) patch: u64,
-    /// Without the `-`; empty in a release.
+    /// The pre-release without the `-`. It is empty in a release.
     pub(super) prerelease: String,
     pub(super) metadata: String,
     pub(super) original: String,
 }
 
 impl SemverVersion {
-    /// Reads a version leniently, as `NewVersion` does: a `v` may come first, minor and patch may be left out,
-    /// and numbers may begin with zeros.
+    /// Reads a version leniently, as `NewVersion` does. It may begin with a `v`, minor and patch may be missing, and
+    /// numbers may have leading zeros.
     ///
     /// # Errors
-    /// If the text is not a version even so, or too long.
+    /// The text is not a version even so, or is too long.
     pub fn parse(text: &str) -> Result<Self, SemverVersionError> {
         if text.len() > MAX_VERSION {
             return Err(SemverVersionError::TooLong);
@@ -80,10 +80,10 @@ impl SemverVersion {
         Self::checked([major, minor, patch], prerelease, metadata, text)
     }
 
-    /// Reads a version that is exactly as the specification wants it, as `StrictNewVersion` does.
+    /// Reads a version strictly by the specification, as `StrictNewVersion` does.
     ///
     /// # Errors
-    /// If it is not, or too long.
+    /// The text is not such a version, or is too long.
     pub fn parse_strict(text: &str) -> Result<Self, SemverVersionError> {
         if text.is_empty() {
             return Err(SemverVersionError::Empty);
@@ -93,7 +93,7 @@ impl SemverVersion {
         }
         let (numbers, prerelease, metadata) = match text.match_indices('.').nth(1) {
             Some((second, _)) => {
-                // What follows the second dot alone may carry more than a number.
+                // Only the part after the second dot may have more than a number.
                 let (patch, prerelease, metadata) = split(&text[second + 1..]);
                 (&text[..second + 1 + patch.len()], prerelease, metadata)
             }
@@ -143,27 +143,27 @@ impl SemverVersion {
         })
     }
 
-    /// The first number.
+    /// The major number.
     pub fn major(&self) -> u64 {
         self.major
     }
 
-    /// The second number.
+    /// The minor number.
     pub fn minor(&self) -> u64 {
         self.minor
     }
 
-    /// The third number.
+    /// The patch number.
     pub fn patch(&self) -> u64 {
         self.patch
     }
 
-    /// What follows the `-`; empty in a release.
+    /// The pre-release, after the `-`. It is empty in a release.
     pub fn prerelease(&self) -> &str {
         &self.prerelease
     }
 
-    /// What follows the `+`; empty if nothing does.
+    /// The build metadata, after the `+`. It is empty if there is none.
     pub fn metadata(&self) -> &str {
         &self.metadata
     }
@@ -174,14 +174,14 @@ impl SemverVersion {
     }
 }
 
-/// Numbers, pre-release and metadata of a version.
+/// Divides a version into its numbers, its pre-release and its metadata.
 fn split(text: &str) -> (&str, Option<&str>, Option<&str>) {
     let (text, metadata) = text.split_once('+').map_or((text, None), |(a, b)| (a, Some(b)));
     let (text, prerelease) = text.split_once('-').map_or((text, None), |(a, b)| (a, Some(b)));
     (text, prerelease, metadata)
 }
 
-/// Always all three numbers, without `v`; [`SemverVersion::original`] has the text as it was.
+/// Writes all three numbers, without a `v`. [`SemverVersion::original`] has the original text.
 impl fmt::Display for SemverVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.patch)?;
@@ -218,7 +218,7 @@ impl PartialEq for SemverVersion {
 
 impl Eq for SemverVersion {}
 
-/// A release comes after its pre-releases.
+/// Compares two pre-releases. A release, which has an empty one, comes after its pre-releases.
 fn compare_prereleases(a: &str, b: &str) -> Ordering {
     match (a.is_empty(), b.is_empty()) {
         (false, false) => compare_parts(a, b),
@@ -226,7 +226,7 @@ fn compare_prereleases(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Compares part by part; of two that begin alike the longer is greater, and nothing is less than any part.
+/// Compares two pre-releases part by part. If one begins with the other, the longer one is greater.
 pub(super) fn compare_parts(a: &str, b: &str) -> Ordering {
     let key = |part: &'_ str| -> (u8, u64) {
         // Parity(go): digits that 64 bits do not hold are a word.

@@ -1,8 +1,8 @@
-//! Floats as Go's `strconv.FormatFloat` writes them.
+//! Writes floats as Go's `strconv.FormatFloat` does.
 
 use std::fmt::Write as _;
 
-/// The form of a float's text, after the letter that asks Go for it.
+/// The form of a float's text, by Go's letter for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FloatTextFormat {
     /// `e`: `-d.dddde±dd`.
@@ -17,13 +17,13 @@ pub enum FloatTextFormat {
     Hexadecimal,
 }
 
-/// Beyond this many digits after the point a float has nothing but zeros.
+/// After this many digits, the fraction of a float only has zeros.
 const MAX_FRACTION_DIGITS: usize = 1100;
 
-/// Go's `strconv.FormatFloat(float, form, precision, 64)`; without a precision, the fewest digits that name
-/// the float.
+/// Go's `strconv.FormatFloat(float, form, precision, 64)`. Without a precision, the text has the fewest digits that
+/// identify the float.
 ///
-/// The text is as long as the precision asks for.
+/// The precision decides the length of the text.
 pub fn format_float(float: f64, form: FloatTextFormat, precision: Option<usize>) -> String {
     if float.is_nan() {
         return "NaN".to_owned();
@@ -65,20 +65,21 @@ pub fn format_float(float: f64, form: FloatTextFormat, precision: Option<usize>)
     }
 }
 
-/// A float without sign in decimal: `0.digits` times ten to the power of `point`.
+/// A decimal float without its sign: `0.digits` times ten to the power of `point`.
 struct FloatDecimal {
-    /// Without zeros at either end; none for zero.
+    /// The digits without zeros at either end. They are empty for zero.
     digits: String,
     point: i32,
 }
 
 impl FloatDecimal {
-    /// The fewest digits that name the float; of two such strings the even one, as Go has it and Rust has not.
+    /// The fewest digits that identify the float. If two such texts exist, it is the even one, as in Go but not in
+    /// Rust.
     fn shortest(float: f64) -> Self {
         Self::parse(&serde_json::to_string(&float).unwrap_or_default())
     }
 
-    /// The float rounded to one digit and so many more.
+    /// The float, rounded to one digit and `more` further ones.
     fn rounded(float: f64, more: usize) -> Self {
         Self::parse(&format!("{float:.*e}", more.min(MAX_FRACTION_DIGITS)))
     }
@@ -140,7 +141,7 @@ impl FloatDecimal {
     }
 }
 
-/// The digits before the point as a whole number, and the power of two that they count.
+/// The mantissa of a float as a whole number, and its power of two.
 fn parts(float: f64) -> (u64, i32) {
     let bits = float.to_bits();
     let mantissa = bits & ((1 << 52) - 1);

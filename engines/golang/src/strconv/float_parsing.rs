@@ -1,14 +1,14 @@
-//! Reading floating point numbers: decimal and hexadecimal.
+//! Reads decimal and hexadecimal floating point numbers.
 
 use super::{NumError, NumErrorReason, StrconvFunction, is_underscored_well};
 
-/// What the numbers of a size are: `value`·2^`exponent`.
+/// The format of floats of one size: `value`·2^`exponent`.
 struct FloatBitFormat {
     /// How many bits `value` has.
     mantissa_bits: i64,
-    /// The exponent of the least number that is not zero.
+    /// The exponent of the smallest number that is not zero.
     least_exponent: i64,
-    /// The exponent of the highest bit of the greatest number.
+    /// The exponent of the highest bit of the largest number.
     most_exponent: i64,
 }
 
@@ -18,12 +18,12 @@ const FLOAT_32: FloatBitFormat =
 const FLOAT_64: FloatBitFormat =
     FloatBitFormat { mantissa_bits: 53, least_exponent: -1074, most_exponent: 1023 };
 
-/// Reads a float of 64 bits: decimal or hexadecimal, `inf`, `infinity`, `nan`, in any case.
+/// Reads a float of 64 bits. It may be decimal or hexadecimal, `inf`, `infinity` or `nan`, in upper or lower case.
 ///
-/// With `bits` = 32 the result is rounded to that size and then widened.
+/// If `bits` is 32, the result is rounded to that size and then widened.
 ///
 /// # Errors
-/// If it is not a number, or too large.
+/// The text is not a number, or the number is too large.
 pub fn parse_float(text: &str, bits: u32) -> Result<f64, NumError> {
     read(text, bits).map_err(|reason| NumError::new(StrconvFunction::ParseFloat, text, reason))
 }
@@ -61,7 +61,7 @@ fn read(text: &str, bits: u32) -> Result<f64, NumErrorReason> {
     if magnitude.is_infinite() { Err(NumErrorReason::Range) } else { Ok(sign * magnitude) }
 }
 
-/// Digits with at most one point, and an exponent. Rust would read a few strings more.
+/// Whether a text has digits with at most one point, and an exponent. Rust would accept a few more forms.
 fn is_decimal(text: &str) -> bool {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -79,7 +79,8 @@ fn is_exponent(text: &str) -> bool {
     is_digits(text.strip_prefix(['+', '-']).unwrap_or(text))
 }
 
-/// Reads `h.hhhp±d`, rounding to even; infinity if it is too large, `None` if it is not a number.
+/// Reads `h.hhhp±d`, rounding to even. The result is infinity if the number is too large, and `None` if the text is not
+/// a number.
 fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
     let (mantissa, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -90,7 +91,7 @@ fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
         Some(power) => (-1, power),
         None => (1, exponent.strip_prefix('+').unwrap_or(exponent)),
     };
-    // Beyond this every exponent overflows or vanishes, for all digits.
+    // With a larger exponent, every number is infinite or zero.
     let power = power.bytes().fold(0i64, |power, digit| {
         if power < 10_000 { power * 10 + i64::from(digit - b'0') } else { power }
     });
@@ -101,7 +102,7 @@ fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
         if value >> 120 == 0 {
             value = value << 4 | u128::from(digit);
         } else {
-            // A digit that no longer fits only shows that the number is above the largest one that fits.
+            // A digit that does not fit only shows that the number is larger than the digits before it.
             value |= u128::from(digit != 0);
             exponent += 4;
         }
@@ -109,7 +110,7 @@ fn hexadecimal(text: &str, bits: u32) -> Option<f64> {
     Some(rounded(value, exponent, if bits == 32 { &FLOAT_32 } else { &FLOAT_64 }))
 }
 
-/// `value`·2^`exponent`, to the nearest number of this size, ties to even.
+/// `value`·2^`exponent`, rounded to the nearest number of this size. A tie is rounded to even.
 fn rounded(value: u128, exponent: i64, info: &FloatBitFormat) -> f64 {
     if value == 0 {
         return 0.0;
@@ -128,7 +129,8 @@ fn rounded(value: u128, exponent: i64, info: &FloatBitFormat) -> f64 {
     if 128 - i64::from(kept.leading_zeros()) + exponent - 1 > info.most_exponent {
         return f64::INFINITY;
     }
-    // At most 53 bits, so the product of both factors is exact; two factors, as one may be below the least.
+    // `value` has at most 53 bits, so the product is exact. There are two factors, because a single one might be too
+    // small for a float.
     let half = (exponent / 2) as i32;
     kept as f64 * 2f64.powi(half) * 2f64.powi(exponent as i32 - half)
 }

@@ -1,23 +1,23 @@
-//! Integers: reading. Writing them is what Rust does too.
+//! Reads integers. Rust writes them as Go does.
 
 use super::{NumError, NumErrorReason, StrconvFunction, is_underscored_well};
 
-/// Reads an integer with an optional sign that fits into `bits` bits (0 means 64).
+/// Reads an integer with an optional sign that fits into `bits` bits. 0 means 64 bits.
 ///
-/// In base 0 the prefix gives the base (`0b`, `0o` or `0`, `0x`; without one it is 10), and underscores may stand
-/// between digits.
+/// In base 0, the prefix names the base: `0b`, `0o` or `0`, or `0x`. Without a prefix, the base is 10. Underscores may
+/// be between digits.
 ///
 /// # Errors
-/// If it is not a number, too large, or base or bits are impossible.
+/// The text is not a number, the number is too large, or the base or the number of bits is impossible.
 pub fn parse_int(text: &str, base: u32, bits: u32) -> Result<i64, NumError> {
     signed(text, base, bits)
         .map_err(|reason| NumError::new(StrconvFunction::ParseInt, text, reason))
 }
 
-/// Reads an integer without a sign, else as [`parse_int`] does.
+/// Reads an integer without a sign, otherwise like [`parse_int`].
 ///
 /// # Errors
-/// As those of [`parse_int`].
+/// As for [`parse_int`].
 pub fn parse_uint(text: &str, base: u32, bits: u32) -> Result<u64, NumError> {
     unsigned(text, base, bits)
         .map_err(|reason| NumError::new(StrconvFunction::ParseUint, text, reason))
@@ -26,7 +26,7 @@ pub fn parse_uint(text: &str, base: u32, bits: u32) -> Result<u64, NumError> {
 /// Reads a decimal integer of 64 bits.
 ///
 /// # Errors
-/// If it is not a number, or too large.
+/// The text is not a number, or the number is too large.
 pub fn atoi(text: &str) -> Result<i64, NumError> {
     signed(text, 10, 64).map_err(|reason| NumError::new(StrconvFunction::Atoi, text, reason))
 }

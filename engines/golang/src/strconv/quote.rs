@@ -1,18 +1,18 @@
-//! Strings and characters in Go's quotes, in both directions.
+//! Quotes and unquotes strings and characters as Go does.
 
 use super::QuoteSyntaxError;
 use crate::unicode::{decode, is_print};
 
-/// Which characters stay as they are inside quotes.
+/// Which characters are not escaped within quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuotingStyle {
-    /// What Go takes for printable.
+    /// All characters that Go calls printable.
     Printable,
-    /// Printable ASCII only.
+    /// Printable ASCII characters only.
     Ascii,
 }
 
-/// Go's `strconv.Quote`, or `QuoteToASCII`, of bytes that need not be UTF-8.
+/// Go's `strconv.Quote`, or `QuoteToASCII`. The bytes need not be UTF-8.
 pub fn quote(bytes: &[u8], quoting: QuotingStyle) -> Vec<u8> {
     let mut into = Vec::with_capacity(bytes.len() + 2);
     into.push(b'"');
@@ -36,7 +36,7 @@ pub fn quote_char(character: char, quoting: QuotingStyle) -> Vec<u8> {
     into
 }
 
-/// Go's `strconv.CanBackquote`: whether bytes can stand between backquotes on one line.
+/// Go's `strconv.CanBackquote`: whether bytes can be written between backquotes on one line.
 pub(crate) fn can_backquote(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| {
         text.chars().all(|character| {
@@ -75,10 +75,10 @@ fn write_hex(into: &mut Vec<u8>, prefix: &str, code: u32, digits: usize) {
     into.extend(format!("{prefix}{code:0digits$x}").bytes());
 }
 
-/// Go's `strconv.Unquote` of a string between double quotes or backquotes.
+/// Go's `strconv.Unquote` of a text in double quotes or backquotes.
 ///
 /// # Errors
-/// When it is neither, or an escape is wrong.
+/// The text has other quotes, or an escape is invalid.
 pub fn unquote(text: &[u8]) -> Result<Vec<u8>, QuoteSyntaxError> {
     match text {
         [b'`', raw @ .., b'`'] if !raw.contains(&b'`') => Ok(match raw.contains(&b'\r') {
@@ -112,10 +112,11 @@ pub fn unquote(text: &[u8]) -> Result<Vec<u8>, QuoteSyntaxError> {
     }
 }
 
-/// Go's `strconv.UnquoteChar`: the code of the first character or escape before a closing `mark`, and the rest.
+/// Go's `strconv.UnquoteChar`: the code of the first character or escape before a closing `mark`, and the rest of the
+/// text.
 ///
 /// # Errors
-/// When nothing is there, the mark itself is, or an escape is wrong.
+/// The text is empty or begins with the mark, or an escape is invalid.
 pub fn unquote_char(text: &[u8], mark: u8) -> Result<(u32, &[u8]), QuoteSyntaxError> {
     match text.first() {
         None => Err(QuoteSyntaxError),
@@ -140,7 +141,7 @@ enum EscapedCharacter {
     Character(char),
 }
 
-/// What an escape means; `text` begins with the backslash.
+/// Reads an escape. `text` begins with its backslash.
 fn unquote_escape(text: &[u8], mark: u8) -> Result<(EscapedCharacter, &[u8]), QuoteSyntaxError> {
     let (&letter, rest) = text.get(1..).and_then(<[u8]>::split_first).ok_or(QuoteSyntaxError)?;
     let simple = |byte| Ok((EscapedCharacter::Byte(byte), rest));

@@ -1,43 +1,43 @@
-//! The Gregorian calendar before and after its time, and the clock. Elsewhere: zones.
+//! The Gregorian calendar, also for dates before it was introduced, and the time of day. Elsewhere: zones.
 
 const SECONDS_PER_DAY: i64 = 86_400;
 const DAYS_PER_CYCLE: i64 = 146_097;
 
-/// After so many seconds the calendar repeats itself, weekdays included.
+/// The number of seconds after which the calendar repeats, including weekdays.
 pub(super) const CALENDAR_CYCLE_SECONDS: i64 = DAYS_PER_CYCLE * SECONDS_PER_DAY;
 
 /// A day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CalendarDate {
-    /// The year; 0 is the one before 1.
+    /// The year. The year 0 precedes the year 1.
     pub year: i64,
-    /// From 1 to 12.
+    /// The month, from 1 to 12.
     pub month: u32,
-    /// From 1.
+    /// The day of the month, from 1.
     pub day: u32,
 }
 
 /// A time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct TimeOfDay {
-    /// From 0 to 23.
+    /// The hour, from 0 to 23.
     pub hour: u32,
-    /// From 0 to 59.
+    /// The minute, from 0 to 59.
     pub minute: u32,
-    /// From 0 to 59.
+    /// The second, from 0 to 59.
     pub second: u32,
-    /// From 0 to 999999999.
+    /// The nanosecond, from 0 to 999999999.
     pub nanosecond: u32,
 }
 
 impl CalendarDate {
-    /// The day of its year, from 1.
+    /// The day of the year, from 1.
     pub fn year_day(self) -> u32 {
         let first = Self { month: 1, day: 1, ..self };
         u32::try_from(days(self) - days(first) + 1).unwrap_or_default()
     }
 
-    /// Days since Sunday.
+    /// The weekday, as days since Sunday.
     pub fn weekday(self) -> usize {
         // 1970 began on a Thursday.
         usize::try_from((days(self) + 4).rem_euclid(7)).unwrap_or_default()
@@ -59,7 +59,7 @@ pub(super) fn days_in(month: u32, year: i64) -> u32 {
     }
 }
 
-/// Days since 1970 began. Months are counted from March, so that the odd day comes last.
+/// The days since the beginning of 1970. Months are counted from March, so that the leap day is the last day.
 fn days(CalendarDate { year, month, day }: CalendarDate) -> i64 {
     let (year, month) =
         if month > 2 { (year, i64::from(month) - 3) } else { (year - 1, i64::from(month) + 9) };
@@ -70,13 +70,13 @@ fn days(CalendarDate { year, month, day }: CalendarDate) -> i64 {
     cycle.saturating_mul(DAYS_PER_CYCLE).saturating_add(of_cycle - 719_468)
 }
 
-/// Seconds since 1970 began that a clock shows.
+/// The seconds from the beginning of 1970 to a date and time of day.
 pub(super) fn seconds(date: CalendarDate, clock: TimeOfDay) -> i64 {
     let of_day = (clock.hour * 60 + clock.minute) * 60 + clock.second;
     days(date).saturating_mul(SECONDS_PER_DAY).saturating_add(of_day.into())
 }
 
-/// The date so many seconds after 1970 began.
+/// The date at this number of seconds after the beginning of 1970.
 pub(super) fn date(seconds: i64) -> CalendarDate {
     let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
     let cycle = days.div_euclid(DAYS_PER_CYCLE);
@@ -93,7 +93,7 @@ pub(super) fn date(seconds: i64) -> CalendarDate {
     }
 }
 
-/// The time of day so many seconds after 1970 began.
+/// The time of day at this number of seconds after the beginning of 1970.
 pub(super) fn clock(seconds: i64) -> TimeOfDay {
     let of_day = u32::try_from(seconds.rem_euclid(SECONDS_PER_DAY)).unwrap_or_default();
     TimeOfDay { hour: of_day / 3600, minute: of_day / 60 % 60, second: of_day % 60, nanosecond: 0 }

@@ -1,4 +1,5 @@
-//! Durations: signed nanoseconds of 64 bits. Elsewhere: those that a spec may have, never negative (`reconcile`).
+//! Durations: signed 64-bit numbers of nanoseconds. Elsewhere: durations in specs, which are never negative
+//! (`reconcile`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,13 +13,13 @@ pub struct GoDuration(pub i64);
 /// Why a text is not a duration, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GoDurationError {
-    /// It does not have the form of a duration, or is too long.
+    /// The text does not have the form of a duration, or the duration is too long.
     #[error("time: invalid duration {}", quote(.0.as_bytes()))]
     Invalid(String),
-    /// A number without a unit.
+    /// A number has no unit.
     #[error("time: missing unit in duration {}", quote(.0.as_bytes()))]
     MissingUnit(String),
-    /// A unit that there is not.
+    /// A unit does not exist.
     #[error("time: unknown unit {} in duration {}", quote(unit.as_bytes()), quote(text.as_bytes()))]
     UnknownUnit {
         /// The unit.
@@ -28,7 +29,8 @@ pub enum GoDurationError {
     },
 }
 
-/// A number of nanoseconds before the sign is known: the least duration has one more than the longest.
+/// The largest number of nanoseconds before the sign is known. The most negative duration has one nanosecond more than
+/// the longest.
 const MAX_DURATION_NANOS: u64 = 1 << 63;
 
 impl GoDuration {
@@ -43,10 +45,11 @@ impl GoDuration {
     /// An hour.
     pub const HOUR: Self = Self(60 * Self::MINUTE.0);
 
-    /// Reads numbers with units, such as `-1h30m` or `1.5s`: `ns`, `us` (or `µs`), `ms`, `s`, `m`, `h`.
+    /// Reads numbers with units, such as `-1h30m` or `1.5s`. The units are `ns`, `us` (or `µs`), `ms`, `s`, `m` and
+    /// `h`.
     ///
     /// # Errors
-    /// If it is not of that form or too long.
+    /// The text does not have this form, or the duration is too long.
     pub fn parse(text: &str) -> Result<Self, GoDurationError> {
         let invalid = || GoDurationError::Invalid(text.to_owned());
         let (is_negative, mut rest) = match text.strip_prefix('-') {
@@ -75,14 +78,14 @@ impl GoDuration {
         }
     }
 
-    /// Rounded towards zero to a multiple of `unit`; unchanged if that is not positive.
+    /// Rounds towards zero to a multiple of `unit`. If `unit` is not positive, the duration does not change.
     #[must_use]
     pub fn truncate(self, unit: Self) -> Self {
         if unit.0 <= 0 { self } else { Self(self.0 - self.0 % unit.0) }
     }
 
-    /// Rounded to the nearest multiple of `unit`, halves away from zero; unchanged if that is not positive.
-    /// What does not fit becomes the longest duration there is.
+    /// Rounds to the nearest multiple of `unit`, and halves away from zero. If `unit` is not positive, the duration
+    /// does not change. A result that does not fit becomes the longest duration.
     #[must_use]
     pub fn round(self, unit: Self) -> Self {
         if unit.0 <= 0 {
@@ -96,38 +99,38 @@ impl GoDuration {
         Self(if self.0 < 0 { more.saturating_sub(unit.0) } else { more.saturating_add(unit.0) })
     }
 
-    /// Without its sign; the least becomes the longest.
+    /// The duration without its sign. The most negative duration becomes the longest.
     #[must_use]
     pub fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
 
-    /// In hours.
+    /// The duration in hours.
     pub fn hours(self) -> f64 {
         self.in_units(Self::HOUR)
     }
 
-    /// In minutes.
+    /// The duration in minutes.
     pub fn minutes(self) -> f64 {
         self.in_units(Self::MINUTE)
     }
 
-    /// In seconds.
+    /// The duration in seconds.
     pub fn seconds(self) -> f64 {
         self.in_units(Self::SECOND)
     }
 
-    /// In whole milliseconds, rounded towards zero.
+    /// The duration in whole milliseconds, rounded towards zero.
     pub fn milliseconds(self) -> i64 {
         self.0 / Self::MILLISECOND.0
     }
 
-    /// In whole microseconds, rounded towards zero.
+    /// The duration in whole microseconds, rounded towards zero.
     pub fn microseconds(self) -> i64 {
         self.0 / Self::MICROSECOND.0
     }
 
-    /// In nanoseconds.
+    /// The duration in nanoseconds.
     pub fn nanoseconds(self) -> i64 {
         self.0
     }
@@ -146,7 +149,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// Reads one number with its unit; gives nanoseconds and what follows.
+/// Reads one number with its unit. Returns the nanoseconds and the rest of the text.
 fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), GoDurationError> {
     let invalid = || GoDurationError::Invalid(text.to_owned());
     let (whole, rest) = split_digits(from);
@@ -160,7 +163,7 @@ fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), GoDuration
     let (unit, rest) = rest.split_at(end);
     let scale: u64 = match unit {
         "ns" => 1,
-        // The micro sign and the Greek letter mu.
+        // The micro sign, and the Greek letter mu.
         "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
@@ -203,7 +206,7 @@ fn nanos_of_fraction(digits: &str, scale: u64) -> u64 {
 }
 
 impl fmt::Display for GoDuration {
-    /// Writes it as Go does: `1h30m0s`, `1.5s`, `300ms`, `0s`.
+    /// Writes the duration as Go does: `1h30m0s`, `1.5s`, `300ms`, `0s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.unsigned_abs();
         if self.0 < 0 {
@@ -228,7 +231,7 @@ impl fmt::Display for GoDuration {
     }
 }
 
-/// A number with so many digits behind the point, without the zeros at the end.
+/// A number with this number of digits after the point, written without zeros at its end.
 struct DurationDecimal(u64, u32);
 
 impl fmt::Display for DurationDecimal {

@@ -1,10 +1,10 @@
-//! Writing a time by a layout.
+//! Writes a time by a layout.
 
 use super::GoTime;
 use super::calendar::{self, CalendarDate, TimeOfDay};
 use super::layout::{self, LayoutElement, MONTHS, WEEKDAYS, ZoneOffsetFormat};
 
-/// The parts of a time in its zone and calendar.
+/// The parts of a time, in its zone and calendar.
 struct LocalTimeFields {
     date: CalendarDate,
     clock: TimeOfDay,
@@ -25,7 +25,7 @@ pub(super) fn format(time: &GoTime, layout: &str) -> String {
     let mut text = String::with_capacity(layout.len() + 10);
     let mut rest = layout;
     while let Some(chunk) = layout::chunk(rest.as_bytes()) {
-        // Elements are ASCII, so nothing is cut within a character.
+        // Elements of a layout are ASCII, so the text is never cut within a character.
         text.push_str(&rest[..chunk.before.len()]);
         element(chunk.element, &shown, &mut text);
         rest = &rest[rest.len() - chunk.after.len()..];
@@ -78,7 +78,7 @@ fn element(element: LayoutElement, shown: &LocalTimeFields, to: &mut String) {
     to.push_str(&text);
 }
 
-/// How an offset is written where an abbreviation should be.
+/// The form of an offset that replaces a missing abbreviation.
 const NUMERIC: ZoneOffsetFormat =
     ZoneOffsetFormat { has_z: false, has_colon: false, has_minutes: true, has_seconds: false };
 

@@ -1,4 +1,4 @@
-//! Layouts: the reference time, cut into its parts. Elsewhere: writing and reading them.
+//! Layouts: the reference time, divided into its parts. Elsewhere: writing and reading times.
 
 /// A part of a layout that stands for a part of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub(super) enum LayoutElement {
     },
     /// `MST`.
     Abbreviation,
-    /// `Z0700` or `-07:00` and their like.
+    /// An offset, such as `Z0700` or `-07:00`.
     Offset(ZoneOffsetFormat),
-    /// `.000` or `,999` and their like.
+    /// A fraction of a second, such as `.000` or `,999`.
     Fraction {
         digits: usize,
         is_trimmed: bool,
@@ -39,23 +39,23 @@ pub(super) enum LayoutElement {
     },
 }
 
-/// How an offset is written.
+/// The form of an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ZoneOffsetFormat {
-    /// Whether UTC is written `Z`.
+    /// Whether UTC is written as `Z`.
     pub(super) has_z: bool,
     pub(super) has_colon: bool,
     pub(super) has_minutes: bool,
     pub(super) has_seconds: bool,
 }
 
-/// The first element of a layout.
+/// The first element of a layout, with the text around it.
 pub(super) struct LayoutChunk<'l> {
-    /// The text before it, literally.
+    /// The literal text before the element.
     pub(super) before: &'l [u8],
-    /// It, as the layout spells it.
+    /// The element as the layout writes it.
     pub(super) spelled: &'l [u8],
-    /// What it stands for.
+    /// The element itself.
     pub(super) element: LayoutElement,
     /// The rest of the layout.
     pub(super) after: &'l [u8],
@@ -71,7 +71,7 @@ pub(super) fn chunk(layout: &[u8]) -> Option<LayoutChunk<'_>> {
     })
 }
 
-/// The element with which a text begins: how many bytes before it are literal, its length, and what it is.
+/// The element at the beginning of a text: how many bytes before it are literal, its length, and the element.
 fn element(text: &[u8]) -> Option<(usize, usize, LayoutElement)> {
     use LayoutElement::{
         Abbreviation, Day, HalfDay, Hour, Hour12, LongMonth, LongWeekday, LongYear, Minute, Month,
@@ -115,7 +115,7 @@ fn element(text: &[u8]) -> Option<(usize, usize, LayoutElement)> {
 
 fn offset(text: &[u8]) -> Option<(usize, LayoutElement)> {
     let (sign, rest) = text.split_first()?;
-    // In this order: `-0700` is a part of `-070000`.
+    // The order matters, because `-0700` is a part of `-070000`.
     let forms: [(&[u8], bool, bool, bool); 5] = [
         (b"070000", false, true, true),
         (b"07:00:00", true, true, true),

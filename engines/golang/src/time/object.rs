@@ -1,6 +1,7 @@
 //! Times and durations as templates see them: `time.Time`, `time.Duration`, `time.Month` and `time.Weekday`.
 //!
-//! Not here: methods that give several results, which templates cannot call, and those that need a `*time.Location`.
+//! Two groups of methods are left out: methods with several results, which templates cannot call, and methods that need
+//! a `*time.Location`.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ fn duration_type() -> GoType {
     GoType::Named("time.Duration".into(), ReflectKind::Integer(IntegerKind::Int64))
 }
 
-/// An argument whose type the signature guarantees.
+/// An argument. The signature guarantees its type.
 fn given<T: GoObject>(arguments: &[GoRuntimeValue], at: usize) -> Option<&T> {
     let Some(GoRuntimeValue::Object(object)) = arguments.get(at) else { return None };
     let object: &dyn Any = &**object;
@@ -56,7 +57,7 @@ fn length(arguments: &[GoRuntimeValue]) -> GoDuration {
 }
 
 impl GoTime {
-    /// Go's `time.Time{}`: the moment at which the year 1 began in UTC.
+    /// Go's `time.Time{}`: the beginning of the year 1 in UTC.
     pub fn zero() -> Self {
         Self::from_civil(
             CalendarDate { year: 1, month: 1, day: 1 },
@@ -65,12 +66,12 @@ impl GoTime {
         )
     }
 
-    /// Nanoseconds since 1970, cut off as Go's arithmetic does.
+    /// Nanoseconds since 1970, which wrap around as in Go.
     fn unix_nanos(&self) -> i64 {
         self.unix().wrapping_mul(1_000_000_000).wrapping_add(self.nanosecond().into())
     }
 
-    /// Go's `AddDate`: what lies beyond a month or its days is carried over.
+    /// Go's `AddDate`. Days or months that exceed their range carry over.
     fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
         let date = self.date();
         let month = i64::from(date.month) - 1 + months;
@@ -82,7 +83,7 @@ impl GoTime {
         Self::from_civil(date, self.clock(), self.zone().clone())
     }
 
-    /// How far this is behind a multiple of a length since the year 1 began.
+    /// The time since the last multiple of a duration, counted from the beginning of the year 1.
     fn over(&self, unit: GoDuration) -> GoDuration {
         if unit.0 <= 0 {
             return GoDuration(0);
@@ -98,7 +99,7 @@ impl GoTime {
 
     fn round(&self, unit: GoDuration) -> Self {
         let over = self.over(unit);
-        // What is left up to the next multiple; halves go up.
+        // The time left until the next multiple. Halves are rounded up.
         let left = unit.0 - over.0;
         if unit.0 <= 0 || over.0 < left { self.truncate(unit) } else { self.add(GoDuration(left)) }
     }

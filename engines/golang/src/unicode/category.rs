@@ -1,6 +1,6 @@
-//! Categories of characters that few programs ask for, of Unicode 15.0.
+//! Less common categories of characters, for Unicode 15.0.
 //!
-//! They are those of Rust and of `regex`, which know later versions, without characters that were added since.
+//! They come from Rust and `regex`, which know later versions. Characters that were added since are left out.
 
 use std::sync::LazyLock;
 
@@ -10,13 +10,13 @@ use super::{is_letter, is_print};
 
 /// Go's `unicode.IsUpper`.
 pub fn is_upper(character: char) -> bool {
-    // Rust also takes signs that look like capital letters.
+    // Rust also accepts symbols that look like capital letters.
     character.is_uppercase() && is_letter(character)
 }
 
 /// Go's `unicode.IsLower`.
 pub fn is_lower(character: char) -> bool {
-    // Rust also takes what looks like a small letter: signs, marks and letters that modify others.
+    // Rust also accepts symbols, marks and modifier letters that look like small letters.
     let modifies = matches!(
         u32::from(character),
         0xaa | 0xba
@@ -43,7 +43,7 @@ pub fn is_lower(character: char) -> bool {
     character == '\u{295}' || character.is_lowercase() && is_letter(character) && !modifies
 }
 
-/// Go's `unicode.IsTitle`: two letters in one character, of which the first is a capital.
+/// Go's `unicode.IsTitle`: one character that stands for two letters, the first of them a capital.
 pub fn is_title(character: char) -> bool {
     matches!(
         u32::from(character),
@@ -70,7 +70,7 @@ pub fn is_punct(character: char) -> bool {
     is_print(character) && PUNCTUATION.is_match(character.encode_utf8(&mut text))
 }
 
-/// Go's `unicode.IsNumber`: digits of all scripts, fractions, numerals.
+/// Go's `unicode.IsNumber`: digits of all scripts, fractions, and numerals.
 pub fn is_number(character: char) -> bool {
     character.is_numeric() && is_print(character)
 }

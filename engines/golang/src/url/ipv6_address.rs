@@ -1,8 +1,8 @@
-//! Addresses in brackets: whether they are of IPv6, in the words of Go's `net/netip`.
+//! Checks whether an address in brackets is an IPv6 address, with the messages of Go's `net/netip`.
 
 use super::quoted;
 
-/// Accepts an address of IPv6, with or without a zone.
+/// Accepts an IPv6 address, with or without a zone.
 pub(super) fn check(text: &[u8]) -> Result<(), String> {
     let refuse = |reason: &str| Err(refusal(text, reason, b""));
     match text.iter().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
@@ -89,7 +89,7 @@ fn version_6(text: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Accepts four numbers; `text` is what the message names.
+/// Accepts the four numbers of an IPv4 address. `text` is the text in the message.
 fn version_4(text: &[u8], fields: &[u8]) -> Result<(), String> {
     let refuse = |reason: &str, at: &[u8]| Err(refusal(text, reason, at));
     let mut value = 0u32;

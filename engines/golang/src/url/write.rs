@@ -1,18 +1,18 @@
-//! Writing a URL. Elsewhere: reading one (`url.rs`).
+//! Writes a URL. Elsewhere: reading one (`url.rs`).
 
 use percent_encoding::percent_encode_byte;
 
 use super::{GoUrl, UrlUserInfo, contains, cut};
 
-/// A part of a URL, in which some characters need no escape.
+/// A part of a URL. It decides which characters need no escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UrlComponent {
     Host,
-    /// What follows the `%25` of an address.
+    /// The zone of an address, after `%25`.
     Zone,
     User,
     Path,
-    /// A name or value of a query, where `+` is a space.
+    /// A name or value of a query, in which `+` stands for a space.
     Query,
     Fragment,
 }
@@ -35,7 +35,7 @@ impl UrlComponent {
 }
 
 impl UrlUserInfo {
-    /// With escapes.
+    /// The user and password, with escapes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = escape(&self.name, UrlComponent::User);
         if let Some(password) = &self.password {
@@ -47,7 +47,7 @@ impl UrlUserInfo {
 }
 
 impl GoUrl {
-    /// The URL as one text, with the escapes it needs.
+    /// The URL as one text, with the necessary escapes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut text = Vec::new();
         if !self.scheme.is_empty() {
@@ -70,7 +70,7 @@ impl GoUrl {
         text
     }
 
-    /// Authority and path.
+    /// Writes the authority and the path.
     fn write_hierarchy(&self, text: &mut Vec<u8>) {
         let has_authority = !self.host.is_empty() || self.user.is_some();
         if has_authority || !self.scheme.is_empty() && !self.path.is_empty() {
@@ -87,7 +87,7 @@ impl GoUrl {
             text.push(b'/');
         }
         if text.is_empty() && contains(cut(&path, b'/').0, b':') {
-            // The first segment would be read as a scheme.
+            // Without this, the first segment would be read as a scheme.
             text.extend(b"./");
         }
         text.extend(path);

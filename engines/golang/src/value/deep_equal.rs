@@ -1,21 +1,20 @@
 //! Go's `reflect.DeepEqual`.
 //!
-//! Nothing recurses: a template can nest values as deep as it likes, and a map can hold itself.
+//! No function recurses. A template can nest values to any depth, and a map can contain itself.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{GoObject, GoRuntimeValue, ReflectKind};
 
-/// Pairs of containers that were compared, or are about to be.
+/// Pairs of containers that were compared or are waiting to be compared.
 type ComparedPairs = BTreeSet<(usize, usize)>;
 
 impl GoRuntimeValue {
-    /// Whether Go's `reflect.DeepEqual` takes both for the same: equal types and equal contents all the way down.
+    /// Whether Go's `reflect.DeepEqual` calls two values equal: their types and contents are equal at every depth.
     ///
-    /// No number equals one of another type, NaN equals nothing, and what is nil equals nothing that is merely empty.
-    /// `work` is called before each pair of values is examined, with how much there is to be examined in it, so that
-    /// the caller can stop.
+    /// Numbers of different types are never equal. NaN equals no value, and nil does not equal an empty value. `work`
+    /// is called before each pair of values is examined, with the amount of work, so that the caller can stop.
     ///
     /// # Errors
     /// The error of `work`.
@@ -36,7 +35,7 @@ impl GoRuntimeValue {
     }
 }
 
-/// How much there is to be examined in a value, but for what is in what it holds.
+/// How much work it is to examine a value, without the content of nested values.
 fn weight(value: &GoRuntimeValue) -> usize {
     match value {
         GoRuntimeValue::String(text) | GoRuntimeValue::Bytes(text) => text.len() / 64,
@@ -46,7 +45,7 @@ fn weight(value: &GoRuntimeValue) -> usize {
     }
 }
 
-/// Whether two values are equal if those are that it puts into `pending`.
+/// Whether two values are equal, provided that the pairs that it adds to `pending` are equal.
 fn compare(
     a: &GoRuntimeValue,
     b: &GoRuntimeValue,

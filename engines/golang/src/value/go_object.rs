@@ -1,4 +1,4 @@
-//! What has fields or methods, and functions.
+//! Values with fields or methods, and functions.
 
 use std::any::Any;
 use std::fmt;
@@ -9,22 +9,23 @@ use crate::work_meter::{WorkLimitExceeded, WorkMeter};
 
 /// A Go value with a type of its own: a struct, a pointer to one, or a named type such as `time.Duration`.
 ///
-/// Its `Debug` is never shown to users.
+/// Users never see its `Debug` text.
 pub trait GoObject: Any + fmt::Debug + Send + Sync {
-    /// The name of the type as `%T` prints it, with a star for pointers.
+    /// The name of the type as `%T` prints it. A pointer has a star.
     fn type_name(&self) -> &str;
 
-    /// What kind of type has that name; of named types, the kind of what is [`GoObject::underlying`].
+    /// The kind of the type. For a named type, it is the kind of [`GoObject::underlying`].
     fn kind(&self) -> ReflectKind {
         self.underlying().map_or(ReflectKind::Struct, |value| value.kind())
     }
 
-    /// The same value without the name of its type; nothing for structs and pointers.
+    /// The same value without the name of its type. `None` for structs and pointers.
     fn underlying(&self) -> Option<GoRuntimeValue> {
         None
     }
 
-    /// The fields of the struct, or of what the pointer points at, in the order of their declaration.
+    /// The fields of the struct, in the order of their declaration. For a pointer, they are the fields of the struct
+    /// that it points to.
     fn fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         Vec::new()
     }
@@ -34,7 +35,7 @@ pub trait GoObject: Any + fmt::Debug + Send + Sync {
         self.fields().into_iter().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// The keys and values of a map whose keys are not strings, in Go's order; nothing for everything else.
+    /// The keys and values of a map whose keys are not strings, in Go's order. `None` for any other object.
     fn entries(&self) -> Option<Vec<(GoRuntimeValue, GoRuntimeValue)>> {
         None
     }
@@ -45,43 +46,43 @@ pub trait GoObject: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// The text of its method `String` or `Error`, if it has one.
+    /// The text of its method `String` or `Error`. `None` if it has neither.
     fn text(&self) -> Option<GoString> {
         None
     }
 
-    /// What such a method of the pointer returns: a template prints it when the value is a field of something that was
-    /// reached through a pointer.
+    /// The text of the pointer's method `String` or `Error`. A template prints it if the value is a field of a struct
+    /// that was reached through a pointer.
     fn addressed_text(&self) -> Option<GoString> {
         self.text()
     }
 
-    /// The fields that `encoding/json` writes, by the names it gives them: those that begin with a capital letter,
-    /// unless a tag of the struct says otherwise.
+    /// The fields that `encoding/json` writes, by their JSON names. These are the fields that begin with a capital
+    /// letter, unless a tag of the struct says otherwise.
     fn json_fields(&self) -> Vec<(&'static str, GoRuntimeValue)> {
         let mut fields = self.fields();
         fields.retain(|(name, _)| name.starts_with(|first: char| first.is_ascii_uppercase()));
         fields
     }
 
-    /// Whether it is a pointer, map or slice that is nil.
+    /// Whether the object is a nil pointer, map or slice.
     fn is_nil(&self) -> bool {
         false
     }
 
-    /// Go's `==` with an object of the same type; pointers are equal if they point at the same.
+    /// Go's `==` with an object of the same type. Pointers are equal if they point to the same object.
     fn equals(&self, other: &dyn GoObject) -> bool {
         let _ = other;
         false
     }
 
-    /// Go's `reflect.DeepEqual` with an object of the same type, asked of those that show no fields.
+    /// Go's `reflect.DeepEqual` with an object of the same type. It is called for objects that show no fields.
     fn deep_equals(&self, other: &dyn GoObject) -> bool {
         self.equals(other)
     }
 }
 
-/// What a pointer points at: the struct, without the methods of the pointer; other objects are given back.
+/// The struct that a pointer points to, without the methods of the pointer. Other objects are returned unchanged.
 pub fn pointee(object: &Arc<dyn GoObject>) -> Arc<dyn GoObject> {
     match object.kind() {
         ReflectKind::Pointer => Arc::new(PointedObject(Arc::clone(object))),
@@ -115,34 +116,35 @@ impl GoObject for PointedObject {
     }
 }
 
-/// What a function takes and gives.
+/// The types of a function's parameters and of its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FunctionSignature {
-    /// Types of the parameters; of the last one when [`FunctionSignature::is_variadic`], the type of each argument.
+    /// The types of the parameters. If [`FunctionSignature::is_variadic`], the last one is the type of each further
+    /// argument.
     pub params: Vec<GoType>,
-    /// Whether the last parameter takes any number of arguments.
+    /// Whether the last parameter accepts any number of arguments.
     pub is_variadic: bool,
-    /// The type of its result. `interface {}` and a concrete type differ in what templates print for a nil.
+    /// The type of the result. For a nil, templates print `interface {}` and a concrete type differently.
     pub result: GoType,
 }
 
 impl FunctionSignature {
-    /// A function with a fixed number of parameters.
+    /// The signature of a function with a fixed number of parameters.
     pub fn new(params: impl Into<Vec<GoType>>, result: GoType) -> Self {
         Self { params: params.into(), is_variadic: false, result }
     }
 
-    /// A function whose last parameter takes any number of arguments.
+    /// The signature of a function whose last parameter accepts any number of arguments.
     pub fn variadic(params: impl Into<Vec<GoType>>, result: GoType) -> Self {
         Self { params: params.into(), is_variadic: true, result }
     }
 
-    /// How many arguments are needed at least.
+    /// The smallest number of arguments.
     pub fn fixed(&self) -> usize {
         if self.is_variadic { self.params.len().saturating_sub(1) } else { self.params.len() }
     }
 
-    /// The type of an argument; `None` if the function does not take so many.
+    /// The type of an argument. `None` if the function does not accept so many arguments.
     pub fn param(&self, index: usize) -> Option<&GoType> {
         match self.params.get(index) {
             None if self.is_variadic => self.params.last(),
@@ -169,13 +171,13 @@ pub type FunctionBody = dyn Fn(&mut WorkMeter, &[GoRuntimeValue]) -> Result<GoRu
     + Send
     + Sync;
 
-/// Why a function gave nothing.
+/// Why a function returned no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FunctionCallError {
-    /// The text that Go's error has.
+    /// The function failed, with the text of Go's error.
     #[error("{0}")]
     Said(String),
-    /// It would use up more than is allowed.
+    /// The function would exceed its allowance.
     #[error(transparent)]
     Exhausted(#[from] WorkLimitExceeded),
 }
@@ -193,10 +195,10 @@ pub struct GoFunction {
 }
 
 impl GoFunction {
-    /// A function that is called with arguments of its signature only; an error is the text that Go's error has.
+    /// A function that only gets arguments of its signature. Its error is the text of Go's error.
     ///
-    /// The strings that it is given, which it may keep, and gives are counted. What makes more than that, or works longer, is
-    /// [`GoFunction::metered`].
+    /// Its argument strings, which it may keep, and its result are counted. A function that makes more than that, or
+    /// works longer, has to be [`GoFunction::metered`].
     pub fn new(
         signature: FunctionSignature,
         body: impl Fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, String> + Send + Sync + 'static,
@@ -212,7 +214,7 @@ impl GoFunction {
         })
     }
 
-    /// A function that counts what it uses up.
+    /// A function that counts its own work.
     pub fn metered(
         signature: FunctionSignature,
         body: impl Fn(&mut WorkMeter, &[GoRuntimeValue]) -> Result<GoRuntimeValue, FunctionCallError>
@@ -223,18 +225,18 @@ impl GoFunction {
         Self { signature, body: Box::new(body) }
     }
 
-    /// What it takes and gives.
+    /// The signature of the function.
     pub fn signature(&self) -> &FunctionSignature {
         &self.signature
     }
 
-    /// Calls it.
+    /// Calls the function.
     ///
     /// # Errors
-    /// The text of its error, or what it used up.
+    /// The text of the function's error, or the limit that it exceeded.
     ///
     /// # Assumes
-    /// The arguments are those of the signature.
+    /// The arguments match the signature.
     pub fn call(
         &self,
         meter: &mut WorkMeter,

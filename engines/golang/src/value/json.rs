@@ -1,6 +1,6 @@
-//! Values from JSON.
+//! Converts JSON to values.
 //!
-//! Nothing recurses: a value that was read from YAML can be nested deeply.
+//! No function recurses, because a value that was read from YAML can be nested deeply.
 
 use serde_json::{Map as JsonMap, Value as Json};
 
@@ -17,7 +17,7 @@ enum OpenDecodeContainer<'a> {
 }
 
 impl<'a> OpenDecodeContainer<'a> {
-    /// Takes the value that was asked for last, if there was one, and asks for another.
+    /// Stores the value that was requested last, if there was one, and requests the next one.
     fn next(&mut self, done: Option<GoRuntimeValue>) -> Option<&'a Json> {
         match self {
             Self::List(rest, items) => {
@@ -42,7 +42,7 @@ impl<'a> OpenDecodeContainer<'a> {
 }
 
 impl GoSlice {
-    /// A `[]interface {}` with the room behind its items that Go's decoder of JSON has made.
+    /// A `[]interface {}` with the capacity that Go's JSON decoder gives it.
     pub fn decoded(items: Vec<GoRuntimeValue>) -> Self {
         let capacity = if items.is_empty() { 0 } else { items.len().next_power_of_two() };
         Self::with_capacity(GoType::Any, items, capacity)
@@ -105,7 +105,7 @@ mod tests {
             json = Json::Array(vec![json]);
         }
         drop(GoRuntimeValue::from_json(&json));
-        // Dropping it as a whole would recurse.
+        // Dropping the whole value at once would recurse.
         while let Json::Array(mut items) = json {
             json = items.pop().unwrap_or_default();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{FunctionSignature, GoMap, GoObject, GoRuntimeValue, GoSlice};
 
-/// Size and sign of an integer.
+/// The size and sign of an integer type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Go's")]
 pub enum IntegerKind {
@@ -23,7 +23,7 @@ pub enum IntegerKind {
 }
 
 impl IntegerKind {
-    /// Whether negative numbers exist.
+    /// Whether the type has negative numbers.
     pub fn is_signed(self) -> bool {
         match self {
             Self::Int | Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64 => true,
@@ -36,7 +36,7 @@ impl IntegerKind {
         }
     }
 
-    /// How many bits are kept.
+    /// How many bits the type has.
     pub fn bits(self) -> u32 {
         match self {
             Self::Int8 | Self::Uint8 => 8,
@@ -63,16 +63,16 @@ impl IntegerKind {
     }
 }
 
-/// An integer that knows its size, of a machine with 64 bits.
+/// An integer with its size, on a machine with 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizedInteger {
     kind: IntegerKind,
-    /// Two's complement, with the sign in all upper bits.
+    /// The number in two's complement, with the sign in all upper bits.
     number: i64,
 }
 
 impl SizedInteger {
-    /// A number converted to a kind: what does not fit is cut off, as Go's conversions do.
+    /// Converts a number to a kind. Bits that do not fit are cut off, as in Go's conversions.
     pub fn new(kind: IntegerKind, number: i64) -> Self {
         let unused = 64 - kind.bits();
         let number = if kind.is_signed() {
@@ -83,17 +83,17 @@ impl SizedInteger {
         Self { kind, number }
     }
 
-    /// Its size and sign.
+    /// The size and sign of the integer.
     pub fn kind(self) -> IntegerKind {
         self.kind
     }
 
-    /// As `int64`; an unsigned number beyond that range becomes negative.
+    /// The number as `int64`. A larger unsigned number becomes negative.
     pub fn signed(self) -> i64 {
         self.number
     }
 
-    /// As `uint64`; a negative number becomes a large one.
+    /// The number as `uint64`. A negative number becomes a large one.
     pub fn unsigned(self) -> u64 {
         self.number as u64
     }
@@ -104,7 +104,7 @@ impl SizedInteger {
     }
 }
 
-/// What `reflect` calls a kind.
+/// The kinds of types in the words of `reflect`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Go's")]
 pub enum ReflectKind {
@@ -143,9 +143,9 @@ impl fmt::Display for ReflectKind {
 /// A type, which prints as Go does.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GoType {
-    /// `interface {}`, which holds everything.
+    /// `interface {}`, which can have any value.
     Any,
-    /// `reflect.Value`: what functions of templates take that ask whether there is a value at all.
+    /// `reflect.Value`: the type of a parameter when a template function checks whether there is a value at all.
     Reflected,
     /// `bool`.
     Bool,
@@ -155,11 +155,11 @@ pub enum GoType {
     Float64,
     /// `complex128`.
     Complex128,
-    /// `string`.
+    /// A slice with items of this type.
     String,
     /// A slice of a type.
     Slice(Arc<Self>),
-    /// A map from strings to a type.
+    /// A map from strings to values of this type.
     Map(Arc<Self>),
     /// A function.
     Func(Arc<FunctionSignature>),
@@ -183,7 +183,7 @@ impl GoType {
         Self::Map(Arc::new(Self::Any))
     }
 
-    /// Whether nil can be given where this type is asked for.
+    /// Whether the type can be nil.
     pub fn can_be_nil(&self) -> bool {
         match self {
             Self::Any | Self::Reflected | Self::Slice(_) | Self::Map(_) | Self::Func(_) => true,
@@ -202,7 +202,7 @@ impl GoType {
         }
     }
 
-    /// The zero value; nil for kinds whose zero value is not distinguishable from nil.
+    /// The zero value of the type. It is nil for kinds whose zero value cannot be distinguished from nil.
     pub fn zero(&self) -> GoRuntimeValue {
         match self {
             Self::Any | Self::Reflected | Self::Func(_) => GoRuntimeValue::Nil,
@@ -238,7 +238,7 @@ impl fmt::Display for GoType {
     }
 }
 
-/// The zero value of a named type without further information, as of a nil pointer.
+/// The zero value of a named type about which nothing else is known, such as a nil pointer.
 #[derive(Debug)]
 struct ZeroValue {
     name: Arc<str>,

@@ -1,6 +1,6 @@
-//! Slices and maps.
+//! Go's slices and maps.
 //!
-//! Dropping them does not recurse: a template can nest lists as deep as it likes.
+//! Dropping them does not recurse, because a template can nest lists to any depth.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{GoRuntimeValue, GoString, GoType};
 
-/// A slice of Go: items of one type, which may be `interface {}`, with room behind them.
+/// A Go slice: items of one type, which may be `interface {}`, with spare capacity after them.
 #[derive(Debug, Clone)]
 pub struct GoSlice(Arc<GoSliceItems>);
 
 #[derive(Debug)]
 struct GoSliceItems {
     item_type: GoType,
-    /// What the slice shows, and what is known of the room behind it.
+    /// The visible items, and the known items in the spare capacity.
     items: Vec<GoRuntimeValue>,
     len: usize,
     capacity: usize,
@@ -24,20 +24,20 @@ struct GoSliceItems {
 }
 
 impl GoSlice {
-    /// A slice without room behind its items.
+    /// A slice without spare capacity.
     pub fn new(item_type: GoType, items: Vec<GoRuntimeValue>) -> Self {
         let len = items.len();
         Self::with_capacity(item_type, items, len)
     }
 
-    /// A slice with room for so many items in all, which reslicing shows as zeros.
+    /// A slice with this capacity. Reslicing shows the spare part as zeros.
     pub fn with_capacity(item_type: GoType, items: Vec<GoRuntimeValue>, capacity: usize) -> Self {
         let len = items.len();
         let capacity = capacity.max(len);
         Self(Arc::new(GoSliceItems { item_type, items, len, capacity, is_nil: false }))
     }
 
-    /// The slice that is nil.
+    /// The nil slice.
     pub fn nil(item_type: GoType) -> Self {
         Self(Arc::new(GoSliceItems {
             item_type,
@@ -53,12 +53,12 @@ impl GoSlice {
         &self.0.item_type
     }
 
-    /// Whether it was never made; such a slice is empty.
+    /// Whether this is the nil slice, which is empty.
     pub fn is_nil(&self) -> bool {
         self.0.is_nil
     }
 
-    /// How many items reslicing can show.
+    /// The capacity: how many items reslicing can show.
     pub fn capacity(&self) -> usize {
         self.0.capacity
     }
@@ -73,12 +73,12 @@ impl GoSlice {
         self.0.len
     }
 
-    /// Whether it is empty.
+    /// Whether the slice is empty.
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
     }
 
-    /// Go's `list[from:to:capacity]`; `None` unless `from <= to <= capacity`, and the list has that capacity.
+    /// Go's `list[from:to:capacity]`. `None` unless `from <= to <= capacity`, and the slice has that capacity.
     pub fn slice(&self, from: usize, to: usize, capacity: usize) -> Option<Self> {
         if from > to || to > capacity || capacity > self.0.capacity {
             return None;
@@ -100,7 +100,7 @@ impl GoSlice {
         })))
     }
 
-    /// Whether both are the same slice, not only equal ones.
+    /// Whether both are the same slice, and not only equal ones.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -117,10 +117,9 @@ impl Drop for GoSliceItems {
     }
 }
 
-/// A map of Go with strings as keys, ordered byte by byte.
+/// A Go map with strings as keys, sorted byte by byte.
 ///
-/// Clones are the same map: a change through one is seen through all.
-/// A map that was put into itself is never freed.
+/// A clone is the same map, so a change through one clone is visible in all. A map that contains itself is never freed.
 #[derive(Debug, Clone)]
 pub struct GoMap(Arc<GoMapEntries>);
 
@@ -139,7 +138,7 @@ impl Default for GoMap {
 }
 
 impl GoMap {
-    /// A map with some entries; of equal keys the last counts.
+    /// A map with these entries. If a key occurs several times, the last entry counts.
     pub fn new(
         item_type: GoType,
         entries: impl IntoIterator<Item = (GoString, GoRuntimeValue)>,
@@ -148,7 +147,7 @@ impl GoMap {
         Self(Arc::new(GoMapEntries { item_type, entries, is_nil: false }))
     }
 
-    /// The map that is nil, in which nothing can be put.
+    /// The nil map, into which no entry can be put.
     pub fn nil(item_type: GoType) -> Self {
         Self(Arc::new(GoMapEntries { item_type, entries: RwLock::default(), is_nil: true }))
     }
@@ -158,7 +157,7 @@ impl GoMap {
         &self.0.item_type
     }
 
-    /// Whether it was never made; such a map is empty.
+    /// Whether this is the nil map, which is empty.
     pub fn is_nil(&self) -> bool {
         self.0.is_nil
     }
@@ -168,15 +167,15 @@ impl GoMap {
         self.read().get(key).cloned()
     }
 
-    /// Whether there is such a key.
+    /// Whether the map has this key.
     pub fn contains_key(&self, key: &[u8]) -> bool {
         self.read().contains_key(key)
     }
 
-    /// Puts a value under a key and gives back the former value.
+    /// Sets the value of a key and returns the former value.
     ///
     /// # Assumes
-    /// The map is not nil, where Go panics, and the value is of the type of the map's values.
+    /// The map is not nil, for which Go panics. The value has the type of the map's values.
     pub fn insert(
         &self,
         key: impl Into<GoString>,
@@ -185,27 +184,27 @@ impl GoMap {
         self.write().insert(key.into(), value)
     }
 
-    /// Removes a key and gives back its value.
+    /// Removes a key and returns its value.
     pub fn remove(&self, key: &[u8]) -> Option<GoRuntimeValue> {
         self.write().remove(key)
     }
 
-    /// Keys and values as they are now, in the order of the keys.
+    /// The present keys and values, in the order of the keys.
     pub fn entries(&self) -> Vec<(GoString, GoRuntimeValue)> {
         self.read().iter().map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// How many keys there are.
+    /// How many keys the map has.
     pub fn len(&self) -> usize {
         self.read().len()
     }
 
-    /// Whether it is empty.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.read().is_empty()
     }
 
-    /// Whether both are the same map, not only equal ones.
+    /// Whether both are the same map, and not only equal ones.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -215,7 +214,7 @@ impl GoMap {
         Arc::as_ptr(&self.0).addr()
     }
 
-    // No code of others runs while the lock is held, so a panic elsewhere cannot leave the entries half changed.
+    // No foreign code runs while the lock is held, so a panic elsewhere cannot leave the entries half changed.
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<GoString, GoRuntimeValue>> {
         self.0.entries.read()
     }
@@ -232,7 +231,7 @@ impl Drop for GoMapEntries {
     }
 }
 
-/// Drops values, and what only they hold, from a list instead of from the stack.
+/// Drops values and their content by a list, without using the stack.
 fn dismantle(mut pending: Vec<GoRuntimeValue>) {
     while let Some(value) = pending.pop() {
         match value {

@@ -1,21 +1,21 @@
-//! Go's strings: bytes that are UTF-8 by custom only.
+//! Go's strings: bytes that are usually, but not always, UTF-8.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Bytes that are shared, ordered byte by byte; Go's `string`.
+/// Go's `string`: shared bytes, ordered byte by byte.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GoString(Arc<[u8]>);
 
 impl GoString {
-    /// The text, with U+FFFD for what is not UTF-8.
+    /// The text, in which U+FFFD replaces parts that are not UTF-8.
     pub fn lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 
-    /// The text as Go reads it character by character: each byte that belongs to none is U+FFFD.
+    /// The text as Go reads it by characters. Each byte that belongs to no character becomes U+FFFD.
     pub fn replaced(&self) -> Cow<'_, str> {
         if let Ok(text) = std::str::from_utf8(&self.0) {
             return Cow::Borrowed(text);

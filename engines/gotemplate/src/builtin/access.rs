@@ -1,4 +1,4 @@
-//! `index`, `slice`, `len` and `call`.
+//! The functions `index`, `slice`, `len` and `call`.
 
 use golang::GoRuntimeValue;
 use golang::value::{GoString, GoType, IntegerKind, ReflectKind, SizedInteger};
@@ -7,7 +7,7 @@ use crate::error::TemplateFunctionError;
 use crate::limits::TemplateBudget;
 use crate::reflect_value::ReflectedValue;
 
-/// What to look into: the value without pointers and names of types; `None` if it is absent.
+/// The value without pointers and type names around it. `None` if it is absent.
 fn inner(slot: &ReflectedValue) -> Option<GoRuntimeValue> {
     match slot.value() {
         GoRuntimeValue::Nil => None,
@@ -20,7 +20,7 @@ fn inner(slot: &ReflectedValue) -> Option<GoRuntimeValue> {
     }
 }
 
-/// A number between zero and `limit`.
+/// An index between zero and `limit`.
 fn position(slot: &ReflectedValue, limit: usize) -> Result<usize, TemplateFunctionError> {
     if slot.is_absent() {
         return Err("cannot index slice/array with nil".into());
@@ -54,7 +54,7 @@ pub(super) fn index(
         return Err("index of untyped nil".into());
     }
     for index in indexes {
-        // An `interface {}` can be looked into here, but not by `slice`.
+        // `index` looks into an `interface {}`, but `slice` does not.
         let index = index.clone().unboxed();
         let Some(value) = inner(&item) else { return Err("index of nil pointer".into()) };
         // Parity(go): a position is checked against the length and may be the length itself, where `reflect` panics.
@@ -96,7 +96,7 @@ pub(super) fn index(
     Ok(item)
 }
 
-/// The type of an item without what holds it.
+/// The type of an item, without the `interface {}` around it.
 fn name(item: &ReflectedValue, value: &GoRuntimeValue) -> String {
     match item.value() {
         GoRuntimeValue::Object(object) => {
@@ -139,7 +139,7 @@ pub(super) fn slice(
         }
     }
     let bytes = match &value {
-        // What is behind the end can be shown again, so it is copied too.
+        // Slicing again can show the items after the end, so they are copied, too.
         GoRuntimeValue::List(_) => {
             capacity.saturating_sub(from).saturating_mul(size_of::<GoRuntimeValue>())
         }
@@ -210,7 +210,7 @@ pub(super) fn call(
     Ok(ReflectedValue::of(result, &signature.result))
 }
 
-/// A value as the type of a parameter; integers are converted.
+/// Converts a value to the type of a parameter. Integers are converted between sizes.
 fn prepare(value: &GoRuntimeValue, wanted: &GoType) -> Result<GoRuntimeValue, String> {
     if let Some(given) = value.assign(wanted) {
         return Ok(given);

@@ -1,4 +1,4 @@
-//! `eq`, `ne`, `lt`, `le`, `gt`, `ge`.
+//! The functions `eq`, `ne`, `lt`, `le`, `gt`, `ge`.
 
 use std::cmp::Ordering;
 
@@ -31,7 +31,7 @@ pub(super) fn compare(
     }
 }
 
-/// What can be compared with what.
+/// The groups of types whose values can be compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BasicKind {
     Bool,
@@ -70,7 +70,7 @@ fn is_nil(value: &GoRuntimeValue) -> bool {
     }
 }
 
-/// Whether a value is one of some others.
+/// Whether a value equals one of the other values.
 fn equal(
     first: &GoRuntimeValue,
     others: &[GoRuntimeValue],
@@ -145,7 +145,7 @@ fn equal_others(
     }
 }
 
-/// How two values of comparable kinds are ordered; `None` if one is NaN.
+/// The order of two values of comparable types. `None` if one of them is NaN.
 fn order(first: &GoRuntimeValue, second: &GoRuntimeValue) -> Option<Ordering> {
     match (&first.underlying(), &second.underlying()) {
         (GoRuntimeValue::Bool(first), GoRuntimeValue::Bool(second)) => Some(first.cmp(second)),

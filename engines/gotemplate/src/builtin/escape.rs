@@ -1,12 +1,12 @@
-//! `html`, `js` and `urlquery`.
+//! The functions `html`, `js` and `urlquery`.
 
 use golang::unicode::{decode, is_print};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-/// Escapes a text, unless that makes it longer than a limit, give or take a character.
+/// Escapes a text. `None` if the result would exceed the limit by more than about a character.
 pub(super) type EscapeFunction = fn(&[u8], usize) -> Option<Vec<u8>>;
 
-/// What stands for itself in a query, beside letters and digits.
+/// The characters that are not escaped in a query, in addition to letters and digits.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 pub(super) fn html(text: &[u8], limit: usize) -> Option<Vec<u8>> {

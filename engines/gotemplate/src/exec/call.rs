@@ -1,4 +1,4 @@
-//! Calls of functions: their number and types of arguments, and their results.
+//! Calls functions: the number and types of arguments, and the results.
 
 use golang::GoRuntimeValue;
 use golang::strconv::{QuotingStyle, quote};
@@ -11,18 +11,18 @@ use crate::function::{FunctionCallContext, TemplateCallee};
 use crate::parse::{NodeListSpan, TemplateNodeId};
 use crate::reflect_value::ReflectedValue;
 
-/// Bytes of a text that are scanned in a step: each function is taken to examine all of the strings that it is given,
-/// as fast as that can be done. What takes longer, and what is in lists and maps, functions count themselves.
+/// How many bytes of text a step covers. Each function is assumed to scan all of its string arguments at full speed.
+/// Slower functions charge for their own work, and so do those that read lists and maps.
 const SCANNED_BYTES_PER_STEP: usize = 64;
 
-/// How long the strings among some values are together.
+/// The total length of the strings among some values.
 fn strings<'v>(values: impl Iterator<Item = &'v GoRuntimeValue>) -> usize {
     values.filter_map(GoRuntimeValue::bytes).map(|text| text.len()).sum()
 }
 
 impl<'s> TemplateRun<'s, '_> {
-    /// Calls a function; `node` is what an error of it is about. The first of `arguments`, if there are any, is the
-    /// name itself.
+    /// Calls a function. `node` is the node that an error is about. The first of `arguments`, if there are any, is the
+    /// function name itself.
     pub(super) fn function(
         &mut self,
         dot: &ReflectedValue,
@@ -41,7 +41,7 @@ impl<'s> TemplateRun<'s, '_> {
                 return self.builtin(dot, builtin, name, node, arguments, last);
             }
         };
-        // A set can run what another one has parsed.
+        // Another set may have parsed the template that runs here.
         let functions = set.functions();
         let entry = functions.at(place, name.as_bytes()).or_else(|| functions.get(name));
         let Some(entry) = entry else {
@@ -89,7 +89,7 @@ impl<'s> TemplateRun<'s, '_> {
         }
     }
 
-    /// How `call` names its first argument.
+    /// The name by which `call` refers to its first argument.
     fn callee(
         &self,
         builtin: BuiltinFunction,
@@ -109,7 +109,7 @@ impl<'s> TemplateRun<'s, '_> {
         })
     }
 
-    /// The result of a call as what it is held in, or its error.
+    /// The result of a call, with the type in which it is held, or its error.
     pub(super) fn result(
         &mut self,
         name: &str,
@@ -145,7 +145,7 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(())
     }
 
-    /// The arguments of a call, as the types of the parameters.
+    /// The arguments of a call, converted to the types of the parameters.
     pub(super) fn arguments(
         &mut self,
         dot: &ReflectedValue,
@@ -166,7 +166,7 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(values)
     }
 
-    /// `and` and `or`, which do not evaluate arguments behind the one that decides.
+    /// Evaluates `and` and `or`. Arguments after the deciding one are not evaluated.
     fn junction(
         &mut self,
         dot: &ReflectedValue,

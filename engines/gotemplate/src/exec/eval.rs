@@ -1,4 +1,4 @@
-//! Values of pipelines, commands and operands.
+//! Evaluates pipelines, commands and operands.
 
 use golang::GoRuntimeValue;
 use golang::value::{GoType, SizedInteger};
@@ -8,9 +8,9 @@ use crate::parse::{NodeListSpan, TemplateNodeForm, TemplateNodeId};
 use crate::reflect_value::ReflectedValue;
 
 impl<'s> TemplateRun<'s, '_> {
-    /// The value of a pipeline; its variables stay declared.
+    /// Evaluates a pipeline. Its variables stay declared.
     ///
-    /// Recurses where a pipeline stands in parentheses, and is bounded by the budget.
+    /// It recurses for a pipeline in parentheses. The budget bounds the depth.
     pub(super) fn pipeline(
         &mut self,
         dot: &ReflectedValue,
@@ -42,7 +42,7 @@ impl<'s> TemplateRun<'s, '_> {
         last: Option<&ReflectedValue>,
     ) -> Result<()> {
         if arguments.len() > 1 || last.is_some() {
-            // Operands that are arguments themselves have no list, and nothing comes to them through a pipe.
+            // An operand that is an argument has no arguments itself, and gets no value from a pipe.
             let first =
                 arguments.first().map(|id| self.tree.source.shown(*id, MAX_NODE_TEXT_BYTES));
             let shown = first.unwrap_or_default();
@@ -99,7 +99,7 @@ impl<'s> TemplateRun<'s, '_> {
         }
     }
 
-    /// A number, if its type does not follow from its position.
+    /// Evaluates a number whose type does not follow from its position.
     fn constant(
         &mut self,
         id: TemplateNodeId,
@@ -126,7 +126,7 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(ReflectedValue::plain(value))
     }
 
-    /// An operand with fields behind it that is neither a field nor a variable.
+    /// Evaluates an operand with fields after it, such as a parenthesis.
     fn chained(
         &mut self,
         dot: &ReflectedValue,
@@ -164,7 +164,7 @@ impl<'s> TemplateRun<'s, '_> {
         self.chain(dot, value, id, fields, arguments, last)
     }
 
-    /// The value of an argument that is wanted as a type, or as it is.
+    /// Evaluates an argument. If a type is given, the value has that type.
     pub(super) fn argument(
         &mut self,
         dot: &ReflectedValue,
@@ -195,7 +195,7 @@ impl<'s> TemplateRun<'s, '_> {
         self.validate(value, wanted)
     }
 
-    /// A literal as a type.
+    /// Converts a literal to a type.
     fn literal(&mut self, wanted: &GoType, id: TemplateNodeId) -> Result<ReflectedValue> {
         let form = self.form(id);
         let source = &self.tree.source;
@@ -244,7 +244,7 @@ impl<'s> TemplateRun<'s, '_> {
         Ok(ReflectedValue::plain(value))
     }
 
-    /// Makes sure that a value can be given as a type, and gives it as that.
+    /// Checks that a value can have a type, and converts it.
     pub(super) fn validate(
         &self,
         slot: ReflectedValue,
@@ -277,7 +277,7 @@ impl<'s> TemplateRun<'s, '_> {
     }
 }
 
-/// Go's `reflect.Zero`.
+/// The zero value of a type, as Go's `reflect.Zero`.
 fn zero(wanted: &GoType) -> ReflectedValue {
     match wanted {
         GoType::Reflected => ReflectedValue::ABSENT,

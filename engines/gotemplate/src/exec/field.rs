@@ -1,4 +1,4 @@
-//! Fields of maps and objects, and methods.
+//! Evaluates fields of maps and objects, and methods.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::reflect_value::ReflectedValue;
 use crate::template_set::MissingKeyPolicy;
 
 impl<'s> TemplateRun<'s, '_> {
-    /// `.X.Y.Z` of a receiver; the last one gets the arguments if it is a method.
+    /// Evaluates `.X.Y.Z` of a receiver. If the last name is a method, it gets the arguments.
     pub(super) fn chain(
         &mut self,
         dot: &ReflectedValue,

@@ -1,12 +1,12 @@
-//! From the text of a template to tokens.
+//! Divides the text of a template into tokens.
 //!
-//! Here: delimiters, trim markers, comments, and what stands inside of actions. Elsewhere: what tokens mean
-//! together (`parse/parser.rs`), whether numbers and escapes are right (`parse/number.rs`, `golang::strconv`).
+//! Here: delimiters, trim markers, comments, and the tokens within actions. Elsewhere: the grammar (`parse/parser.rs`),
+//! and checking numbers and escapes (`parse/number.rs`, `golang::strconv`).
 
 use golang::strconv::{QuotingStyle, quote};
 use golang::unicode::{decode, is_digit, is_letter, is_print};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LexTokenKind {
     /// The scan ended; [`LexToken::error`] has the reason.
@@ -56,15 +56,15 @@ pub(super) struct LexToken {
 }
 
 impl LexToken {
-    /// The token before the first one.
+    /// The value before the first token.
     pub(super) const NONE: Self = Self { kind: LexTokenKind::Error, start: 0, end: 0, line: 0 };
 
-    /// Its bytes of the text.
+    /// The bytes of the token in the text.
     pub(super) fn of<'a>(&self, text: &'a [u8]) -> &'a [u8] {
         &text[self.start as usize..self.end as usize]
     }
 
-    /// How messages name the token, unless it is an error.
+    /// The token as messages name it, unless it is an error.
     pub(super) fn shown(&self, text: &[u8]) -> String {
         let value = self.of(text);
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -108,16 +108,16 @@ pub(super) struct TemplateLexer<'a> {
     parens: usize,
     is_inside: bool,
     is_over: bool,
-    /// Why there is an error, once there is one; no token follows it.
+    /// The message of the error, if there is one. No token follows an error.
     problem: Box<str>,
-    /// Whether a function has the name, which then is not a keyword.
+    /// Whether a function has the name `break`, which then is not a keyword.
     pub(super) has_break: bool,
     pub(super) has_continue: bool,
 }
 
 const LEFT_COMMENT: &[u8] = b"/*";
 const RIGHT_COMMENT: &[u8] = b"*/";
-/// A dash and the space beside it.
+/// The length of a trim marker: a dash and a space.
 const TRIM_MARKER_BYTES: usize = 2;
 
 fn is_space(byte: u8) -> bool {
@@ -144,13 +144,13 @@ fn newlines(text: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', text).count()
 }
 
-/// A place in a text, or its line; the caller keeps strings below 4 GiB.
+/// A position in a text, or its line. The caller keeps texts below 4 GiB.
 fn place(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl<'a> TemplateLexer<'a> {
-    /// Delimiters must not be empty.
+    /// Begins to scan a text. The delimiters must not be empty.
     pub(super) fn new(text: &'a [u8], left: &'a [u8], right: &'a [u8]) -> Self {
         Self {
             text,
@@ -169,7 +169,7 @@ impl<'a> TemplateLexer<'a> {
         }
     }
 
-    /// The next token; after an error or the end, the end again.
+    /// The next token. After an error or the end, it is the end again.
     pub(super) fn next_token(&mut self) -> LexToken {
         if self.is_over {
             return LexToken {
@@ -186,7 +186,7 @@ impl<'a> TemplateLexer<'a> {
         &self.text[self.at..]
     }
 
-    /// The next character, if the text is not over.
+    /// The next character. `None` at the end of the text.
     fn peek(&self) -> Option<char> {
         match self.text.get(self.at) {
             Some(ascii) if ascii.is_ascii() => Some(char::from(*ascii)),
@@ -227,7 +227,7 @@ impl<'a> TemplateLexer<'a> {
         token
     }
 
-    /// Skips to the place, counting lines.
+    /// Skips to the present position, and counts lines.
     fn ignore(&mut self) {
         self.line += newlines(&self.text[self.start..self.at]);
         self.start = self.at;
@@ -242,7 +242,7 @@ impl<'a> TemplateLexer<'a> {
         LexToken { kind: LexTokenKind::Error, start, end: start, line }
     }
 
-    /// What is wrong with the text; empty without an error.
+    /// The message of the error. It is empty if there is none.
     pub(super) fn problem(&self) -> &str {
         &self.problem
     }
@@ -259,7 +259,7 @@ impl<'a> TemplateLexer<'a> {
         text.iter().take_while(|byte| is_space(**byte)).count()
     }
 
-    /// Whether the closing delimiter is next, and whether it trims what follows.
+    /// Whether the closing delimiter is next, and whether it trims the text after it.
     fn right_delimiter(&self) -> Option<bool> {
         let rest = self.rest();
         if Self::has_right_marker(rest) && rest[TRIM_MARKER_BYTES..].starts_with(self.right) {
@@ -313,7 +313,7 @@ impl<'a> TemplateLexer<'a> {
         }
     }
 
-    /// Skips a comment; gives a token if it is not closed.
+    /// Skips a comment. Returns a token if the comment is not closed.
     fn comment(&mut self) -> Option<LexToken> {
         self.at += LEFT_COMMENT.len();
         let Some(found) = find(self.rest(), RIGHT_COMMENT) else {
@@ -417,7 +417,7 @@ impl<'a> TemplateLexer<'a> {
         self.token(LexTokenKind::Space)
     }
 
-    /// Passes letters, digits and underscores.
+    /// Skips letters, digits and underscores.
     fn word(&mut self) {
         loop {
             let rest = self.rest();
@@ -462,7 +462,7 @@ impl<'a> TemplateLexer<'a> {
         self.error(format!("bad character {shown}"))
     }
 
-    /// What begins with a dot or dollar sign, which was read.
+    /// Reads a field or variable, after its dot or dollar sign.
     fn field_or_variable(&mut self, kind: LexTokenKind, alone: LexTokenKind) -> LexToken {
         if self.at_terminator() {
             return self.token(alone);
@@ -479,10 +479,10 @@ impl<'a> TemplateLexer<'a> {
         }
     }
 
-    /// A constant up to its closing mark; the opening one was read.
+    /// Reads a constant up to its closing quote, after the opening one.
     fn quoted(&mut self, mark: u8, kind: LexTokenKind, unterminated: &str) -> LexToken {
         loop {
-            // No other character has a meaning here.
+            // No other character has a meaning within quotes.
             let plain = memchr::memchr3(mark, b'\\', b'\n', self.rest());
             self.at += plain.unwrap_or(self.rest().len());
             let character = match self.next() {
@@ -546,7 +546,7 @@ impl<'a> TemplateLexer<'a> {
     }
 }
 
-/// Go's `%#U`.
+/// A character as Go's `%#U` prints it.
 fn code(character: char) -> String {
     let number = format!("U+{:04X}", u32::from(character));
     if is_print(character) { format!("{number} '{character}'") } else { number }

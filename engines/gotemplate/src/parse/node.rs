@@ -9,11 +9,11 @@ use golang::strconv::{QuotingStyle, quote};
 use super::number::TemplateNumber;
 use crate::function::TemplateCallee;
 
-/// The place of a node in [`TemplateSource::nodes`].
+/// The index of a node in [`TemplateSource::nodes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TemplateNodeId(pub(super) u32);
 
-/// A part of one of the lists of a [`TemplateSource`].
+/// A span of one of the lists of a [`TemplateSource`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeListSpan {
     pub(super) start: u32,
@@ -26,24 +26,24 @@ impl NodeListSpan {
     }
 }
 
-/// A text and what it was parsed to.
+/// A text and its parsed nodes.
 ///
-/// A name is a part of the text, and nodes know their children by a part of a list, so that a node is small and a text
-/// costs a few allocations instead of some for each node.
+/// A name is a span of the text, and the children of a node are a span of a list. Nodes are thus small, and a text
+/// needs a few allocations instead of some for each node.
 #[derive(Debug)]
 pub(crate) struct TemplateSource {
-    /// The name under which the text was parsed, which messages begin with.
+    /// The name of the text. Error messages begin with it.
     pub(crate) name: Arc<str>,
     pub(crate) text: Arc<[u8]>,
     pub(super) nodes: Vec<TemplateNode>,
-    /// Children, each node's in a row.
+    /// The children of all nodes. The children of one node are in a row.
     pub(super) ids: Vec<TemplateNodeId>,
-    /// Names within the text, each node's in a row.
+    /// The names within the text. The names of one node are in a row.
     pub(super) names: Vec<NodeListSpan>,
     pub(super) numbers: Vec<TemplateNumber>,
-    /// What strings mean.
+    /// The values of string literals.
     pub(super) strings: Vec<golang::value::GoString>,
-    /// The names of templates that are run.
+    /// The names of templates in `template` actions.
     pub(super) templates: Vec<Arc<str>>,
 }
 
@@ -57,12 +57,12 @@ pub(crate) struct TemplateTree {
 
 #[derive(Debug)]
 pub(crate) struct TemplateNode {
-    /// Where it begins, in bytes; for some nodes Go has another place, and so have we.
+    /// The position of the node in the text, in bytes. For some nodes it is not the beginning, as in Go.
     pub(super) at: u32,
     pub(super) form: TemplateNodeForm,
 }
 
-/// What a node is. Names are spans of the text; [`TemplateSource::name`] gives them.
+/// The kind of a node, with its content. Names are spans of the text; [`TemplateSource::name`] gives them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TemplateNodeForm {
     List(NodeListSpan),
@@ -70,23 +70,23 @@ pub(crate) enum TemplateNodeForm {
     Action(TemplateNodeId),
     Pipe(TemplatePipeline),
     Command(NodeListSpan),
-    /// A function: its name, and what that means.
+    /// A function: its name, and the function that the name denotes.
     Identifier(NodeListSpan, TemplateCallee),
-    /// The name with its dollar sign, and fields.
+    /// A variable: the name with its dollar sign, and fields.
     Variable(NodeListSpan),
     Dot,
     Nil,
     Field(NodeListSpan),
     Chain(TemplateNodeId, NodeListSpan),
     Bool(bool),
-    /// A number's place in [`TemplateSource::numbers`], and its text.
+    /// A number: its index in [`TemplateSource::numbers`], and its text.
     Number(u32, NodeListSpan),
-    /// A string: its text with quotes, and the place of what it means in [`TemplateSource::strings`].
+    /// A string: its text with quotes, and the index of its value in [`TemplateSource::strings`].
     String(NodeListSpan, u32),
     Branch(ControlBranch),
     Break,
     Continue,
-    /// The place of the name in [`TemplateSource::templates`].
+    /// A `template` action: the index of the name in [`TemplateSource::templates`], and the data.
     Template(u32, Option<TemplateNodeId>),
 }
 
@@ -127,17 +127,18 @@ impl TemplateSource {
         self.nodes[id.0 as usize].form
     }
 
-    /// Children of a list or a command, or the commands of a pipeline.
+    /// The children of a list or a command, or the commands of a pipeline.
     pub(crate) fn ids(&self, span: NodeListSpan) -> &[TemplateNodeId] {
         span.of(&self.ids)
     }
 
-    /// Names of a variable, fields, or of what a pipeline declares; [`TemplateSource::name`] gives the text of each.
+    /// The names of a variable or of fields, or the declared names of a pipeline. [`TemplateSource::name`] gives the
+    /// text of each.
     pub(crate) fn names(&self, span: NodeListSpan) -> &[NodeListSpan] {
         span.of(&self.names)
     }
 
-    /// A part of the text that is a name or a number, which are of characters only.
+    /// The text of a name or a number. Both are always UTF-8.
     pub(crate) fn name(&self, span: NodeListSpan) -> &str {
         std::str::from_utf8(self.text(span)).unwrap_or_default()
     }
@@ -158,7 +159,7 @@ impl TemplateSource {
         &self.templates[at as usize]
     }
 
-    /// Line, counted from one, and byte in the line, counted from zero, of a node.
+    /// The line of a node, counted from one, and its byte within the line, counted from zero.
     pub(crate) fn place(&self, id: TemplateNodeId) -> (usize, usize) {
         let at = self.nodes[id.0 as usize].at as usize;
         let before = &self.text[..at.min(self.text.len())];
@@ -167,13 +168,13 @@ impl TemplateSource {
         (line + 1, before.len() - start)
     }
 
-    /// Whether a template holds nothing but white space.
+    /// Whether a template only contains white space.
     pub(crate) fn is_empty(&self, root: TemplateNodeId) -> bool {
         match self.form(root) {
             TemplateNodeForm::List(ids) => self.ids(ids).iter().all(|id| match self.form(*id) {
                 TemplateNodeForm::Text(span) => {
                     let text = self.text(span).trim_ascii_start();
-                    // Beyond ASCII there is more white space.
+                    // There is more white space outside of ASCII.
                     text.first().is_none_or(|first| !(' '..='~').contains(&char::from(*first)))
                         && String::from_utf8_lossy(text).trim().is_empty()
                 }
@@ -183,9 +184,9 @@ impl TemplateSource {
         }
     }
 
-    /// The text of a node as Go prints it again, cut off after `limit` bytes.
+    /// The text of a node as Go prints it, cut after `limit` bytes.
     ///
-    /// Works from a list of what is left to print, as nodes can be nested deeply.
+    /// Nodes can be nested deeply, so a list of remaining parts replaces recursion.
     pub(crate) fn shown(&self, id: TemplateNodeId, limit: usize) -> String {
         let mut shown = Vec::new();
         let mut open = vec![PrintPiece::Node(id)];
@@ -297,7 +298,7 @@ impl TemplateSource {
     }
 }
 
-/// What is left to print.
+/// A part that remains to be printed.
 enum PrintPiece<'a> {
     Fixed(&'static str),
     Name(&'a str),

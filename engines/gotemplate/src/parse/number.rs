@@ -1,4 +1,4 @@
-//! Number constants, which are of every type that can hold them until they are used.
+//! Number constants. Until it is used, a constant has every type that can hold it.
 
 use golang::strconv::{self, QuotingStyle, quote, unquote_char};
 
@@ -13,7 +13,7 @@ pub(crate) struct TemplateNumber {
     pub(crate) complex: Option<(f64, f64)>,
 }
 
-/// Go's conversion of a float to an integer, if that is the same number.
+/// The integers that equal a float, as Go converts it.
 fn whole(float: f64) -> (Option<i64>, Option<u64>) {
     // Rust's casts saturate, and neither end of a range is reached by a float that is one of its numbers.
     let int = float as i64;
@@ -39,7 +39,7 @@ impl TemplateNumber {
     /// Reads a constant.
     ///
     /// # Errors
-    /// Go's message for a text that is not a number.
+    /// The text is not a number. The message is Go's.
     pub(super) fn parse(text: &[u8], kind: LexTokenKind) -> Result<Self, String> {
         match kind {
             LexTokenKind::CharConstant => return Self::character(text),

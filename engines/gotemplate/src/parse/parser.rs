@@ -1,6 +1,6 @@
 //! The grammar of templates, with the messages of Go's parser.
 //!
-//! Recursion is bounded by [`ParseSettings::nesting`].
+//! [`ParseSettings::nesting`] bounds the recursion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,43 +17,43 @@ use crate::error::TemplateParseError;
 
 type Result<T> = std::result::Result<T, TemplateParseError>;
 
-/// Go's own limit of parentheses in each other.
+/// How deep parentheses may be nested. The number is Go's.
 const MAX_NESTED_PARENTHESES: usize = 10_000;
 
-/// The templates of one text in the making.
+/// The state of parsing one text.
 pub(super) struct TemplateParser<'a> {
     settings: &'a ParseSettings<'a>,
     name: &'a str,
     text: &'a [u8],
     lexer: TemplateLexer<'a>,
-    /// What there is so far; it gets the text at the end.
+    /// The nodes so far. The text is added at the end.
     source: TemplateSource,
-    /// Children of nodes that are not complete, the innermost one's last.
+    /// The children of incomplete nodes. Those of the innermost node are last.
     open: Vec<TemplateNodeId>,
     roots: BTreeMap<Arc<str>, TemplateNodeId>,
-    /// The template that is being parsed; the caller keeps those around it.
+    /// The template that is being parsed. The caller keeps the templates around it.
     scope: ParseScope<'a>,
     nesting: usize,
 }
 
-/// What belongs to one template.
+/// The state that belongs to one template.
 struct ParseScope<'a> {
     name: Arc<str>,
-    /// Tokens that were read ahead; the last one read is the first.
+    /// Tokens that were put back. The last one is read first.
     tokens: [LexToken; 3],
     ahead: usize,
     variables: DeclaredVariables<'a>,
-    /// The line on which the open action began, or zero.
+    /// The line on which the open action began. It is zero if none is open.
     action_line: u32,
     ranges: usize,
     parentheses: usize,
 }
 
-/// The variables that are known, in the order of their declaration. A text can declare very many.
+/// The declared variables, in the order of their declaration. There may be very many.
 #[derive(Default)]
 struct DeclaredVariables<'a> {
     names: Vec<&'a [u8]>,
-    /// How many of them have a name.
+    /// How many declared variables have each name.
     counts: BTreeMap<&'a [u8], usize>,
 }
 
@@ -90,7 +90,7 @@ impl ParseScope<'_> {
     }
 }
 
-/// What a list of nodes ended with.
+/// The token that ended a list of nodes.
 struct NodeListEnd {
     at: u32,
     is_else: bool,
@@ -102,7 +102,7 @@ impl NodeListEnd {
     }
 }
 
-/// A node, or what ends a list of them.
+/// A node, or the token that ends a list of nodes.
 enum ParsedItem {
     Node(TemplateNodeId),
     End(NodeListEnd),
@@ -173,14 +173,14 @@ impl<'a> TemplateParser<'a> {
         TemplateNodeId(count(self.source.nodes.len() - 1))
     }
 
-    /// The children that were found since there were so many open ones.
+    /// Takes the children that were found since `from`.
     fn children(&mut self, from: usize) -> NodeListSpan {
         let start = count(self.source.ids.len());
         self.source.ids.extend(self.open.drain(from..));
         NodeListSpan { start, end: count(self.source.ids.len()) }
     }
 
-    /// Adds a name to those of the node that is being made, the first of which has this place.
+    /// Adds a name to the names of the present node. `first` is the index of its first name.
     fn name(&mut self, first: u32, name: NodeListSpan) -> NodeListSpan {
         self.source.names.push(name);
         NodeListSpan { start: first, end: count(self.source.names.len()) }
@@ -271,7 +271,7 @@ impl<'a> TemplateParser<'a> {
         self.error(format!("{shown}{within} started at {}:{started}", self.name))
     }
 
-    /// Goes one level deeper.
+    /// Enters one level deeper.
     fn enter(&mut self) -> Result<()> {
         self.nesting += 1;
         if self.nesting > self.settings.nesting {
@@ -314,7 +314,7 @@ impl<'a> TemplateParser<'a> {
         Ok(())
     }
 
-    /// Parses the body of a template inside of another one, up to its end.
+    /// Parses the body of a template within another one, up to its `end`.
     fn body(&mut self, context: &str) -> Result<()> {
         let (root, end) = self.list()?;
         if end.is_else {
@@ -456,7 +456,7 @@ impl<'a> TemplateParser<'a> {
 
     fn otherwise(&mut self) -> Result<ParsedItem> {
         let mut token = self.peek_non_space();
-        // The second word of `else if` and `else with` is left to the caller.
+        // The caller reads the second word of `else if` and `else with`.
         if !matches!(token.kind, LexTokenKind::If | LexTokenKind::With) {
             token = self.expect(&[LexTokenKind::RightDelim], "else")?;
         }
@@ -554,7 +554,7 @@ impl<'a> TemplateParser<'a> {
         ))
     }
 
-    /// The variables that a pipeline begins with, and whether they are known before.
+    /// Reads the variables that a pipeline declares or assigns, and whether they existed before.
     fn declarations(&mut self, context: &str) -> Result<(bool, NodeListSpan)> {
         let first = self.next_name();
         let mut names = NodeListSpan { start: first, end: first };
@@ -629,7 +629,7 @@ impl<'a> TemplateParser<'a> {
         }
         let at = self.peek().start;
         let form = self.source.form(id);
-        // The names of a field or variable are the last ones so far, and these go on.
+        // The names of this field or variable are the last ones so far, so more can be appended.
         let first = match form {
             TemplateNodeForm::Field(known) | TemplateNodeForm::Variable(known) => known.start,
             _ => self.next_name(),
@@ -731,7 +731,7 @@ impl<'a> TemplateParser<'a> {
     }
 }
 
-/// A number of parts of a text, which has more bytes than that; the caller keeps strings below 4 GiB.
+/// A number of parts of a text. It is smaller than the length of the text, which the caller keeps below 4 GiB.
 fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,8 +1,8 @@
-//! What a value suffers before it is written: Go turns it into JSON and reads that JSON as YAML.
+//! The effects of Go's detour: Go turns a value into JSON and reads that JSON as YAML.
 //!
-//! Here: what that YAML reader refuses, and how it changes text that holds U+0085.
-//! The detour itself is not taken, because all other text survives it unchanged.
-//! Elsewhere: how floats are written (`number`), writing (`super`), reading YAML (the crate's root).
+//! Here: the values that Go's YAML reader refuses, and the change of a text with U+0085. All other texts survive the
+//! detour unchanged, so this crate does not take it. Elsewhere: writing floats (`number`), writing (`super`), and
+//! reading YAML (the crate's root).
 
 use std::borrow::Cow;
 use std::vec;
@@ -10,11 +10,11 @@ use std::vec;
 use super::view::{EmittableValue, EmittableView};
 use crate::go_format;
 
-/// How many collections may lie inside each other.
+/// How deep collections may be nested.
 pub(super) const MAX_DEPTH: usize = 10_000;
 /// How many characters a key may have in JSON, quotes included.
 const MAX_KEY: usize = 1_024;
-/// The one line break that JSON leaves unescaped and YAML 1.1 knows.
+/// The only line break of YAML 1.1 that JSON does not escape.
 const NEXT_LINE: char = '\u{85}';
 
 /// Why Go cannot read its own JSON back.
@@ -24,27 +24,27 @@ pub(super) enum JsonRereadError {
     ControlCharacter,
     #[error("yaml: {}exceeded max depth of {MAX_DEPTH}", place(*.0))]
     Depth(usize),
-    /// A key that is too long or broken over lines, so its colon comes as a surprise.
+    /// A key is too long or has a line break, so the reader does not expect its colon.
     #[error("yaml: {}did not find expected ',' or '}}'", place(*.0))]
     Key(usize),
     #[error("yaml: {}found unexpected document indicator", place(*.0))]
     DocumentIndicator(usize),
-    /// Ours: Go knows no limit.
+    /// A limit of this crate. Go has none.
     #[error("yaml: the text is longer than {} MiB", super::MAX_OUTPUT >> 20)]
     Length,
-    /// The value is not one that JSON has.
+    /// JSON cannot represent the value.
     #[error("{0}")]
     Value(String),
 }
 
 impl JsonRereadError {
-    /// A float that is infinite or no number.
+    /// The error for a float that is infinite or not a number.
     pub(super) fn not_json(float: f64) -> Self {
         Self::Value(format!("json: unsupported value: {}", go_format::float64(float)))
     }
 }
 
-/// How Go names a line, of which the first goes unnamed.
+/// The words by which Go names a line. The first line is not named.
 fn place(line: usize) -> String {
     if line == 0 { String::new() } else { format!("line {line}: ") }
 }
@@ -85,7 +85,7 @@ pub(super) fn check<T: EmittableValue>(value: &T) -> Result<(), JsonRereadError>
     reader.refusal.map_or(Ok(()), Err)
 }
 
-/// Whether a string may be refused or change on the way.
+/// Whether a string may be refused or changed by the detour.
 pub(super) fn is_suspicious(text: &str) -> bool {
     // The first bytes of all characters for which that is true.
     text.bytes().any(|byte| matches!(byte, 0x7f | 0xc2 | 0xef))
@@ -102,9 +102,9 @@ enum RemainingJsonItems<T: EmittableValue> {
     Entries(vec::IntoIter<(T::Text, T)>),
 }
 
-/// Go's reader as far as it can be surprised by JSON.
+/// The part of Go's YAML reader that JSON can affect.
 struct JsonRereader {
-    /// How many breaks lie behind.
+    /// The number of line breaks so far.
     line: usize,
     /// The first refusal that is not about a character.
     refusal: Option<JsonRereadError>,
@@ -173,12 +173,12 @@ impl JsonRereader {
     }
 }
 
-/// No character takes more than six characters in JSON.
+/// Whether a key may be too long. No character takes more than six characters in JSON.
 fn may_be_long(key: &str) -> bool {
     key.len() > MAX_KEY / 6 - 1
 }
 
-/// What JSON leaves unescaped although YAML forbids it.
+/// Whether JSON does not escape a character although YAML forbids it.
 fn is_forbidden(c: char) -> bool {
     matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
 }
@@ -192,7 +192,7 @@ fn json_length(c: char) -> usize {
     }
 }
 
-/// The text of a string as YAML reads it from JSON: lines broken by U+0085 are folded into one.
+/// A string as YAML reads it from JSON. Lines that U+0085 separates are joined.
 pub(super) fn folded(text: &str) -> Cow<'_, str> {
     let mut lines = text.split(NEXT_LINE).peekable();
     let first = lines.next().unwrap_or_default();

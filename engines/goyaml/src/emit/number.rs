@@ -1,7 +1,7 @@
-//! Numbers as they look after Go has written them as JSON, read that as YAML and written YAML.
+//! Numbers in written YAML, after Go has written them as JSON and read that as YAML.
 //!
-//! Here: which JSON floats come back as integers.
-//! Elsewhere: Go's `%g` (`go_format.rs`), strings that look like numbers (`scalar`).
+//! Here: which JSON floats become integers. Elsewhere: Go's `%g` (`go_format.rs`), and strings that look like numbers
+//! (`scalar`).
 
 use crate::go_format::FloatDecimal;
 

@@ -1,7 +1,7 @@
-//! The order in which go-yaml v2 writes the keys of a mapping: letters last, numbers by their value.
+//! The order in which go-yaml v2 writes the keys of a mapping: letters last, and numbers by their value.
 //!
-//! Here: the comparison, and a sort that gives one fixed answer where the comparison has no answer.
-//! Elsewhere: what Go calls a letter or a digit (`classes`).
+//! Here: the comparison of two keys, and a sort with a fixed result even if the comparison is contradictory. Elsewhere:
+//! Go's classes of letters and digits (`classes`).
 
 mod classes;
 
@@ -9,14 +9,13 @@ use classes::{is_digit, is_letter};
 
 use crate::YamlDialect;
 
-/// Runs up to this length are sorted by insertion, as Go's `sort.Sort` does.
+/// Runs up to this length are sorted by insertion, as in Go's `sort.Sort`.
 const INSERTION_SORT_RUN_COUNT: usize = 12;
 
-/// The entries in the order in which a version writes their keys.
+/// Sorts entries by their keys, as this version of the library does.
 ///
 /// # Guarantees
-/// The same entries always come out in the same order.
-/// For up to twelve entries that is an order Go could have chosen too.
+/// The same entries always have the same order. For up to twelve entries, Go could have chosen this order, too.
 pub(crate) fn sorted<K: AsRef<str>, V>(dialect: YamlDialect, entries: Vec<(K, V)>) -> Vec<(K, V)> {
     let is_before: fn(&str, &str) -> bool = match dialect {
         YamlDialect::V2 => is_before,
@@ -31,7 +30,7 @@ pub(crate) fn sorted<K: AsRef<str>, V>(dialect: YamlDialect, entries: Vec<(K, V)
     order.into_iter().filter_map(|place| entries.get_mut(place).and_then(Option::take)).collect()
 }
 
-/// The places of the entries, in their order.
+/// The indices of the entries in their new order.
 fn order<K: AsRef<str>, V>(entries: &[(K, V)], is_before: fn(&str, &str) -> bool) -> Vec<usize> {
     let key = |place: usize| entries[place].0.as_ref();
     let mut places: Vec<usize> = (0..entries.len()).collect();
@@ -76,10 +75,10 @@ fn merged(pair: &[usize], middle: usize, is_before: impl Fn(usize, usize) -> boo
     out
 }
 
-/// Whether go-yaml v2 places key `a` before key `b`.
+/// Whether go-yaml v2 writes key `a` before key `b`.
 ///
-/// The first difference decides: two letters by code point, a letter after anything else, and
-/// other characters by the numbers that begin there, then by how long those are.
+/// The first difference decides. Two letters are compared by code point, and a letter comes after any other character.
+/// Other characters are compared by the numbers that begin there, and then by the length of these numbers.
 fn is_before(a: &str, b: &str) -> bool {
     let (common, a, b) = split(a, b);
     let (Some(x), Some(y)) = (a.chars().next(), b.chars().next()) else {
@@ -93,7 +92,7 @@ fn is_before(a: &str, b: &str) -> bool {
     is_less_number(common, a, b)
 }
 
-/// Whether go-yaml v3 places key `a` before key `b`: as version 2, but behind a digit letters come first.
+/// Whether go-yaml v3 writes key `a` before key `b`. Unlike in version 2, letters after a digit come first.
 fn is_before_v3(a: &str, b: &str) -> bool {
     let (common, a, b) = split(a, b);
     let (Some(x), Some(y)) = (a.chars().next(), b.chars().next()) else {

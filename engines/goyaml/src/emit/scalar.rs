@@ -1,13 +1,12 @@
-//! In which style a string is written: what go-yaml v2 wants, and what the text permits.
+//! Chooses the style of a string: the style that go-yaml v2 prefers, if the text permits it.
 //!
-//! Here: examining the text and choosing.
-//! Elsewhere: writing in that style (`writer`), what a plain text would be read as
-//! (`crate::scalar_resolve`).
+//! Here: examining the text, and choosing. Elsewhere: writing in a style (`writer`), and the value that a plain text
+//! would have (`crate::scalar_resolve`).
 
 use crate::YamlDialect;
 use crate::scalar_resolve::{ResolvedScalar, resolve};
 
-/// How a scalar is written.
+/// The style in which a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EmittedScalarStyle {
     Plain,
@@ -22,7 +21,7 @@ pub(super) enum EmittedScalarStyle {
 /// Double quotes can hold any text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ScalarAnalysis {
-    /// It has a line break of YAML 1.1.
+    /// Whether the text has a line break of YAML 1.1.
     pub(super) is_multiline: bool,
     plain: bool,
     single_quoted: bool,
@@ -57,7 +56,7 @@ impl ScalarAnalysis {
         }
     }
 
-    /// Whether the text can be a key without `?` before it.
+    /// Whether the text can be a key without a `?` before it.
     pub(super) fn is_simple_key(&self, text: &str) -> bool {
         !self.is_multiline && text.len() <= MAX_SIMPLE_KEY
     }
@@ -87,13 +86,13 @@ impl ScalarAnalysis {
 /// How many bytes a key may have before it needs a `?`.
 const MAX_SIMPLE_KEY: usize = 128;
 
-/// What one pass over the characters has found.
+/// The properties of a text that one pass over its characters finds.
 #[derive(Default)]
 struct CharacterFindings {
     line_break: bool,
     /// A character that only an escape can write.
     special: bool,
-    /// A character that means something where it stands.
+    /// Whether a character has a special meaning at its position.
     indicator: bool,
     space_before_break: bool,
     space_after_break: bool,
@@ -132,7 +131,7 @@ pub(crate) fn is_printable(c: char) -> bool {
         && c != '\u{feff}'
 }
 
-/// Whether the plain text would be read back as a string, by this reader and by older ones.
+/// Whether the plain text would be read as a string, by this reader and by older ones.
 fn reads_as_string(text: &str) -> bool {
     matches!(resolve(YamlDialect::V2, "", text), Ok(ResolvedScalar::Str)) && !is_base60(text)
 }

@@ -1,6 +1,6 @@
 //! Values of any library, as the writers of YAML see them.
 //!
-//! Here: the view of one value, and that of JSON. Elsewhere: writing it (`super`, `crate::v3`).
+//! Here: the view of one value, and the view of JSON. Elsewhere: writing it (`super`, `crate::v3`).
 
 use serde_json::{Number, Value};
 
@@ -9,36 +9,36 @@ pub trait EmittableValue: Sized {
     /// A string of the value.
     type Text: AsRef<str>;
 
-    /// What the value is. It is asked for once a walk.
+    /// The content of the value. A writer calls it once in each walk.
     fn view(&self) -> EmittableView<Self>;
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Debug, Clone)]
 pub enum EmittableView<T: EmittableValue> {
-    /// Nothing.
+    /// A null.
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A whole number.
     Int(i64),
-    /// A whole number that may be larger.
+    /// A whole number that may exceed `i64`.
     Uint(u64),
     /// Any other number.
     Float(f64),
     /// A string.
     Text(T::Text),
-    /// A time in the form of RFC 3339, which version 3 writes without quotes.
+    /// A time in the form of RFC 3339. Version 3 writes it without quotes.
     Time(T::Text),
-    /// Bytes, which version 3 writes under `!!binary`; version 2 writes them as text.
+    /// Bytes. Version 3 writes them under `!!binary`, and version 2 as text.
     Binary(Vec<u8>),
     /// A list.
     List(Vec<T>),
-    /// Keys and values that a mapping has in any order.
+    /// The keys and values of a mapping, in any order.
     Map(Vec<(T::Text, T)>),
-    /// Keys and values in the order in which version 3 writes them; version 2 sorts them.
+    /// Keys and values in the order in which version 3 writes them. Version 2 sorts them.
     Fields(Vec<(T::Text, T)>),
-    /// What cannot be written, and why: the text becomes that of the error.
+    /// A value that cannot be written. The text is the message of the error.
     Refused(String),
 }
 

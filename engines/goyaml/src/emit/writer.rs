@@ -1,38 +1,38 @@
-//! The text as it grows: columns, indentation, folding, quotes and escapes.
+//! Writes the text of scalars: columns, indentation, folding, quotes and escapes.
 //!
-//! Here: how each style of scalar is written at the caller's position.
-//! Elsewhere: which style a scalar gets (`scalar`), what stands where (`super`).
+//! Here: writing each style of scalar at the caller's position. Elsewhere: choosing the style (`scalar`), and the
+//! structure of the text (`super`).
 
 use super::scalar::{EmittedScalarStyle, is_break, is_printable};
 
 /// A line that is longer than this is broken at its next space.
 const MAX_LINE_COLUMNS: usize = 80;
-/// Room for the text at first, in bytes.
+/// The initial capacity of the text, in bytes.
 const INITIAL_OUTPUT_BYTES: usize = 256;
-/// How many columns a level is further in than the one above.
+/// How many columns each level is indented.
 pub(super) const INDENT_COLUMNS: usize = 2;
 
-/// Whether a scalar may go on in the next line.
+/// Whether a scalar may continue on the next line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineFolding {
     Allowed,
-    /// It is a key before a colon.
+    /// The scalar is a key before a colon.
     Forbidden,
 }
 
-/// YAML under construction.
+/// The YAML text that is being written.
 #[derive(Debug)]
 pub(super) struct YamlWriter {
     out: String,
-    /// Characters in the last line.
+    /// The number of characters in the last line.
     column: usize,
     /// Whether the last character separates tokens.
     is_spaced: bool,
-    /// The last line has only indentation and indicators that count as such (`-`, `?`, `:`).
+    /// Whether the last line only has indentation and the indicators `-`, `?` and `:`.
     is_line_start: bool,
-    /// How many bytes there may be.
+    /// How many bytes the text may have.
     limit: usize,
-    /// Indentation has been left out because the limit was near.
+    /// Whether indentation was left out because the limit was near.
     is_full: bool,
 }
 
@@ -45,12 +45,12 @@ impl YamlWriter {
         Self { out, column: 0, is_spaced, is_line_start, limit, is_full: false }
     }
 
-    /// The text, unless it would have become too long.
+    /// The text. `None` if it would have become too long.
     pub(super) fn finish(self) -> Option<String> {
         (!self.is_full).then_some(self.out)
     }
 
-    /// Whether all that is still to come would be in vain.
+    /// Whether the text is too long already, so that further writing is useless.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -60,7 +60,7 @@ impl YamlWriter {
         self.is_line_start
     }
 
-    /// Goes to column `indent` of a fresh line, which may be the one it is on.
+    /// Moves to column `indent` of an empty line, which may be the present line.
     pub(super) fn start_line(&mut self, indent: usize) {
         let is_past = self.column > indent || self.column == indent && !self.is_spaced;
         if !self.is_line_start || is_past {
@@ -77,14 +77,14 @@ impl YamlWriter {
         self.is_line_start = true;
     }
 
-    /// Writes `-`, `?` or the `:` after a `?`, behind which a block may begin on the same line.
+    /// Writes `-`, `?`, or the `:` after a `?`. A block may begin after it on the same line.
     pub(super) fn block_indicator(&mut self, indicator: char) {
         self.separate();
         self.put(indicator);
         self.is_spaced = false;
     }
 
-    /// Writes the colon behind a key on the same line.
+    /// Writes the colon after a key on the same line.
     pub(super) fn colon(&mut self) {
         self.put(':');
         self.end_inline();
@@ -97,10 +97,10 @@ impl YamlWriter {
         self.end_inline();
     }
 
-    /// Writes a string in this style, with further lines at column `indent`.
+    /// Writes a string in a style. Its further lines begin at column `indent`.
     ///
     /// # Assumes
-    /// The style can hold the text.
+    /// The style can represent the text.
     pub(super) fn string(
         &mut self,
         text: &str,
@@ -259,7 +259,7 @@ impl YamlWriter {
     }
 }
 
-/// Writes a character as it stands in double quotes when it cannot stand for itself.
+/// Writes the escape of a character that double quotes cannot contain otherwise.
 pub(crate) fn escape(c: char, into: &mut String) {
     let short = match c {
         '\0' => '0',

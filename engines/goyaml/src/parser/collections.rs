@@ -7,7 +7,7 @@ use crate::reader::YamlMark;
 use crate::token::YamlTokenKind;
 
 impl YamlParser<'_> {
-    /// Reads the node that is to come, unless `absent` is next: then it is empty and stands at `at`.
+    /// Reads the next node. If `absent` holds for the next token, the node is empty and its position is `at`.
     fn node_unless(
         &mut self,
         absent: impl FnOnce(&YamlTokenKind) -> bool,
@@ -27,7 +27,7 @@ impl YamlParser<'_> {
         self.node(place)
     }
 
-    /// Ends a collection whose last token is next.
+    /// Ends a collection. Its last token is next.
     fn end_collection(&mut self, kind: YamlEventKind) -> Result<YamlEvent, Error> {
         self.pop_state();
         self.marks.pop();

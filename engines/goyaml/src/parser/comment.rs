@@ -1,5 +1,4 @@
-//! Which event takes which comment.
-//! Where a comment ends and which token it belongs to has been decided by the scanner.
+//! Assigns comments to events. The scanner has decided where a comment ends and to which token it belongs.
 
 use super::YamlParser;
 use crate::error::Error;
@@ -9,7 +8,7 @@ use crate::scanner::CommentPosition;
 use crate::token::YamlTokenKind;
 
 impl YamlParser<'_> {
-    /// Takes over the comments of the next token.
+    /// Takes the comments of the next token.
     pub(super) fn collect_comments(&mut self) {
         while let Some(comment) = self.scanner.comment_of_next_token() {
             let comments = match comment.place {
@@ -24,13 +23,13 @@ impl YamlParser<'_> {
         }
     }
 
-    /// An event that takes all comments there are.
+    /// An event that gets all collected comments.
     pub(super) fn commented(&mut self, kind: YamlEventKind, start: YamlMark) -> YamlEvent {
         self.stem.clear();
         YamlEvent { kind, start, comments: std::mem::take(&mut self.comments) }
     }
 
-    /// Takes what is above the last empty line in front of the first node: the document's comment.
+    /// Takes the comment of the document. It is the part above the last empty line before the first node.
     pub(super) fn split_document_head(&mut self) -> String {
         let head = &mut self.comments.head;
         let (end, rest) = match (head.strip_suffix('\n'), head.rfind("\n\n")) {
@@ -44,10 +43,10 @@ impl YamlParser<'_> {
         above
     }
 
-    /// Passes a `-` and returns where it ends.
+    /// Skips a `-` and returns where it ends.
     ///
-    /// The comment above it is that of the collection behind it, if there is one in its line; what
-    /// is further in belongs to the first node of that.
+    /// The comment above it belongs to the collection after it, if there is one on the same line. A comment that is
+    /// indented more belongs to the first node of that collection.
     pub(super) fn take_entry(&mut self) -> Result<YamlMark, Error> {
         let end = self.take()?.end;
         let length = self.comments.head.len();

@@ -3,10 +3,10 @@
 use super::ValueBuilder;
 use super::scalar::{is_over, meaning, plain_key, plain_key_length, quoted};
 
-/// How deep they may lie within each other, since this recurses.
+/// How deep these collections may be nested. The functions recurse to this depth.
 const MAX_DEPTH: usize = 16;
 
-/// The collection that is the rest of a line; `left` is how many values may still be read.
+/// Reads a collection that is the rest of a line. `left` is how many values may still be read.
 pub(super) fn read<M: ValueBuilder>(text: &str, left: &mut usize) -> Option<M::Value> {
     let mut line = FlowLine { rest: text, left };
     let value = line.value::<M>(MAX_DEPTH)?;
@@ -23,7 +23,7 @@ impl FlowLine<'_, '_> {
         self.rest = self.rest.trim_start_matches(' ');
     }
 
-    /// Passes an indicator and spaces around it, if it comes.
+    /// Skips an indicator with the spaces around it, if it is next.
     fn passes(&mut self, indicator: char) -> bool {
         self.skip_spaces();
         let rest = self.rest.strip_prefix(indicator);
@@ -93,7 +93,7 @@ impl FlowLine<'_, '_> {
         Some(M::key(&key))
     }
 
-    /// A scalar without quotes, of characters that mean nothing wherever they stand.
+    /// Reads a scalar without quotes. Its characters never have a special meaning.
     fn word(&mut self) -> Option<&str> {
         let is_plain = |byte: &u8| {
             byte.is_ascii_alphanumeric()
@@ -109,7 +109,7 @@ impl FlowLine<'_, '_> {
             [b'-'] | [] => false,
             _ => true,
         };
-        // What is behind it has to be what a list or map goes on with.
+        // The next character has to continue or end a list or map.
         let ends = rest.starts_with([',', ']', '}']);
         (begins && ends).then_some(word)
     }

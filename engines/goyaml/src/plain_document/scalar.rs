@@ -1,4 +1,4 @@
-//! Keys and scalars that are on one line, and block scalars.
+//! Reads keys and scalars that are on one line, and block scalars.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::{MAX_KEY, ValueBuilder, is_end, number};
 use crate::YamlDialect;
 use crate::scalar_resolve::{ResolvedScalar, resolve};
 
-/// A key as text, and what is behind its colon.
+/// A key as text, and the text after its colon.
 pub(super) fn key(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let (key, rest) = match text.as_bytes().first()? {
         b'"' | b'\'' => quoted(text)?,
@@ -43,7 +43,7 @@ pub(super) fn plain_key(key: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// A text without the comment behind it.
+/// A text without the comment at its end.
 pub(super) fn without_comment(text: &str) -> &str {
     match text.as_bytes().contains(&b'#').then(|| text.find(" #")).flatten() {
         Some(end) => text[..end].trim_end_matches(' '),
@@ -51,13 +51,13 @@ pub(super) fn without_comment(text: &str) -> &str {
     }
 }
 
-/// Whether there is nothing more in a line but a comment.
+/// Whether the rest of a line is empty or a comment.
 pub(super) fn is_over(rest: &str) -> bool {
     let text = rest.trim_start_matches(' ');
     text.is_empty() || text.starts_with('#') && text.len() < rest.len()
 }
 
-/// The text of a quoted scalar, and what is behind it.
+/// The text of a quoted scalar, and the text after it.
 pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
     let quote = *text.as_bytes().first()?;
     let inside = text.get(1..)?;
@@ -77,7 +77,7 @@ pub(super) fn quoted(text: &str) -> Option<(Cow<'_, str>, &str)> {
             ([b'\\', b'\\', ..], _) => '\\',
             ([b'\\', b'n', ..], _) => '\n',
             ([b'\\', b't', ..], _) => '\t',
-            // The others are left to the whole reader.
+            // The full reader handles all other escapes.
             ([b'\\', ..], _) => return None,
             ([b'\'', b'\'', ..], b'\'') => '\'',
             _ => return Some((said, &behind[1..])),
@@ -96,7 +96,7 @@ pub(super) fn plain<M: ValueBuilder>(text: &str) -> Option<M::Value> {
     meaning::<M>(text)
 }
 
-/// Whether a scalar without quotes may begin like this in a list or map of lines.
+/// Whether a scalar without quotes may begin like this, in a list or map with one entry on each line.
 fn begins_plain(text: &str) -> bool {
     match text.as_bytes() {
         [b'-', second, ..] => *second != b' ',
@@ -110,7 +110,7 @@ fn begins_plain(text: &str) -> bool {
     }
 }
 
-/// What a text without quotes means.
+/// The value of a text without quotes.
 pub(super) fn meaning<M: ValueBuilder>(text: &str) -> Option<M::Value> {
     Some(match resolve(YamlDialect::V2, "", text).ok()? {
         ResolvedScalar::Null => M::null(),
@@ -131,18 +131,18 @@ enum BlockChomping {
     Keep,
 }
 
-/// A literal or folded scalar that has begun.
+/// A literal or folded block scalar that is being read.
 pub(super) struct OpenBlockScalar {
     is_folded: bool,
     chomping: BlockChomping,
-    /// The column of the collection that it is in.
+    /// The column of the collection that contains the scalar.
     outer: usize,
-    /// The column of its text, once there is some.
+    /// The column of the scalar's text, once it is known.
     indent: Option<usize>,
-    /// Whether its text is wanted.
+    /// Whether the text is needed.
     is_kept: bool,
     content: String,
-    /// Whether the last line of text ended, and how many empty ones came behind it.
+    /// Whether the last line of text has ended, and how many empty lines followed it.
     is_ended: bool,
     breaks: usize,
     /// Whether the last line of text began with a space.
@@ -150,7 +150,7 @@ pub(super) struct OpenBlockScalar {
 }
 
 impl OpenBlockScalar {
-    /// By its first line.
+    /// Begins a block scalar by its first line.
     pub(super) fn begin(text: &str, outer: usize, is_kept: bool) -> Option<Self> {
         let chomping = match text.get(1..)? {
             "" => BlockChomping::Clip,
@@ -171,7 +171,8 @@ impl OpenBlockScalar {
         })
     }
 
-    /// Takes a line whose first character other than a space is in this column, if it belongs here.
+    /// Adds a line, if it belongs to the scalar. `column` is the column of its first character other than a space.
+    /// `false` if the line does not belong to the scalar, and `None` if the text is not simple.
     pub(super) fn line(&mut self, line: &str, column: usize, is_ended: bool) -> Option<bool> {
         let is_blank = line.len() == column;
         if is_blank && (!is_ended || self.indent.is_none() && column > 0) {
@@ -206,7 +207,7 @@ impl OpenBlockScalar {
         Some(true)
     }
 
-    /// Its text.
+    /// The text of the scalar.
     pub(super) fn finish(self) -> String {
         let mut content = self.content;
         if self.is_ended && self.chomping != BlockChomping::Strip {

@@ -56,7 +56,7 @@ impl YamlScanner<'_> {
         Ok(YamlToken { kind: YamlTokenKind::Scalar { text: text(content), style }, start, end })
     }
 
-    /// Passes the end of the first line, where version 3 keeps a comment.
+    /// Skips the rest of the first line. Version 3 keeps a comment there.
     fn scan_rest_of_block_header(&mut self, start: YamlMark) -> Result<(), Error> {
         if self.dialect == YamlDialect::V3 {
             self.reader.skip_blanks()?;
@@ -118,9 +118,9 @@ impl YamlScanner<'_> {
         }
     }
 
-    /// Passes indentation and empty lines; returns where the last of them ended.
+    /// Skips indentation and empty lines. Returns where the last of them ended.
     ///
-    /// An `indent` of 0 is not known yet and becomes that of the deepest line.
+    /// If `indent` is 0, it is not known yet, and becomes the indentation of the deepest line.
     fn scan_block_breaks(
         &mut self,
         start: YamlMark,

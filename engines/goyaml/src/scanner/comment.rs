@@ -1,11 +1,10 @@
-//! Comments, as version 3 keeps them: which token each belongs to, and whether it stands above
-//! that, behind it or below it.
-//! Which event takes a comment is decided in `parser/comment.rs`.
+//! The comments that version 3 keeps: the token to which each belongs, and whether it is above, after or below that
+//! token. Assigning comments to events is in `parser/comment.rs`.
 //!
-//! Comments are found while the scanner looks for the next token. One at the end of a line goes to
-//! the token before it. A block of lines is a *head* of what follows, unless one of these
-//! makes it a *foot* of the node before it: an empty line behind it and none in front, a smaller
-//! indentation, or the end of a flow collection.
+//! The scanner finds comments while it searches for the next token. A comment at the end of a line belongs to the token
+//! before it. A block of comment lines is the *head* of the node after it. It is the *foot* of the node before it in
+//! one of three cases: an empty line follows it and none precedes it, its indentation is smaller, or a flow collection
+//! ends.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ use crate::token::YamlTokenKind;
 /// How far Go looks for a comment, in characters.
 const MAX_COMMENT_DISTANCE_CHARACTERS: usize = 512;
 
-/// Where a comment stands.
+/// The position of a comment relative to its token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommentPosition {
     Head,
@@ -25,13 +24,13 @@ pub(crate) enum CommentPosition {
     Foot,
 }
 
-/// A comment that is to be given to a token.
+/// A comment that waits for its token.
 #[derive(Debug)]
 pub(crate) struct ScannedComment {
     pub(crate) place: CommentPosition,
-    /// Its lines with their `#`.
+    /// The lines of the comment with their `#`.
     pub(crate) text: String,
-    /// It belongs to the first token that begins here or later.
+    /// The comment belongs to the first token that begins at this position or later.
     token: YamlMark,
     /// Where the search that found it began; unknown for one behind a token, as is `end`.
     scan: YamlMark,
@@ -40,7 +39,7 @@ pub(crate) struct ScannedComment {
     end: YamlMark,
 }
 
-/// A block of comment lines that grows.
+/// A block of comment lines that is being read.
 struct CommentLines {
     scan: YamlMark,
     token: YamlMark,
@@ -49,17 +48,17 @@ struct CommentLines {
     /// Where the look ahead has come to.
     line: usize,
     column: usize,
-    /// The line in which a foot of the content before would begin.
+    /// The line in which a foot of the preceding content would begin.
     foot_line: Option<usize>,
     after_value: bool,
-    /// No empty line has been seen since the content before.
+    /// Whether no empty line was found since the preceding content.
     is_first: bool,
-    /// The last line was empty.
+    /// Whether the last line was empty.
     is_after_empty: bool,
 }
 
 impl CommentLines {
-    /// Whether the block begins further out than the block collection around it.
+    /// Whether the block of comments is indented less than the block collection around it.
     fn is_dedented(&self, indent: usize) -> bool {
         self.start.column <= indent
     }
@@ -72,7 +71,7 @@ impl CommentLines {
 impl YamlScanner<'_> {
     /// Takes the first comment, if it belongs to the next token.
     ///
-    /// To be called only when that token is there.
+    /// The caller must have read that token.
     pub(crate) fn comment_of_next_token(&mut self) -> Option<ScannedComment> {
         let token = self.tokens.front()?;
         let comment = self.comments.front()?;
@@ -84,17 +83,17 @@ impl YamlScanner<'_> {
         self.comments.pop_front()
     }
 
-    /// What went wrong where Go went on, if anything did.
+    /// Takes the error that was found where Go continued.
     pub(crate) fn take_deferred(&mut self) -> Option<Error> {
         self.deferred.take()
     }
 
-    /// Notes an error that is to be reported with the next event, unless another one comes first.
+    /// Records an error. It is reported with the next event, unless another error comes first.
     pub(crate) fn defer(&mut self, error: Error) {
         self.deferred = Some(error);
     }
 
-    /// Fetches a token that may have a comment behind it in its line.
+    /// Reads a token that may have a comment after it on the same line.
     pub(super) fn fetch_commented_token(&mut self) -> Result<(), Error> {
         let follows = match self.reader.peek(0) {
             b':' => self.flow_level == 0,
@@ -151,8 +150,7 @@ impl YamlScanner<'_> {
         if self.reader.peek(0) == b'#' { self.scan_comments(scan) } else { Ok(()) }
     }
 
-    /// A comment behind the first `-` of a list is a head of what follows if that begins in
-    /// another line.
+    /// Turns a comment after the first `-` of a list into a head of the next node, if that begins on another line.
     fn turn_line_comment_into_head(&mut self) {
         let last = self.tokens.len();
         let is_first_entry = last > 1
@@ -276,7 +274,7 @@ impl YamlScanner<'_> {
         }
     }
 
-    /// Gives the lines so far to the node before them.
+    /// Assigns the lines so far to the node before them.
     fn push_foot(&mut self, lines: &mut CommentLines, ahead: usize) {
         let end = self.looked_at(lines, ahead);
         let text = text(std::mem::take(&mut lines.text));
@@ -289,12 +287,12 @@ impl YamlScanner<'_> {
         lines.token = end;
     }
 
-    /// The place `ahead` of here.
+    /// The position at this distance.
     fn looked_at(&self, lines: &CommentLines, ahead: usize) -> YamlMark {
         YamlMark { index: self.reader.mark.index + ahead, line: lines.line, column: lines.column }
     }
 
-    /// Passes all up to the `#` that is `ahead` characters from here, and reads its line.
+    /// Skips to the `#` at this distance, and reads its line.
     fn read_comment_line(&mut self, ahead: usize, into: &mut Vec<u8>) -> Result<YamlMark, Error> {
         let seen = self.reader.mark.index + ahead;
         while self.reader.mark.index < seen {

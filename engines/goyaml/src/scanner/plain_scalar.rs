@@ -8,16 +8,16 @@ use crate::token::{TokenScalarStyle, YamlToken, YamlTokenKind};
 /// Blanks and line breaks between the words of a scalar, until it is known that a word follows.
 #[derive(Debug, Default)]
 pub(super) struct ScalarWordGap {
-    /// Blanks within a line.
+    /// The blanks within a line.
     pub(super) blanks: Vec<u8>,
     pub(super) first_break: Vec<u8>,
     pub(super) more_breaks: Vec<u8>,
-    /// Whether a line break has been passed.
+    /// Whether the gap has a line break.
     pub(super) broken: bool,
 }
 
 impl ScalarWordGap {
-    /// Appends what the gap means: its blanks, or one space for a single line break.
+    /// Appends the meaning of the gap: its blanks, or one space for a single line break.
     pub(super) fn fold_into(&mut self, into: &mut Vec<u8>) {
         if !self.broken {
             into.append(&mut self.blanks);
@@ -111,7 +111,7 @@ impl YamlScanner<'_> {
         }
     }
 
-    /// Passes a line break within a scalar that is folded.
+    /// Takes a line break within a scalar whose lines are joined.
     pub(super) fn scan_gap_break(&mut self, gap: &mut ScalarWordGap) -> Result<(), Error> {
         self.reader.cache(2)?;
         if gap.broken {

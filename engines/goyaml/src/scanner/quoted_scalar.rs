@@ -39,8 +39,7 @@ impl YamlScanner<'_> {
         Ok(YamlToken { kind, start, end: self.reader.mark })
     }
 
-    /// Reads up to a blank, a line break or the closing quote; returns whether it ended behind an
-    /// escaped line break.
+    /// Reads up to a blank, a line break or the closing quote. Returns whether it ended after an escaped line break.
     fn scan_quoted_word(
         &mut self,
         start: YamlMark,

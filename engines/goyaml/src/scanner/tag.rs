@@ -80,7 +80,7 @@ impl YamlScanner<'_> {
         Ok(handle)
     }
 
-    /// Reads the characters of a URI behind `uri`; none are needed if there is a `head` already.
+    /// Reads the characters of a URI and appends them to `uri`. If there is a `head` already, none are needed.
     pub(super) fn scan_tag_uri(
         &mut self,
         start: YamlMark,
@@ -136,7 +136,7 @@ impl YamlScanner<'_> {
         Ok(())
     }
 
-    /// The value of the hexadecimal digit that is `ahead` bytes from here.
+    /// The value of the hexadecimal digit at this distance.
     pub(super) fn hex(&self, ahead: usize) -> Option<u32> {
         char::from(self.reader.peek(ahead)).to_digit(16)
     }

@@ -1,6 +1,5 @@
-//! Events to nodes, a document at a time.
-//! Which event has which comment is the parser's business; here the comments of a map's entries
-//! move to their keys.
+//! Builds nodes from events, one document at a time. The parser has assigned comments to events. Here the comments of a
+//! map's entries are moved to the keys.
 
 use std::collections::BTreeSet;
 
@@ -15,24 +14,23 @@ use crate::parser::YamlParser;
 use crate::reader::YamlMark;
 use crate::token;
 
-/// Reads all documents of `input`, also empty ones that only have a `---`.
+/// Reads all documents of `input`, including empty ones that only have a `---`.
 ///
-/// Each is a node of [`YamlNodeKind::Document`] with one child.
+/// Each document is a node of [`YamlNodeKind::Document`] with one child.
 ///
 /// # Errors
-/// The first error, in the words of go-yaml, or a limit. [`YamlLimits::depth`] has no meaning here, as
-/// depth costs no stack; go-yaml's own limit, 10 000 flow collections within each other and as many
-/// block collections, holds.
+/// The first error, in the words of go-yaml, or an exceeded limit. [`YamlLimits::depth`] does not apply, because depth
+/// costs no stack. The limit of go-yaml applies: 10 000 nested flow collections, and as many nested block collections.
 pub fn parse(input: &[u8], limits: &YamlLimits) -> Result<Vec<YamlNode>, Error> {
     NodeDocuments::new(input, limits)?.collect()
 }
 
-/// The documents of a stream, read one by one; after an error there are no more.
+/// The documents of a stream, read one by one. After an error, there are no more.
 #[derive(Debug)]
 pub struct NodeDocuments<'i> {
     parser: YamlParser<'i>,
     budget: YamlBudget,
-    /// Go knows an anchor in all documents behind it.
+    /// The anchors so far. In Go, an anchor is known in all later documents.
     anchors: BTreeSet<String>,
     started: bool,
     ended: bool,
@@ -177,7 +175,7 @@ impl Iterator for NodeDocuments<'_> {
     }
 }
 
-/// A node with the place and the comments of an event.
+/// A node with the position and the comments of an event.
 fn placed(kind: YamlNodeKind, event: YamlEvent) -> YamlNode {
     let YamlMark { line, column, .. } = event.start;
     let comments = event.comments;
@@ -211,7 +209,7 @@ fn ended(mut node: YamlNode, end: YamlEvent) -> YamlNode {
     node
 }
 
-/// Adds a complete node to what contains it.
+/// Adds a complete node to the collection that contains it.
 fn add(open: &mut [YamlNode], child: YamlNode) {
     let Some(parent) = open.last_mut() else { return };
     let is_block = !parent.style.contains(YamlNodeStyle::FLOW);

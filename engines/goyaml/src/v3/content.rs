@@ -1,12 +1,11 @@
-//! The children of a node, in a list that handles any depth without recursion.
-//! What the children mean is the business of their node.
+//! The children of a node, in a list that never recurses, whatever the depth.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use super::YamlNode;
 
-/// The children of a node: a vector in all but what would recurse.
+/// The children of a node. It is a vector whose clone, comparison and drop do not recurse.
 #[derive(Default)]
 pub struct NodeContent(Vec<YamlNode>);
 

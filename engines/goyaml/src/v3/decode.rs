@@ -1,8 +1,7 @@
-//! Nodes to JSON: what go-yaml v3 decodes into `map[string]interface{}` (a map at the root) or
-//! `interface{}` (anything else), and `encoding/json` makes of that.
-//! What a single scalar means is in `decode/scalar.rs`.
+//! Converts nodes to JSON. go-yaml v3 decodes a map at the root into `map[string]interface{}`, and any other node into
+//! `interface{}`. `encoding/json` then writes the result. The meaning of a single scalar is in `decode/scalar.rs`.
 //!
-//! The decoder keeps what it is within on a stack of its own.
+//! The decoder has its own stack of open collections.
 
 mod scalar;
 
@@ -22,32 +21,31 @@ use crate::go_format;
 use crate::limits::{YamlBudget, YamlLimits};
 use crate::reader::YamlMark;
 
-/// The JSON of a document or of another node, as kustomize turns its resources into objects.
+/// Converts a document or another node to JSON, as kustomize converts its resources to objects.
 ///
-/// Aliases and merge keys are followed; their anchors have to be in `node`. The keys of the
-/// outermost map may be any scalars and become text; below it, keys that are not text are an error,
-/// as Go cannot write such maps. The result equals what parsing Go's JSON gives, so `1.0` is 1.
+/// Aliases and merge keys are followed, and their anchors have to be in `node`. The keys of the outermost map may be
+/// any scalars, and become text. In inner maps, a key that is not text is an error, because Go cannot write such maps.
+/// The result equals the parsed JSON of Go, so `1.0` is 1.
 ///
 /// Differs(go): of several values that JSON cannot express, the error names the first in the text.
 ///
 /// # Errors
-/// In Go's words: keys that are set twice, scalars that do not fit their tag, aliases that contain
-/// themselves or multiply the document, what JSON cannot express; and [`YamlLimits`], of which the depth
-/// applies to the value.
+/// A key is set twice, a scalar does not fit its tag, an alias contains itself or multiplies the document, or JSON
+/// cannot represent a value. These messages are Go's. Or [`YamlLimits`] are exceeded; their depth applies to the value.
 pub fn to_json(node: &YamlNode, limits: &YamlLimits) -> Result<Value, Error> {
     let (decoded, not_json) = decode(node, limits)?;
     not_json.map_or(Ok(decoded), |text| Err(Error::value(text)))
 }
 
-/// Whether Go decodes a document or another node: as [`to_json`], for callers that want no JSON.
+/// Whether Go can decode a document or another node. It is like [`to_json`], for callers that need no JSON.
 ///
 /// # Errors
-/// As [`to_json`], except for values that only JSON cannot express.
+/// As for [`to_json`], except for values that only JSON cannot represent.
 pub fn check(node: &YamlNode, limits: &YamlLimits) -> Result<(), Error> {
     decode(node, limits).map(drop)
 }
 
-/// The value of a node, and the first part of it that JSON cannot express.
+/// The value of a node, and the first part of it that JSON cannot represent.
 fn decode(node: &YamlNode, limits: &YamlLimits) -> Result<(Value, Option<String>), Error> {
     let decoder = NodeDecoder {
         targets: targets(node),
@@ -66,7 +64,7 @@ fn decode(node: &YamlNode, limits: &YamlLimits) -> Result<(Value, Option<String>
     decoder.run(node)
 }
 
-/// What each alias below `root` means, by the alias' address.
+/// The node to which each alias below `root` refers, by the address of the alias.
 fn targets(root: &YamlNode) -> BTreeMap<*const YamlNode, &YamlNode> {
     let mut anchors = BTreeMap::new();
     let mut targets = BTreeMap::new();
@@ -85,15 +83,15 @@ fn targets(root: &YamlNode) -> BTreeMap<*const YamlNode, &YamlNode> {
 /// A map that is being filled.
 struct YamlMapBuilder {
     entries: Map<String, Value>,
-    /// Whether a key that is not text becomes one: at the root, and where a map whose own keys are
-    /// strings merges others.
+    /// Whether a key that is not text becomes text. This holds at the root, and for a map with string keys that merges
+    /// other maps.
     takes_all: bool,
 }
 
 /// A complete value, or `None` where a problem has been noted instead.
 type DecodedValue = Option<Value>;
 
-/// Something that waits for a value below it.
+/// An open part of the tree that waits for a value below it.
 enum NodeDecodeFrame<'n> {
     Sequence {
         node: &'n YamlNode,
@@ -103,18 +101,18 @@ enum NodeDecodeFrame<'n> {
     Mapping {
         node: &'n YamlNode,
         next: usize,
-        /// Which map is filled; a merged mapping fills that of another one.
+        /// The index of the map that is being filled. A merged mapping fills the map of another one.
         map: usize,
         /// The keys that are set, if this one is merged.
         merged: Option<usize>,
         key: Option<String>,
-        /// A list or map stands as the key, which is wrong once it is decoded.
+        /// Whether the key is a list or map, which is an error once it is decoded.
         is_key: bool,
         merge: Option<&'n YamlNode>,
         /// Which set of keys it has made for what it merges.
         owned: Option<usize>,
     },
-    /// The mappings of a merge key that are left, the next one last.
+    /// The remaining mappings of a merge key, the next one last.
     Merges {
         left: Vec<&'n YamlNode>,
         map: usize,
@@ -131,13 +129,13 @@ struct NodeDecoder<'n> {
     merged: Vec<BTreeSet<String>>,
     depth: usize,
     followed: BTreeSet<*const YamlNode>,
-    /// Nodes decoded, and how many of them within aliases.
+    /// How many nodes were decoded, and how many of them within aliases.
     decoded: usize,
     aliased: usize,
-    /// What is wrong without ending the decoding.
+    /// Problems that do not end the decoding.
     problems: Vec<String>,
     problem_line: u32,
-    /// The first value that JSON cannot express.
+    /// The first value that JSON cannot represent.
     not_json: Option<String>,
 }
 
@@ -165,7 +163,7 @@ impl<'n> NodeDecoder<'n> {
         Ok((value.unwrap_or_default(), self.not_json))
     }
 
-    /// Goes on with the innermost frame; returns its value if that completes it.
+    /// Continues with the innermost frame. Returns its value if it is complete.
     fn step(&mut self) -> Result<Option<DecodedValue>, Error> {
         match self.frames.last_mut() {
             Some(NodeDecodeFrame::Sequence { node, next, items }) => {
@@ -254,7 +252,7 @@ impl<'n> NodeDecoder<'n> {
         self.maps.pop().map(|map| Some(Value::Object(map.entries)))
     }
 
-    /// Begins what a merge key names; the keys that are set already win.
+    /// Begins the mappings that a merge key names. Keys that are set already win.
     fn merge(
         &mut self,
         parent: &'n YamlNode,
@@ -298,9 +296,9 @@ impl<'n> NodeDecoder<'n> {
         Err(Error::node(text, mark(node.line)))
     }
 
-    /// Begins a node; returns its value if it is complete.
+    /// Begins a node. Returns its value if it is complete.
     ///
-    /// `into` is the map which a merged mapping fills, and the keys that are set there.
+    /// `into` is the map that a merged mapping fills, with the keys that are set there.
     fn begin(
         &mut self,
         node: &'n YamlNode,
@@ -372,7 +370,7 @@ impl<'n> NodeDecoder<'n> {
         Ok(None)
     }
 
-    /// Notes keys that are the same; go-yaml compares their strings, not what they mean.
+    /// Records equal keys. go-yaml compares their texts, not their meanings.
     fn note_duplicates(&mut self, node: &'n YamlNode) -> Result<bool, Error> {
         let mut known: BTreeMap<(u8, &str), Vec<(usize, &YamlNode)>> = BTreeMap::new();
         let mut pairs = Vec::new();
@@ -410,7 +408,7 @@ impl<'n> NodeDecoder<'n> {
         map.entries().try_for_each(|(key, _)| self.budget.take_node(mark(key.line)))
     }
 
-    /// What an alias means, noting that it is followed.
+    /// The node to which an alias refers. It is recorded that the alias is being followed.
     fn follow(&mut self, alias: &'n YamlNode) -> Result<&'n YamlNode, Error> {
         let address = ptr::from_ref(alias);
         let name = &alias.value;
@@ -434,7 +432,8 @@ impl<'n> NodeDecoder<'n> {
         }
     }
 
-    /// Counts a node against Go's budget of aliases, and against ours when an alias repeats it.
+    /// Counts a node against Go's budget of aliases. A node that an alias repeats also counts against the limits of
+    /// this crate.
     fn count(&mut self, node: &YamlNode) -> Result<(), Error> {
         let at = mark(node.line);
         self.decoded += 1;
@@ -456,7 +455,7 @@ impl<'n> NodeDecoder<'n> {
     }
 }
 
-/// Hands a value to the frame that waits for it; for a map, returns which entry it makes.
+/// Gives a value to the frame that waits for it. For a map, returns the new entry.
 fn deliver(
     frame: &mut NodeDecodeFrame<'_>,
     value: DecodedValue,

@@ -1,8 +1,7 @@
-//! Nodes to text, byte for byte as go-yaml v3 encodes them.
+//! Writes nodes byte for byte as go-yaml v3 encodes them.
 //!
-//! Here: walking the tree, and which tag and style each node asks for.
-//! Elsewhere: the output of a step of the walk (`emit/state.rs`), the text itself
-//! (`emit/writer.rs`), the style a scalar may have (`emit/scalar.rs`).
+//! Here: walking the tree, and the tag and style that each node requests. Elsewhere: the output of a step of the walk
+//! (`emit/state.rs`), the text itself (`emit/writer.rs`), and the styles that a scalar may have (`emit/scalar.rs`).
 
 mod event;
 mod scalar;
@@ -16,22 +15,22 @@ use event::{EmitEvent, EmitEventKind, TagHandleAndSuffix};
 use scalar::ScalarStyle;
 use state::NodeEmitter;
 
-/// How many bytes of text are written at most.
+/// How many bytes the written text may have.
 ///
-/// Deep indentation makes a long text of a small tree: without a limit, of any length.
+/// Deep indentation can make a very long text of a small tree.
 const MAX_OUTPUT: usize = 256 << 20;
 
-/// How a text is laid out.
+/// The layout of a written text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct YamlLayout {
-    /// Columns a level: 2 to 9; anything else counts as 2, and 0 as 4.
+    /// The number of columns for each level, from 2 to 9. 0 counts as 4, and any other number as 2.
     pub indent: usize,
     /// Whether the `- ` of a list below a key is part of its indentation.
     pub compact_sequences: bool,
 }
 
 impl Default for YamlLayout {
-    /// 4 columns, lists further in than their keys: the defaults of go-yaml.
+    /// The defaults of go-yaml: 4 columns, and lists are indented more than their keys.
     fn default() -> Self {
         Self { indent: 4, compact_sequences: false }
     }
@@ -43,27 +42,27 @@ impl Default for YamlLayout {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeEmitError {
-    /// An anchor or alias with a name that cannot be written.
+    /// The name of an anchor or alias cannot be written.
     #[error("yaml: {0}")]
     Name(&'static str),
-    /// A document within another, or one without a child.
+    /// A document is within another one, or has no child.
     #[error("yaml: expected SCALAR, SEQUENCE-START, MAPPING-START, or ALIAS, but got {0}")]
     NoNode(&'static str),
-    /// A document with several children.
+    /// A document has several children.
     #[error("yaml: expected DOCUMENT-END")]
     Children,
-    /// Too long a text.
+    /// The text would be too long.
     #[error("the text would be longer than 256 MiB")]
     Length,
-    /// A value that is nested too deeply, or holds itself.
+    /// A value is nested too deeply, or contains itself.
     #[error("the value is nested more than 10000 deep, or holds itself")]
     Depth,
-    /// A value that cannot be written.
+    /// A value cannot be written.
     #[error("{0}")]
     Value(String),
 }
 
-/// The YAML of a document or of any other node, final newline included.
+/// Writes a document or any other node as YAML, including the final newline.
 ///
 /// # Errors
 /// See [`NodeEmitError`].

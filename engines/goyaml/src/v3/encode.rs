@@ -1,7 +1,7 @@
-//! Values to nodes: what go-yaml v3 writes for a value that never was YAML.
+//! Builds the nodes that go-yaml v3 writes for a value which never was YAML.
 //!
-//! Here: order of keys, strings of numbers, which strings need quotes.
-//! Elsewhere: the text of the nodes (`emit`), the order itself (`crate::emit::order`).
+//! Here: the order of keys, the text of numbers, and which strings need quotes. Elsewhere: writing the nodes (`emit`),
+//! and the order itself (`crate::emit::order`).
 
 use std::vec;
 
@@ -19,12 +19,13 @@ use crate::{YamlDialect, go_format};
 /// How deep a value may be nested; one that holds itself is.
 const MAX_DEPTH: usize = 10_000;
 
-/// What go-yaml v3 writes for a value, final newline included.
+/// Writes a value as go-yaml v3 does, including the final newline.
 ///
-/// Unlike [`crate::emit()`] it takes no detour: a whole float of seven digits is `1e+06`, and text is not folded.
+/// Unlike [`crate::emit()`], it takes no detour over JSON. A whole float of seven digits is `1e+06`, and text is not
+/// folded.
 ///
 /// # Errors
-/// The value refuses to be written, is nested more than ten thousand deep, or its text is too long.
+/// The value cannot be written, is nested more than ten thousand levels deep, or its text is too long.
 pub fn encode<T: EmittableValue>(value: &T, layout: &YamlLayout) -> Result<String, NodeEmitError> {
     super::emit(&encoded_node(value)?, layout)
 }
@@ -61,10 +62,10 @@ impl<T: EmittableValue> OpenNodeCollection<T> {
     }
 }
 
-/// The node that go-yaml v3 makes of a value.
+/// Builds the node that go-yaml v3 makes of a value.
 ///
 /// # Errors
-/// The value refuses to be written, or is nested more than ten thousand deep.
+/// The value cannot be written, or is nested more than ten thousand levels deep.
 pub fn encoded_node<T: EmittableValue>(value: &T) -> Result<YamlNode, NodeEmitError> {
     let mut open: Vec<OpenNodeCollection<T>> = Vec::new();
     let mut done = begin(value, &mut open)?;

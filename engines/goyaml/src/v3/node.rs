@@ -1,44 +1,44 @@
-//! A node: what was written, how, where, and with which comments.
+//! A node of a document: its content, style, position and comments.
 
 use std::borrow::Cow;
 
 use super::content::NodeContent;
 use super::node_anchor_and_comments::NodeAnchorAndComments;
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum YamlNodeKind {
-    /// A document; its only child is its root.
+    /// A document. Its only child is its root.
     Document,
-    /// A list; its children are the items.
+    /// A list. Its children are the items.
     Sequence,
-    /// A map; its children are keys and values in turn.
+    /// A map. Its children are keys and values in turn.
     Mapping,
-    /// A text, which may mean something else.
+    /// A scalar, whose text may stand for another type.
     #[default]
     Scalar,
-    /// A reference to another node; the value is the name of its anchor.
+    /// A reference to another node. The value is the name of that node's anchor.
     Alias,
 }
 
-/// How a node is written: any of the constants, joined with `|`.
+/// The style in which a node is written: any of the constants, joined with `|`.
 ///
-/// The empty style leaves the choice to the writer.
+/// With the empty style, the writer chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct YamlNodeStyle(u8);
 
 impl YamlNodeStyle {
     /// The tag is written although the value implies it.
     pub const TAGGED: Self = Self(1);
-    /// In `"`.
+    /// The scalar is in double quotes.
     pub const DOUBLE_QUOTED: Self = Self(1 << 1);
-    /// In `'`.
+    /// The scalar is in single quotes.
     pub const SINGLE_QUOTED: Self = Self(1 << 2);
-    /// A block after `|`.
+    /// The scalar is a block after `|`.
     pub const LITERAL: Self = Self(1 << 3);
-    /// A block after `>`.
+    /// The scalar is a block after `>`.
     pub const FOLDED: Self = Self(1 << 4);
-    /// In `[]` or `{}`.
+    /// The collection is in `[]` or `{}`.
     pub const FLOW: Self = Self(1 << 5);
 
     const NAMES: [(Self, &'static str); 6] = [
@@ -61,7 +61,7 @@ impl YamlNodeStyle {
         Self(self.0 & !other.0)
     }
 
-    /// The number that go-yaml has for this style.
+    /// The number of this style in go-yaml.
     pub fn bits(self) -> u8 {
         self.0
     }
@@ -98,33 +98,33 @@ impl std::fmt::Debug for YamlNodeStyle {
 
 /// A node of a document.
 ///
-/// Cloning, comparing, printing and dropping one costs no stack, however deep it is.
+/// Cloning, comparing, printing and dropping a node costs no stack, whatever its depth.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct YamlNode {
-    /// What it is.
+    /// The kind of the node.
     pub kind: YamlNodeKind,
-    /// How it is written.
+    /// The style in which the node is written.
     pub style: YamlNodeStyle,
     /// The tag in its short form, such as `!!int` or `!custom`.
     ///
-    /// In what was read it is never empty but for documents and aliases: without a tag in the text
-    /// it is what the value means. In what is written it may be empty, and appears only if
-    /// [`YamlNodeStyle::TAGGED`] is set or the value would mean something else without it.
+    /// After reading, only documents and aliases have an empty tag. If the text has no tag, this is the tag that the
+    /// value implies. For writing, the tag may be empty. It is only written if [`YamlNodeStyle::TAGGED`] is set, or if
+    /// the value would have another meaning without it.
     pub tag: Cow<'static, str>,
     /// The text of a scalar without quotes, or the name that an alias refers to.
     pub value: String,
-    /// What it contains, as [`YamlNodeKind`] says.
+    /// The children of the node, as [`YamlNodeKind`] says.
     pub content: NodeContent,
-    /// The name by which aliases refer to it, and comments.
+    /// The anchor of the node, and its comments.
     pub notes: NodeAnchorAndComments,
-    /// Where it was read, counted from 1; 0 if it was not. Writing does not care.
+    /// The line where the node was read, counted from 1. It is 0 if the node was not read. Writing ignores it.
     pub line: u32,
-    /// As `line`, in characters.
+    /// The column where the node was read, in characters, counted like `line`.
     pub column: u32,
 }
 
 impl YamlNode {
-    /// A text, which is written without quotes if it stays a text without them.
+    /// A text. It is written without quotes if it is still a text without them.
     pub fn string(value: impl Into<String>) -> Self {
         Self::scalar("!!str", value)
     }
@@ -147,7 +147,7 @@ impl YamlNode {
         Self { kind: YamlNodeKind::Mapping, tag, content: content.into(), ..Self::default() }
     }
 
-    /// The keys and values of a map; nothing for other kinds.
+    /// The keys and values of a map. There are none for other kinds.
     pub fn entries(&self) -> impl Iterator<Item = (&Self, &Self)> {
         let content: &[Self] = if self.kind == YamlNodeKind::Mapping { &self.content } else { &[] };
         content.chunks_exact(2).map(|entry| (&entry[0], &entry[1]))
@@ -158,7 +158,7 @@ impl YamlNode {
         self.entries().find(|(known, _)| known.is_key(key)).map(|(_, value)| value)
     }
 
-    /// As [`Self::get`], to change it.
+    /// Like [`Self::get`], for changing the value.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
         let at = self.entries().position(|(known, _)| known.is_key(key))?;
         self.content.get_mut(2 * at + 1)

@@ -1,21 +1,22 @@
-//! What few nodes have besides their value: an anchor and comments.
+//! The anchor and the comments of a node. Only few nodes have them.
 
 /// The kinds of notes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnchorOrCommentKind {
     /// The name by which aliases refer to the node.
     Anchor,
-    /// The comment above it, lines with their `#`.
+    /// The comment above the node, as lines with their `#`.
     Head,
-    /// The comment behind it.
+    /// The comment after the node on the same line.
     Line,
-    /// The comment below it; for that of a map's entry, the key has it.
+    /// The comment below the node. If it is below an entry of a map, the key has it.
     Foot,
 }
 
-/// Anchor and comments of a node; what is not there is empty.
+/// The anchor and the comments of a node. Missing ones are empty.
 ///
-/// Most nodes have none, and then this takes only as much memory as a pointer: large documents are mostly nodes.
+/// Most nodes have none, and then this takes no more memory than a pointer. That matters because large documents have
+/// very many nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeAnchorAndComments(
     /// Never with empty strings only, so that notes are equal if their strings are.

@@ -1,4 +1,4 @@
-//! Which nodes are the same after they were written and read again, so that the caller can skip that.
+//! Finds the nodes that do not change when they are written and read again, so that the caller can skip that.
 
 use super::node::{YamlNode, YamlNodeKind, YamlNodeStyle};
 use super::tag;
@@ -11,11 +11,11 @@ const MAX_DEPTH: usize = 100;
 /// A longer key is written in another form.
 const MAX_KEY: usize = 100;
 
-/// Whether it is certain that a node has the same meaning after [`super::emit()`] and [`super::parse`]: then
-/// [`super::to_json`] gives the same, and each tag is what [`YamlNode::short_tag`] was.
+/// Whether a node certainly keeps its meaning after [`super::emit()`] and [`super::parse`]. [`super::to_json`] then
+/// gives the same result, and each tag equals the former [`YamlNode::short_tag`].
 ///
-/// It is false in all cases in which the writer has to do more than to choose quotes: comments, anchors, tags that are
-/// written, keys that are not short strings, strings beyond printable ASCII or with unusual line breaks.
+/// It is false if the writer has to do more than choose quotes. This concerns comments, anchors, written tags, keys
+/// that are not short strings, strings outside of printable ASCII, and unusual line breaks.
 ///
 /// # Assumes
 /// The node is the root of a document.

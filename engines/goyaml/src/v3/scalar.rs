@@ -1,36 +1,36 @@
-//! The Go value of a scalar, for types that JSON does not have: times, bytes, floats without a fraction.
+//! The Go values of scalars, including types that JSON does not have: times, bytes, and floats without a fraction.
 
 use super::decode::{binary_of, meaning};
 use super::node::YamlNode;
 use crate::error::Error;
 use crate::scalar_resolve::{ResolvedScalar as Meaning, timestamp};
 
-/// What go-yaml v3 decodes a scalar into when no type is wanted.
+/// The Go value of a scalar when it is decoded without a given type.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum DecodedScalar {
-    /// Nothing.
+    /// A null.
     Null,
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// A whole number.
     Int(i64),
     /// A whole number above `i64::MAX`.
     Uint(u64),
-    /// Any other number, also an infinite one.
+    /// Any other number. It may be infinite.
     Float(f64),
     /// A time in the form of RFC 3339.
     Time(String),
-    /// What stands under `!!binary`, decoded.
+    /// The decoded bytes of a scalar with the tag `!!binary`.
     Bytes(Vec<u8>),
     /// A string.
     Text(String),
 }
 
-/// The meaning of a node that is a scalar.
+/// The Go value of a node that is a scalar.
 ///
 /// # Errors
-/// The value does not have the form that its tag asks for, in Go's words.
+/// The value does not have the form that its tag requires. The message is Go's.
 pub fn scalar(node: &YamlNode) -> Result<DecodedScalar, Error> {
     Ok(match meaning(node)? {
         Meaning::Null => DecodedScalar::Null,

@@ -1,6 +1,6 @@
-//! Where scalars stand in the bytes of a text, so that one can be replaced while all other bytes stay.
+//! The positions of scalars in a text, so that one can be replaced while all other bytes stay the same.
 //!
-//! Here: the places. Elsewhere: which node a scalar is (`compose`), what stands there instead (the caller).
+//! Here: the positions. Elsewhere: the node of a scalar (`compose`), and the replacement (the caller).
 
 use std::ops::Range;
 use std::str::CharIndices;
@@ -10,20 +10,21 @@ use crate::reader::YamlMark;
 use crate::scanner::YamlScanner;
 use crate::token::YamlTokenKind;
 
-/// Where a scalar stands.
+/// The position of a scalar.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScalarPosition {
     /// The line of its first character, counted from 1 as in [`super::YamlNode::line`].
     pub line: u32,
-    /// The column of its first character, likewise.
+    /// The column of its first character, counted from 1 as in [`super::YamlNode::column`].
     pub column: u32,
-    /// Its bytes: with quotes, and of a block with the indicator and the line breaks behind its last line.
+    /// The bytes of the scalar, including quotes. A block includes its indicator and the line breaks after its last
+    /// line.
     pub bytes: Range<usize>,
 }
 
-/// The places of the scalars of a text in order, up to where the text cannot be read.
+/// The positions of the scalars of a text in order. If the text cannot be read to its end, the list ends there.
 ///
-/// The place of a node with an anchor or a tag is before that of its scalar. A scalar that is left out has none.
+/// A node with an anchor or a tag begins before its scalar. A scalar that is missing in the text has no position.
 pub fn scalar_places(text: &str) -> Vec<ScalarPosition> {
     let mut scanner = YamlScanner::new(text.as_bytes(), 0, YamlDialect::V3);
     let body = text.strip_prefix('\u{feff}').unwrap_or(text);

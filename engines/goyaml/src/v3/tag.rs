@@ -1,4 +1,4 @@
-//! Tags in their two forms, and which one a node has.
+//! The two forms of tags, and the tag of a node.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ pub(super) const SEQ: &str = "!!seq";
 pub(super) const MAP: &str = "!!map";
 pub(super) const MERGE: &str = "!!merge";
 
-/// The form that people write: `!!int`.
+/// The short form of a tag, which users write: `!!int`.
 pub(super) fn short(tag: &str) -> Cow<'_, str> {
     match tag.strip_prefix(tag::PREFIX) {
         Some(name) => Cow::Owned(format!("!!{name}")),
@@ -20,7 +20,7 @@ pub(super) fn short(tag: &str) -> Cow<'_, str> {
     }
 }
 
-/// The form that the grammar knows: `tag:yaml.org,2002:int`.
+/// The long form of a tag, which the grammar uses: `tag:yaml.org,2002:int`.
 pub(super) fn long(tag: &str) -> Cow<'_, str> {
     match tag.strip_prefix("!!") {
         Some(name) => Cow::Owned(format!("{}{name}", tag::PREFIX)),
@@ -28,7 +28,7 @@ pub(super) fn long(tag: &str) -> Cow<'_, str> {
     }
 }
 
-/// The tag that a text without one has.
+/// The tag that a text without a tag implies.
 pub(super) fn of_text(text: &str) -> &'static str {
     match resolve(YamlDialect::V3, "", text) {
         Ok(ResolvedScalar::Null) => NULL,
@@ -41,8 +41,8 @@ pub(super) fn of_text(text: &str) -> &'static str {
 }
 
 impl YamlNode {
-    /// The tag in its short form, also where [`YamlNode::tag`] is empty: then it is what the value
-    /// means. An alias has none.
+    /// The tag in its short form. If [`YamlNode::tag`] is empty, it is the tag that the value implies. An alias has no
+    /// tag.
     pub fn short_tag(&self) -> Cow<'_, str> {
         if self.is_indicated_string() {
             return Cow::Borrowed(STR);
@@ -58,19 +58,19 @@ impl YamlNode {
         })
     }
 
-    /// Whether it is a scalar that means null.
+    /// Whether the node is a scalar that means null.
     pub fn is_null(&self) -> bool {
         self.kind == YamlNodeKind::Scalar && self.short_tag() == NULL
     }
 
-    /// Whether its tag or its quotes make it a text.
+    /// Whether the node's tag or its quotes make it a text.
     pub(super) fn is_indicated_string(&self) -> bool {
         let untagged = matches!(self.tag.as_ref(), "" | "!");
         self.kind == YamlNodeKind::Scalar
             && (matches!(self.tag.as_ref(), STR | tag::STR) || untagged && self.style.is_quoted())
     }
 
-    /// The tag to be written, and whether only quotes keep the value a text.
+    /// The tag to write, and whether the value needs quotes to stay a text.
     pub(super) fn written_tag(&self) -> (&str, bool) {
         if self.tag.is_empty() || self.style.contains(YamlNodeStyle::TAGGED) {
             return (&self.tag, false);

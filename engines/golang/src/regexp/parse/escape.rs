@@ -1,11 +1,11 @@
-//! What begins with `\`, and what stands between `[` and `]`.
+//! Reads escapes that begin with `\`, and classes between `[` and `]`.
 
 use super::super::class::{self, CharacterClass, NOTHING, folded};
 use super::super::{Error, RegexpError};
 use super::{RegexpParser, first, until};
 
 impl<'p> RegexpParser<'p> {
-    /// Reads an escape that begins with a `\`; returns what follows.
+    /// Reads an escape that begins with a `\`. Returns the rest of the pattern.
     pub(super) fn backslash(&mut self, at: &'p str) -> Result<&'p str, Error> {
         let rest = at.get(2..).unwrap_or_default();
         match at.as_bytes().get(1) {
@@ -29,7 +29,7 @@ impl<'p> RegexpParser<'p> {
                 let (code, rest) = escape(at)?;
                 match char::from_u32(code) {
                     Some(character) => self.literal(character),
-                    // A surrogate can be written, and stands in no text.
+                    // A pattern may name a surrogate, but no text contains one.
                     None => self.atom(NOTHING),
                 }
                 return Ok(rest);
@@ -38,7 +38,7 @@ impl<'p> RegexpParser<'p> {
         Ok(rest)
     }
 
-    /// Reads `[…]`; returns what follows.
+    /// Reads a class `[…]`. Returns the rest of the pattern.
     pub(super) fn class(&mut self, at: &'p str) -> Result<&'p str, Error> {
         let mut class = CharacterClass::default();
         let inside = &at[1..];
@@ -88,7 +88,7 @@ fn class_character<'p>(at: &'p str, whole: &str) -> Result<(u32, &'p str), Error
     Ok((character.into(), rest))
 }
 
-/// `[:alpha:]`, inside of a class.
+/// Reads `[:alpha:]` within a class.
 fn named_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     let Some((name, rest)) = at.strip_prefix("[:").and_then(|inner| inner.split_once(":]")) else {
         return Ok(None);
@@ -99,13 +99,13 @@ fn named_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     }
 }
 
-/// `\d` and its kin.
+/// Reads a class such as `\d`.
 fn perl_class(at: &str) -> Option<(String, &str)> {
     let letter = at.strip_prefix('\\')?.bytes().next()?;
     Some((class::perl(letter)?.to_owned(), &at[2..]))
 }
 
-/// `\pL`, `\p{Greek}`, `\P{^Greek}`.
+/// Reads `\pL`, `\p{Greek}` or `\P{^Greek}`.
 fn unicode_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     let (is_negated, inner) = match (at.strip_prefix(r"\p"), at.strip_prefix(r"\P")) {
         (Some(inner), _) => (false, inner),
@@ -130,7 +130,7 @@ fn unicode_class(at: &str) -> Result<Option<(String, &str)>, Error> {
     }
 }
 
-/// Reads an escape that stands for one character; gives its number, which may be a surrogate's.
+/// Reads an escape for one character. Returns its code point, which may be a surrogate.
 fn escape(at: &str) -> Result<(u32, &str), Error> {
     let inner = &at[1..];
     if inner.is_empty() {
@@ -139,7 +139,7 @@ fn escape(at: &str) -> Result<(u32, &str), Error> {
     let (character, rest) = first(inner);
     let invalid = |rest: &str| Err(Error::pattern(RegexpError::Escape, until(at, rest)));
     let code = match character {
-        // A single digit would be a reference to a group, which there is not.
+        // A single digit would be a reference to a group, which Go does not support.
         '1'..='7' if !rest.starts_with(|next: char| next.is_digit(8)) => return invalid(rest),
         '0'..='7' => return Ok(octal(inner)),
         'x' => return hexadecimal(rest).or_else(invalid),
@@ -155,14 +155,14 @@ fn escape(at: &str) -> Result<(u32, &str), Error> {
     Ok((code.into(), rest))
 }
 
-/// At most three octal digits.
+/// Reads at most three octal digits.
 fn octal(text: &str) -> (u32, &str) {
     let end = text.bytes().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
     let (digits, rest) = text.split_at(end);
     (digits.bytes().fold(0, |code, digit| code * 8 + u32::from(digit - b'0')), rest)
 }
 
-/// Two hexadecimal digits, or any number of them in braces; in an error, what follows what was read.
+/// Reads two hexadecimal digits, or any number of them in braces. An error has the text after the invalid part.
 fn hexadecimal(text: &str) -> Result<(u32, &str), &str> {
     let Some(mut rest) = text.strip_prefix('{') else {
         // Parity(go): both characters belong to the escape, even if they are not digits.

@@ -1,20 +1,20 @@
-//! Reading one part of a time. Elsewhere: what the parts come to (`parse.rs`).
+//! Reads one part of a time. Elsewhere: the time that the parts form (`parse.rs`).
 
 use super::super::layout::{self, LayoutElement, MONTHS, WEEKDAYS, ZoneOffsetFormat};
 use super::TimeParts;
 
 /// Why a part cannot be read.
 pub(super) enum TimeFieldError {
-    /// It has not the form of one.
+    /// The text does not have the form of the part.
     Mismatch,
-    /// A number that is impossible, and what it counts.
+    /// A number is out of its range. The text says which number.
     OutOfRange(&'static str),
 }
 
 type FieldReadResult<'t, T> = Result<(T, &'t [u8]), TimeFieldError>;
 
 impl TimeParts {
-    /// Reads a part; gives what follows. `layout` is what follows in the layout.
+    /// Reads a part, and returns the rest of the text. `layout` is the rest of the layout.
     pub(super) fn read<'t>(
         &mut self,
         element: LayoutElement,
@@ -101,7 +101,7 @@ impl TimeParts {
         Ok(rest)
     }
 
-    /// A fraction may follow the seconds also where the layout has none.
+    /// Reads a fraction after the seconds, even if the layout has none.
     fn unannounced_fraction<'t>(
         &mut self,
         text: &'t [u8],
@@ -114,7 +114,7 @@ impl TimeParts {
         self.fraction(text, length(text))
     }
 
-    /// Reads a point or comma and digits, `length` bytes together; those behind the ninth digit do not count.
+    /// Reads a point or comma and digits, together `length` bytes. Digits after the ninth do not count.
     fn fraction<'t>(&mut self, text: &'t [u8], length: usize) -> Result<&'t [u8], TimeFieldError> {
         let (fraction, rest) = text.split_at_checked(length).ok_or(TimeFieldError::Mismatch)?;
         if !matches!(fraction.first(), Some(b'.' | b',')) {
@@ -164,7 +164,7 @@ impl TimeParts {
             }
         }
         let [hours, minutes, seconds] = units;
-        // As Go, 24 hours and 60 minutes or seconds are taken: some write so.
+        // As in Go, 24 hours and 60 minutes or seconds are accepted, because some programs write them.
         within("time zone offset second", 0..=60, seconds)?;
         within("time zone offset minute", 0..=60, minutes)?;
         within("time zone offset hour", 0..=24, hours)?;
@@ -202,7 +202,7 @@ fn without_spaces(text: &[u8], most: u32) -> &[u8] {
     (0..most).fold(text, |text, _| text.strip_prefix(b" ").unwrap_or(text))
 }
 
-/// One or two digits; exactly two, if it is fixed.
+/// Reads one or two digits. With `is_fixed`, there must be two.
 fn number(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
     let digit = |at: usize| {
         text.get(at).filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0'))
@@ -214,7 +214,7 @@ fn number(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
     }
 }
 
-/// Up to three digits; exactly three, if it is fixed.
+/// Reads up to three digits. With `is_fixed`, there must be three.
 fn year_day(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
     let length = text.iter().take(3).take_while(|byte| byte.is_ascii_digit()).count();
     if length == 0 || is_fixed && length != 3 {
@@ -224,7 +224,7 @@ fn year_day(text: &[u8], is_fixed: bool) -> FieldReadResult<'_, u32> {
     Ok((digits.iter().fold(0, |day, digit| day * 10 + u32::from(digit - b'0')), rest))
 }
 
-/// A number that is all of a text, which may have a sign and then be nothing else.
+/// Reads a whole text as a number. It may have a sign.
 fn signed(text: &[u8]) -> Result<i64, TimeFieldError> {
     let (sign, digits) = match text {
         [b'-', digits @ ..] => (-1, digits),
@@ -238,7 +238,7 @@ fn signed(text: &[u8]) -> Result<i64, TimeFieldError> {
     number.map(|number| sign * number)
 }
 
-/// The place of a name in a list, in any case; short names are the first three letters.
+/// The index of a name in a list, in upper or lower case. Short names are the first three letters.
 fn name<'t>(names: &[&str], is_long: bool, text: &'t [u8]) -> FieldReadResult<'t, u32> {
     for (index, name) in (0..).zip(names) {
         let name = if is_long { name } else { &name[..3] };
@@ -255,12 +255,12 @@ fn has_fraction(text: &[u8]) -> bool {
     matches!(text, [b'.' | b',', b'0'..=b'9', ..])
 }
 
-/// The length of a fraction, with its point.
+/// The length of a fraction, including its point.
 fn length(text: &[u8]) -> usize {
     1 + text[1..].iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// The length of what looks like an abbreviation: three capitals, or some more with a T at the end.
+/// The length of a text that looks like an abbreviation: three capital letters, or some more that end with T.
 fn abbreviation(text: &[u8]) -> Option<usize> {
     if text.len() < 3 {
         return None;
@@ -283,7 +283,7 @@ fn abbreviation(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of a sign and a number up to 23; 0 if that is not there.
+/// The length of a sign and a number up to 23. It is 0 if there is none.
 fn signed_hours(text: &[u8]) -> usize {
     let [b'+' | b'-', digits @ ..] = text else { return 0 };
     let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -1,4 +1,4 @@
-//! Scalars to JSON, and keys to text.
+//! Converts scalars to JSON, and keys to text.
 
 use base64::Engine as _;
 use serde_json::Value;
@@ -48,7 +48,7 @@ impl<'n> NodeDecoder<'n> {
         self.not_json.get_or_insert(text);
     }
 
-    /// The text of a key; `None` when the entry is left out.
+    /// The text of a key. `None` if the entry is left out.
     pub(super) fn key(&mut self, key: &'n YamlNode, map: usize) -> Result<Option<String>, Error> {
         self.count(key)?;
         let key = match key.kind {
@@ -72,7 +72,7 @@ impl<'n> NodeDecoder<'n> {
         })
     }
 
-    /// A key that is a list or map where keys have to be text.
+    /// Refuses a list or map as a key, where keys have to be text.
     fn refuse_key(&mut self, key: &'n YamlNode) -> Result<(), Error> {
         self.count_keys(key)?;
         if key.kind == YamlNodeKind::Mapping && self.note_duplicates(key)? {
@@ -88,7 +88,7 @@ impl<'n> NodeDecoder<'n> {
         Ok(())
     }
 
-    /// The text of a key that is one.
+    /// The text of a key. `None` if the key is not a text.
     pub(super) fn text_of(&self, key: &'n YamlNode) -> Result<Option<String>, Error> {
         let key = self.targets.get(&std::ptr::from_ref(key)).copied().unwrap_or(key);
         if key.kind != YamlNodeKind::Scalar {
@@ -110,7 +110,7 @@ impl<'n> NodeDecoder<'n> {
     }
 }
 
-/// What a scalar means.
+/// The meaning of a scalar.
 pub(in crate::v3) fn meaning(node: &YamlNode) -> Result<ResolvedScalar, Error> {
     if node.is_indicated_string() {
         return Ok(ResolvedScalar::Str);
@@ -124,7 +124,7 @@ fn binary(node: &YamlNode) -> Result<String, Error> {
     binary_of(node).map(|bytes| replace_invalid(&bytes))
 }
 
-/// The bytes that stand under `!!binary`.
+/// The decoded bytes of a scalar with the tag `!!binary`.
 pub(in crate::v3) fn binary_of(node: &YamlNode) -> Result<Vec<u8>, Error> {
     let text = node.value.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n'));
     BASE64

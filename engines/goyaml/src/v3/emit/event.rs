@@ -1,10 +1,9 @@
-//! The steps of a walk over a tree, and the tags they carry.
-//! The emitter writes their output (`state.rs`).
+//! The steps of a walk over a tree, and their tags. The emitter writes their output (`state.rs`).
 
 use super::scalar::ScalarStyle;
 use crate::scalar_resolve::tag;
 
-/// A tag as it is written: a handle and what follows it, or `!<…>` without a handle.
+/// A tag as it is written: a handle and a suffix. Without a handle, it is `!<…>`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct TagHandleAndSuffix {
     pub(super) handle: &'static str,
@@ -29,7 +28,7 @@ impl TagHandleAndSuffix {
     }
 }
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EmitEventKind {
     DocumentStart,
@@ -59,12 +58,12 @@ pub(super) struct EmitEvent<'n> {
     pub(super) kind: EmitEventKind,
     pub(super) anchor: &'n str,
     pub(super) tag: TagHandleAndSuffix,
-    /// The text of a scalar, the name of an alias.
+    /// The text of a scalar, or the name of an alias.
     pub(super) value: &'n str,
     pub(super) head: &'n str,
     pub(super) line: &'n str,
     pub(super) foot: &'n str,
-    /// The foot comment of the map's entry before it.
+    /// The foot comment of the preceding entry of the map.
     pub(super) tail: &'n str,
 }
 

@@ -1,9 +1,9 @@
-//! Which style a scalar gets: the one it asks for, if its characters and its place allow that.
-//! Writing in a style is the writer's business.
+//! Chooses the style of a scalar: the requested style, if its characters and its position allow that. The writer writes
+//! the text in that style.
 
 use crate::emit::scalar::{is_break, is_printable};
 
-/// How a scalar is written.
+/// The style in which a scalar is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScalarStyle {
     Plain,
@@ -13,7 +13,7 @@ pub(super) enum ScalarStyle {
     Folded,
 }
 
-/// Which styles can hold a text without changing it; double quotes can hold any.
+/// The styles that can represent a text without changing it. Double quotes can represent any text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NodeScalarAnalysis {
     is_empty: bool,
@@ -49,7 +49,7 @@ impl NodeScalarAnalysis {
         }
     }
 
-    /// The style in which a text is written that `asked` for one.
+    /// The style in which a text is written if the style `asked` is requested.
     pub(super) fn style(&self, asked: ScalarStyle, is_flow: bool, simple_key: bool) -> ScalarStyle {
         let mut style = asked;
         if simple_key && self.is_multiline {
@@ -71,14 +71,14 @@ impl NodeScalarAnalysis {
     }
 }
 
-/// What one pass over the characters has found.
+/// The properties of a text that one pass over its characters finds.
 #[derive(Default)]
 struct NodeCharacterFindings {
     line_break: bool,
     tab: bool,
     /// A character that only an escape can write.
     special: bool,
-    /// A character that means something where it stands, in a block or in a flow collection.
+    /// Whether a character has a special meaning at its position, in a block or in a flow collection.
     block_indicator: bool,
     flow_indicator: bool,
     /// A space in front of a line break, or behind one.

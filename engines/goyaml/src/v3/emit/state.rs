@@ -1,15 +1,14 @@
 //! The output of each step of the walk: indicators, indentation and comments.
 //!
-//! A machine with a stack of states, as in libyaml. Comments wait in it until the place for their
-//! kind comes, which may be after the next step.
-//! Elsewhere: the order of the steps (`super`), columns and scalars (`writer`).
+//! It is a state machine with its own stack, as in libyaml. A comment waits until the position for its kind comes,
+//! which may be after the next step. Elsewhere: the order of the steps (`super`), and columns and scalars (`writer`).
 
 use super::event::{EmitEvent, EmitEventKind, TagHandleAndSuffix};
 use super::scalar::{NodeScalarAnalysis, ScalarStyle};
 use super::writer::NodeWriter;
 use super::{NodeEmitError, YamlLayout};
 
-/// The longest key that needs no `?`, in bytes.
+/// How long a key may be without needing a `?`, in bytes.
 const MAX_SIMPLE_KEY: usize = 128;
 
 /// What the emitter expects next.
@@ -41,7 +40,7 @@ enum NodeEmitterState {
     },
 }
 
-/// Where a node stands.
+/// The position of a node in its document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct EmitContext {
     mapping: bool,
@@ -70,7 +69,7 @@ pub(super) struct NodeEmitter<'n> {
 }
 
 impl<'n> NodeEmitter<'n> {
-    /// An emitter whose text will not be much longer than `limit`.
+    /// An emitter for a text of about `limit` bytes at most.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             writer: NodeWriter::new(limit),
@@ -90,7 +89,7 @@ impl<'n> NodeEmitter<'n> {
         }
     }
 
-    /// How the next documents are laid out.
+    /// Sets the layout of the next documents.
     pub(super) fn set_layout(&mut self, layout: &YamlLayout) {
         self.step = match layout.indent {
             0 => 4,
@@ -100,12 +99,12 @@ impl<'n> NodeEmitter<'n> {
         self.compact_sequences = layout.compact_sequences;
     }
 
-    /// The text.
+    /// The written text.
     pub(super) fn finish(self) -> Result<String, NodeEmitError> {
         self.writer.finish().ok_or(NodeEmitError::Length)
     }
 
-    /// Puts a step down.
+    /// Writes the output of a step.
     pub(super) fn emit(&mut self, event: &EmitEvent<'n>) -> Result<(), NodeEmitError> {
         for (waiting, comment) in [
             (&mut self.head, event.head),
@@ -257,7 +256,7 @@ impl<'n> NodeEmitter<'n> {
         self.put_comments_behind();
     }
 
-    /// Whether a comment waits that goes behind the node, so that a comma has to be in front of it.
+    /// Whether a comment waits that follows the node, so that the comma has to precede the comment.
     fn is_commented_behind(&self) -> bool {
         !(self.line.is_empty() && self.foot.is_empty() && self.tail.is_empty())
     }
@@ -443,7 +442,7 @@ impl<'n> NodeEmitter<'n> {
         }
     }
 
-    /// Goes a level in; `back` columns of it are taken back.
+    /// Enters a level of indentation. `back` columns are subtracted from it.
     fn increase_indent(&mut self, flow: bool, back: usize) {
         let around = self.writer.replace_indent(None);
         self.indents.push(around);
@@ -471,7 +470,7 @@ impl<'n> NodeEmitter<'n> {
     }
 }
 
-/// Whether a key can stand in front of its colon without a `?`.
+/// Whether a key can precede its colon without a `?`.
 fn is_simple_key(event: &EmitEvent<'_>) -> bool {
     let length = match event.kind {
         EmitEventKind::Scalar(_) if NodeScalarAnalysis::of(event.value).is_multiline => {

@@ -1,14 +1,14 @@
-//! The text as it grows: columns, indentation, blank lines, and each style of scalar.
-//! Which style a scalar gets is decided elsewhere (`scalar.rs`).
+//! Writes the text: columns, indentation, blank lines, and each style of scalar. Choosing the style of a scalar is
+//! elsewhere (`scalar.rs`).
 //!
-//! Unlike version 2, no line is ever folded because it is long.
+//! Unlike in version 2, a line is never folded because it is long.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::emit::scalar::{is_break, is_printable};
 use crate::emit::writer::escape;
 
-/// What a tag keeps as it is, beside letters and digits.
+/// The characters that are not escaped in a tag, in addition to letters and digits.
 const URI: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b';')
@@ -31,20 +31,20 @@ const URI: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'[')
     .remove(b']');
 
-/// YAML under construction.
+/// The YAML text that is being written.
 #[derive(Debug)]
 pub(super) struct NodeWriter {
     out: String,
-    /// Characters in the last line.
+    /// The number of characters in the last line.
     column: usize,
-    /// The column in which lines begin; none outside of all nodes.
+    /// The column in which lines begin. `None` outside of all nodes.
     indent: Option<usize>,
     /// Whether the last character separates tokens.
     is_spaced: bool,
-    /// The last line has only indentation and indicators that count as such.
+    /// Whether the last line only has indentation and indicators that count as indentation.
     is_indentation: bool,
-    /// A comment stands above that belongs to the node before it: a line that begins in this
-    /// column needs an empty one in front.
+    /// The indentation of a foot comment above. A line that begins in this column needs an empty line before it,
+    /// because the comment belongs to the node before it.
     foot_indent: Option<usize>,
     limit: usize,
     is_full: bool,
@@ -65,7 +65,7 @@ impl NodeWriter {
         }
     }
 
-    /// The text, unless it became too long.
+    /// The text. `None` if it became too long.
     pub(super) fn finish(self) -> Option<String> {
         (!self.is_full()).then_some(self.out)
     }
@@ -87,7 +87,7 @@ impl NodeWriter {
         self.indent.unwrap_or(0)
     }
 
-    /// Sets the column in which lines begin; returns the one before.
+    /// Sets the column in which lines begin. Returns the former column.
     pub(super) fn replace_indent(&mut self, indent: Option<usize>) -> Option<usize> {
         std::mem::replace(&mut self.indent, indent)
     }
@@ -96,7 +96,7 @@ impl NodeWriter {
         self.foot_indent = indent;
     }
 
-    /// Goes to the indentation of a fresh line, which may be the one it is on.
+    /// Moves to the indentation of an empty line, which may be the present line.
     pub(super) fn start_line(&mut self) {
         let indent = self.indent();
         let is_past = self.column > indent || self.column == indent && !self.is_spaced;
@@ -137,7 +137,7 @@ impl NodeWriter {
         self.column += text.chars().count();
     }
 
-    /// Puts a space if the next text would touch the one before it.
+    /// Writes a space if the next text would otherwise touch the previous one.
     pub(super) fn separate(&mut self) {
         if !self.is_spaced {
             self.put(' ');
@@ -160,7 +160,7 @@ impl NodeWriter {
         self.is_indentation &= is_indentation;
     }
 
-    /// Writes the name of an anchor behind its indicator.
+    /// Writes the name of an anchor after its indicator.
     pub(super) fn word(&mut self, text: &str) {
         self.put_all(text);
         self.end_inline();
@@ -171,7 +171,7 @@ impl NodeWriter {
         self.is_indentation = false;
     }
 
-    /// Writes a tag; without a handle, it is written whole.
+    /// Writes a tag. Without a handle, the whole tag is written.
     pub(super) fn tag(&mut self, handle: &str, suffix: &str) {
         self.separate();
         self.put_all(if handle.is_empty() { "!<" } else { handle });
