@@ -1,4 +1,4 @@
-//! Paths into an object, as rules write them, and the values at them.
+//! Paths into an object in the notation of rules, and the values at these paths.
 //!
 //! | written | means |
 //! |---|---|
@@ -14,16 +14,16 @@
 use objects::Object;
 use serde_json::Value;
 
-/// The most values at a path that are compared; no API that is known has as many conditions, parents or racks.
+/// How many values at a path are compared. No known API has as many conditions, parents or racks.
 const MOST_VALUES: usize = 4_096;
 
-/// What a path gives for something that is stale.
+/// The value of a path that asks whether a part is stale.
 static STALE_VALUE: Value = Value::Bool(true);
 
 /// The fields of a condition that may be named after its type.
 const CONDITION_FIELDS: [&str; 5] = ["status", "reason", "message", "severity", "stale"];
 
-/// There are more values at a path than are compared.
+/// A path has more values than are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("its status has more than {limit} entries in one list", limit = MOST_VALUES)]
 pub(crate) struct TooManyValues;
@@ -31,7 +31,7 @@ pub(crate) struct TooManyValues;
 /// A path into an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldPath {
-    /// The field of the object in which it begins.
+    /// The field of the object with which the path begins.
     first: String,
     rest: Vec<PathSegment>,
 }
@@ -46,7 +46,7 @@ enum PathSegment {
 }
 
 impl FieldPath {
-    /// Reads a path; `None` if it is none.
+    /// Reads a path. `None` if the text is not a path.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "" => None,
@@ -91,7 +91,7 @@ impl FieldPath {
         Some(Self { first: first.to_owned(), rest })
     }
 
-    /// The type of the condition of the status that the path is about, if it is about one.
+    /// The type of the status condition that the path is about. `None` if it is about no condition.
     pub(crate) fn condition(&self) -> Option<&str> {
         match self.rest.as_slice() {
             [
@@ -103,10 +103,11 @@ impl FieldPath {
         }
     }
 
-    /// The values at the path: one, which may be absent, unless the path has `[*]` or there are several items of a type.
+    /// The values at the path. There is one, which may be absent, unless the path has `[*]` or several items have the
+    /// same type.
     ///
     /// # Errors
-    /// There are too many.
+    /// The path has too many values.
     pub(crate) fn values<'a>(
         &self,
         object: &'a Object,
@@ -123,7 +124,7 @@ impl FieldPath {
     }
 }
 
-/// The name after a dot, and what follows it.
+/// The field name after a dot, and the rest of the text.
 fn next_field(text: &str) -> Option<(&str, &str)> {
     let text = text.strip_prefix('.')?;
     let end = text.find(['.', '[']).unwrap_or(text.len());
@@ -175,7 +176,7 @@ impl PathSegment {
     }
 }
 
-/// The entry of a mapping, or the items of a list with this type.
+/// The entry of a mapping with this key, or the items of a list with this type.
 fn items<'a>(
     value: Option<&'a Value>,
     key: &str,
@@ -196,7 +197,7 @@ fn items<'a>(
     }
 }
 
-/// Null is as good as absent.
+/// Whether a value is present. Null counts as absent.
 fn is_set(value: &&Value) -> bool {
     !value.is_null()
 }
@@ -206,8 +207,8 @@ fn is_stale(value: &Value, object: &Object) -> bool {
     observed.zip(object.meta("generation").and_then(number)).is_some_and(|(seen, own)| seen < own)
 }
 
-/// A whole number, also as a text: some kinds write their generation so, and some write how many of how many (`1/3`), of
-/// which the first counts.
+/// Reads a whole number, which may also be a text. Some kinds write their generation as text. Some write a fraction
+/// such as `1/3`, and then the first number counts.
 pub(crate) fn number(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),

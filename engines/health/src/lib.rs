@@ -1,12 +1,13 @@
-//! The health of kinds that people run: how an object stands according to what its kind writes into its status.
+//! The health of objects of many third-party kinds, judged by what their controllers write into the status.
 //!
-//! Here: finding the rules of a kind, and asking them in turn. Below: the rules, one file a group of projects (`rules/*.yaml`),
-//! how they are read (`rule_file`), what a test of a rule is (`status_test`), paths into objects (`field_path`), the words of
-//! a judgement (`reason_text`). Elsewhere: kstatus, and when this library is asked at all (engine `apply`, `health`).
+//! Here: finding the rules of a kind and trying them in order. Below: the rules, one file for a group of projects
+//! (`rules/*.yaml`), reading these files (`rule_file`), the tests of a rule (`status_test`), paths into objects
+//! (`field_path`), and the reason of a judgement (`reason_text`). Elsewhere: kstatus, and when this library is used
+//! (engine `apply`, `health`).
 //!
-//! Rules are data, so that rules of a cluster can be read in the same form.
-//! Source of the semantics: the API types of the kinds. Deliberate differences from the health library of Argo CD,
-//! on whose test data the rules are judged (`cargo xtask health`), are in `rules/argo-cd-differences.yaml`.
+//! Rules are data, so that rules of a cluster could be read in the same form. Source of the semantics: the API types of
+//! the kinds. The rules are tested with the test data of Argo CD's health library (`cargo xtask health`). Deliberate
+//! differences from it are in `rules/argo-cd-differences.yaml`.
 
 mod field_path;
 mod reason_text;
@@ -22,25 +23,25 @@ use objects::Object;
 use rule_file::{RuleFile, RuleFileError};
 use status_test::StatusTest;
 
-/// How an object stands.
+/// The health of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthState {
-    /// It is what its spec asks for, and works.
+    /// The object has the state that its spec asks for, and works.
     Healthy,
-    /// It is on its way.
+    /// The object is on its way to that state.
     Progressing,
-    /// It failed, or does not work.
+    /// The object failed, or does not work.
     Degraded,
-    /// It was stopped on purpose, or waits for a user.
+    /// The object was stopped on purpose, or waits for a user.
     Suspended,
-    /// What it stands for does not exist.
+    /// The resource that the object stands for does not exist.
     Missing,
-    /// Its status does not say.
+    /// The status does not say how the object is.
     Unknown,
 }
 
 impl HealthState {
-    /// All of them.
+    /// All states.
     const ALL_STATES: [Self; 6] = [
         Self::Healthy,
         Self::Progressing,
@@ -72,35 +73,35 @@ impl fmt::Display for HealthState {
     }
 }
 
-/// A judgement about an object.
+/// The health of an object, with a reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
-    /// The judgement.
+    /// The state of the object.
     pub state: HealthState,
-    /// Whether a Degraded object stays so without a change: its controller does not try again.
+    /// Whether a Degraded object stays Degraded without a change, because its controller does not retry.
     pub is_final: bool,
-    /// Why, for people; at most 1 024 characters, in which no word is cut. It may quote the status.
+    /// The reason for users, of at most 1 024 characters. Words are not cut. It may quote the status.
     pub reason: String,
 }
 
-/// What an object with a status that all tests of a rule accept is.
+/// One rule: the state of an object if all tests hold.
 #[derive(Debug, Clone)]
 struct HealthRule {
     state: HealthState,
-    /// See [`Health`].
+    /// As in [`Health`].
     is_final: bool,
-    /// None in the last rule of a kind, which holds for what is left.
+    /// The tests. The last rule of a kind has none, so that it holds for all remaining objects.
     tests: Vec<StatusTest>,
 }
 
-/// The rules of a kind, asked in turn; kinds of one project share them.
+/// The rules of a kind, in the order in which they are tried. Kinds of one project may share them.
 type HealthRules = Arc<[HealthRule]>;
 
 /// The rules of an API group.
 #[derive(Debug, Default)]
 struct GroupRules {
     kinds: BTreeMap<String, HealthRules>,
-    /// For kinds that are not named.
+    /// The rules for kinds of the group that have no rules of their own.
     other_kinds: Option<HealthRules>,
 }
 
@@ -114,11 +115,11 @@ impl GroupRules {
 #[derive(Debug, Default)]
 pub struct HealthLibrary {
     groups: BTreeMap<String, GroupRules>,
-    /// For groups that end in a dot and this; the longest one counts.
+    /// The rules of groups that end in a dot and this suffix. The longest suffix counts.
     group_suffixes: BTreeMap<String, GroupRules>,
 }
 
-/// The files of the library that is built in.
+/// The rule files of the built-in library.
 const RULE_FILES: [RuleFile; 11] = [
     RuleFile { name: "argo.yaml", text: include_str!("rules/argo.yaml") },
     RuleFile { name: "cloud.yaml", text: include_str!("rules/cloud.yaml") },
@@ -133,20 +134,20 @@ const RULE_FILES: [RuleFile; 11] = [
     RuleFile { name: "workloads.yaml", text: include_str!("rules/workloads.yaml") },
 ];
 
-/// A test reads every file, so that none is missing here.
+/// The built-in library. A test reads every file, so that no rule can be missing here.
 static BUILTIN_LIBRARY: LazyLock<HealthLibrary> =
     LazyLock::new(|| HealthLibrary::read(&RULE_FILES).unwrap_or_default());
 
 impl HealthLibrary {
-    /// The library that is built in; it is read at the first call.
+    /// The built-in library. It is read at the first call.
     pub fn builtin() -> &'static Self {
         &BUILTIN_LIBRARY
     }
 
-    /// Reads rules.
+    /// Reads rule files.
     ///
     /// # Errors
-    /// The first thing in a file that is no rule, and kinds that have rules already.
+    /// The first invalid entry of a file, or a kind that has rules already.
     fn read(files: &[RuleFile]) -> Result<Self, RuleFileError> {
         let mut library = Self::default();
         for file in files {
@@ -161,7 +162,8 @@ impl HealthLibrary {
         Ok(library)
     }
 
-    /// Adds a kind as files name it: `group/Kind`, `*.suffix.of.groups/Kind`, and `*` for all other kinds.
+    /// Adds the rules of a kind. Files name kinds as `group/Kind` or `*.suffix.of.groups/Kind`. The kind `*` stands for
+    /// all other kinds.
     fn insert(&mut self, name: &str, rules: &HealthRules) -> bool {
         let Some((group, kind)) = name.split_once('/') else { return false };
         let groups = match group.strip_prefix("*.") {
@@ -176,8 +178,8 @@ impl HealthLibrary {
         }
     }
 
-    /// The names of all kinds with rules, in the order of groups; `*` stands for all kinds of a group that are not named, and
-    /// for the beginning of groups.
+    /// The names of all kinds with rules, in the order of groups. As a kind, `*` stands for all kinds of a group
+    /// without rules of their own. At the beginning of a group, it stands for any prefix.
     pub fn kinds(&self) -> Vec<String> {
         let whole = self.groups.iter().map(|(group, rules)| (group.clone(), rules));
         let ends = self.group_suffixes.iter().map(|(end, rules)| (format!("*.{end}"), rules));
@@ -189,10 +191,10 @@ impl HealthLibrary {
         names
     }
 
-    /// How an object stands; `None` if there is no rule for its kind, which costs no allocation.
+    /// The health of an object. `None` if no rule is for its kind; that costs no allocation.
     ///
-    /// The work is bounded by the tests of the kind and the size of the object. An object with more values at a path than are
-    /// compared is Unknown.
+    /// The number of tests and the size of the object bound the work. An object with too many values at a path is
+    /// Unknown.
     pub fn assess(&self, object: &Object) -> Option<Health> {
         for rule in self.rules(object)?.iter() {
             match rule.holds(object) {

@@ -1,4 +1,4 @@
-//! Why an object is judged as it is, in words of its own status.
+//! The reason why an object has its health, in the words of its own status.
 
 use objects::Object;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::{HealthRule, HealthState};
 /// The longest reason, in characters.
 const MAX_REASON_CHARS: usize = 1_024;
 
-/// Why a rule holds for an object.
+/// The reason why a rule holds for an object.
 pub(crate) fn reason(rule: &HealthRule, object: &Object) -> String {
     let Some(first) = rule.tests.first() else { return without_test(rule.state).to_owned() };
     let deciding = rule.tests.iter().find_map(|test| of_value(test, object));
@@ -18,7 +18,8 @@ pub(crate) fn reason(rule: &HealthRule, object: &Object) -> String {
     if is_long { shortened(&reason) } else { reason }
 }
 
-/// The words that fit. A word is not cut: values of Secrets are masked in the result, and half of one would not be found.
+/// Shortens a reason at a space. Words stay whole, because values of Secrets are masked in the result, and the mask
+/// would not find half a value.
 fn shortened(reason: &str) -> String {
     let end = reason.char_indices().take(MAX_REASON_CHARS).filter(|(_, it)| it.is_whitespace());
     let words = end.last().and_then(|(at, _)| reason.get(..at)).unwrap_or_default();
@@ -36,7 +37,7 @@ fn without_test(state: HealthState) -> &'static str {
     }
 }
 
-/// What the condition says that a test is about, or the value.
+/// The message of the condition that a test is about, or else the tested value.
 fn of_value(test: &StatusTest, object: &Object) -> Option<String> {
     let path = test.subject()?;
     if let Some(kind) = path.condition() {

@@ -1,4 +1,4 @@
-//! Reading rules: a list of entries, each with kinds and the rules that they share.
+//! Reads a rule file: a list of entries, each with kinds and the rules that these kinds share.
 //!
 //! ```yaml
 //! - kinds: [example.com/Widget]
@@ -8,16 +8,17 @@
 //!   - Progressing
 //! ```
 //!
-//! The first rule whose tests hold counts; the last one has none. `Failed` in place of `Degraded` says that the controller
-//! does not try again: only a change of the object helps. A rule may say so of what runs once, and of what tells by its
-//! generation that it is no failure of an earlier spec. Elsewhere: what a test is (`status_test`).
+//! The first rule whose tests hold counts. The last rule has no tests. `Failed` means `Degraded` for good: the
+//! controller does not retry, and only a change of the object helps. A rule may say `Failed` of an object that runs
+//! once. It may also say so if a generation shows that the failure is not one of an earlier spec. Elsewhere: the tests
+//! (`status_test`).
 
 use serde_json::Value;
 
 use crate::status_test::StatusTest;
 use crate::{HealthRule, HealthRules, HealthState};
 
-/// What rules call a Degraded that is final.
+/// The word in rules for a Degraded state that is final.
 const FINAL_FAILURE: &str = "Failed";
 
 /// A file of rules.
@@ -27,7 +28,7 @@ pub(crate) struct RuleFile {
     pub(crate) text: &'static str,
 }
 
-/// What is no rule in a file.
+/// A problem of a rule file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {problem}")]
 pub(crate) struct RuleFileError {
@@ -35,7 +36,7 @@ pub(crate) struct RuleFileError {
     problem: String,
 }
 
-/// Kinds, and the rules that they share.
+/// An entry: kinds, and the rules that they share.
 #[derive(Debug)]
 pub(crate) struct RuleEntry {
     pub(crate) kinds: Vec<String>,
@@ -46,7 +47,7 @@ impl RuleFile {
     /// The entries of the file.
     ///
     /// # Errors
-    /// The first entry that is none.
+    /// The first invalid entry.
     pub(crate) fn entries(&self) -> Result<Vec<RuleEntry>, RuleFileError> {
         let read = goyaml::to_json(self.text.as_bytes());
         let value = read.map_err(|error| self.error(error.problem().to_owned()))?;
@@ -78,7 +79,7 @@ impl RuleFile {
     }
 }
 
-/// A rule: a state, or a mapping of one state to its tests.
+/// Reads a rule: a state, or a mapping of one state to its tests.
 fn parse_rule(rule: &Value) -> Option<HealthRule> {
     if let Some(name) = rule.as_str() {
         return named_rule(name, Vec::new());

@@ -1,4 +1,4 @@
-//! One test of a rule: something that is or is not so in an object.
+//! One test of a rule, which holds or does not hold for an object.
 //!
 //! | written | holds if |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | `PATH<N`, `PATH<.PATH` | a number is below another; also `<=`, `>`, `>=`. What is not there is 0; times are compared as texts |
 //! | `not …` | the test after it does not hold |
 //!
-//! With several values on both sides (`[*]`), the first is compared with the first, and so on.
+//! With several values on both sides (`[*]`), the first value is compared with the first one of the other side, and so
+//! on.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -20,13 +21,14 @@ use serde_json::Value;
 
 use crate::field_path::{FieldPath, TooManyValues, number};
 
-/// How many bytes of a text are searched for a pattern that may be anywhere in it; the states that are sentences are shorter.
+/// How many bytes of a text are searched for a pattern that may be anywhere in it. States that are sentences are
+/// shorter.
 const MAX_SEARCHED_BYTES: usize = 4_096;
 
 /// One test of a rule.
 #[derive(Debug, Clone)]
 pub(crate) struct StatusTest {
-    /// As it is written.
+    /// The test as the rule writes it.
     text: String,
     is_negated: bool,
     path: FieldPath,
@@ -52,7 +54,7 @@ enum Relation {
     GreaterOrEqual,
 }
 
-/// As they are written; the longer ones first.
+/// The signs of relations in rules. Longer ones come first.
 const RELATION_SIGNS: [(&str, Relation); 6] = [
     ("!=", Relation::Unequal),
     ("<=", Relation::LessOrEqual),
@@ -62,7 +64,7 @@ const RELATION_SIGNS: [(&str, Relation); 6] = [
     (">", Relation::Greater),
 ];
 
-/// A text, with anything before or after it.
+/// A text to compare with, and whether any text may precede or follow it.
 #[derive(Debug, Clone)]
 struct TextPattern {
     text: String,
@@ -71,7 +73,7 @@ struct TextPattern {
 }
 
 impl StatusTest {
-    /// Reads a test; `None` if it is none.
+    /// Reads a test. `None` if the text is not a test.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (is_negated, rest) = match text.strip_prefix("not ") {
@@ -91,21 +93,21 @@ impl StatusTest {
         Some(Self { text: text.to_owned(), is_negated, path: FieldPath::parse(path)?, check })
     }
 
-    /// As it is written.
+    /// The test as the rule writes it.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// What it is about, if it holds because of a value: neither `not` nor `missing`.
+    /// The path that the test is about, if it needs a value there. `None` for `not` and `missing`.
     pub(crate) fn subject(&self) -> Option<&FieldPath> {
         let is_about_value = !self.is_negated && !matches!(self.check, ValueCheck::Missing);
         is_about_value.then_some(&self.path)
     }
 
-    /// Whether it is so.
+    /// Whether the test holds for an object.
     ///
     /// # Errors
-    /// The object has too many values there.
+    /// The object has too many values at the path.
     pub(crate) fn holds(&self, object: &Object) -> Result<bool, TooManyValues> {
         let values = self.path.values(object)?;
         let mut values = values.into_iter();
@@ -131,7 +133,7 @@ impl StatusTest {
 }
 
 impl ValueCheck {
-    /// Reads a relation and what it is to.
+    /// Reads a relation and its right side.
     fn parse(text: &str) -> Option<Self> {
         let (relation, right) = RELATION_SIGNS
             .iter()
@@ -222,7 +224,7 @@ fn is_present(value: Option<&Value>) -> bool {
     }
 }
 
-/// A value that is one text, number or truth value.
+/// The text of a value that is a single text, number or boolean.
 pub(crate) fn scalar_text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::String(text) => Some(Cow::Borrowed(text)),
@@ -238,7 +240,7 @@ fn is_one_of(value: Option<&Value>, patterns: &[TextPattern]) -> bool {
     patterns.iter().any(|pattern| pattern.matches(&text))
 }
 
-/// A generation may be a number in one place and a text in another.
+/// Whether two values are the same. A generation may be a number in one place and a text in another.
 fn is_same(left: Option<&Value>, right: Option<&Value>) -> bool {
     let both = left.and_then(scalar_text).zip(right.and_then(scalar_text));
     both.is_some_and(|(left, right)| left == right)

@@ -1,27 +1,27 @@
-//! What a cluster can do, as templates see it in `.Capabilities`.
+//! The version and the APIs of a cluster, which templates see in `.Capabilities`.
 //!
-//! Here: the data, and reading a version of Kubernetes. Elsewhere: the object (`render/capabilities.rs`).
+//! Here: the data, and reading a version of Kubernetes. Elsewhere: the object for templates (`render/capabilities.rs`).
 
-/// The API versions that Helm 4.2 assumes where it asks no cluster: those that client-go 0.36 knows, in its order.
+/// The API versions that Helm 4.2 assumes when it has no cluster. They are those of client-go 0.36, in its order.
 const API_VERSIONS: &str = include_str!("capabilities/api-versions.txt");
 
-/// What a cluster can do.
+/// The version and the APIs of a cluster, and the version of Helm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     /// The version of Kubernetes.
     pub kube_version: KubeVersion,
-    /// Groups with versions such as `apps/v1`; those of a real cluster hold kinds such as `apps/v1/Deployment` too.
+    /// The served API versions, such as `apps/v1`. For a real cluster, they include kinds such as `apps/v1/Deployment`.
     pub api_versions: Vec<String>,
-    /// The Helm that templates believe to be rendered by.
+    /// The version of Helm that templates see.
     pub helm_version: BuildInfo,
 }
 
 /// A version of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeVersion {
-    /// In full, such as `v1.33.4-gke.1245000`.
+    /// The full version, such as `v1.33.4-gke.1245000`.
     pub version: String,
-    /// Without a vendor's suffix. Empty for the version that a cluster reports.
+    /// The version without a vendor's suffix. It is empty for the version that a cluster reports.
     pub normalized: String,
     /// The first number.
     pub major: String,
@@ -34,9 +34,9 @@ pub struct KubeVersion {
 pub struct BuildInfo {
     /// The version of Helm, such as `v4.2.4`.
     pub version: String,
-    /// The commit; empty where a build does not know it.
+    /// The commit of the build. It is empty if the build does not know it.
     pub git_commit: String,
-    /// Whether it was built of exactly that commit.
+    /// Whether the program was built of exactly that commit.
     pub git_tree_state: String,
     /// The version of Go.
     pub go_version: String,
@@ -45,7 +45,7 @@ pub struct BuildInfo {
 }
 
 impl Default for Capabilities {
-    /// What Helm 4.2, used as a library, assumes where it asks no cluster.
+    /// The capabilities that Helm 4.2 assumes when it is used as a library and has no cluster.
     fn default() -> Self {
         Self {
             kube_version: KubeVersion {
@@ -74,11 +74,11 @@ impl Default for BuildInfo {
 }
 
 impl KubeVersion {
-    /// Reads a version as `--kube-version` gives it: at least two numbers, with `v` before them or not; what follows
-    /// the numbers is kept in the full version only.
+    /// Reads a version as the flag `--kube-version` has it: at least two numbers, with or without `v` before them. Only
+    /// the full version keeps the text after the numbers.
     ///
     /// # Errors
-    /// Go's text.
+    /// The text is not a version. The message is Go's.
     pub fn parse(text: &str) -> Result<Self, KubeVersionError> {
         let trimmed = text.trim_start_matches(['\t', '\n', '\x0c', '\r', ' ']);
         let rest = trimmed.strip_prefix('v').unwrap_or(trimmed);
@@ -119,7 +119,7 @@ impl KubeVersion {
         })
     }
 
-    /// The version that ranges are compared with, and that the object prints as.
+    /// The version that is compared with version ranges, and that the object for templates prints.
     pub fn compared(&self) -> &str {
         if self.normalized.is_empty() { &self.version } else { &self.normalized }
     }

@@ -1,8 +1,8 @@
 //! A chart: the parsed content of its files.
 //!
-//! Here: the chart. Below: loading it ([`load`]) from archives (`chart/archive.rs`) and YAML (`chart/decode.rs`), what
-//! must hold of it ([`validate`]), what templates see of its files ([`files`]), CRDs that it brings ([`crds`](mod@crds)).
-//! Elsewhere: what is done with its values (`crate::values`), schemas (`crate::schema`).
+//! Here: the types. Below: loading a chart ([`load`]) from archives (`chart/archive.rs`) and YAML (`chart/decode.rs`),
+//! checking it ([`validate`]), its files as templates see them ([`files`]), and its CRDs ([`crds`](mod@crds)).
+//! Elsewhere: merging its values (`crate::values`), and schemas (`crate::schema`).
 
 mod archive;
 mod content_type;
@@ -32,118 +32,118 @@ pub use load::{ChartLoadError, ChartLoadResult};
 pub(crate) use name::{base, extension, quoted};
 pub use validate::{ChartValidationError, InvalidChartMetadata};
 
-/// A chart with the charts in it. A clone shares the strings of its files.
+/// A chart with its sub-charts. A clone shares the content of the files.
 #[derive(Debug, Clone, Default)]
 pub struct Chart {
-    /// Its `Chart.yaml`.
+    /// The fields of `Chart.yaml`.
     pub metadata: ChartMetadata,
-    /// Its `Chart.lock`.
+    /// The fields of `Chart.lock`.
     pub lock: Option<ChartLock>,
-    /// Its `values.yaml`. Never changed through this chart, so it may be shared.
+    /// The values of `values.yaml`. They are never changed through this chart, so they may be shared.
     pub values: GoMap,
-    /// Its `values.schema.json`.
+    /// The content of `values.schema.json`.
     pub schema: Option<Arc<[u8]>>,
     /// The files below `templates/`, in the order of the chart.
     pub templates: Vec<ChartFile>,
-    /// All other files: those of `.Files`, `crds/` among them.
+    /// All other files, including `crds/`. Templates see them as `.Files`.
     pub files: Vec<ChartFile>,
-    /// The charts that are there, listed or not.
+    /// The sub-charts that the chart contains, whether `Chart.yaml` lists them or not.
     pub charts: Vec<Self>,
 }
 
 /// A file of a chart.
 #[derive(Debug, Clone, Default)]
 pub struct ChartFile {
-    /// Its path in the chart, with slashes.
+    /// The path of the file in the chart, with slashes.
     pub name: String,
-    /// Its bytes.
+    /// The content of the file.
     pub data: Arc<[u8]>,
 }
 
 /// The fields of `Chart.yaml` (`helm 4.2 pkg/chart/v2 ChartMetadata`).
 #[derive(Debug, Clone, Default)]
 pub struct ChartMetadata {
-    /// Its name, which a parent's alias replaces.
+    /// The name of the chart. An alias in the parent chart replaces it.
     pub name: String,
-    /// A page about the project.
+    /// The home page of the project.
     pub home: String,
-    /// Where its source is.
+    /// The addresses of the project's source code.
     pub sources: Vec<String>,
-    /// Its version.
+    /// The version of the chart.
     pub version: String,
-    /// One sentence.
+    /// A description in one sentence.
     pub description: String,
-    /// Words to find it by.
+    /// Keywords for a search.
     pub keywords: Vec<String>,
-    /// Its maintainers.
+    /// The maintainers of the chart.
     pub maintainers: Vec<ChartMaintainer>,
-    /// Address of a picture.
+    /// The address of an icon.
     pub icon: String,
-    /// `v1` or `v2`.
+    /// The API version of the chart: `v1` or `v2`.
     pub api_version: String,
-    /// As a dependency's.
+    /// A condition, as in [`ChartDependency`].
     pub condition: String,
-    /// As a dependency's, between commas.
+    /// Tags, as in [`ChartDependency`], separated by commas.
     pub tags: String,
-    /// Version of what it installs: any text.
+    /// The version of the application that the chart installs. It may be any text.
     pub app_version: String,
     /// Whether the chart is deprecated.
     pub deprecated: bool,
-    /// Notes for tools; nothing and an empty table are not the same to Helm.
+    /// Annotations. For Helm, none and an empty table are different.
     pub annotations: Option<BTreeMap<String, String>>,
-    /// The versions of Kubernetes that it is for: a range.
+    /// The range of Kubernetes versions that the chart supports.
     pub kube_version: String,
-    /// What it lists as dependencies; an empty list and none at all are not the same to Helm.
+    /// The listed dependencies. For Helm, no list and an empty list are different.
     pub dependencies: Option<Vec<ChartDependency>>,
-    /// `application`, `library` or empty.
+    /// The type of the chart: `application`, `library` or empty.
     pub kind: String,
 }
 
 /// A maintainer of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChartMaintainer {
-    /// A name.
+    /// The maintainer's name.
     pub name: String,
-    /// A mail address.
+    /// The maintainer's mail address.
     pub email: String,
-    /// A page.
+    /// The address of the maintainer's page.
     pub url: String,
 }
 
-/// The fields of `Chart.lock`: the dependencies that were chosen.
+/// The fields of `Chart.lock`: the resolved dependencies.
 #[derive(Debug, Clone)]
 pub struct ChartLock {
-    /// When, as it is written there.
+    /// When the file was generated, as text.
     pub generated: String,
-    /// Of what was listed and what was chosen.
+    /// The digest of the listed and the resolved dependencies.
     pub digest: String,
-    /// What was chosen.
+    /// The resolved dependencies.
     pub dependencies: Vec<ChartDependency>,
 }
 
 /// A dependency as `Chart.yaml` lists it.
 #[derive(Debug, Clone, Default)]
 pub struct ChartDependency {
-    /// The chart's name; once dependencies were processed, the alias if there is one.
+    /// The name of the chart. After dependencies are processed, it is the alias if there is one.
     pub name: String,
-    /// A range of versions.
+    /// The range of allowed versions.
     pub version: String,
-    /// Where the chart comes from.
+    /// The repository of the chart.
     pub repository: String,
-    /// Paths of values, between commas: the first that leads to a bool decides.
+    /// Paths of values, separated by commas. The first path that leads to a boolean decides whether the chart is used.
     pub condition: String,
-    /// Names below `tags` in the top values.
+    /// Names below `tags` in the top-level values. They switch the dependency on or off.
     pub tags: Vec<String>,
-    /// What to take over from the chart's values: names of its `exports`, or tables with `child` and `parent`.
+    /// The values that the parent imports from this chart: names in its `exports`, or tables with `child` and `parent`.
     pub import_values: Vec<GoRuntimeValue>,
-    /// Another name for the chart.
+    /// Another name for the chart in its parent.
     pub alias: String,
-    /// Whether tags and conditions leave it in.
+    /// Whether tags and conditions allow the dependency.
     pub enabled: bool,
 }
 
 impl ChartDependency {
-    /// Whether a chart meets the dependency, by name and version.
+    /// Whether a chart has the name and an allowed version of this dependency.
     pub fn is_met_by(&self, chart: &Chart) -> bool {
         let in_range = || {
             let constraint = VersionConstraint::parse(&self.version).ok()?;

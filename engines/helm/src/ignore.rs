@@ -1,7 +1,7 @@
 //! `.helmignore`: which files of a folder are not part of a chart.
 //!
-//! It looks like `.gitignore` and is not: a rule with `!` makes Helm ignore everything that it does *not* match.
-//! Here: rules. Elsewhere: patterns (`ignore/glob.rs`), walking the folder (the caller).
+//! It resembles `.gitignore`, but a rule with `!` makes Helm ignore every file that the rule does *not* match. Here:
+//! rules. Elsewhere: patterns (`ignore/glob.rs`), and walking the folder (the caller).
 
 mod glob;
 
@@ -14,13 +14,13 @@ const MAX_LINE: usize = 65_535;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// `**` in a rule.
+    /// A rule has `**`.
     #[error("double-star (**) syntax is not supported")]
     DoubleStar,
-    /// A pattern that is not valid.
+    /// A pattern is not valid.
     #[error("syntax error in pattern")]
     Syntax,
-    /// A line that is too long.
+    /// A line is too long.
     #[error("bufio.Scanner: token too long")]
     LongLine,
 }
@@ -33,17 +33,18 @@ pub struct HelmIgnoreRules(Vec<HelmIgnoreRule>);
 struct HelmIgnoreRule {
     is_negated: bool,
     folders_only: bool,
-    /// Whether the last part of a path is compared alone.
+    /// Whether only the last part of a path is compared.
     name_only: bool,
     /// Parity(helm): a pattern that is valid only with its final slash matches nothing.
     glob: Option<HelmIgnoreGlob>,
 }
 
 impl HelmIgnoreRules {
-    /// Reads the text of a `.helmignore`, and adds Helm's own rule: what begins with a dot in `templates` is ignored.
+    /// Reads the text of a `.helmignore`. It also adds Helm's own rule, which ignores names that begin with a dot in
+    /// `templates`.
     ///
     /// # Errors
-    /// At the first rule that cannot be used.
+    /// The first rule that cannot be used.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut rules = Vec::new();
         for line in text.strip_prefix('\u{feff}').unwrap_or(text).split('\n') {
@@ -56,9 +57,9 @@ impl HelmIgnoreRules {
         Ok(Self(rules))
     }
 
-    /// Whether a file or folder is ignored; what is in an ignored folder is not asked about.
+    /// Whether a file or folder is ignored. The caller skips the content of an ignored folder.
     ///
-    /// `path` is relative to the chart, with `/` between its parts and none at its end.
+    /// `path` is relative to the chart. Slashes separate its parts, and it does not end with one.
     pub fn is_ignored(&self, path: &str, is_folder: bool) -> bool {
         if matches!(path, "" | "." | "./") {
             return false;

@@ -1,7 +1,7 @@
 //! The messages of `helm lint` about a chart: its metadata, values, templates, dependencies and CRDs.
 //!
-//! Here: the steps and their order. Below: `Chart.yaml` (`lint/metadata.rs`), what templates give
-//! (`lint/manifests.rs`), names of objects (`lint/names.rs`), APIs that Kubernetes gives up (`lint/deprecated.rs`).
+//! Here: the steps and their order. Below: `Chart.yaml` (`lint/metadata.rs`), rendered manifests (`lint/manifests.rs`),
+//! names of objects (`lint/names.rs`), and deprecated APIs of Kubernetes (`lint/deprecated.rs`).
 
 mod deprecated;
 mod manifests;
@@ -26,29 +26,29 @@ use crate::template::Error;
 use crate::values::{coalesce_until, empty, process_dependencies_until};
 use crate::warning::HelmWarning;
 
-/// How much a message matters.
+/// The severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LintSeverity {
-    /// What could be better.
+    /// A suggestion.
     Info,
-    /// What others do otherwise, but works.
+    /// The chart works, but differs from conventions.
     Warning,
-    /// What fails.
+    /// The chart fails.
     Error,
 }
 
 /// A message about a chart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LintMessage {
-    /// How much it matters.
+    /// The severity of the message.
     pub severity: LintSeverity,
-    /// The file or directory, in the chart.
+    /// The path of the file or directory in the chart.
     pub path: String,
-    /// The message, which may quote values.
+    /// The text of the message, which may quote values.
     pub text: String,
 }
 
-/// As Helm prints it.
+/// Writes the message as Helm prints it.
 impl fmt::Display for LintMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {
@@ -60,10 +60,10 @@ impl fmt::Display for LintMessage {
     }
 }
 
-/// A chart to be linted.
+/// A chart to lint.
 #[derive(Debug)]
 pub struct LintSubject<'s> {
-    /// Its directory, as an absolute path: it only appears in messages.
+    /// The absolute path of the chart's directory. It only appears in messages.
     pub place: &'s str,
     /// All files of the directory, as for [`load::folder`].
     pub files: Vec<ChartFile>,
@@ -71,19 +71,20 @@ pub struct LintSubject<'s> {
     pub values: &'s GoMap,
     /// The namespace of the release.
     pub namespace: &'s str,
-    /// Whether values are not validated against the chart's schema.
+    /// Whether to skip the validation of values against the chart's schema.
     pub skip_schema: bool,
 }
 
-/// Why a directory is not linted.
+/// Why a directory cannot be linted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unable to check Chart.yaml file in chart: stat {0}/Chart.yaml: no such file or directory")]
 pub struct NotAChartError(String);
 
-/// Lints a chart: what `helm lint` prints, in its order. What Helm would log meanwhile is added to `warnings`.
+/// Lints a chart. Returns the messages of `helm lint` in their order, and adds the warnings that Helm would log to
+/// `warnings`.
 ///
-/// Differs(helm 4): templates see `.Release.IsInstall` as true, where Helm says neither of both, and a directory without
-/// files is not there.
+/// Differs(helm 4): templates see `.Release.IsInstall` as true, while in Helm neither install nor upgrade is true. A
+/// directory without files does not exist here.
 ///
 /// # Errors
 /// There is no `Chart.yaml`.
@@ -140,7 +141,7 @@ impl LintMessages {
     }
 }
 
-/// A chart with its dependencies, and what its templates give.
+/// A chart with its dependencies, and its rendered files.
 type LintRenderOutput = (Chart, BTreeMap<String, Vec<u8>>);
 
 /// A chart, or why it cannot be loaded.

@@ -1,7 +1,7 @@
-//! Rendered strings become manifests and hooks, in the order in which Helm creates or deletes them.
+//! Divides rendered text into manifests and hooks, in the order in which Helm creates or deletes them.
 //!
-//! Here: what is offered, and recognising hooks. Elsewhere: what Helm reads of a manifest
-//! (`manifests/manifest_head.rs`), the order of kinds (`manifests/order.rs`), manifests as objects (`objects`).
+//! Here: the types, and recognizing hooks. Elsewhere: the fields of a manifest that Helm reads
+//! (`manifests/manifest_head.rs`), the order of kinds (`manifests/order.rs`), and manifests as objects (`objects`).
 
 mod manifest_head;
 mod order;
@@ -17,32 +17,32 @@ pub use order::ManifestOrder;
 /// A manifest that belongs to the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseManifest {
-    /// The file that it was rendered from.
+    /// The template file from which the manifest was rendered.
     pub path: String,
-    /// Its text.
+    /// The text of the manifest.
     pub content: String,
-    /// What Helm read of it.
+    /// The fields that Helm read from the manifest.
     pub head: ManifestHead,
 }
 
-/// A manifest that is applied at a moment of an operation.
+/// A hook: a manifest that Helm applies at a certain moment of an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseHook {
     /// The object's name.
     pub name: String,
     /// The object's kind.
     pub kind: String,
-    /// The file that it was rendered from.
+    /// The template file from which the hook was rendered.
     pub path: String,
-    /// Its text.
+    /// The text of the manifest.
     pub manifest: String,
-    /// When it is applied.
+    /// The moments at which Helm applies the hook.
     pub events: Vec<HookEvent>,
-    /// Lower ones come first.
+    /// The weight of the hook. Hooks with a lower weight come first.
     pub weight: i64,
-    /// When it is deleted, as written but in lower case; Helm skips words that it does not know.
+    /// When Helm deletes the hook, as the annotation says in lower case. Helm ignores unknown words.
     pub delete_policies: Vec<String>,
-    /// When its logs are shown, likewise.
+    /// When Helm shows the logs of the hook, as the annotation says in lower case. Helm ignores unknown words.
     pub output_log_policies: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    /// As annotations and release records name it.
+    /// The name of the event in annotations and release records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PreInstall => "pre-install",
@@ -87,21 +87,22 @@ impl HookEvent {
             "post-upgrade" => Self::PostUpgrade,
             "pre-rollback" => Self::PreRollback,
             "post-rollback" => Self::PostRollback,
-            // The second is the word of Helm 2.
+            // `test-success` is the word of Helm 2.
             "test" | "test-success" => Self::Test,
             _ => return None,
         })
     }
 }
 
-/// What rendered files hold.
+/// The manifests and hooks in rendered files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SortedManifests {
-    /// Hooks by kind; those of one kind as they were found. The caller that runs them sorts by weight.
+    /// The hooks, sorted by kind. Hooks of one kind keep their order. The caller sorts them by weight before it runs
+    /// them.
     pub hooks: Vec<ReleaseHook>,
-    /// Manifests by kind; those of one kind as they were found.
+    /// The manifests, sorted by kind. Manifests of one kind keep their order.
     pub manifests: Vec<ReleaseManifest>,
-    /// The `helm.sh/hook` annotations with an event that Helm does not know: such objects are dropped.
+    /// The `helm.sh/hook` annotations with an event that Helm does not know. Helm drops such objects.
     pub unknown_hooks: Vec<String>,
 }
 
@@ -109,17 +110,17 @@ pub struct SortedManifests {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("YAML parse error on {path}: {problem}")]
 pub struct Error {
-    /// The file that it was rendered from.
+    /// The template file from which the manifest was rendered.
     pub path: String,
-    /// What is wrong with it.
+    /// What is wrong with the manifest.
     pub problem: ManifestHeadError,
-    /// What was read before it, as it was found.
+    /// The manifests and hooks that were read before, unsorted.
     pub before: Box<SortedManifests>,
 }
 
-/// The documents of a rendered text: without the markers between them, white space before them, and empty ones.
+/// The documents of a rendered text. Separators, white space before documents, and empty documents are left out.
 ///
-/// Text after `---` on its line belongs to the document.
+/// Text after `---` on the same line belongs to the document.
 pub fn split(text: &[u8]) -> Vec<&[u8]> {
     let text = trim_start(text);
     let mut documents = Vec::new();
@@ -138,7 +139,7 @@ pub fn split(text: &[u8]) -> Vec<&[u8]> {
     documents.into_iter().map(trim_start).filter(|document| !document.is_empty()).collect()
 }
 
-/// A text without the white space before it; bytes that are not UTF-8 do not count as white space.
+/// Removes white space at the beginning of a text. Bytes that are not UTF-8 are not white space.
 fn trim_start(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii_start();
     if text.first().is_none_or(|first| first.is_ascii() && *first != b'\x0b') {
@@ -148,18 +149,19 @@ fn trim_start(text: &[u8]) -> &[u8] {
     &text[valid.len() - valid.trim_start().len()..]
 }
 
-/// Whether a file is there for other templates, and what it gives is not examined.
+/// Whether a file only has definitions for other templates. Its own output is ignored.
 pub(crate) fn is_partial(path: &str) -> bool {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     name.starts_with('_')
 }
 
-/// Reads and orders what was rendered: path of a template → its text.
+/// Reads and sorts rendered files. The map has the rendered text by the path of its template.
 ///
 /// Files whose name begins with `_` are left out.
 ///
 /// # Errors
-/// At the first manifest that cannot be read, in the order of paths; the error has what was read before, unordered.
+/// The first manifest that cannot be read, in the order of paths. The error has the manifests and hooks that were read
+/// before, unsorted.
 pub fn sort<T: AsRef<[u8]>>(
     files: &BTreeMap<String, T>,
     order: ManifestOrder,
@@ -171,7 +173,7 @@ pub fn sort<T: AsRef<[u8]>>(
         .collect();
     let bytes = documents.iter().map(|(_, document)| document.len()).sum();
     let read = parallel_work::map(&documents, bytes, |(_, document)| {
-        // YAML is UTF-8, as far as it was read.
+        // A document that could be read is UTF-8.
         let text = || match std::str::from_utf8(document) {
             Ok(text) => text.to_owned(),
             Err(_) => String::from_utf8_lossy(document).into_owned(),

@@ -1,18 +1,18 @@
-//! The same work for many items on several threads, where none depends on another.
+//! Runs the same work for many independent items on several threads.
 //!
-//! The result is that of one thread: the results are in the order of the items.
-//! Elsewhere: the work (`render`: parsing templates; `manifests`: reading heads).
+//! The results are in the order of the items, as with one thread. Elsewhere: the work itself (`render`: parsing
+//! templates; `manifests`: reading manifests).
 
 use std::num::NonZero;
 use std::panic::resume_unwind;
 
-/// With fewer bytes to be read, another thread costs more than it saves.
+/// With fewer bytes to read, a second thread costs more than it saves.
 const MIN_PARALLEL_BYTES: usize = 64 << 10;
 
-/// The most threads that work on one chart; many charts may be rendered at a time.
+/// How many threads work on one chart. Many charts may be rendered at the same time.
 const MAX_THREADS_PER_CHART: usize = 4;
 
-/// What `work` gives for each item, in their order. `bytes` is how much there is to be read in all of them.
+/// The results of `work` for all items, in their order. `bytes` is the total size of the items.
 ///
 /// Each thread has a stack of [`crate::render::REQUIRED_STACK_BYTES`]. A panic of the work is passed on.
 pub(crate) fn map<T: Sync, R: Send>(
@@ -23,7 +23,7 @@ pub(crate) fn map<T: Sync, R: Send>(
     on_threads(items, threads(items.len(), bytes), &|| (), &|(), item| work(item))
 }
 
-/// How many threads are worthwhile for so many items of so many bytes in all, the caller's thread included.
+/// How many threads are useful for these items and their total size, including the caller's thread.
 pub(crate) fn threads(items: usize, bytes: usize) -> usize {
     let most = match bytes {
         ..MIN_PARALLEL_BYTES => 1,
@@ -34,7 +34,8 @@ pub(crate) fn threads(items: usize, bytes: usize) -> usize {
     most.min(items)
 }
 
-/// What `work` gives for each item, in their order, on so many threads; `begin` makes what each of them works with.
+/// The results of `work` for all items, in their order, on this number of threads. `begin` makes the state of each
+/// thread.
 pub(crate) fn on_threads<T: Sync, R: Send, W>(
     items: &[T],
     threads: usize,
@@ -59,7 +60,7 @@ pub(crate) fn on_threads<T: Sync, R: Send, W>(
         let own: Vec<R> = share(0);
         let others = others.into_iter().map(|(first, thread)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-            // The system has no more threads: the caller's thread does this share.
+            // The system has no more threads, so the caller's thread does this part.
             Err(_) => share(first),
         });
         let shares: Vec<Vec<R>> = std::iter::once(own).chain(others).collect();

@@ -1,16 +1,16 @@
-//! Names of releases.
+//! The names of Helm releases.
 
 use sha2::{Digest as _, Sha256};
 
 /// The longest name of a release, in bytes.
 pub const MAX_NAME: usize = 53;
 
-/// How many hexadecimal digits of its digest stand for the rest of a name.
+/// How many hexadecimal digits of its digest a shortened name ends with.
 const DIGEST_DIGIT_COUNT: usize = 12;
 
-/// A name that fits: one that is too long keeps its beginning, and ends in a digest of the whole.
+/// Shortens a name that is too long: it keeps its beginning, followed by a digest of the whole name.
 ///
-/// The helm-controller does the same. Names are ASCII; where that cuts a character, U+FFFD replaces the rest of it.
+/// The helm-controller does the same. Names are ASCII. If a character is cut, U+FFFD replaces it.
 pub fn shorten(name: &str) -> String {
     if name.len() <= MAX_NAME {
         return name.to_owned();
@@ -26,17 +26,18 @@ pub enum InvalidReleaseName {
     /// The name is empty.
     #[error("no name provided")]
     Missing,
-    /// Too long, or with other characters than a name has.
+    /// The name is too long, or has invalid characters.
     #[error(
         "invalid release name, must match regex ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ and the length must not be longer than 53"
     )]
     Form,
 }
 
-/// Checks whether a text can be the name of a release: labels of small letters, digits and dashes, with dots between.
+/// Checks whether a text can be the name of a release. It has to consist of labels of small letters, digits and dashes,
+/// separated by dots.
 ///
 /// # Errors
-/// Why not.
+/// Why the text is not a valid name.
 pub fn check(name: &str) -> Result<(), InvalidReleaseName> {
     if name.is_empty() {
         return Err(InvalidReleaseName::Missing);

@@ -1,11 +1,11 @@
-//! Templates of a chart and of the charts in it become strings.
+//! Renders the templates of a chart and its sub-charts.
 //!
-//! A chart's templates are parsed once ([`ChartTemplates::parse`]) and rendered any number of times, from any thread,
-//! each time with values, a release and an environment ([`RenderEnvironment`]) of its own.
-//! Running needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
+//! A chart's templates are parsed once ([`ChartTemplates::parse`]). They can be rendered any number of times and from
+//! any thread, each time with other values, another release and another environment ([`RenderEnvironment`]). Rendering
+//! needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
 //!
-//! Here: what is offered, and the order of files. Elsewhere: what templates see (`render/scope.rs`), the functions that
-//! need the chart (`render/functions.rs`), errors in Helm's words (`render/template_error.rs`), manifests
+//! Here: the types, and the order of files. Elsewhere: the data of templates (`render/scope.rs`), the functions that
+//! need the chart (`render/functions.rs`), errors in Helm's words (`render/template_error.rs`), and manifests
 //! (`crate::manifests`).
 
 mod capabilities;
@@ -42,48 +42,48 @@ pub use functions::functions;
 pub use gotemplate::REQUIRED_STACK_BYTES;
 use render_function_context::RenderFunctionContext;
 
-/// The release that is rendered.
+/// The release for which a chart is rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseToRender {
-    /// Its name.
+    /// The name of the release.
     pub name: String,
-    /// Its namespace.
+    /// The namespace of the release.
     pub namespace: String,
-    /// Its number, from one.
+    /// The revision of the release, counted from one.
     pub revision: i64,
-    /// Whether there is an earlier revision; else it is installed.
+    /// Whether an earlier revision exists. Otherwise the release is installed.
     pub is_upgrade: bool,
 }
 
-/// What is rendered.
+/// The input of a render.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RenderInput<'r> {
-    /// Its dependencies were processed.
+    /// The chart, with processed dependencies.
     pub(crate) chart: &'r Chart,
-    /// Those of [`crate::values::coalesce`].
+    /// The values from [`crate::values::coalesce`].
     pub(crate) values: &'r GoMap,
     pub(crate) release: &'r ReleaseToRender,
 }
 
-/// How templates are run.
+/// Options for running templates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RenderMode {
-    /// A missing value is an error.
+    /// Whether a missing value is an error.
     pub strict: bool,
-    /// `required` and `fail` only warn, and `lookup` finds nothing.
+    /// Whether the chart is linted: `required` and `fail` only warn, and `lookup` finds nothing.
     pub lint: bool,
 }
 
-/// Why a chart could not be rendered. Its text is Helm's, and may hold values of the user.
+/// Why a chart could not be rendered. The message is Helm's, and may contain values of the user.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file is not a template.
     #[error("{}", template_error::of_parse_error(.error))]
     Parse {
-        /// What is wrong with it.
+        /// What is wrong with the file.
         error: TemplateParseError,
-        /// Where.
+        /// The position of the error.
         trail: Vec<TemplateTrailStep>,
     },
     /// A template failed.
@@ -93,7 +93,7 @@ pub enum Error {
         file: String,
         /// What went wrong.
         failure: TemplateFunctionError,
-        /// The templates that led to it, from the outermost.
+        /// The templates that led to the error, the outermost first.
         trail: Vec<TemplateTrailStep>,
     },
     /// All templates of the chart together are larger than [`MAX_CODE`].
@@ -101,23 +101,23 @@ pub enum Error {
         "the actions of all templates are longer than {MAX_CODE} bytes; keep large strings outside of braces"
     )]
     TooMuchCode,
-    /// A fault of this program.
+    /// An internal error of this program.
     #[error("rendering template failed: {0}")]
     Fault(String),
 }
 
-/// How many bytes may stand between braces in the templates of a chart, and in one text for `tpl`.
+/// How many bytes of template code, between braces, a chart may have. A text for `tpl` has the same limit.
 ///
-/// Differs(helm 4): it has no limit. What is parsed takes some fifty times the room of its text.
+/// Differs(helm 4): it has no limit. Parsed code takes about fifty times the memory of its text.
 pub const MAX_CODE: usize = 4 << 20;
 
-/// The templates of a chart and of the charts in it, parsed. A clone is cheap.
+/// The parsed templates of a chart and its sub-charts. A clone is cheap.
 #[derive(Debug, Clone)]
 pub struct ChartTemplates {
     set: TemplateSet,
-    /// In the order in which they are parsed and run.
+    /// The template files, in the order in which they are parsed and run.
     files: Arc<[ChartTemplateFile]>,
-    /// A render has shown that files have to be rendered one after the other (`parallel_files`).
+    /// Whether a render has shown that the files have to be rendered one after the other (`parallel_files`).
     is_ordered: Arc<AtomicBool>,
 }
 
@@ -125,12 +125,12 @@ pub struct ChartTemplates {
 struct ChartTemplateFile {
     name: String,
     text: Arc<[u8]>,
-    /// The place of the chart it belongs to, in the order of [`scope::walk`].
+    /// The index of the chart to which the file belongs, in the order of [`scope::walk`].
     chart: usize,
 }
 
 impl ChartTemplateFile {
-    /// Whether it has definitions only.
+    /// Whether the file only has definitions.
     fn is_partial(&self) -> bool {
         self.name.rsplit('/').next().is_some_and(|base| base.starts_with('_'))
     }
@@ -140,7 +140,7 @@ impl ChartTemplates {
     /// Parses the templates of a chart whose dependencies were processed.
     ///
     /// # Errors
-    /// At the first file that is not a template, in the order in which Helm reads them.
+    /// The first file that is not a template, in the order in which Helm reads the files.
     pub fn parse(chart: &Chart) -> Result<Self, Error> {
         let files = files(chart);
         let mut code = 0;
@@ -163,7 +163,7 @@ impl ChartTemplates {
         Ok(Self { set, files: files.into(), is_ordered: Arc::default() })
     }
 
-    /// Whether these are the templates of a chart, in the shape that processing its dependencies has given it.
+    /// Whether these are the templates of a chart whose dependencies were processed.
     pub fn are_of(&self, chart: &Chart) -> bool {
         let files = files(chart);
         files.len() == self.files.len()
@@ -174,12 +174,12 @@ impl ChartTemplates {
             })
     }
 
-    /// Renders all files but those whose name begins with `_`, and gives their strings by their names.
+    /// Renders all files, except those whose name begins with `_`. Returns the rendered text of each file by its name.
     ///
-    /// `values` are those of [`crate::values::coalesce`]; templates may change them.
+    /// `values` are those of [`crate::values::coalesce`]. Templates may change them.
     ///
     /// # Errors
-    /// At the first template that fails, in the order in which Helm runs them.
+    /// The first template that fails, in the order in which Helm runs the templates.
     ///
     /// # Assumes
     /// These are the templates of this chart ([`ChartTemplates::are_of`]).
@@ -197,7 +197,7 @@ impl ChartTemplates {
         self.render_within(input, env, mode, &mut budget, warnings)
     }
 
-    /// [`ChartTemplates::render`] within the rest of a budget.
+    /// Like [`ChartTemplates::render`], within the rest of a budget.
     pub(crate) fn render_within(
         &self,
         input: RenderInput<'_>,
@@ -239,7 +239,7 @@ impl ChartTemplates {
         let mut rendered = BTreeMap::new();
         let files: Vec<&ChartTemplateFile> =
             self.files.iter().filter(|file| !file.is_partial()).collect();
-        // The scopes of other charts in this one are the same for all files of a run of one chart.
+        // All files of the same chart see the same data of other charts.
         for files in files.chunk_by(|a, b| a.chart == b.chart) {
             let strings =
                 parallel_files::render(&set, files, &scopes, host, budget, &self.is_ordered);
@@ -262,7 +262,7 @@ impl ChartTemplates {
 }
 
 impl Error {
-    /// The templates that led to the error, from the outermost.
+    /// The templates that led to the error, the outermost first.
     pub fn trail(&self) -> &[TemplateTrailStep] {
         match self {
             Self::Parse { trail, .. } | Self::Exec { trail, .. } => trail,
@@ -271,9 +271,9 @@ impl Error {
     }
 }
 
-/// The text of one file.
+/// Renders one file.
 ///
-/// Later uses of the text count here: it becomes a manifest, and is joined with the others.
+/// Later copies of the text are charged here, because it becomes a manifest and is joined with the others.
 fn rendered_file(
     set: &TemplateSet,
     file: &ChartTemplateFile,
@@ -287,7 +287,7 @@ fn rendered_file(
     Ok(without_no_value(text))
 }
 
-/// Runs a text that belongs to no chart, with nothing as its data.
+/// Runs a template that belongs to no chart and has no data.
 pub(crate) fn text(name: &str, text: &str, env: &RenderEnvironment) -> Result<String, String> {
     let mut set = TemplateSet::new(name, sprig::functions::<RenderFunctionContext>());
     let template = set.parse(name, text.as_bytes()).map_err(|error| error.to_string())?;
@@ -298,7 +298,7 @@ pub(crate) fn text(name: &str, text: &str, env: &RenderEnvironment) -> Result<St
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
 
-/// The templates of a chart and of those in it. Of a library chart only partials count.
+/// The template files of a chart and its sub-charts. Of a library chart, only partials count.
 fn files(chart: &Chart) -> Vec<ChartTemplateFile> {
     let mut files = BTreeMap::new();
     for (index, (chart, path)) in scope::walk(chart).into_iter().enumerate() {
@@ -317,16 +317,16 @@ fn files(chart: &Chart) -> Vec<ChartTemplateFile> {
         }
     }
     let mut files: Vec<ChartTemplateFile> = files.into_values().collect();
-    // What is deepest comes first, and of those the last by name, so that the last definition of a name, which
-    // counts, is that of the outermost chart.
+    // The deepest files come first, and files of the same depth in reverse order of their names. If a name is defined
+    // several times, the last definition counts, so the outermost chart wins.
     files.sort_by_cached_key(|file| Reverse((file.name.matches('/').count(), file.name.clone())));
     files
 }
 
-/// How many bytes a byte between braces takes when it is parsed, and about how many steps that takes.
+/// How many bytes a byte of template code takes when it is parsed. It is also the approximate number of steps.
 pub(crate) const PARSED_BYTES_PER_BYTE: usize = 50;
 
-/// How many bytes of a text stand between braces.
+/// How many bytes of a text are between braces.
 pub(crate) fn code_length(text: &[u8]) -> usize {
     let mut length = 0;
     let mut rest = text;
@@ -339,7 +339,7 @@ pub(crate) fn code_length(text: &[u8]) -> usize {
     length
 }
 
-/// Helm's way of hiding values that are missing, which also removes these words where an author wrote them.
+/// Removes the words `<no value>`, by which Helm hides missing values. It also removes them if an author wrote them.
 fn without_no_value(text: Vec<u8>) -> Vec<u8> {
     const NO_VALUE_TEXT: &[u8] = b"<no value>";
     let Some(mut at) = find(&text, NO_VALUE_TEXT) else { return text };
@@ -357,7 +357,7 @@ fn without_no_value(text: Vec<u8>) -> Vec<u8> {
     kept
 }
 
-/// Where a word begins first.
+/// The first position of a word.
 fn find(text: &[u8], word: &[u8]) -> Option<usize> {
     let first = *word.first()?;
     let mut from = 0;

@@ -1,7 +1,7 @@
-//! The environment of a render: its output depends only on the chart, the values, the release and this.
+//! The environment of a render. The output depends only on the chart, the values, the release and this environment.
 //!
-//! Here: what the caller gives. Elsewhere: what a cluster can do (`capabilities.rs`), functions that use it (`render`,
-//! `sprig`).
+//! Here: the inputs from the caller. Elsewhere: the version and APIs of a cluster (`capabilities.rs`), and the
+//! functions that use the environment (`render`, `sprig`).
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ pub use sprig::RandomFill;
 /// The environment of a render.
 #[derive(Clone)]
 pub struct RenderEnvironment {
-    /// The time at which the templates run, in the local zone.
+    /// The time that templates see, in the local zone.
     pub now: GoTime,
-    /// The local zone.
+    /// The local time zone.
     pub local: GoTimeZone,
     /// Fills a buffer with unpredictable random bytes.
     pub random: Arc<RandomFill>,
-    /// What the cluster can do.
+    /// The version and the APIs of the cluster.
     pub capabilities: Arc<Capabilities>,
     /// The objects that `lookup` finds; `None` for a render without a cluster.
     pub cluster: Option<Arc<dyn ClusterLookup>>,
-    /// Set by the caller when the time for the render is over, of which a render knows nothing.
+    /// The signal by which the caller stops the render when its time is over. The render itself has no clock.
     pub stop: StopSignal,
-    /// The names that `getHostByName` finds; without it every address is empty, as in Helm without `--enable-dns`.
+    /// The resolver for `getHostByName`. Without it, every address is empty, as in Helm without `--enable-dns`.
     pub names: Option<Arc<dyn HostNameLookup>>,
 }
 
@@ -39,29 +39,29 @@ impl fmt::Debug for RenderEnvironment {
     }
 }
 
-/// What `lookup` is asked for.
+/// The arguments of `lookup`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LookupQuery<'w> {
-    /// Such as `apps/v1`.
+    /// The API version, such as `apps/v1`.
     pub api_version: &'w str,
-    /// Such as `Deployment`.
+    /// The kind, such as `Deployment`.
     pub kind: &'w str,
-    /// Empty: of no namespace, or a list over all.
+    /// The namespace. If it is empty, the object is cluster-scoped, or the list is over all namespaces.
     pub namespace: &'w str,
-    /// Empty: a list of all.
+    /// The name. If it is empty, all objects are listed.
     pub name: &'w str,
 }
 
-/// Objects of a cluster.
+/// Reads objects of a cluster for `lookup`.
 pub trait ClusterLookup: Send + Sync {
-    /// An object, or a list with its `items` if no name is given; `None` if it does not exist.
+    /// An object, or a list with its `items` if no name is given. `None` if the object does not exist.
     ///
     /// # Errors
-    /// The whole text of Helm's error, such as `unable to get apiresource from unstructured: …` for an unknown kind.
+    /// The complete text of Helm's error, such as `unable to get apiresource from unstructured: …` for an unknown kind.
     fn lookup(&self, wanted: &LookupQuery<'_>) -> Result<Option<Json>, String>;
 }
 
-/// Resolves the name of a host to an address.
+/// Resolves host names to addresses.
 pub trait HostNameLookup: Send + Sync {
     /// An address of a host.
     ///

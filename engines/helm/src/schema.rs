@@ -1,12 +1,12 @@
-//! `values.schema.json`: whether values are what a chart asks for.
+//! Checks values against the `values.schema.json` of a chart.
 //!
-//! Drafts 4 to 2020-12 by the crate `boon`, whose author wrote the library that Helm uses; both come to the same
-//! verdicts and trees of errors.
-//! Here: a chart's schema and those of the charts in it. Below: one schema (`schema/check.rs`), patterns
-//! (`schema/pattern.rs`), what checking may cost (`schema/cost.rs`), Helm's words (`schema/schema_error_text.rs`).
+//! The crate `boon` checks drafts 4 to 2020-12. Its author also wrote the library that Helm uses, and both give the
+//! same verdicts and trees of errors. Here: the schemas of a chart and its sub-charts. Below: one schema
+//! (`schema/check.rs`), patterns (`schema/pattern.rs`), the cost of a check (`schema/cost.rs`), and Helm's messages
+//! (`schema/schema_error_text.rs`).
 //!
-//! Differs(helm 4): nothing is fetched. A `$ref` to another file or address is an error; one to a `urn:` allows
-//! everything and is warned of, as it is there.
+//! Differs(helm 4): no schema is fetched. A `$ref` to another file or address is an error. A `$ref` to a `urn:` allows
+//! everything and causes a warning, as in Helm.
 
 mod check;
 mod cost;
@@ -22,34 +22,34 @@ use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use crate::chart::Chart;
 use crate::warning::HelmWarning;
 
-/// How much checking values against one schema may take, in applications of a schema to a value.
+/// How many times schemas may be applied to values in one check.
 ///
-/// Differs(helm 4): it has no limit, and a small schema can take it forever.
+/// Differs(helm 4): it has no limit, and a small schema can keep it busy forever.
 pub const MAX_STEPS: usize = 500_000;
 
-/// How deep schemas may be applied within each other, to a value and what is in it. Differs(helm 4): it has no limit.
+/// How deep the applications of schemas may be nested. Differs(helm 4): it has no limit.
 pub const MAX_DEPTH: usize = 300;
 
 /// How many patterns a schema may have. Differs(helm 4): it has no limit.
 pub const MAX_PATTERNS: usize = 1_000;
 
-/// How many of them may take more than 64 KiB when they are compiled. Differs(helm 4): it has no limit.
+/// How many patterns may take more than 64 KiB when they are compiled. Differs(helm 4): it has no limit.
 pub const MAX_LARGE_PATTERNS: usize = 16;
 
-/// Why values do not fit their schemas: Helm's text, a line or more for each chart.
+/// The problems of values that do not match their schemas: Helm's text, with at least one line for each chart.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SchemaError(String);
 
-/// Checks values against the schemas of a chart and the charts in it.
+/// Checks values against the schemas of a chart and its sub-charts.
 ///
-/// `values` are those that templates see: put together, with the tables of inner charts under their names.
+/// `values` are the merged values that templates see, with the tables of sub-charts under their names.
 ///
 /// Errors of one value are reported in the order of keys. Differs(helm 4): in Helm the order changes from run to run.
 ///
 /// # Errors
-/// Everything that does not fit, or why a schema cannot be used.
-/// Helm shows it behind ``values don't meet the specifications of the schema(s) in the following chart(s):``.
+/// All values that do not match, or why a schema cannot be used. Helm shows this text after ``values don't meet the
+/// specifications of the schema(s) in the following chart(s):``.
 pub fn validate(chart: &Chart, values: &GoMap) -> Result<(), SchemaError> {
     let mut meter = WorkMeter::new(WorkAllowance::UNLIMITED, StopSignal::default());
     validate_within(chart, values, &mut meter, &mut Vec::new())
@@ -67,7 +67,7 @@ pub(crate) fn check_one(
     check::check(schema, values, meter, warnings)
 }
 
-/// [`validate`] within the rest of a meter, with the warnings of [`check_one`].
+/// Like [`validate`], within the rest of a meter, and with the warnings of [`check_one`].
 pub(crate) fn validate_within(
     chart: &Chart,
     values: &GoMap,
@@ -90,7 +90,7 @@ pub(crate) fn validate_within(
         {
             text.push_str(&format!("{name}:\n{problem}"));
         }
-        // The first chart is to be taken first.
+        // The stack is processed from its end, so the first chart has to be pushed last.
         for inner in chart.charts.iter().rev() {
             match values.get(inner.metadata.name.as_bytes()) {
                 None | Some(GoRuntimeValue::Nil) => {}

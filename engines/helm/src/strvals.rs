@@ -1,4 +1,4 @@
-//! The language of `--set` and its siblings: `name=value,list[0].key={a,b}`.
+//! The language of `--set` and similar flags: `name=value,list[0].key={a,b}`.
 //!
 //! ```
 //! use golang::{GoRuntimeValue, value::{GoMap, GoType}};
@@ -11,7 +11,7 @@
 //! # Ok::<(), strvals::Error>(())
 //! ```
 //!
-//! Here: what is offered, limits, errors. Elsewhere: the parser (`strvals/parser.rs`), what a text means as a value
+//! Here: the public functions, limits and errors. Elsewhere: the parser (`strvals/parser.rs`), and the value of a text
 //! (`strvals/typed_set_value.rs`).
 
 mod parser;
@@ -29,72 +29,72 @@ pub const MAX_INDEX: i64 = 65_536;
 /// How many dots a name may have outside of lists, as in Helm.
 pub const MAX_NESTED_NAME_LEVEL: usize = 30;
 
-/// How deep names may lead, dots and indices together. Differs(helm): below a list it has no limit.
+/// How deep a name may lead, counting dots and indices. Differs(helm): below a list it has no limit.
 pub const MAX_DEPTH: usize = 256;
 
-/// How many items the lists may grow by in one call. Differs(helm): it has no limit.
+/// By how many items lists may grow in one call. Differs(helm): it has no limit.
 pub const MAX_NEW_ITEMS: usize = 1 << 20;
 
-/// How many items may be walked over in one call. Differs(helm): it has no limit.
+/// How many items one call may visit. Differs(helm): it has no limit.
 const MAX_STEPS: usize = 1 << 24;
 
-/// Finds what a file holds by the text that names it; an error is the whole text that a person sees.
+/// Reads the file that a text names. The error is the complete message for the user.
 pub type ValueFileReader<'f> = dyn FnMut(&str) -> Result<GoString, String> + 'f;
 
-/// How the text behind `=` becomes a value.
+/// How the text after `=` becomes a value.
 #[non_exhaustive]
 pub enum SetValueMode<'f> {
-    /// `--set`: numbers, `true`, `false`, `null` and `{lists}` are what they look like.
+    /// `--set`: the text may be a number, `true`, `false`, `null` or a `{list}`. Any other text is a string.
     Typed,
-    /// `--set-string`: always strings.
+    /// `--set-string`: the text is always a string.
     Strings,
-    /// `--set-json`: JSON.
+    /// `--set-json`: the text is JSON.
     Json,
-    /// `--set-literal`: everything behind the `=` is one string, and `\` is not an escape.
+    /// `--set-literal`: the whole text after `=` is one string, and `\` is not an escape.
     Literal,
-    /// `--set-file`: what the named file holds, as a string.
+    /// `--set-file`: the value is the content of the named file, as a string.
     File(&'f mut ValueFileReader<'f>),
 }
 
-/// Why values could not be set. Most messages are Helm's; they show names, but neither values nor file content.
+/// Why values could not be set. Most messages are Helm's. They contain names, but neither values nor file content.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name without `=`.
+    /// A name has no `=`.
     #[error("key {0} has no value")]
     NoValue(String),
-    /// A name that a comma ends.
+    /// A comma follows a name.
     #[error("key {0} has no value (cannot end with ,)")]
     NoValueBeforeComma(String),
-    /// A table in which nothing would be set.
+    /// No value of a table would be set.
     #[error("key map {0} has no value")]
     EmptyTable(String),
-    /// More dots than [`MAX_NESTED_NAME_LEVEL`].
+    /// A name has more dots than [`MAX_NESTED_NAME_LEVEL`].
     #[error(
         "value name nested level is greater than maximum supported nested level of {MAX_NESTED_NAME_LEVEL}"
     )]
     TooManyDots,
-    /// What stands in brackets is not a number.
+    /// The text in brackets is not a number.
     #[error("error parsing index: strconv.Atoi: parsing {text}: {problem}")]
     BadIndex {
         /// The text in the brackets, quoted.
         text: String,
-        /// Go's message about it.
+        /// Go's message about the text.
         problem: &'static str,
     },
-    /// An index below zero.
+    /// An index is negative.
     #[error("negative {0} index not allowed")]
     NegativeIndex(i64),
-    /// An index above [`MAX_INDEX`].
+    /// An index is greater than [`MAX_INDEX`].
     #[error("index of {0} is greater than maximum supported index of {MAX_INDEX}")]
     IndexTooLarge(i64),
-    /// Something between `]` and what may follow it.
+    /// An unexpected text follows `]`.
     #[error("unexpected data at end of array index: {0}")]
     AfterIndex(String),
-    /// `{` without `}`.
+    /// A `{` has no `}`.
     #[error("list must terminate with '}}'")]
     OpenList,
-    /// The name leads through something that is not a table, or an index into something that is not a list.
+    /// A name leads through a value that is not a table, or an index into a value that is not a list.
     #[error("unable to parse key: interface conversion: interface {{}} is {found}, not {wanted}")]
     NotContainer {
         /// The Go type of the existing value.
@@ -102,49 +102,49 @@ pub enum Error {
         /// The Go type that is needed.
         wanted: &'static str,
     },
-    /// What follows is not JSON.
+    /// The value is not JSON.
     #[error(transparent)]
     Json(#[from] golang::json::Error),
     /// A file could not be read.
     #[error("{0}")]
     File(String),
-    /// Deeper than [`MAX_DEPTH`].
+    /// A name leads deeper than [`MAX_DEPTH`].
     #[error(
         "name leads deeper than {MAX_DEPTH} tables and lists; set the outer value at once with JSON"
     )]
     TooDeep,
-    /// Lists grew by more than [`MAX_NEW_ITEMS`], or were walked over too often.
+    /// Lists grew by more than [`MAX_NEW_ITEMS`], or too many items were visited.
     #[error(
         "lists became too large to be set item by item; set them at once with JSON or a values file"
     )]
     TooLarge,
 }
 
-/// A list in which items were set, and what took its place.
+/// A list in which items were set, and the list that replaced it.
 ///
-/// In Go, both are one slice: Helm sets the items in place, and other values that hold the slice change with it.
+/// In Go, both are the same slice. Helm changes the items in place, so other values that hold the slice change, too.
 #[derive(Debug)]
 pub(crate) struct ListReplacement {
-    /// The list as it was.
+    /// The list before the change.
     pub(crate) before: GoSlice,
-    /// The list with the items.
+    /// The list with the new items.
     pub(crate) after: GoSlice,
 }
 
-/// Sets values in a table as one `--set…` of Helm does; existing values are kept where nothing else is set.
+/// Sets values in a table, as one `--set…` flag of Helm does. All other values of the table are kept.
 ///
-/// What is not UTF-8 becomes U+FFFD, except for the content of files.
+/// Bytes that are not UTF-8 become U+FFFD, except in the content of files.
 ///
 /// # Errors
 /// Values that were set before the error stay set, as in Helm.
 ///
 /// # Assumes
-/// Tables in `values` have values of any type, as those from JSON and YAML do.
+/// Tables in `values` accept values of any type, as those from JSON and YAML do.
 pub fn set(values: &GoMap, text: impl AsRef<[u8]>, mode: SetValueMode<'_>) -> Result<(), Error> {
     set_in_lists(values, text, mode).map(drop)
 }
 
-/// [`set`], with the lists that Go would have changed rather than replaced.
+/// Like [`set`]. It also returns the lists that Go would have changed in place.
 pub(crate) fn set_in_lists(
     values: &GoMap,
     text: impl AsRef<[u8]>,

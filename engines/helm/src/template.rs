@@ -1,7 +1,8 @@
-//! From a chart and values to the manifests and hooks of a release: Helm's steps of `install` before it writes.
+//! Renders a chart with values into the manifests and hooks of a release. These are the steps of `helm install` before
+//! it writes to a cluster.
 //!
-//! Here: the steps and their order. Elsewhere: each of them (`chart`, `values`, `schema`, `render`, `manifests`, and
-//! `template/postrender.rs`), and everything that a cluster is needed for.
+//! Here: the steps and their order. Elsewhere: each step (`chart`, `values`, `schema`, `render`, `manifests`, and
+//! `template/postrender.rs`), and everything that needs a cluster.
 
 mod postrender;
 #[cfg(test)]
@@ -29,90 +30,91 @@ pub use postrender::{
     PostRenderStepError, PostRendererFn, PostRendererStrategy, UnknownPostRendererStrategy,
 };
 
-/// What is to be rendered, and how.
+/// The inputs and options of a render.
 #[derive(Debug)]
 pub struct RenderRequest<'r> {
-    /// The chart as it was loaded.
+    /// The loaded chart.
     pub chart: Chart,
     /// The values of the user.
     pub values: &'r GoMap,
-    /// The release.
+    /// The release for which the chart is rendered.
     pub release: ReleaseToRender,
-    /// How templates are run.
+    /// Options for running templates.
     pub mode: RenderMode,
-    /// Whether values are not validated against the charts' schemas.
+    /// Whether to skip the validation of values against the charts' schemas.
     pub skip_schema: bool,
-    /// Whether the notes of the charts in it belong to the notes.
+    /// Whether the notes of sub-charts are added to the notes.
     pub sub_notes: bool,
-    /// Templates that an earlier call gave back, perhaps of this chart.
+    /// Parsed templates that an earlier call returned. They are used if they belong to this chart.
     pub templates: Option<ChartTemplates>,
-    /// The post-renderer, which changes rendered text except the notes, before it is split into manifests and hooks.
+    /// The post-renderer. It changes the rendered text, except the notes, before the text is split into manifests and
+    /// hooks.
     pub post_render: Option<PostRenderStep<'r>>,
 }
 
-/// What a release consists of.
+/// The parts of a rendered release.
 #[derive(Debug)]
 pub struct RenderedRelease {
-    /// The chart with the dependencies that are in.
+    /// The chart with its enabled dependencies.
     pub chart: Chart,
-    /// Its templates, for the next time.
+    /// The parsed templates, for the next render.
     pub templates: ChartTemplates,
-    /// Manifests in the order in which they are applied.
+    /// The manifests, in the order in which they are applied.
     pub manifests: Vec<ReleaseManifest>,
-    /// Hooks by kind.
+    /// The hooks, sorted by kind.
     pub hooks: Vec<ReleaseHook>,
-    /// What a person reads after an installation.
+    /// The notes that a user reads after an installation.
     pub notes: Vec<u8>,
 }
 
-/// The reason why a chart could not be rendered into a release. The messages are Helm's, and may contain the user's chart
-/// values, so secrets too.
+/// The reason why a chart could not be rendered into a release. The messages are Helm's. They may contain values of the
+/// user, and therefore secrets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No name for a release.
+    /// The name of the release is not valid.
     #[error("release name check failed: release name {0}: {1}")]
     Name(String, releasename::InvalidReleaseName),
     /// Dependencies could not be processed.
     #[error("chart dependencies processing failed: {0}")]
     Dependencies(values::Error),
-    /// Values could not be put together.
+    /// The values could not be merged.
     #[error(transparent)]
     Values(#[from] values::Error),
-    /// Values are not what the charts' schemas want.
+    /// The values do not match the charts' schemas.
     #[error(
         "values don't meet the specifications of the schema(s) in the following chart(s):\n{0}"
     )]
     Schema(SchemaError),
-    /// The chart is for other versions of Kubernetes.
+    /// The chart does not support the version of Kubernetes.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {found}")]
     KubeVersion {
-        /// The range that the chart names.
+        /// The range of versions that the chart supports.
         wanted: String,
         /// The version of the cluster.
         found: String,
     },
-    /// The caller's time is over: when.
+    /// The time of the caller is over. The text says during which step.
     #[error("the time limit is reached {0}")]
     TooLong(&'static str),
     /// A template failed.
     #[error(transparent)]
     Render(#[from] render::Error),
-    /// What was rendered could not be handed out to be changed, or not be taken back.
+    /// The rendered text could not be given to the post-renderer, or its answer cannot be used.
     #[error(transparent)]
     PostRender(#[from] PostRenderError),
     /// A rendered text is not a manifest.
     #[error("{error}")]
     Manifests {
-        /// Which one, and why.
+        /// The file, and why it is not a manifest.
         error: manifests::Error,
-        /// All that was rendered, by file; after a post-renderer, its result.
+        /// All rendered files by path. After a post-renderer, they are its result.
         files: BTreeMap<String, Vec<u8>>,
     },
 }
 
 impl Error {
-    /// Whether Helm has begun a release by then, of which a person can be shown what there is.
+    /// Whether Helm has a release at this point, so that the rendered files can be shown to the user.
     pub fn is_of_release(&self) -> bool {
         match self {
             Self::KubeVersion { .. }
@@ -125,10 +127,10 @@ impl Error {
     }
 }
 
-/// Renders a release. What Helm would log meanwhile is added to `warnings`, also when there is an error.
+/// Renders a release. The warnings that Helm would log are added to `warnings`, even if there is an error.
 ///
 /// # Errors
-/// At the first step that fails.
+/// The first step that fails.
 ///
 /// # Assumes
 /// The thread has a stack of [`render::REQUIRED_STACK_BYTES`].
@@ -193,23 +195,23 @@ pub fn render(
 
 fn warn_of_unknown_hooks(unknown: Vec<String>, warnings: &mut Vec<HelmWarning>) {
     warnings.extend(unknown.into_iter().map(|events| {
-        // The chart says them, and may take them out of the values.
+        // The events come from the chart, which may take them from the values.
         HelmWarning::new(WarningLevel::Info, "skipping unknown hooks")
             .with_value("hookTypes", events)
     }));
 }
 
-/// The release name that `--name-template` gives: renders `template`.
+/// Renders `template` into the name of a release, as the flag `--name-template` does.
 ///
 /// Differs(helm 4): the functions `env` and `expandenv` do not exist; those that read YAML and TOML do.
 ///
 /// # Errors
-/// The template cannot be parsed or rendered; in Go's words.
+/// The template cannot be parsed or rendered. The message is Go's.
 pub fn name(template: &str, env: &RenderEnvironment) -> Result<String, String> {
     render::text("name-template", template, env)
 }
 
-/// Takes the notes out of what was rendered.
+/// Takes the notes out of the rendered files.
 fn take_notes(files: &mut BTreeMap<String, Vec<u8>>, chart: &Chart, with_subs: bool) -> Vec<u8> {
     const SUFFIX: &str = "NOTES.txt";
     let own = format!("{}/templates/{SUFFIX}", chart.metadata.name);
@@ -240,7 +242,7 @@ fn check_kube_version(chart: &Chart, env: &RenderEnvironment) -> Result<(), Erro
     Err(Error::KubeVersion { wanted: wanted.clone(), found: found.version.clone() })
 }
 
-/// Checks values against the schemas of the charts; with Helm's messages, with `--debug` and without.
+/// Checks values against the schemas of the charts, and adds Helm's log messages, including those of `--debug`.
 fn check_schema(
     chart: &Chart,
     values: &GoMap,
@@ -264,7 +266,7 @@ fn check_schema(
     schema::validate_within(chart, values, meter, warnings).map_err(Error::Schema)
 }
 
-/// Manifests as Helm stores and prints them: each with the file that it is of.
+/// Manifests as Helm stores and prints them, each with the path of its file.
 pub fn text<'m>(manifests: impl IntoIterator<Item = (&'m str, &'m [u8])>) -> Vec<u8> {
     let mut text = Vec::new();
     for (path, content) in manifests {

@@ -1,8 +1,8 @@
-//! Values of a chart, of the charts in it, and of the user, put together.
+//! Merges the values of a chart, its sub-charts, and the user.
 //!
-//! Here: what is offered, errors. Elsewhere: coalescing (`values/coalesce.rs`), dependencies and what is imported from
-//! them (`values/dependencies.rs`), finding and copying (`values/table.rs`), a HelmRelease's `valuesFrom`
-//! (`values/references.rs`), which source set a value (`values/value_origin.rs`), JSON (`values/json.rs`).
+//! Here: the limits and errors. Elsewhere: coalescing (`values/coalesce.rs`), dependencies and imported values
+//! (`values/dependencies.rs`), finding and copying values (`values/table.rs`), a HelmRelease's `valuesFrom`
+//! (`values/references.rs`), the source of each value (`values/value_origin.rs`), and JSON (`values/json.rs`).
 
 mod coalesce;
 mod dependencies;
@@ -29,33 +29,33 @@ pub(crate) use table::empty;
 pub use table::over;
 pub use value_origin::{ValuesLayer, ValuesLeaf, layers, provenance};
 
-/// How deep values may be nested. Differs(helm): it goes as deep as its stack.
+/// How deep values may be nested. Differs(helm): only its stack limits the depth.
 pub const MAX_DEPTH: usize = 256;
 
-/// How many values are copied or compared at most in one call. Differs(helm): it has no limit.
+/// How many values one call may copy or compare. Differs(helm): it has no limit.
 ///
-/// Imports can put a table into itself, or double it again and again: then Helm never ends.
+/// Imports can put a table into itself, or double it repeatedly. Helm would then never end.
 pub const MAX_STEPS: usize = 1 << 22;
 
-/// Why values could not be put together.
+/// Why values could not be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The values of a sub-chart are not a table. The message is Helm's.
     #[error("type mismatch on {chart}: {found}")]
     NotTable {
-        /// The sub-chart.
+        /// The name of the sub-chart.
         chart: String,
-        /// The value as Helm shows it: Go's type and the value. A person may have put a secret there.
+        /// The value as Helm shows it, with its Go type. It may be a secret.
         found: String,
     },
-    /// Beyond [`MAX_DEPTH`].
+    /// The values are nested deeper than [`MAX_DEPTH`].
     #[error("values are nested deeper than {MAX_DEPTH} tables and lists")]
     TooDeep,
-    /// The caller's time is over.
+    /// The time of the caller is over.
     #[error("the time limit was exceeded while merging values")]
     TooLong,
-    /// Beyond [`MAX_STEPS`].
+    /// There are more values than [`MAX_STEPS`].
     #[error("values are too many: more than {MAX_STEPS} in the chart and those in it")]
     TooMany,
 }
@@ -64,18 +64,18 @@ pub enum Error {
 #[derive(Debug)]
 pub(crate) struct ValuesBudget {
     steps: usize,
-    /// Bytes of values that warnings may still show.
+    /// How many bytes of values the warnings may still show.
     words: usize,
     stop: StopSignal,
 }
 
-/// How many bytes of values the warnings of one call show together. Differs(helm): it has no limit.
+/// How many bytes of values the warnings of one call may show together. Differs(helm): it has no limit.
 const MAX_WARNING_BYTES: usize = 16 << 20;
 
-/// How many values a table counts for beside what is in it: it takes more room.
+/// As how many values a table counts, in addition to its content. A table takes more memory than a value.
 const TABLE_VALUE_COUNT: usize = 4;
 
-/// After how many values the caller's time is checked.
+/// After how many values the stop signal of the caller is checked.
 const VALUES_PER_STOP_CHECK: usize = 1 << 10;
 
 impl ValuesBudget {
@@ -83,28 +83,28 @@ impl ValuesBudget {
         Self::until(StopSignal::default())
     }
 
-    /// A meter that ends when the caller's signal is set.
+    /// A budget that also ends when the caller sets the signal.
     pub(crate) fn until(stop: StopSignal) -> Self {
         Self { steps: MAX_STEPS, words: MAX_WARNING_BYTES, stop }
     }
 
-    /// How long the next value that is shown may be.
+    /// How many bytes the next shown value may have.
     pub(crate) fn words(&self) -> usize {
         self.words
     }
 
-    /// Counts a value that is shown.
+    /// Charges for a shown value.
     pub(crate) fn say(&mut self, bytes: usize) {
         self.words = self.words.saturating_sub(bytes);
     }
 
-    /// Counts a table beside what is in it.
+    /// Charges for a table, without its content.
     pub(crate) fn spend_table(&mut self) -> Result<(), Error> {
         self.steps = self.steps.checked_sub(TABLE_VALUE_COUNT).ok_or(Error::TooMany)?;
         Ok(())
     }
 
-    /// Counts a value that is nested this deep.
+    /// Charges for a value that is nested this deep.
     pub(crate) fn spend(&mut self, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(Error::TooDeep);

@@ -1,12 +1,12 @@
-//! What Helm would log: warnings as data.
+//! The warnings that Helm would log, as data.
 //!
-//! Elsewhere: where they arise (`values`, `manifests`, `render`), and printing them (the caller).
+//! Elsewhere: the code that adds warnings (`values`, `manifests`, `render`), and printing them (the caller).
 
 use std::fmt;
 
 use golang::strconv::{QuotingStyle, quote};
 
-/// How much a warning matters to Helm.
+/// The log level of a warning in Helm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum WarningLevel {
@@ -27,27 +27,27 @@ impl WarningLevel {
     }
 }
 
-/// Something that Helm would log, in its words.
+/// A warning that Helm would log, in its words.
 ///
-/// Values of the user may be part of it, and those may be secrets: [`HelmWarning::line`] and what it displays as are
-/// without them.
+/// It may contain values of the user, which may be secrets. [`HelmWarning::line`] and the `Display` text leave them
+/// out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelmWarning {
-    /// How much it matters.
+    /// The log level of the warning.
     pub level: WarningLevel,
     message: SecretText,
     attributes: Vec<(&'static str, SecretText)>,
 }
 
-/// A text, or parts of it, that may be secret.
+/// A text of which parts may be secret.
 #[derive(Clone, PartialEq, Eq)]
 struct SecretText {
     whole: String,
-    /// The text with something in place of its values, if it has any.
+    /// The text with its values replaced. `None` if it has no values.
     without: Option<String>,
 }
 
-/// What stands in place of a value.
+/// The text that replaces a value.
 const HIDDEN: &str = "****";
 
 impl SecretText {
@@ -85,7 +85,7 @@ impl HelmWarning {
         self
     }
 
-    /// With one more attribute, which may hold values of the user.
+    /// Adds an attribute that may contain values of the user.
     #[must_use]
     pub(crate) fn with_value(mut self, name: &'static str, value: impl Into<String>) -> Self {
         let value = SecretText { whole: value.into(), without: Some(HIDDEN.to_owned()) };
@@ -93,7 +93,7 @@ impl HelmWarning {
         self
     }
 
-    /// The line that Helm prints, without the values in it: what Go's `log/slog` writes as text, without the time.
+    /// The line that Helm prints, with its values replaced. It has the form of Go's `log/slog`, without the time.
     pub fn line(&self) -> String {
         self.written(SecretText::shown)
     }
@@ -132,7 +132,7 @@ impl fmt::Display for HelmWarning {
     }
 }
 
-/// A text as `log/slog` writes it: quoted where it is empty or holds what would be taken for something else.
+/// A text as `log/slog` writes it. It is quoted if it is empty or could be mistaken for something else.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| match c {
         ' ' | '"' | '=' | '\u{fffd}' => false,

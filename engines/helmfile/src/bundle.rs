@@ -1,6 +1,8 @@
-//! Bundles: a directory with a helmfile that has, beside the helmfile, everything that is elsewhere, locked by digests.
+//! Bundles: a directory with a helmfile and all charts and files that the helmfile needs from other servers. A lock file has
+//! their digests.
 //!
-//! Here: the lock. Elsewhere: making a bundle (`windlass bundle`), reading from one (`helmfile_controller::helmfile`).
+//! Here: the lock file. Elsewhere: making a bundle (`windlass bundle`), reading from a bundle
+//! (`helmfile_controller::helmfile`).
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -9,16 +11,16 @@ use crate::deps::ChartVersionRequest;
 use crate::remote::{RemoteAddress, RemoteSource};
 use crate::yaml;
 
-/// The directory of what a bundle has of other servers.
+/// The directory for charts and files from other servers.
 pub const FOLDER: &str = "windlass-bundle";
 
-/// The lock in it.
+/// The name of the lock file in that directory.
 pub const LOCK: &str = "lock.yaml";
 
-/// How many entries a lock may have.
+/// The most entries of a lock file.
 const MAX_LOCK_ENTRIES: usize = 4_096;
 
-/// What a bundle has of other servers.
+/// The lock file of a bundle: the charts and files from other servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelmfileBundle {
@@ -26,13 +28,13 @@ pub struct HelmfileBundle {
     pub entries: Vec<HelmfileBundleEntry>,
 }
 
-/// A chart, or what an address names.
+/// A chart, or the content of a remote address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HelmfileBundleEntry {
-    /// What it was asked for by: [`chart_id`] or [`address_id`].
+    /// The key by which the entry is found: [`chart_id`] or [`address_id`].
     pub id: String,
-    /// The name of the same in messages.
+    /// The name of the chart or address in messages.
     pub of: String,
     /// The archive in the directory of the bundle.
     pub file: String,
@@ -47,7 +49,7 @@ pub fn chart_id(chart: &ChartVersionRequest) -> String {
     id(&[url, name, range])
 }
 
-/// The key that identifies what an address names. The user is not part of it, because another user may ask.
+/// The key for the content of a remote address. It leaves out the user name, so that a bundle works for every user.
 #[must_use]
 pub fn address_id(address: &RemoteAddress) -> String {
     let RemoteAddress { getter, scheme, host, dir, file, query, .. } = address;
@@ -105,10 +107,10 @@ impl HelmfileBundle {
 }
 
 impl HelmfileBundleEntry {
-    /// Whether an archive is the one that was locked.
+    /// Checks that an archive is the one in the lock file.
     ///
     /// # Errors
-    /// It is another one.
+    /// The archive has another digest.
     pub fn check(&self, archive: &[u8]) -> Result<(), String> {
         let found = digest(archive);
         if found == self.digest {

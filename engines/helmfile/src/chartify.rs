@@ -1,8 +1,8 @@
-//! Charts that are made for a release, as chartify makes them: of kustomizations and plain manifests, with more
-//! dependencies, in another namespace, with patches.
+//! Builds the chart of a release as chartify does: from a kustomization or plain manifests, with more dependencies, with
+//! another namespace, or with patches.
 //!
-//! Here: the steps. Below: patches (`chartify/patch.rs`), dependencies (`chartify/dependencies.rs`), files beside a
-//! tree (`chartify/overlay.rs`). Elsewhere: templates, which the caller renders ([`HelmChartRenderer`]).
+//! Here: the steps. Below: patches (`chartify/patch.rs`), dependencies (`chartify/dependencies.rs`), added files
+//! (`chartify/overlay.rs`). Elsewhere: rendering templates (the caller, by [`HelmChartRenderer`]).
 
 mod dependencies;
 mod overlay;
@@ -31,7 +31,7 @@ use crate::yaml;
 use golang::path::clean;
 use overlay::ChartTreeOverlay;
 
-/// What renders charts.
+/// Renders charts.
 pub trait HelmChartRenderer {
     /// The files that `helm template --output-dir` writes, each under the name of the chart.
     ///
@@ -52,13 +52,13 @@ pub struct ChartRenderRequest<'t> {
     pub place: &'t str,
     /// The files of the chart.
     pub files: &'t [ChartFile],
-    /// Texts of values files, later ones above earlier ones.
+    /// The content of values files. Later ones take precedence.
     pub values: &'t [Vec<u8>],
     /// Flags of `helm template`.
     pub flags: &'t [String],
 }
 
-/// The files of a chart while it is made.
+/// The files of a chart that is being built.
 pub(crate) type ChartFileTree = BTreeMap<String, Arc<[u8]>>;
 
 /// The directories of a chart that are rendered.
@@ -69,7 +69,7 @@ fn is_below(path: &str, directory: &str) -> bool {
 }
 
 impl Helmfile {
-    /// The chart that is made for a release.
+    /// Builds the chart of a release.
     pub(crate) fn chartified(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
@@ -189,7 +189,7 @@ impl Helmfile {
         self.kustomize(helmfile_environment, tree, LoadRestriction::None)
     }
 
-    /// Builds the kustomization at the root of a tree, which may name what surrounds it.
+    /// Builds the kustomization at the root of a tree. The kustomization may refer to files around the tree.
     fn kustomize(
         &self,
         helmfile_environment: &HelmfileHostEnvironment,
@@ -233,7 +233,7 @@ impl Helmfile {
         built.and_then(|built| built.yaml()).map_err(|error| error.to_string().into())
     }
 
-    /// Replaces templates, CRDs and charts within a chart by what they render, and names the files.
+    /// Replaces templates, CRDs and charts within a chart by their rendered manifests. Returns the paths of these manifests.
     fn replace_with_rendered(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
@@ -272,7 +272,7 @@ impl Helmfile {
         tree.retain(|path, _| !RENDERED.iter().any(|directory| is_below(path, directory)));
         let mut generated = Vec::new();
         for (path, text) in rendered {
-            // What is below the name of the chart.
+            // The path below the name of the chart.
             let Some((_, path)) = path.split_once('/') else { continue };
             let Some(directory) = RENDERED.iter().find(|directory| is_below(path, directory))
             else {
@@ -308,12 +308,12 @@ fn move_manifests(tree: &mut ChartFileTree) {
     }
 }
 
-/// Moves what is rendered to `files`, with templates that print it, so that it is not rendered again.
+/// Moves rendered manifests to `files`, and adds templates that print them. Helm then does not render them a second time.
 fn defer_rendering(tree: &mut ChartFileTree) {
     for (directory, target) in [("templates", "templates"), ("charts", "templates/charts")] {
         let paths: Vec<String> =
             tree.keys().filter(|path| is_below(path, directory)).cloned().collect();
-        // Below `templates`, what was made of charts is in place already.
+        // Manifests of subcharts are already in the right place below `templates`.
         for path in
             paths.iter().filter(|path| directory == "charts" || !is_below(path, "templates/charts"))
         {
@@ -326,7 +326,7 @@ fn defer_rendering(tree: &mut ChartFileTree) {
     }
 }
 
-/// The manifests of a text in a namespace, where they name none.
+/// Sets the namespace of manifests that do not name one.
 fn with_namespace(text: &[u8], namespace: &str) -> Result<String> {
     const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: false };
     let mut documents =
@@ -362,7 +362,7 @@ pub(crate) fn finished(name: &str, tree: &ChartFileTree) -> Result<ReleaseChartL
     Ok(ReleaseChartLocation::Files { place: name.to_owned(), files: kept(tree)? })
 }
 
-/// The error of a file that a made chart needs.
+/// The error about a file that a built chart needs.
 fn unreadable(path: &str, error: impl ToString) -> Error {
     format!("{path}: {}", error.to_string()).into()
 }

@@ -1,4 +1,4 @@
-//! What the `chart` of a release refers to, and where a command that prepares charts finds it.
+//! Resolves the `chart` of a release: the kind of reference, and where a command that prepares charts finds the chart.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub(crate) struct ChartPreparationReport {
     pub(crate) kustomizations: usize,
 }
 
-/// Whether a chart is a path, whether or not it exists; other charts are in a repository or a registry.
+/// Whether a chart is given as a path, which need not exist. Other charts are in a repository or a registry.
 pub(crate) fn is_local(chart: &str) -> bool {
     if chart.starts_with("./") || chart.starts_with("../") {
         return true;
@@ -33,7 +33,7 @@ pub(crate) fn is_local(chart: &str) -> bool {
     chart.starts_with('/') || !matches!(chart.split('/').count(), 2 | 3)
 }
 
-/// A chart in a repository, as the name of the repository and what is in it.
+/// Splits the reference to a chart in a repository into the repository's name and the chart's name.
 pub(crate) fn in_repository(chart: &str) -> Option<(&str, &str)> {
     if is_local(chart) || chart.contains("://") {
         return None;
@@ -46,7 +46,7 @@ pub(crate) fn normal(base: &str, chart: &str) -> String {
     if !is_local(chart) || chart.starts_with('/') { chart.to_owned() } else { join(base, chart) }
 }
 
-/// Whether a release changes what its chart renders.
+/// Whether a release patches the rendered manifests of its chart.
 pub(crate) fn has_patches(release: &Release) -> bool {
     !(release.json_patches.is_empty()
         && release.strategic_merge_patches.is_empty()
@@ -54,15 +54,15 @@ pub(crate) fn has_patches(release: &Release) -> bool {
 }
 
 impl Helmfile {
-    /// The directory of a release's chart: a directory without `Chart.yaml` counts, too.
+    /// The directory of a release's chart, even if it has no `Chart.yaml`.
     pub(crate) fn chart_directory(&self, release: &Release) -> Option<String> {
         let chart = self.chart(release);
         let path = if chart.starts_with('/') { chart.to_owned() } else { join(&self.base, chart) };
         self.place.is_directory(&path).then_some(path)
     }
 
-    /// Whether a release is rendered from a chart that is made for it: of manifests, a kustomization, with more
-    /// dependencies, or with patches.
+    /// Whether the chart of a release must be built for it, because it has manifests, a kustomization, more dependencies, or
+    /// patches.
     pub(crate) fn is_chartified(&self, release: &Release) -> bool {
         let is_chart = |directory: &String| self.place.is_file(&join(directory, "Chart.yaml"));
         self.chart_directory(release).is_some_and(|directory| !is_chart(&directory))
@@ -71,10 +71,10 @@ impl Helmfile {
             || has_patches(release)
     }
 
-    /// What the commands of hooks that an event would run are: they are never run.
+    /// Warnings about the hooks of an event, because windlass never runs the commands of hooks.
     ///
     /// # Errors
-    /// Hooks where they are disabled.
+    /// The release has hooks, and hooks are disabled.
     pub(crate) fn skipped_hooks(
         &self,
         helmfile_environment: &HelmfileHostEnvironment,
@@ -103,7 +103,8 @@ impl Helmfile {
         if self.spec.chart.is_empty() { &release.chart } else { &self.spec.chart }
     }
 
-    /// Sets `chartPath` of the releases as `build` prints it. `temporary` is where charts would be made.
+    /// Sets `chartPath` of the releases as `build` prints it. `temporary` is the directory in which helmfile would create
+    /// charts.
     pub(crate) fn prepare_charts(
         &mut self,
         helmfile_environment: &HelmfileHostEnvironment,
@@ -182,7 +183,7 @@ impl Helmfile {
         })
     }
 
-    /// The release with its chart on the disk, if it is at an address that can be fetched.
+    /// The release with its chart on the disk, if the chart is at a remote address.
     pub(crate) fn with_fetched_chart<'r>(&self, release: &'r Release) -> Result<Cow<'r, Release>> {
         if !self.spec.chart.is_empty() && is_remote(&self.spec.chart) {
             return Err(
@@ -214,7 +215,7 @@ impl Helmfile {
         Ok(())
     }
 
-    /// Charts that a release adds need versions that they have.
+    /// Checks that the charts which a release adds have versions.
     pub(crate) fn check_dependencies(&self, release: &Release) -> Result<()> {
         for dependency in &release.dependencies {
             let chart = &dependency.chart;

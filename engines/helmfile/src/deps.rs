@@ -1,6 +1,6 @@
-//! What `deps` resolves: the charts of repositories, with the versions that a lock file keeps.
+//! The command `deps`: resolves the versions of charts in repositories, and writes them to a lock file.
 //!
-//! Elsewhere: what lock files mean when they are read (`lock.rs`), requests to repositories (the caller).
+//! Elsewhere: reading lock files (`lock.rs`), requests to repositories (the caller).
 
 use std::borrow::Cow;
 
@@ -25,16 +25,16 @@ const VERSION: &str = "v1.8.0";
 /// A helmfile with charts in repositories.
 #[derive(Debug, Clone)]
 pub struct HelmfileChartsToLock {
-    /// Its lock file, as an absolute path.
+    /// The absolute path of its lock file.
     pub path: String,
     /// The charts of its releases, by name, then in the order of releases.
     pub charts: Vec<ChartVersionRequest>,
 }
 
-/// A chart whose version is wanted.
+/// A chart whose version is to be resolved.
 #[derive(Clone)]
 pub struct ChartVersionRequest {
-    /// Its name in the repository.
+    /// The name of the chart in the repository.
     pub name: String,
     /// A range of versions.
     pub range: String,
@@ -44,7 +44,7 @@ pub struct ChartVersionRequest {
     pub login: Option<(String, String)>,
     /// Whether these are also for other hosts that the repository names.
     pub pass_credentials: bool,
-    /// Whether a registry is asked without TLS.
+    /// Whether requests to a registry use no TLS.
     pub plain_http: bool,
     /// Fields of the repository that are not supported.
     pub unsupported: Vec<&'static str>,
@@ -52,7 +52,7 @@ pub struct ChartVersionRequest {
 }
 
 impl ChartVersionRequest {
-    /// A chart of a repository or a registry (`oci://…`) that gives it without a login.
+    /// A chart of a repository or a registry (`oci://…`) that needs no login.
     pub fn anonymous(url: &str, name: &str, range: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -73,22 +73,22 @@ impl std::fmt::Debug for ChartVersionRequest {
     }
 }
 
-/// What `deps` has to do.
+/// The work of `deps`.
 #[derive(Debug, Clone, Default)]
 pub struct ChartDependencyPlan {
     /// Helmfiles that get a lock file.
     pub unlocked: Vec<HelmfileChartsToLock>,
-    /// What a person has to know of it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// Whether any release was found.
     pub has_releases: bool,
 }
 
 impl HelmfileProcessingPlan {
-    /// What `deps` has to do.
+    /// Determines the work of `deps`.
     ///
-    /// Differs(helmfile 1.8): charts of local directories are not written to. What they name in directories is put into
-    /// them when they are rendered, and what is missing from repositories is named.
+    /// Differs(helmfile 1.8): charts in local directories are not written to. Their dependencies in directories are added when
+    /// they are rendered, and missing dependencies from repositories are reported.
     ///
     /// # Errors
     /// A malformed selector or condition, and a chart that cannot be read.
@@ -118,7 +118,7 @@ impl HelmfileProcessingPlan {
     }
 }
 
-/// A release whose chart may be in a repository or a registry.
+/// A release whose chart may come from a repository or a registry.
 pub(crate) enum ChartOfRepository<'r> {
     /// The release with its chart on the disk.
     Available(Box<Cow<'r, Release>>),
@@ -154,17 +154,17 @@ impl Helmfile {
         })
     }
 
-    /// The release with its chart on the disk, if it is in a repository or a registry.
+    /// The release with its chart on the disk, if the chart comes from a repository or a registry.
     ///
     /// # Errors
-    /// What is wrong with the repository or the release, or the chart cannot be fetched.
+    /// The repository or the release is not valid, or the chart cannot be fetched.
     pub(crate) fn with_chart_of_repository<'r>(
         &self,
         helmfile_environment: &HelmfileHostEnvironment,
         release: &'r Release,
     ) -> Result<ChartOfRepository<'r>> {
         let chart = &release.chart;
-        // A directory of this name is taken first, and that of `--chart` before all.
+        // A local directory of this name takes precedence, and `--chart` takes precedence over everything.
         let is_here = is_local(chart) || self.place.exists(&normal(&self.base, chart));
         let Some(fetch) =
             helmfile_environment.fetch.as_ref().filter(|_| !is_here && self.spec.chart.is_empty())
@@ -205,7 +205,7 @@ impl Helmfile {
         }
     }
 
-    /// Charts that a local chart names and that are neither in it nor in a directory.
+    /// Dependencies of a local chart that are neither in the chart nor in a local directory.
     fn missing_charts(&self, release: &Release) -> Result<Vec<String>> {
         let Some(directory) = self.chart_directory(release) else { return Ok(Vec::new()) };
         let metadata = join(&directory, "Chart.yaml");
@@ -243,7 +243,7 @@ fn of_registry(release: &Release, folder: &str, name: &str) -> ChartVersionReque
     ChartVersionRequest { plain_http: release.plain_http, ..request }
 }
 
-/// User and password of a repository, or those of the variables with its name.
+/// The user and password of a repository. If they are not set, the values of environment variables with its name.
 fn login(
     helmfile_environment: &HelmfileHostEnvironment,
     repository: &Repository,
@@ -274,12 +274,12 @@ fn unsupported(repository: &Repository) -> Vec<&'static str> {
 }
 
 impl HelmfileChartsToLock {
-    /// The lock file, with a version for each chart, made at a time in RFC 3339.
+    /// The text of the lock file, with a version for each chart. `generated` is the time in RFC 3339.
     ///
-    /// The digest is that of `Chart.lock` of a chart with these dependencies, as helmfile has Helm make it.
+    /// The digest is that of `Chart.lock` for a chart with these dependencies, as helmfile lets Helm compute it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The lock file cannot be written.
     pub fn text(&self, versions: &[String], generated: &str) -> Result<String> {
         let field = |key: &str, text: &str| format!("{key:?}:{}", quoted(text));
         let mut wanted = Vec::new();

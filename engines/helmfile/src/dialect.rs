@@ -1,13 +1,13 @@
-//! Helmfiles of versions before 1.0: keys that have been renamed, and those of Helm 2 that have no effect any more.
+//! Reads helmfiles for versions before 1.0. Renames keys that have new names, and drops keys of Helm 2 that have no effect.
 //!
-//! Elsewhere: that such helmfiles are rendered twice (`load.rs`).
+//! Elsewhere: rendering such helmfiles twice (`load.rs`).
 
 use goyaml::v3::YamlNode;
 
-/// For which version of helmfile helmfiles were written.
+/// The version of helmfile that a helmfile was written for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HelmfileDialect {
-    /// Before 1.0: every helmfile is a template, and environments and releases may stand in one part.
+    /// Before 1.0. Every helmfile is a template, and environments and releases may be in the same part.
     V0,
     /// Since 1.0.
     #[default]
@@ -17,11 +17,11 @@ pub enum HelmfileDialect {
 /// Old names of top-level keys, and today's.
 const RENAMED: [(&str, &str); 2] = [("charts", "releases"), ("context", "kubeContext")];
 
-/// What only Helm 2 could follow.
+/// Keys that only Helm 2 supported.
 const OF_HELM_2: [&str; 6] =
     ["tillerNamespace", "tillerless", "tls", "tlsCACert", "tlsCert", "tlsKey"];
 
-/// A document of an old helmfile with today's keys.
+/// Translates a document of an old helmfile to the present keys.
 ///
 /// Differs(helmfile 0.79): keys that are about Tiller and its certificates have no effect.
 pub(crate) fn modern(document: &YamlNode) -> YamlNode {

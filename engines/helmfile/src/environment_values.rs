@@ -1,4 +1,4 @@
-//! Values of environments: a list of files and maps becomes one map.
+//! Loads the values of an environment: merges a list of files and maps into one map.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ enum ListMergeStrategy {
     Fallback,
 }
 
-/// What loads lists of values.
+/// Loads lists of values.
 pub(crate) struct ValuesLoader<'l> {
     pub(crate) helmfile_environment: &'l Arc<HelmfileHostEnvironment>,
     pub(crate) place: &'l WorkingDirectory,
@@ -29,9 +29,9 @@ pub(crate) struct ValuesLoader<'l> {
 }
 
 impl ValuesLoader<'_> {
-    /// The map that a list of entries gives.
+    /// Loads a list of entries and merges them into one map.
     ///
-    /// `context` is what templates among the files see; `modules` are files of HCL that come first.
+    /// `context` is the data for templates among the files. `modules` are HCL files that are read first.
     pub(crate) fn load(
         &self,
         handler: Option<&str>,
@@ -41,7 +41,7 @@ impl ValuesLoader<'_> {
         modules: hcl::HclFiles,
     ) -> Result<ValuesMap> {
         let mut modules = modules;
-        // What was decrypted is there already.
+        // The modules are decrypted already.
         let is_secret = !modules.is_empty();
         let strategy = match strategy {
             "" | "override" => ListMergeStrategy::Override,

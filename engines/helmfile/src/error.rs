@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of this engine.
 
 /// Why a helmfile has no plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,13 +16,13 @@ pub enum Error {
         /// The environment.
         environment: String,
     },
-    /// Any other error, with a message for people.
+    /// Any other error, with a message for users.
     #[error("{0}")]
     Message(String),
 }
 
 impl Error {
-    /// The same with a location in front; an error that leaves a helmfile out stays what it is.
+    /// Adds a location in front of the message. An error that only leaves out a helmfile is not changed.
     #[must_use]
     pub(crate) fn at(self, place: &str) -> Self {
         match self {
@@ -44,22 +44,22 @@ impl From<&str> for Error {
     }
 }
 
-/// What was made until an error, if there was one.
+/// A result that may be incomplete because of an error.
 ///
 /// Parity(helmfile 1.8): the output of helmfiles and releases before the one that fails is printed.
 #[derive(Debug)]
 pub struct PartialOutput<T> {
-    /// What was made; all of it without an error.
+    /// The result up to the error. Without an error it is complete.
     pub made: T,
-    /// The error that ended the output, if one did.
+    /// The error that ended the work, if there was one.
     pub error: Option<Error>,
 }
 
 impl<T> PartialOutput<T> {
-    /// All of it.
+    /// The complete result.
     ///
     /// # Errors
-    /// The error, with which what was made before is dropped.
+    /// The error. The incomplete result is dropped.
     pub fn whole(self) -> Result<T> {
         self.error.map_or(Ok(self.made), Err)
     }

@@ -1,15 +1,16 @@
-//! The files that led to a helmfile, as errors begin with them.
+//! The chain of files that led to a helmfile. Errors begin with this chain.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Files and entries that led to a helmfile, the first one first: `in ./helmfile.yaml: in .helmfiles[0]: in a.yaml`.
+/// The chain of files and entries that led to a helmfile, from the first one: `in ./helmfile.yaml: in .helmfiles[0]: in
+/// a.yaml`.
 ///
-/// Helmfiles share what led to all of them.
+/// Helmfiles share the common beginning of their chains.
 #[derive(Debug, Clone, Default)]
 pub struct HelmfileErrorTrace(Option<Arc<HelmfileErrorTraceEntry>>);
 
-/// A file or an entry, and what led to it.
+/// A file or an entry, together with the chain before it.
 #[derive(Debug)]
 struct HelmfileErrorTraceEntry {
     before: HelmfileErrorTrace,
@@ -17,12 +18,12 @@ struct HelmfileErrorTraceEntry {
 }
 
 impl HelmfileErrorTrace {
-    /// Whether nothing led there.
+    /// Whether the chain is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The same with one more file or entry.
+    /// This chain with one more file or entry.
     #[must_use]
     pub(crate) fn with(&self, place: String) -> Self {
         Self(Some(Arc::new(HelmfileErrorTraceEntry { before: self.clone(), place })))

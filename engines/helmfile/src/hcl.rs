@@ -1,4 +1,4 @@
-//! Values in HCL: `environment_values` and `locals` blocks of all HCL files of an environment, evaluated together.
+//! Values in HCL: evaluates the `environment_values` and `locals` blocks of all HCL files of an environment together.
 //!
 //! Here: files, and the order of evaluation. Below: expressions (`hcl/evaluate.rs`, `hcl/references.rs`), functions
 //! (`hcl/functions.rs`).
@@ -21,10 +21,10 @@ use references::references;
 /// The longest file, in bytes. The parser has no limit of its own.
 const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// How deep brackets may be nested.
+/// The deepest nesting of brackets.
 const MAX_BRACKET_DEPTH: usize = 64;
 
-/// How many operators of one expression may follow each other; each takes stack of the parser.
+/// The most consecutive operators in one expression, because each one needs stack space in the parser.
 const MAX_CONSECUTIVE_OPERATORS: usize = 512;
 
 /// HCL files of one environment.
@@ -107,7 +107,7 @@ impl HclFiles {
         self.files.is_empty()
     }
 
-    /// The values of all files; of a name in several files the definitions are merged.
+    /// The values of all files. If several files define a name, the definitions are merged.
     pub(crate) fn evaluate(&self) -> Result<ValuesMap> {
         let mut evaluator = HclEvaluator::default();
         let mut locals = Vec::new();
@@ -129,7 +129,7 @@ impl HclFiles {
     }
 }
 
-/// Refuses what would take too much stack of the parser.
+/// Rejects a text that would need too much stack space in the parser.
 fn check(text: &str) -> Result<()> {
     if text.len() > MAX_FILE_BYTES {
         return Err(format!("it is longer than {MAX_FILE_BYTES} bytes").into());
@@ -156,9 +156,9 @@ fn check(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Evaluates definitions in the order in which they refer to each other under `root`.
+/// Evaluates definitions in the order of their references to each other under `root`.
 ///
-/// Each is given with the index of its locals.
+/// Each definition is given with the index of its locals.
 fn evaluate(
     evaluator: &mut HclEvaluator,
     definitions: Vec<(&Attribute, usize)>,
@@ -211,7 +211,7 @@ fn evaluate(
     Ok(done)
 }
 
-/// A later definition over an earlier one: null keeps it, objects are merged.
+/// Merges a later definition into an earlier one. A null keeps the earlier value, and objects are merged.
 fn merge(below: Value, over: Value) -> Value {
     match (below, over) {
         (below, Value::Null) => below,

@@ -1,4 +1,4 @@
-//! The files that a helmfile sees: those of its source, and beside them what was fetched for it.
+//! The files that a helmfile can read: the files of its source, and the files that were fetched for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use helm::chart::ChartFile;
 use parking_lot::{Mutex, MutexGuard};
 use tree::{FileKind, FileMetadata, FileTree, MemoryTree, RelPath, TreeError, TreeLimits};
 
-/// The directory of what is beside the source; one of this name in the source is not seen.
+/// The directory for fetched files. A directory of this name in the source is hidden.
 const BESIDE: &str = ".windlass";
 
-/// The files that a helmfile can read: those of its source, and beside them those fetched for it.
+/// The files that a helmfile can read: the files of its source, and the files that were fetched for it.
 #[derive(Debug)]
 pub struct HelmfileFiles {
     source: Arc<MemoryTree>,
@@ -18,7 +18,7 @@ pub struct HelmfileFiles {
 }
 
 impl HelmfileFiles {
-    /// The files of a source and nothing else.
+    /// Only the files of a source.
     pub fn new(source: Arc<MemoryTree>) -> Self {
         Self { source, more: Mutex::default() }
     }
@@ -27,10 +27,10 @@ impl HelmfileFiles {
         self.more.lock()
     }
 
-    /// Puts files beside the source, and says where: an absolute path.
+    /// Adds fetched files and returns their directory as an absolute path.
     ///
     /// # Errors
-    /// A path that leads out, and more than there may be.
+    /// A path leads out of the directory, or a limit is exceeded.
     pub fn put<'f>(
         &self,
         name: &str,
@@ -44,13 +44,13 @@ impl HelmfileFiles {
         Ok(self.put_tree(name, builder.build()))
     }
 
-    /// Puts a tree beside the source, and says where: an absolute path.
+    /// Adds a fetched tree and returns its directory as an absolute path.
     pub fn put_tree(&self, name: &str, tree: MemoryTree) -> String {
         self.more().insert(name.to_owned(), Arc::new(tree));
         format!("/{BESIDE}/{name}")
     }
 
-    /// The tree that has a path, and the path in it.
+    /// The tree that contains a path, and the path within that tree.
     fn find(&self, path: &RelPath) -> Option<(Arc<MemoryTree>, RelPath)> {
         let Some(rest) = path.as_str().strip_prefix(BESIDE) else {
             return Some((self.source.clone(), path.clone()));
@@ -64,15 +64,15 @@ impl HelmfileFiles {
         Some((tree, RelPath::parse(rest).ok()?))
     }
 
-    /// The files of a chart's directory.
+    /// The files in a chart's directory.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// A file cannot be read.
     pub fn chart(&self, directory: &RelPath) -> Result<Vec<ChartFile>, TreeError> {
         let mut found = Vec::new();
         let mut left = vec![(directory.clone(), String::new())];
         while let Some((at, shown)) = left.pop() {
-            // The last one is taken first.
+            // Entries are taken from the end, so they are added in reverse.
             for (name, kind) in self.list(&at)?.into_iter().rev() {
                 let path = at.join(&name).map_err(|_| TreeError::NotFound(at.clone()))?;
                 let shown = if shown.is_empty() { name } else { format!("{shown}/{name}") };

@@ -1,4 +1,4 @@
-//! The input of a plan besides its settings: files, variables, the time, randomness. The plan depends on nothing else.
+//! All inputs of a plan besides its settings: files, variables, the time, random numbers. The plan depends on nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,27 +16,27 @@ use crate::error::Result;
 use crate::remote::RemoteFetcher;
 use crate::secrets::{HelmfileSecrets, SopsFileDecryptor};
 
-/// A program that a template asks for.
+/// A program that a template wants to run.
 #[derive(Debug)]
 pub struct ProgramCall<'p> {
-    /// Its name or path.
+    /// The name or path of the program.
     pub command: &'p str,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: &'p [String],
-    /// Variables beside those of the process.
+    /// Environment variables in addition to those of the process.
     pub env: &'p [(String, String)],
-    /// What it reads.
+    /// The standard input of the program.
     pub input: &'p [u8],
-    /// Where it runs, as an absolute path.
+    /// The working directory, as an absolute path.
     pub directory: &'p str,
 }
 
-/// Runs programs: only on a command line, and only if a person allows it.
+/// Runs programs. It exists only on a command line, and only if the user allows it.
 pub trait ProgramRunner: Send + Sync {
-    /// What a program prints.
+    /// Runs a program and returns its output.
     ///
     /// # Errors
-    /// It cannot be run, failed, took too long or printed too much.
+    /// The program cannot be run, failed, took too long, or printed too much.
     fn run(&self, program: &ProgramCall<'_>) -> Result<Vec<u8>, String>;
 }
 
@@ -48,22 +48,22 @@ pub struct HelmfileHostEnvironment {
     pub(crate) local: GoTimeZone,
     pub(crate) random: Arc<RandomFill>,
     pub(crate) stdin: Option<Arc<[u8]>>,
-    /// What fetches what is elsewhere; nothing is fetched without it.
+    /// Fetches remote files and charts. Without it, nothing is fetched.
     pub(crate) fetch: Option<Arc<dyn RemoteFetcher>>,
-    /// What is encrypted; nothing is decrypted without keys.
+    /// Decrypts secrets. Without keys, nothing is decrypted.
     pub(crate) secrets: HelmfileSecrets,
-    /// What `exec` and `envExec` may run; nothing unless they are allowed.
+    /// Runs programs for `exec` and `envExec`. Without it, no program is run.
     pub(crate) programs: Option<Arc<dyn ProgramRunner>>,
     /// Ends builds of kustomizations.
     pub(crate) stop: StopSignal,
-    /// All templates of a plan draw from one budget.
+    /// The budget that all templates of a plan share.
     budget: Mutex<TemplateBudget>,
     /// Functions that used the time, randomness or programs.
     drew: Mutex<BTreeSet<&'static str>>,
 }
 
 impl HelmfileHostEnvironment {
-    /// An environment with files whose root is `/`, and with environment variables.
+    /// Creates an environment with environment variables, and with files whose root is `/`.
     pub fn new(
         files: Arc<dyn FileTree + Send + Sync>,
         variables: BTreeMap<String, String>,
@@ -90,57 +90,57 @@ impl HelmfileHostEnvironment {
         }
     }
 
-    /// With what `--file -` reads.
+    /// Adds the text that `--file -` reads.
     #[must_use]
     pub fn with_stdin(self, text: Arc<[u8]>) -> Self {
         Self { stdin: Some(text), ..self }
     }
 
-    /// With what fetches what helmfiles name that is elsewhere.
+    /// Adds a fetcher for remote files and charts.
     #[must_use]
     pub fn with_fetch(self, fetch: Arc<dyn RemoteFetcher>) -> Self {
         Self { fetch: Some(fetch), ..self }
     }
 
-    /// With what decrypts files that SOPS encrypted.
+    /// Adds a decryptor for files that SOPS encrypted.
     #[must_use]
     pub fn with_decrypt(mut self, decrypt: Arc<dyn SopsFileDecryptor>) -> Self {
         self.secrets.decrypt = Some(decrypt);
         self
     }
 
-    /// With programs that templates may run.
+    /// Adds a runner for programs in templates.
     #[must_use]
     pub fn with_programs(self, programs: Arc<dyn ProgramRunner>) -> Self {
         Self { programs: Some(programs), ..self }
     }
 
-    /// With a signal by which the caller ends templates.
+    /// Adds a signal with which the caller stops templates.
     #[must_use]
     pub fn with_stop(self, stop: StopSignal) -> Self {
         let budget = Mutex::new(TemplateBudget::with_stop(TemplateLimits::default(), stop.clone()));
         Self { budget, stop, ..self }
     }
 
-    /// A variable that is set, even if it is empty.
+    /// The value of a variable that is set, even if it is empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str)
     }
 
-    /// Whether a variable is set to what Go reads as true.
+    /// Whether a variable is set to a value that Go reads as true.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         self.variable(name)
             .is_some_and(|text| matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
     }
 
-    /// Whether templates may neither read files nor run programs.
+    /// Whether templates are forbidden to read files and run programs.
     pub(crate) fn is_restricted(&self) -> bool {
         self.is_on("HELMFILE_DISABLE_INSECURE_FEATURES")
             || self.is_on("HELMFILE_DISABLE_INSECURE_TEMPLATE_FUNCTIONS")
     }
 
-    /// The functions that templates have called so far and that used the time, randomness or programs, in order: because
-    /// of them, the same files and settings can give something else next time.
+    /// The functions that used the time, random numbers or programs, in the order of their calls. Because of them, the same
+    /// files and settings can give another result next time.
     pub fn drawn(&self) -> Vec<&'static str> {
         self.drew.lock().iter().copied().collect()
     }
@@ -150,13 +150,13 @@ impl HelmfileHostEnvironment {
         self.drew.lock().insert(function);
     }
 
-    /// Counts bytes that are made outside of templates.
+    /// Counts bytes that are created outside of templates.
     pub(crate) fn count(&self, bytes: usize) -> Result<()> {
         let counted = self.spend(|budget| budget.meter().bytes(bytes as u64));
         counted.map_err(|exhausted| exhausted.to_string().into())
     }
 
-    /// Does something with the budget. Not from within a template, which has it.
+    /// Uses the budget. Do not call this from within a template, because the template holds the budget.
     pub(crate) fn spend<T>(&self, run: impl FnOnce(&mut TemplateBudget) -> T) -> T {
         run(&mut self.budget.lock())
     }

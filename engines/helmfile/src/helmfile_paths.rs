@@ -1,4 +1,4 @@
-//! Files that a helmfile names: paths and patterns, relative to it, and what happens when they are missing.
+//! Resolves the paths and patterns of files in a helmfile, relative to the helmfile, and handles missing files.
 
 use crate::error::Result;
 use crate::remote::RemoteAddress;
@@ -10,7 +10,7 @@ pub(crate) fn is_remote(path: &str) -> bool {
     RemoteAddress::parse(path).is_some()
 }
 
-/// What is before the colon of a URL.
+/// The scheme of a URL, before its colon.
 fn scheme(text: &str) -> Option<&str> {
     let (scheme, _) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -63,7 +63,7 @@ impl<'p> HelmfilePaths<'p> {
             .map_err(|error| error.at(&format!("failed processing {pattern}")))
     }
 
-    /// The files that an entry names; none where a missing one may be skipped.
+    /// The files that an entry refers to; empty if a file is missing and may be skipped.
     pub(crate) fn resolve(
         &self,
         handler: Option<&str>,

@@ -1,4 +1,4 @@
-//! All helmfiles of a plan: those of a directory, and those below a helmfile, which come before it.
+//! Visits all helmfiles of a plan: the helmfiles of a directory, and the sub-helmfiles of each helmfile, which come before it.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::values_map;
 use crate::working_directory::{WorkingDirectory, base, parent};
 use golang::path::join;
 
-/// How deep helmfiles may be below each other.
+/// The deepest nesting of sub-helmfiles.
 const MAX_HELMFILE_DEPTH: usize = 50;
 
-/// How many helmfiles a plan may have.
+/// The most helmfiles of a plan.
 const MAX_HELMFILES_PER_PLAN: usize = 5_000;
 
 /// Collects helmfiles in the order in which they are processed.
@@ -30,11 +30,11 @@ pub(crate) struct HelmfileVisit<'v> {
     pub(crate) left: usize,
     /// Whether selectors left a helmfile unread.
     pub(crate) is_partial: bool,
-    /// The first helmfile that lacks the environment, with what is below it: helmfile skips both.
+    /// The first helmfile that lacks the environment. helmfile skips it together with its sub-helmfiles.
     pub(crate) without_environment: Option<String>,
 }
 
-/// All helmfiles of a plan, or those before one that cannot be loaded.
+/// All helmfiles of a plan. If a helmfile cannot be loaded, the helmfiles before it.
 pub(crate) struct HelmfileVisitResult {
     pub(crate) helmfiles: Vec<Helmfile>,
     /// Whether selectors left a helmfile unread.
@@ -45,12 +45,12 @@ pub(crate) struct HelmfileVisitResult {
     pub(crate) error: Option<Error>,
 }
 
-/// What a visit hands to the helmfiles that it finds.
+/// The settings for the helmfiles that a visit finds.
 #[derive(Debug, Clone, Default)]
 struct HelmfileVisitOptions {
     given: HelmfileLoadInputs,
     selectors: Vec<String>,
-    /// The files that led there.
+    /// The files that led to the helmfile.
     trail: HelmfileErrorTrace,
 }
 
@@ -124,7 +124,7 @@ impl<'v> HelmfileVisit<'v> {
         Ok(())
     }
 
-    /// Visits one helmfile, and before it those below it.
+    /// Visits one helmfile. Its sub-helmfiles are visited first.
     fn one(
         &mut self,
         place: &WorkingDirectory,

@@ -1,7 +1,7 @@
-//! Hooks that apply manifests (`kubectlApply`), as far as a controller supports them: what they apply, and
-//! which of them are refused.
+//! Hooks that apply manifests (`kubectlApply`), as far as a controller supports them. Reads their manifests, and rejects hooks
+//! that are not supported.
 //!
-//! Elsewhere: hooks that are commands, which are never run (`charts.rs`); applying the manifests (the caller).
+//! Elsewhere: hooks with commands, which are never run (`charts.rs`); applying the manifests (the caller).
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use crate::spec::{Hook, Release};
 use crate::template::{TemplateStringRenderer, hook_data};
 use golang::path::join;
 
-/// How many bytes the manifests of all hooks of a plan may have.
+/// The most bytes in the manifests of all hooks of a plan.
 pub(crate) const MAX_HOOK_MANIFEST_BYTES: usize = 8 << 20;
 
-/// What a path and a file count beside their bytes, so that empty ones are limited, too.
+/// Extra bytes that count for each path and file, so that the number of empty files is limited, too.
 const FILE_OVERHEAD_BYTES: usize = 4 << 10;
 
 /// When the manifests of a hook are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManifestHookTime {
-    /// Before an operation of Helm on the release: `preapply` and `presync`.
+    /// Before a Helm operation on the release: `preapply` and `presync`.
     Before,
-    /// After it: `postsync`.
+    /// After a Helm operation on the release: `postsync`.
     After,
 }
 
-/// What a hook applies.
+/// The manifests of one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManifestHook {
-    /// Its name.
+    /// The name of the hook.
     pub name: String,
-    /// When it applies them.
+    /// When the manifests are applied.
     pub when: ManifestHookTime,
     /// Manifests as YAML.
     pub manifests: String,
@@ -48,10 +48,10 @@ pub(crate) fn name(hook: &Hook) -> &str {
     }
 }
 
-/// When an event is, and why it cannot be followed.
+/// When the hooks of an event run. The error says why the event is not supported.
 ///
-/// Differs(helmfile): in helmfile, `preapply` hooks of all releases run before the first operation; here, each runs
-/// right before the operation on its own release.
+/// Differs(helmfile): in helmfile, `preapply` hooks of all releases run before the first operation; here, each runs right
+/// before the operation on its own release.
 fn when(event: &str) -> std::result::Result<ManifestHookTime, &'static str> {
     Err(match event {
         "preapply" | "presync" => return Ok(ManifestHookTime::Before),
@@ -67,10 +67,10 @@ fn when(event: &str) -> std::result::Result<ManifestHookTime, &'static str> {
 }
 
 impl Helmfile {
-    /// Refuses hooks that are not followed where releases are kept.
+    /// Rejects hooks that are not supported for releases in a cluster.
     ///
     /// # Errors
-    /// Names the first of them, and what to use instead.
+    /// The first such hook, and an alternative.
     pub(crate) fn refuse_hooks(&self, release: &Release) -> Result<()> {
         for hook in release.hooks.iter().chain(&self.spec.hooks) {
             if hook.kubectl.is_empty() {
@@ -104,10 +104,11 @@ impl Helmfile {
         Ok(())
     }
 
-    /// What the hooks of a release apply, in their order for each event. `left` is how many bytes there may be.
+    /// The manifests that the hooks of a release apply, in order for each event. `left` is the number of bytes that are still
+    /// allowed.
     ///
     /// # Errors
-    /// A template or a file that cannot be read, and more than there may be.
+    /// A template or a file cannot be read, or the manifests are too large.
     pub(crate) fn manifest_hooks(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
@@ -146,7 +147,7 @@ impl Helmfile {
             (None, None) => return Err("either kustomize or filename must be given".into()),
             (Some(names), None) => {
                 let mut documents = Vec::new();
-                // As kubectl has it, one flag may list several.
+                // As in kubectl, one flag may list several files.
                 for path in renderer.render_text(names)?.split(',') {
                     spend(FILE_OVERHEAD_BYTES, left)?;
                     self.read_manifests(path, left, &mut documents)?;
@@ -169,7 +170,7 @@ impl Helmfile {
         if path.starts_with('/') { path.to_owned() } else { join(&self.base, path) }
     }
 
-    /// The manifests of a file, or of those in a directory, as `kubectl apply -f` reads them.
+    /// Reads the manifests of a file, or of all files in a directory, like `kubectl apply -f`.
     fn read_manifests(
         &self,
         path: &str,

@@ -1,10 +1,10 @@
-//! What a helmfile hands down to one below it under `inherits`.
+//! The settings that a sub-helmfile inherits from its parent, as its entry's `inherits` lists them.
 
 use crate::named_environment::NamedEnvironment;
 use crate::spec::State;
 use crate::struct_field::{HelmfileField, StructMergeMode};
 
-/// What is handed down: in `spec` only the requested keys.
+/// The inherited settings. `spec` has only the requested keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InheritedState {
     spec: State,
@@ -31,7 +31,7 @@ impl InheritedState {
         inherited
     }
 
-    /// Fills what the helmfile below leaves open; its own settings win.
+    /// Fills settings that the sub-helmfile does not set itself.
     pub(crate) fn fill(&self, child: &mut State) {
         let from = &self.spec;
         let mut repositories = from.repositories.clone();

@@ -1,4 +1,4 @@
-//! What helmfile demands of the order of top-level keys. It reads lines, before anything is rendered or parsed.
+//! Checks the order of top-level keys that helmfile requires. It reads plain lines, before the file is rendered or parsed.
 
 use crate::dialect::HelmfileDialect;
 use crate::error::Result;
@@ -22,10 +22,11 @@ fn lines(text: &str) -> impl Iterator<Item = TopLevelLine<'_>> {
     })
 }
 
-/// Checks the text of a helmfile.
+/// Checks the keys of a helmfile.
 ///
 /// # Errors
-/// No key at all; since 1.0 also `environments` or `bases` behind `releases`, or `environments` and `releases` in one part.
+/// There is no key at all. Since 1.0 also: `environments` or `bases` come after `releases`, or `environments` and `releases`
+/// are in one part.
 pub(crate) fn check(path: &str, text: &str, dialect: HelmfileDialect) -> Result<()> {
     let keys: Vec<&str> = lines(text)
         .filter_map(|line| if let TopLevelLine::Key(key) = line { Some(key) } else { None })

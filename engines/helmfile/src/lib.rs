@@ -1,26 +1,25 @@
-//! Helmfiles: what is read becomes a plan of releases, which is printed or rendered as helmfile does it.
+//! Reads helmfiles and makes a plan of their releases. The plan can be printed or rendered as by helmfile.
 //!
-//! A plan depends only on a [`HelmfileHostEnvironment`] (files, variables, time, randomness) and on
-//! [`HelmfilePlanSettings`]. The engine writes no files; it runs programs, fetches and decrypts only through what the
-//! caller puts into that environment ([`ProgramRunner`], [`RemoteFetcher`], [`SopsFileDecryptor`]). Without those it
-//! returns an error that names what to use instead.
+//! A plan depends only on a [`HelmfileHostEnvironment`] (files, variables, time, randomness) and on [`HelmfilePlanSettings`].
+//! The engine writes no files. It runs programs, fetches and decrypts only by means that the caller adds to that environment
+//! ([`ProgramRunner`], [`RemoteFetcher`], [`SopsFileDecryptor`]). Without them it returns an error that names an alternative.
 //!
 //! # A tour
 //! The reference is helmfile 1.8; where this differs, a comment says so.
 //! 1. `helmfile_visit.rs` finds helmfiles, `load.rs` reads one: its parts, bases and environments (`named_environment.rs`,
-//!    `environment_values.rs`, `hcl.rs`); `inheritance.rs` is what a helmfile hands down.
+//!    `environment_values.rs`, `hcl.rs`); `inheritance.rs` has the settings that sub-helmfiles inherit.
 //! 2. `spec.rs` has the fields of a helmfile; `struct_field.rs` reads, merges and writes it, `yaml.rs` plain values;
 //!    `key_order.rs` checks the order of keys.
-//! 3. `release.rs` is what releases inherit, and the templates in their fields; `template.rs` renders.
-//! 4. `plan.rs` has all helmfiles, `release_selector.rs` chooses releases, `release_graph.rs` orders them, `lock.rs`
-//!    fixes versions, `deps.rs` writes them down.
-//! 5. `print.rs` is what commands print; `render.rs` is what is rendered, `chartify.rs` makes charts for it.
-//!    `release_operation.rs` has the options of operations on releases, `hooks.rs` what their hooks apply, and
+//! 3. `release.rs` resolves inherited settings of releases and the templates in their fields; `template.rs` renders.
+//! 4. `plan.rs` has all helmfiles, `release_selector.rs` chooses releases, `release_graph.rs` orders them, `lock.rs` fixes
+//!    versions, `deps.rs` resolves them.
+//! 5. `print.rs` prints the output of commands; `render.rs` renders releases, `chartify.rs` builds charts for them.
+//!    `release_operation.rs` has the options of operations on releases, `hooks.rs` the manifests of their hooks, and
 //!    `plan_digest.rs` compares two plans.
-//! 6. `working_directory.rs` and `helmfile_paths.rs` are paths, `values_map.rs` state values, `remote.rs` addresses of
-//!    what is elsewhere, `secret_references.rs` and `secrets.rs` what is encrypted.
-//! 7. For callers that keep releases: [`helmfile_files`] are files of a source with what was fetched, [`release_values`] merges
-//!    the values of a release.
+//! 6. `working_directory.rs` and `helmfile_paths.rs` resolve paths, `values_map.rs` merges state values, `remote.rs` reads
+//!    remote addresses, `secret_references.rs` and `secrets.rs` resolve encrypted values.
+//! 7. For callers that install releases: [`helmfile_files`] has the files of a source and the fetched files, [`release_values`]
+//!    merges the values of a release.
 
 pub mod bundle;
 mod chartify;

@@ -1,7 +1,7 @@
-//! From the text of a helmfile to its settings: parts, bases, environments.
+//! Loads one helmfile: turns its text into settings, with its parts, bases and environments.
 //!
-//! Here: one helmfile. Elsewhere: the merges (`struct_field.rs`, `values_map.rs`), values of environments
-//! (`environment_values.rs`), releases (`release.rs`), helmfiles below it (`helmfile_visit.rs`).
+//! Elsewhere: merging (`struct_field.rs`, `values_map.rs`), values of environments (`environment_values.rs`), releases
+//! (`release.rs`), sub-helmfiles (`helmfile_visit.rs`).
 
 use std::sync::Arc;
 
@@ -27,26 +27,26 @@ use crate::working_directory::{WorkingDirectory, base, parent};
 use crate::yaml;
 use golang::path::join;
 
-/// How many bases a helmfile may read, with those of all its parts.
+/// The most bases that a helmfile may read, including the bases of all its parts.
 const MAX_BASES_PER_HELMFILE: usize = 1_000;
 
 /// A helmfile with its environment.
 #[derive(Clone)]
 pub(crate) struct Helmfile {
     pub(crate) spec: State,
-    /// As it is printed.
+    /// The path of the helmfile as it is printed.
     pub(crate) path: String,
     /// To which its paths are relative.
     pub(crate) base: String,
     /// The working directory.
     pub(crate) place: WorkingDirectory,
     pub(crate) environment: NamedEnvironment,
-    /// What templates see as `.Values`.
+    /// The values that templates read as `.Values`.
     pub(crate) values: ValuesMap,
     pub(crate) selectors: Vec<String>,
-    /// The files that led to it, and its own.
+    /// The files that led to the helmfile, and its own path.
     pub(crate) trail: HelmfileErrorTrace,
-    /// Its absolute path.
+    /// The absolute path of the helmfile.
     pub(crate) file: String,
 }
 
@@ -64,14 +64,14 @@ impl Helmfile {
     }
 }
 
-/// What is handed to a helmfile that is loaded.
+/// The inputs for loading a helmfile.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HelmfileLoadInputs {
     /// The file to which paths among `values` are relative.
     pub(crate) callee: String,
-    /// Of the entry of the parent, or of `--state-values-file`.
+    /// The values from the parent's entry, or from `--state-values-file`.
     pub(crate) values: Vec<Value>,
-    /// Of `--state-values-set`.
+    /// The values from `--state-values-set`.
     pub(crate) overrides: ValuesMap,
     pub(crate) inherited: Option<InheritedState>,
 }
@@ -83,7 +83,7 @@ pub(crate) struct HelmfileLoader<'l> {
     pub(crate) place: &'l WorkingDirectory,
 }
 
-/// The environment as it is before a text is read.
+/// The environment before a text is read.
 #[derive(Debug, Clone, Copy, Default)]
 struct EnvironmentInputs<'e> {
     inherited: Option<&'e NamedEnvironment>,
@@ -91,7 +91,7 @@ struct EnvironmentInputs<'e> {
 }
 
 impl HelmfileLoader<'_> {
-    /// Loads a helmfile; `directory` is given where the working directory is another one.
+    /// Loads a helmfile. `directory` is set if the helmfile has another working directory.
     pub(crate) fn load(
         &self,
         file: &str,
@@ -136,7 +136,7 @@ impl HelmfileLoader<'_> {
         Ok(Some(NamedEnvironment { values, overrides, ..NamedEnvironment::new(name) }))
     }
 
-    /// What the command line sets for all releases.
+    /// Applies the settings that the command line sets for all releases.
     fn override_all(&self, spec: &mut State) -> Result<()> {
         let set = |given: &str, own: &mut String, flag: &str, key: &str| {
             if given.is_empty() {
@@ -197,7 +197,7 @@ impl HelmfileLoader<'_> {
         Ok(helmfile)
     }
 
-    /// Reads a text part by part; each part sees the values of those before it.
+    /// Reads a text part by part. Each part can use the values of the earlier parts.
     fn text(
         &self,
         known: EnvironmentInputs<'_>,
@@ -289,7 +289,7 @@ impl HelmfileLoader<'_> {
         }
     }
 
-    /// The environment of a part of an old helmfile, as far as it is known before the part is rendered with it.
+    /// Guesses the environment of a part of an old helmfile. The part is then rendered again with this environment.
     ///
     /// Parity(helmfile 0.79): errors of the part are ignored here; they are found when it is rendered once more.
     fn foreseen(
@@ -321,7 +321,7 @@ impl HelmfileLoader<'_> {
         renderer.render(part.as_bytes())
     }
 
-    /// Reads one part: its documents, its bases, its environment.
+    /// Reads one part: its documents, bases and environment.
     fn part(
         &self,
         known: EnvironmentInputs<'_>,
@@ -379,7 +379,7 @@ impl HelmfileLoader<'_> {
         Ok(merged)
     }
 
-    /// The environment of a part, on top of the one before.
+    /// The environment of a part, based on the environment of the earlier parts.
     fn environment(
         &self,
         helmfile: &Helmfile,
@@ -441,7 +441,7 @@ impl HelmfileLoader<'_> {
 }
 
 impl Helmfile {
-    /// Merges a later part of the same text.
+    /// Merges a later part of the same text into this one.
     fn take_part(&mut self, later: Self) {
         self.spec.merge(&later.spec, StructMergeMode::Override);
         let own = &mut self.environment;
@@ -482,7 +482,7 @@ fn decode(path: &str, text: &[u8], dialect: HelmfileDialect) -> Result<State> {
     Ok(spec)
 }
 
-/// Merges environments of a later layer: lists of values are joined.
+/// Merges the environments of a later layer into the earlier ones. Lists of values are concatenated.
 fn merge_environments(into: &mut State, from: std::collections::BTreeMap<String, EnvironmentSpec>) {
     for (name, later) in from {
         let Some(known) = into.environments.get_mut(&name) else {
@@ -506,7 +506,7 @@ fn merge_environments(into: &mut State, from: std::collections::BTreeMap<String,
         if later.missing_file_handler_config.is_some() {
             known.missing_file_handler_config = later.missing_file_handler_config;
         }
-        // The later layer wins: it comes last, or first where the first one wins.
+        // The values of the later layer must win. They come last, or first with the strategy in which the first value wins.
         match known.merge_strategy.as_str() {
             "fallback" => drop(known.values.splice(0..0, later.values)),
             _ => known.values.extend(later.values),
@@ -514,7 +514,7 @@ fn merge_environments(into: &mut State, from: std::collections::BTreeMap<String,
     }
 }
 
-/// Replaces patterns among the helmfiles below by what they match.
+/// Replaces each pattern among the sub-helmfiles by the files that match.
 fn expand_helmfiles(helmfile: &mut Helmfile) -> Result<()> {
     let mut expanded = Vec::new();
     for below in std::mem::take(&mut helmfile.spec.helmfiles) {

@@ -78,7 +78,7 @@ impl Helmfile {
         join(&self.base, &format!("{name}.lock"))
     }
 
-    /// Replaces version ranges of charts in repositories by the versions of the lock file, if there is one.
+    /// If there is a lock file, replaces version ranges of charts in repositories by the versions in it.
     pub(crate) fn apply_lock(&mut self) -> Result<()> {
         let in_known = |chart: &str| {
             in_repository(chart)

@@ -7,11 +7,11 @@ use crate::values_map::{ListMergeMode, ValuesMap, merge};
 pub(crate) struct NamedEnvironment {
     pub(crate) name: String,
     pub(crate) kube_context: String,
-    /// Values of the environment, and of the helmfile that includes this one.
+    /// The values of the environment, and those from the helmfile that includes this one.
     pub(crate) values: ValuesMap,
-    /// Of the top-level `values`.
+    /// The values of the top-level key `values`.
     pub(crate) defaults: ValuesMap,
-    /// Of `--state-values-set`.
+    /// The values from `--state-values-set`.
     pub(crate) overrides: ValuesMap,
 }
 
@@ -21,7 +21,7 @@ impl NamedEnvironment {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// All layers as one, which templates see as `.Values`.
+    /// All layers merged. Templates read them as `.Values`.
     pub(crate) fn merged(&self) -> ValuesMap {
         let mut values = self.defaults.clone();
         merge(&mut values, &self.values, ListMergeMode::Sparse);
@@ -29,7 +29,7 @@ impl NamedEnvironment {
         values
     }
 
-    /// Puts another one above it.
+    /// Merges another environment over this one.
     pub(crate) fn with(mut self, other: Option<&Self>) -> Self {
         let Some(other) = other else { return self };
         if !other.name.is_empty() {
@@ -45,7 +45,7 @@ impl NamedEnvironment {
     }
 }
 
-/// One above the other, if there is any.
+/// Merges two optional environments, the second over the first.
 pub(crate) fn joined(
     below: Option<&NamedEnvironment>,
     above: Option<&NamedEnvironment>,

@@ -1,6 +1,6 @@
-//! Plans: all helmfiles that a file or directory leads to, each with its releases.
+//! Plans: all helmfiles that are reached from a file or directory, each with its releases.
 //!
-//! Here: loading and selecting. Elsewhere: visiting (`helmfile_visit.rs`), what commands print (`print.rs`).
+//! Here: loading and selecting. Elsewhere: finding the helmfiles (`helmfile_visit.rs`), printing (`print.rs`).
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::release_selector::{check_duplicates, is_enabled, selected};
 use crate::spec::Release;
 use crate::working_directory::WorkingDirectory;
 
-/// Helmfiles in the order in which they are processed: those below a helmfile come before it.
+/// Helmfiles in the order in which they are processed. Sub-helmfiles come before their parent.
 pub struct HelmfileProcessingPlan {
     pub(crate) helmfile_environment: Arc<HelmfileHostEnvironment>,
     pub(crate) helmfiles: Vec<Helmfile>,
@@ -25,21 +25,22 @@ pub struct HelmfileProcessingPlan {
 /// The identity of a release, without its other settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReleaseIdentity {
-    /// Its name.
+    /// The name of the release.
     pub name: String,
-    /// Its namespace; empty for that of the context.
+    /// The namespace of the release; empty for the namespace of the context.
     pub namespace: String,
-    /// Its context; empty for the current one.
+    /// The kubeconfig context of the release; empty for the current context.
     pub kube_context: String,
 }
 
 impl HelmfileProcessingPlan {
-    /// Loads what the settings name, seen from a working directory, which is an absolute path.
+    /// Loads the helmfiles of the settings. The working directory is given as an absolute path.
     ///
-    /// Templates may include each other deeply: call this on a thread with a stack of [`helm::render::REQUIRED_STACK_BYTES`].
+    /// Templates may include each other deeply, so call this on a thread with a stack of
+    /// [`helm::render::REQUIRED_STACK_BYTES`].
     ///
     /// # Errors
-    /// What is wrong with a helmfile, or with a file that it names.
+    /// A helmfile, or a file that it names, is not valid.
     pub fn load(
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
         directory: &str,
@@ -48,11 +49,11 @@ impl HelmfileProcessingPlan {
         Self::load_until_error(helmfile_environment, directory, settings).whole()
     }
 
-    /// [`HelmfileProcessingPlan::load`], with the helmfiles before one that cannot be loaded: helmfile has done these
-    /// by then.
+    /// Like [`HelmfileProcessingPlan::load`], but keeps the helmfiles before one that cannot be loaded. helmfile has processed
+    /// these when it reports the error.
     ///
     /// # Assumes
-    /// Nothing is removed because this plan lacks it.
+    /// The caller does not remove releases because this incomplete plan lacks them.
     pub fn load_until_error(
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
         directory: &str,
@@ -79,7 +80,7 @@ impl HelmfileProcessingPlan {
         }
     }
 
-    /// All releases of the helmfiles that were read, also those that selectors or conditions leave out.
+    /// All releases of the helmfiles that were read, including releases that selectors or conditions leave out.
     #[must_use]
     pub fn identities(&self) -> Vec<ReleaseIdentity> {
         let of = |helmfile: &Helmfile| -> Vec<ReleaseIdentity> {
@@ -89,8 +90,8 @@ impl HelmfileProcessingPlan {
         self.helmfiles.iter().flat_map(of).collect()
     }
 
-    /// Whether selectors left helmfiles unread, so that there are more releases than
-    /// [`HelmfileProcessingPlan::identities`].
+    /// Whether selectors kept helmfiles from being read. Then there are more releases than
+    /// [`HelmfileProcessingPlan::identities`] returns.
     #[must_use]
     pub fn is_partial(&self) -> bool {
         self.is_partial
@@ -107,13 +108,13 @@ impl HelmfileProcessingPlan {
         self.helmfiles.iter().map(|helmfile| helmfile.file.as_str())
     }
 
-    /// The first helmfile that was skipped because it lacks the environment that others have: what it has is not known.
+    /// The first helmfile that was skipped because it lacks the environment. Its releases are unknown.
     #[must_use]
     pub fn without_environment(&self) -> Option<&str> {
         self.without_environment.as_deref()
     }
 
-    /// The functions that used the time, randomness or programs while the plan was made, in order: see [`HelmfileHostEnvironment::drawn`].
+    /// The functions that used the time, random numbers or programs for this plan: see [`HelmfileHostEnvironment::drawn`].
     #[must_use]
     pub fn drawn(&self) -> Vec<&'static str> {
         self.helmfile_environment.drawn()
@@ -130,7 +131,8 @@ impl HelmfileProcessingPlan {
 }
 
 impl Helmfile {
-    /// Keeps the releases that match the selectors; without selectors all of them, even if their conditions are false.
+    /// Keeps only the releases that match the selectors. Without selectors all releases stay, even if their conditions are
+    /// false.
     pub(crate) fn select(&mut self, with_needs: bool) -> Result<()> {
         if !self.selectors.is_empty() {
             self.spec.releases =

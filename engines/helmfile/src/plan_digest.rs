@@ -1,4 +1,5 @@
-//! The digest of a plan, for callers that act only when a plan changes; and of what a release changes in its chart.
+//! Computes the digest of a plan, for callers that act only when a plan changes. Also computes the digest of the changes that a
+//! release makes to its chart.
 
 use std::sync::Arc;
 
@@ -15,14 +16,14 @@ use crate::spec::Release;
 use crate::yaml;
 
 impl HelmfileProcessingPlan {
-    /// A digest of the plan's content: its helmfiles as `build` writes them, with what is in lock files, values files,
-    /// patches and files of `set`. Charts are named and not read.
+    /// A digest of the plan's content: its helmfiles as `build` writes them, lock files, values files, patches and files of
+    /// `set`. Charts count by name only.
     ///
-    /// It is the same wherever files, variables and settings are the same, unless [`HelmfileProcessingPlan::drawn`]
-    /// names a function.
+    /// Equal files, variables and settings always give an equal digest, unless [`HelmfileProcessingPlan::drawn`] names a
+    /// function.
     ///
     /// # Errors
-    /// What is wrong with a file that a release names.
+    /// A file that a release names is not valid.
     pub fn digest(&self) -> Result<String> {
         let mut hash = Sha256::new();
         for helmfile in &self.helmfiles {
@@ -34,7 +35,7 @@ impl HelmfileProcessingPlan {
     }
 }
 
-/// Adds a text with its length, so that it cannot run into the next one.
+/// Adds a text with its length, so that two texts cannot be confused with one.
 fn add(hash: &mut Sha256, text: &[u8]) {
     hash.update((text.len() as u64).to_be_bytes());
     hash.update(text);
@@ -50,11 +51,11 @@ fn add_tree(hash: &mut Sha256, tree: &ChartFileTree) {
 }
 
 impl Helmfile {
-    /// A digest of what a release changes in its chart, whatever that has: dependencies, patches, a namespace. It is empty
-    /// if the chart stays as it is.
+    /// A digest of the changes that a release makes to its chart: dependencies, patches, a namespace. It does not depend on the
+    /// chart, and is empty without changes.
     ///
     /// # Errors
-    /// What is wrong with a file that the release names.
+    /// A file that the release names is not valid.
     pub(crate) fn chart_changes_digest(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,

@@ -1,17 +1,17 @@
-//! What a plan is asked for.
+//! The settings of a plan.
 
 use crate::dialect::HelmfileDialect;
 
-/// Settings of a plan; helmfile's global flags.
+/// The settings of a plan. They correspond to helmfile's global flags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HelmfilePlanSettings {
-    /// The helmfile or directory; empty for the default ones. `-` is standard input.
+    /// The path of the helmfile or directory; empty for the default files, and `-` for standard input.
     pub file: String,
-    /// The environment; `default` unless another one is wanted.
+    /// The name of the environment, by default `default`.
     pub environment: String,
-    /// For which version of helmfile the helmfiles were written.
+    /// The version of helmfile that the helmfiles were written for.
     pub dialect: HelmfileDialect,
-    /// Selectors, of which a release has to match one.
+    /// Selectors. A release must match at least one of them.
     pub selectors: Vec<String>,
     /// Overrides the namespace of all releases.
     pub namespace: String,
@@ -19,9 +19,9 @@ pub struct HelmfilePlanSettings {
     pub chart: String,
     /// Overrides the context of all releases.
     pub kube_context: String,
-    /// What is printed as `helmBinary`; nothing is run.
+    /// The value to print as `helmBinary`. The program is not run.
     pub helm_binary: String,
-    /// What is printed as `kustomizeBinary`; nothing is run.
+    /// The value to print as `kustomizeBinary`. The program is not run.
     pub kustomize_binary: String,
     /// Files of `--state-values-file`, relative to the helmfile.
     pub state_values_files: Vec<String>,

@@ -1,4 +1,4 @@
-//! What commands print: `build`, `list`, `show-dag` and `print-env`.
+//! The output of the commands `build`, `list`, `show-dag` and `print-env`.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::values_map::ValuesMap;
 use crate::working_directory::parent;
 use crate::yaml::{self, OutputValue};
 
-/// How much text a command prints at most, in bytes.
+/// The most bytes that a command prints.
 const MAX_OUTPUT_BYTES: usize = 256 << 20;
 
 /// A format of `print-env`.
@@ -42,14 +42,14 @@ pub enum ReleaseListFormat {
     Json,
 }
 
-/// What a command prints.
+/// The output of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PrintOutput {
     /// Standard output.
     pub text: String,
-    /// What a person has to know of it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// Whether any release was found; without one, the commands fail after they have printed.
+    /// Whether any release was found. Without a release, a command fails after printing its output.
     pub has_releases: bool,
 }
 
@@ -61,7 +61,7 @@ impl PrintOutput {
     }
 }
 
-/// A release as `list` prints it.
+/// A release in the output of `list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ListedRelease {
     name: String,
@@ -74,18 +74,18 @@ struct ListedRelease {
 }
 
 impl HelmfileProcessingPlan {
-    /// What `build` prints: every helmfile with all that was rendered, merged and inherited.
+    /// The output of `build`: every helmfile, fully rendered, merged and with inherited settings.
     ///
-    /// `embeds_values` replaces names of values files by what is in them; `temporary` is the directory under which
-    /// charts would be made.
+    /// `embeds_values` replaces names of values files by their content. `temporary` is the directory in which helmfile would
+    /// create charts.
     ///
     /// # Errors
-    /// What is wrong with a release, or with a file that it names.
+    /// A release, or a file that it names, is not valid.
     pub fn build(self, embeds_values: bool, temporary: &str) -> Result<PrintOutput> {
         self.build_until_error(embeds_values, temporary).whole()
     }
 
-    /// [`HelmfileProcessingPlan::build`], with what it prints of helmfiles before one that fails.
+    /// Like [`HelmfileProcessingPlan::build`], but keeps the output for the helmfiles before one that fails.
     pub fn build_until_error(
         self,
         embeds_values: bool,
@@ -132,10 +132,10 @@ impl HelmfileProcessingPlan {
         PartialOutput { made: printed, error: None }
     }
 
-    /// What `list` prints: releases by namespace and name.
+    /// The output of `list`: releases sorted by namespace and name.
     ///
     /// # Errors
-    /// A malformed condition, or a lock file without a release.
+    /// A condition is malformed, or a lock file lacks a release.
     pub fn list(self, form: ReleaseListFormat) -> Result<PrintOutput> {
         let mut listed = Vec::new();
         let printed = self.print_each(|helmfile, helmfile_environment, printed| {
@@ -164,15 +164,15 @@ impl HelmfileProcessingPlan {
         Ok(printed)
     }
 
-    /// What `show-dag` prints: the groups of each helmfile, those that are needed first.
+    /// The output of `show-dag`: the groups of releases in each helmfile. Needed releases come first.
     ///
     /// # Errors
-    /// A need on a release that does not exist, or a cycle.
+    /// A needed release does not exist, or releases need each other in a cycle.
     pub fn show_dag(self) -> Result<PrintOutput> {
         self.show_dag_until_error().whole()
     }
 
-    /// [`HelmfileProcessingPlan::show_dag`], with what it prints of helmfiles before one that fails.
+    /// Like [`HelmfileProcessingPlan::show_dag`], but keeps the output for the helmfiles before one that fails.
     pub fn show_dag_until_error(self) -> PartialOutput<PrintOutput> {
         self.print_each(|helmfile, helmfile_environment, printed| {
             helmfile.apply_lock()?;
@@ -185,10 +185,10 @@ impl HelmfileProcessingPlan {
         })
     }
 
-    /// What `print-env` prints: the environment of each helmfile with its values.
+    /// The output of `print-env`: the environment of each helmfile with its values.
     ///
     /// # Errors
-    /// A value that cannot be written.
+    /// A value cannot be written.
     pub fn print_env(self, format: PrintEnvFormat) -> Result<String> {
         let mut strings = Vec::new();
         for helmfile in &self.helmfiles {
@@ -303,7 +303,7 @@ fn table<const COLUMN_COUNT: usize>(
 }
 
 impl Helmfile {
-    /// All of it, in the order in which helmfile writes it.
+    /// The whole helmfile, in the order in which helmfile writes it.
     pub(crate) fn emit(&self) -> OutputValue {
         let mut fields = vec![("filepath", OutputValue::Plain(self.path.as_str().into()))];
         if let OutputValue::Fields(own) = self.spec.emit() {
@@ -329,7 +329,7 @@ impl Helmfile {
         Ok(table(&rows, "", 1))
     }
 
-    /// Replaces names of values files by what is in them.
+    /// Replaces names of values files by the content of the files.
     fn embed_values(&mut self, helmfile_environment: &Arc<HelmfileHostEnvironment>) -> Result<()> {
         let mut embedded = Vec::new();
         for release in &self.spec.releases {
@@ -368,7 +368,7 @@ impl Helmfile {
         Ok(result)
     }
 
-    /// The text of a values file of a release, rendered; `None` if it is missing and may be.
+    /// Reads and renders a values file of a release; `None` if the file is missing and optional.
     pub(crate) fn values_file(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,

@@ -1,4 +1,4 @@
-//! Releases: what they inherit from templates, and the templates in their own fields.
+//! Resolves releases: the settings that they inherit from templates, and the templates in their own fields.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::template::{
 };
 use crate::yaml;
 
-/// How often the fields of a release are rendered before references to each other must have settled.
+/// How many times the fields of a release are rendered until references between them must be resolved.
 const MAX_RENDER_PASSES: usize = 6;
 
-/// How deep templates may inherit each other.
+/// The deepest inheritance of templates from each other.
 const MAX_INHERITANCE_DEPTH: usize = 100;
 
-/// How many templates one release may inherit in all.
+/// The most templates that one release may inherit.
 const MAX_INHERITED_TEMPLATES: usize = 10_000;
 
 impl Helmfile {
-    /// What overrides all releases.
+    /// The settings that override those of all releases.
     pub(crate) fn overrides(&self) -> ReleaseOverrides<'_> {
         ReleaseOverrides {
             kube_context: &self.spec.kube_context,
@@ -34,7 +34,7 @@ impl Helmfile {
         }
     }
 
-    /// What templates of a release see.
+    /// The data for templates of a release.
     pub(crate) fn release_data(
         &self,
         release: &Release,
@@ -43,7 +43,7 @@ impl Helmfile {
         release_data(self.release_fields(release, values))
     }
 
-    /// The same, as the fields of a struct.
+    /// The data for templates of a release, as the fields of a struct.
     pub(crate) fn release_fields(
         &self,
         release: &Release,
@@ -60,7 +60,7 @@ impl Helmfile {
         release_fields(&self.environment, values, &seen, &self.overrides())
     }
 
-    /// Replaces each release by what it inherits and what its templates give.
+    /// Replaces each release by its resolved form, with inherited settings and rendered templates.
     pub(crate) fn execute_templates(
         &mut self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
@@ -83,7 +83,7 @@ impl Helmfile {
         Ok(())
     }
 
-    /// A release with what it inherits, from templates and from the helmfile.
+    /// Adds the settings that a release inherits from templates and from the helmfile.
     fn inherited(&self, release: &Release) -> Result<Release> {
         let mut release = release.clone();
         release.inherit = with_defaults(&self.spec, &release.inherit);
@@ -101,7 +101,7 @@ impl Helmfile {
         Ok(release)
     }
 
-    /// A release whose fields are rendered until they no longer change.
+    /// Renders the fields of a release repeatedly until they no longer change.
     fn settled(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
@@ -129,7 +129,7 @@ impl Helmfile {
     }
 }
 
-/// What is inherited by default comes first, unless the release names it itself.
+/// Puts the templates that every release inherits first, unless the release lists such a template itself.
 fn with_defaults(spec: &State, own: &InheritedTemplates) -> InheritedTemplates {
     if spec.default_inherit.0.is_empty() {
         return own.clone();
@@ -146,10 +146,10 @@ fn with_defaults(spec: &State, own: &InheritedTemplates) -> InheritedTemplates {
     InheritedTemplates(all)
 }
 
-/// A release over the templates that it inherits.
+/// Merges a release over the templates that it inherits.
 ///
-/// Differs(helmfile 1.8): templates stay what they are; helmfile writes booleans and numbers of a release into them,
-/// so that later releases inherit those.
+/// Differs(helmfile 1.8): templates stay what they are; helmfile writes booleans and numbers of a release into them, so that
+/// later releases inherit those.
 fn merged(
     spec: &State,
     release: &Release,
@@ -205,7 +205,7 @@ fn merged(
     Ok(merged_release)
 }
 
-/// Where in a release a template is, for errors.
+/// Adds the field of a release to an error in its template.
 fn in_field(release: &Release, field: &str, error: &Error) -> Error {
     format!(
         "failed executing template expressions in release \"{}\".{field}: {error}",
@@ -214,7 +214,7 @@ fn in_field(release: &Release, field: &str, error: &Error) -> Error {
     .into()
 }
 
-/// A release whose fields are rendered once.
+/// Renders the fields of a release once.
 fn render(renderer: &TemplateStringRenderer, release: &Release) -> Result<Release> {
     let mut out = release.clone();
     let text = |field: &str, text: &str| {
@@ -316,7 +316,7 @@ fn render_set(
     Ok(())
 }
 
-/// Reads what `installedTemplate` and its like have given.
+/// Reads the rendered values of `installedTemplate` and similar fields as booleans.
 fn take_booleans(mut release: Release) -> Result<Release> {
     let read = |field: &str, text: &str| -> Result<bool> {
         let failed =
@@ -342,7 +342,7 @@ fn take_booleans(mut release: Release) -> Result<Release> {
 }
 
 impl Helmfile {
-    /// Sets what overrides all releases, completes `needs`, and adds the automatic labels.
+    /// Applies the overrides for all releases, completes `needs`, and adds the automatic labels.
     pub(crate) fn override_releases(&mut self) {
         let Self { spec, .. } = self;
         for release in &mut spec.releases {
@@ -364,7 +364,7 @@ impl Helmfile {
     }
 }
 
-/// A need with the namespace and context of the release that has it.
+/// Completes a need with the namespace and context of its release.
 fn complete(release: &Release, need: &str) -> String {
     let parts: Vec<&str> = need.split('/').collect();
     let (context, namespace, name) = match parts.as_slice() {

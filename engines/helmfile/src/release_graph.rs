@@ -1,25 +1,25 @@
-//! The order of releases: groups of those that need nothing of their own or a later group.
+//! Orders releases by their needs. The releases of a group need only releases of earlier groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::spec::Release;
 
-/// What happens to releases that selected ones need.
+/// How releases are treated that selected releases need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NeedsPolicy {
-    /// They are included, and what they need.
+    /// The needed releases are included, and also the releases that these need.
     Include,
-    /// They are left out.
+    /// The needed releases are left out.
     Skip,
-    /// They are an error.
+    /// The needed releases are an error.
     Refuse,
 }
 
-/// The groups of releases, those that are needed first. With `only`, the groups of these.
+/// The groups of releases. Needed releases come first. With `only`, the result has only these releases.
 ///
 /// # Errors
-/// A need on a release that does not exist, a cycle, a need that is named twice, and needs that are refused.
+/// A needed release does not exist, releases need each other in a cycle, a release names a need twice, or needs are refused.
 pub(crate) fn groups(
     releases: &[Release],
     only: &[Release],
@@ -76,7 +76,7 @@ pub(crate) fn groups(
     Ok(groups)
 }
 
-/// The releases that are wanted, and what those need.
+/// The selected releases, and the releases that they need.
 struct SelectedReleases {
     ids: BTreeSet<String>,
     needed: BTreeSet<String>,
@@ -95,7 +95,7 @@ impl SelectedReleases {
         }
     }
 
-    /// Those that need a release.
+    /// The releases that need a given release.
     fn dependents<'w>(
         &'w self,
         id: &String,
@@ -135,7 +135,7 @@ fn check(needed: &BTreeMap<String, Vec<String>>) -> Result<()> {
     Ok(())
 }
 
-/// The ids by the longest way to what needs nothing.
+/// Groups ids by the length of the longest chain of needs that begins at each.
 fn levels(order: &[String], needed: &BTreeMap<String, Vec<String>>) -> Result<Vec<Vec<String>>> {
     let mut followers: BTreeMap<&String, Vec<&String>> = BTreeMap::new();
     let mut open: BTreeMap<&String, usize> = BTreeMap::new();
@@ -173,7 +173,7 @@ fn levels(order: &[String], needed: &BTreeMap<String, Vec<String>>) -> Result<Ve
     Ok(levels)
 }
 
-/// The error of ids of which each needs another one.
+/// The error for ids that need each other in a cycle.
 fn cycle(waiting: &[&String], needed: &BTreeMap<String, Vec<String>>) -> Error {
     let all: BTreeSet<&String> = waiting.iter().copied().collect();
     let mut path: Vec<&String> = Vec::new();
@@ -190,7 +190,7 @@ fn cycle(waiting: &[&String], needed: &BTreeMap<String, Vec<String>>) -> Error {
         let needs = needed.get(id);
         current = needs.and_then(|needs| needs.iter().find(|need| all.contains(need)));
     }
-    // Each is needed by the next one, as helmfile writes it.
+    // helmfile writes the path so that each release is needed by the next one.
     path.reverse();
     let names: Vec<&str> = path.into_iter().map(String::as_str).collect();
     format!("cycle detected: {}", names.join(" -> ")).into()

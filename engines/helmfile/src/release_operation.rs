@@ -1,5 +1,5 @@
-//! How Helm's operations on a release are done: what `apply` and `sync` of helmfile pass to `helm upgrade --install` and
-//! `helm uninstall`.
+//! The options of Helm operations on a release: the flags that helmfile's `apply` and `sync` pass to `helm upgrade --install`
+//! and `helm uninstall`.
 //!
 //! Elsewhere: the chart, its values, and flags for rendering (`render.rs`); performing operations (the caller).
 
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::load::Helmfile;
 use crate::spec::Release;
 
-/// How operations on a release are done.
+/// The options of Helm operations on a release.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of Helm")]
 pub struct ReleaseOperationSettings {
@@ -15,7 +15,7 @@ pub struct ReleaseOperationSettings {
     pub wait: bool,
     /// Whether Jobs have to be complete, too.
     pub wait_for_jobs: bool,
-    /// How long an operation may take, in seconds, if that is set.
+    /// The timeout of an operation in seconds, if it is set.
     pub timeout: Option<u64>,
     /// Whether an operation that failed is undone.
     pub rolls_back: bool,
@@ -23,23 +23,23 @@ pub struct ReleaseOperationSettings {
     pub cleans_up: bool,
     /// Whether objects are replaced.
     pub force: bool,
-    /// How many revisions are kept; zero for all.
+    /// How many revisions are kept. Zero keeps all.
     pub history: u64,
     /// Whether a namespace that is missing is created.
     pub creates_namespace: bool,
-    /// Whether objects of other releases are taken over.
+    /// Whether the operation takes over objects of other releases.
     pub takes_ownership: bool,
     /// Whether the CRDs of charts are left out.
     pub skips_crds: bool,
     /// Whether objects are not checked against the schemas of the cluster.
     pub skips_openapi: bool,
-    /// Whether the API server merges objects; `None` keeps the setting of the last revision.
+    /// Whether the API server merges objects. `None` keeps the setting of the last revision.
     pub server_side: Option<bool>,
-    /// How dependents are deleted when the release is uninstalled: `background`, `foreground` or `orphan`.
+    /// How dependents of the release's objects are deleted: `background`, `foreground` or `orphan`.
     pub cascade: String,
-    /// Whether uninstalling waits until objects are gone.
+    /// Whether uninstalling waits until the objects are deleted.
     pub waits_for_deletion: bool,
-    /// How long uninstalling may take, in seconds, if that is set.
+    /// The timeout of uninstalling in seconds, if it is set.
     pub deletion_timeout: Option<u64>,
 }
 
@@ -47,10 +47,10 @@ pub struct ReleaseOperationSettings {
 const DEFAULT_HISTORY_COUNT: u64 = 10;
 
 impl Helmfile {
-    /// How operations on a release are done.
+    /// The options of Helm operations on a release.
     ///
     /// # Errors
-    /// A word that Helm does not know.
+    /// A value that Helm does not know.
     pub(crate) fn operation(&self, release: &Release) -> Result<ReleaseOperationSettings> {
         let defaults = &self.spec.helm_defaults;
         let either = |own: Option<bool>, default: bool| own.unwrap_or(default);
@@ -81,7 +81,7 @@ impl Helmfile {
             }
         };
         Ok(ReleaseOperationSettings {
-            // Helm waits if an operation is to be undone.
+            // If a failed operation is to be rolled back, Helm always waits.
             wait: atomic || either(release.wait, defaults.wait),
             wait_for_jobs: either(release.wait_for_jobs, defaults.wait_for_jobs),
             timeout: seconds(release.timeout, defaults.timeout),

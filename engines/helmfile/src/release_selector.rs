@@ -1,4 +1,4 @@
-//! Which releases are selected: selectors, conditions, and duplicate releases.
+//! Selects releases by selectors and conditions, and detects duplicate releases.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::spec::Release;
 use crate::values_map::ValuesMap;
 
-/// Labels that a release must have, and those that it must not have.
+/// A selector: labels that a release must have, and labels that it must not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReleaseSelector {
     wanted: Vec<(String, String)>,
@@ -61,7 +61,7 @@ impl ReleaseSelector {
     }
 }
 
-/// Whether a release could match one of each; malformed ones count as compatible.
+/// Whether one release could match a selector from each list. Malformed selectors count as compatible.
 pub(crate) fn are_compatible(one: &[String], other: &[String]) -> bool {
     let parse = |strings: &[String]| {
         strings.iter().map(|text| ReleaseSelector::parse(text)).collect::<Result<Vec<_>>>()
@@ -98,9 +98,9 @@ pub(crate) fn is_enabled(release: &Release, values: &ValuesMap) -> Result<bool> 
     Ok(map.get("enabled").and_then(Value::as_bool).unwrap_or(false))
 }
 
-/// The releases that match a selector, if there are any selectors, and whose condition holds.
+/// The releases whose condition holds and that match a selector. Without selectors, only the condition counts.
 ///
-/// With `with_needs`, also what those need, and what that needs.
+/// With `with_needs`, also the releases that these need directly or indirectly.
 pub(crate) fn selected(
     releases: &[Release],
     selectors: &[String],
@@ -128,7 +128,7 @@ pub(crate) fn selected(
     Ok(chosen.map(|(release, _)| release.clone()).collect())
 }
 
-/// What marked releases need. Parity(helmfile 1.8): what is needed is followed by its name alone.
+/// The releases that marked releases need. Parity(helmfile 1.8): what is needed is followed by its name alone.
 fn needed(releases: &[Release], marks: &[bool]) -> std::collections::BTreeSet<String> {
     let mut needed = std::collections::BTreeSet::new();
     let mut left: Vec<&Release> =
@@ -144,7 +144,7 @@ fn needed(releases: &[Release], marks: &[bool]) -> std::collections::BTreeSet<St
     needed
 }
 
-/// Refuses two releases of one name in a namespace.
+/// Rejects two releases with the same name in a namespace.
 pub(crate) fn check_duplicates(releases: &[Release]) -> Result<()> {
     let mut counts: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for release in releases {

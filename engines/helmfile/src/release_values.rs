@@ -1,6 +1,6 @@
-//! The values of a release: its values files and flags, merged as Helm merges them.
+//! Merges the values of a release from its values files and flags, as Helm does.
 //!
-//! Elsewhere: which these are (`render.rs`), what each flag means (`helm::strvals`).
+//! Elsewhere: the list of files and flags (`render.rs`), the meaning of each flag (`helm::strvals`).
 
 use golang::value::{GoMap, GoString};
 use helm::chart::read_values;
@@ -15,10 +15,10 @@ pub struct ExtraReleaseFlags {
     pub skips_schema: bool,
 }
 
-/// The values of a release, from values files (later ones above earlier ones) and flags of `helm template`.
+/// Merges the values of a release from values files and flags of `helm template`. Later values files take precedence.
 ///
 /// # Errors
-/// Values that cannot be read, and a flag that only a program could follow.
+/// Values cannot be read, or a flag needs an external program.
 pub fn merged(
     values_files: &[Vec<u8>],
     flags: &[String],
@@ -38,7 +38,7 @@ pub fn merged(
             "--set" => sets[0].push(value()?),
             "--set-string" => sets[1].push(value()?),
             "--set-file" => sets[2].push(value()?),
-            // What the cluster is and where the release is are known better here.
+            // The caller knows the cluster and the namespace of the release better than these flags.
             "--namespace" | "--kube-version" | "--api-versions" => drop(value()?),
             "--skip-schema-validation" => more.skips_schema = true,
             // Hosts are looked up only if the flag of the process allows it.

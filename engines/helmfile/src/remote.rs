@@ -1,7 +1,7 @@
-//! Addresses of go-getter, by which helmfiles name what is elsewhere: `git::https://HOST/REPOSITORY@FILE?ref=TAG`.
+//! Remote addresses in the form of go-getter, which helmfiles can contain: `git::https://HOST/REPOSITORY@FILE?ref=TAG`.
 //!
-//! Here: reading them, and what they ask for. Elsewhere: fetching (the caller), where such an address may stand
-//! (`working_directory.rs`, `helmfile_paths.rs`).
+//! Here: reading such addresses. Elsewhere: fetching (the caller), where such an address is allowed (`working_directory.rs`,
+//! `helmfile_paths.rs`).
 
 use std::fmt;
 
@@ -13,54 +13,55 @@ use crate::working_directory::{base, parent};
 /// The getter of an address without `::`.
 const NORMAL: &str = "normal";
 
-/// An address as helmfile reads it.
+/// A remote address as helmfile reads it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RemoteAddress {
-    /// What is before `::`, or `normal`.
+    /// The text before `::`, or `normal`.
     pub getter: String,
     /// The scheme.
     pub scheme: String,
     /// The user, perhaps with a password.
     pub user: String,
-    /// Name or address, and the port if there is one.
+    /// The host name or IP address, with the port if there is one.
     pub host: String,
-    /// What is fetched: the part of the path before `@`, or the directory of the path without its first slash.
+    /// The repository or archive to fetch. It is the part of the path before `@`, or the parent directory without its first
+    /// slash.
     pub dir: String,
-    /// The file or directory in it: the part of the path after `@`, or the last one.
+    /// The file or directory within the fetched content: the part of the path after `@`, or the last part.
     pub file: String,
-    /// What follows the `?`, as it was written.
+    /// The text after `?`, unchanged.
     pub query: String,
 }
 
-/// What an address asks for.
+/// The server and content that an address refers to.
 #[derive(Clone, PartialEq, Eq)]
 pub enum RemoteSource {
     /// A folder of a repository.
     Git {
-        /// What is cloned: scheme, user and host.
+        /// The URL to clone from: scheme, user and host.
         host: String,
         /// The repository on the host.
         path: String,
-        /// The folder in it; empty for all.
+        /// The folder in the repository; empty for the whole repository.
         folder: String,
         /// A branch, tag or commit; empty for the default branch.
         reference: String,
     },
     /// A file on a web server.
     File {
-        /// Where it is.
+        /// The URL of the archive.
         url: String,
     },
     /// An archive on a web server.
     Archive {
         /// Where it is.
         url: String,
-        /// The folder in it; empty for all.
+        /// The folder in the archive; empty for the whole archive.
         folder: String,
     },
-    /// An object of S3; an archive by its name is taken apart.
+    /// An object in S3. An object whose name is that of an archive is unpacked.
     S3 {
-        /// The region; empty if the bucket has to be asked.
+        /// The region; empty if S3 must be asked for the region of the bucket.
         region: String,
         /// The bucket.
         bucket: String,
@@ -69,31 +70,32 @@ pub enum RemoteSource {
     },
 }
 
-/// Fetches what helmfiles name that is elsewhere.
+/// Fetches the remote files and charts that helmfiles refer to.
 pub trait RemoteFetcher: Send + Sync {
-    /// The directory in which the `file` of an address is, as an absolute path in the files of the environment.
+    /// Fetches an address, and returns the directory that contains its `file`. The directory is an absolute path in the files
+    /// of the environment.
     ///
     /// The plan calls this for the same address more than once.
     ///
     /// # Errors
-    /// Why it cannot be fetched.
+    /// Why the address cannot be fetched.
     fn fetch(&self, address: &RemoteAddress) -> Result<String, String>;
 
-    /// The directory of a chart that is in a repository or a registry, as an absolute path in the files of the
-    /// environment.
+    /// Fetches a chart from a repository or a registry, and returns its directory. The directory is an absolute path in the
+    /// files of the environment.
     ///
     /// # Errors
-    /// Why it cannot be fetched.
+    /// Why the chart cannot be fetched.
     fn chart(&self, chart: &ChartVersionRequest) -> Result<String, ChartFetchError>;
 }
 
 /// Why a chart of a repository or a registry cannot be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChartFetchError {
-    /// A helmfile may not name the place that it is in. Of releases that are kept, only those of the chart fail.
+    /// A helmfile may not refer to the location of the chart. Of installed releases, only those with this chart fail.
     #[error("{0}")]
     Refused(String),
-    /// It cannot be fetched, which may be better at another time.
+    /// The chart cannot be fetched now. A later attempt may succeed.
     #[error("{0}")]
     Failed(String),
 }
@@ -134,10 +136,10 @@ impl fmt::Display for RemoteAddress {
 }
 
 impl RemoteAddress {
-    /// Reads an address; nothing for what helmfile takes for a path.
+    /// Reads an address; `None` if helmfile would read the text as a path.
     ///
-    /// Parity(helmfile 1.8): without exactly one `@` in its path, an address with `::` has a directory without its first
-    /// slash, which then follows the host; and three parts with `::` between them are an address, too.
+    /// Parity(helmfile 1.8): without exactly one `@` in its path, an address with `::` has a directory without its first slash,
+    /// which then follows the host; and three parts with `::` between them are an address, too.
     pub fn parse(text: &str) -> Option<Self> {
         if text.starts_with('/') {
             return None;
@@ -184,13 +186,13 @@ impl RemoteAddress {
         })
     }
 
-    /// What the address asks for.
+    /// The server and content that the address refers to.
     ///
-    /// Differs(helmfile 1.8): nothing is cached from one run to the next, so `cache` has no effect; keys are not taken
-    /// out of addresses; `hg`, `smb`, `file` and other getters are not there.
+    /// Differs(helmfile 1.8): nothing is cached from one run to the next, so `cache` has no effect; keys are not taken out of
+    /// addresses; `hg`, `smb`, `file` and other getters are not there.
     ///
     /// # Errors
-    /// What is not supported, and what to write instead.
+    /// Which part is not supported, and an alternative.
     pub fn source(&self) -> Result<RemoteSource, String> {
         match (self.getter.as_str(), self.scheme.as_str()) {
             (NORMAL, "http" | "https") => {
@@ -229,7 +231,7 @@ impl RemoteAddress {
         })
     }
 
-    /// By the forms of addresses that AWS has.
+    /// Reads the bucket and region from AWS's forms of host names.
     fn s3_of_host(&self) -> Result<RemoteSource, String> {
         let path = if self.dir.starts_with('/') { self.dir.clone() } else { self.whole_path() };
         let key = path.trim_start_matches('/');
@@ -279,12 +281,12 @@ impl RemoteAddress {
         }
     }
 
-    /// A parameter, as it was written.
+    /// The value of a parameter, unchanged.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.parameters().find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
-    /// Parameters as they were written.
+    /// All parameters, unchanged.
     fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
         let all = self.query.split('&').filter(|part| !part.is_empty());
         all.map(|part| part.split_once('=').unwrap_or((part, "")))
@@ -301,7 +303,7 @@ impl RemoteAddress {
         url
     }
 
-    /// Refuses what helmfile would glue to the host.
+    /// Rejects a path that helmfile would append to the host without a slash.
     fn check_dir(&self) -> Result<(), String> {
         if self.dir.starts_with('/') {
             return Ok(());
@@ -312,7 +314,7 @@ impl RemoteAddress {
     }
 }
 
-/// What is fetched, and the folder in it behind `//`.
+/// Splits a path at `//` into the content to fetch and a folder in it.
 fn split_folder(dir: &str) -> (&str, &str) {
     match dir.find("//") {
         Some(at) => (dir.get(..at).unwrap_or(dir), dir.get(at + 2..).unwrap_or_default()),

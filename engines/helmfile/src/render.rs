@@ -1,6 +1,6 @@
-//! What `template` renders: releases in the order of their needs, each with its chart, values and flags of Helm.
+//! Prepares releases for rendering, in the order of their needs. Each one has its chart, values and flags of Helm.
 //!
-//! Elsewhere: charts that are made (`chartify.rs`), running Helm's templates (the caller).
+//! Elsewhere: building charts (`chartify.rs`), rendering with Helm (the caller).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::working_directory::base;
 use crate::yaml;
 use golang::path::clean;
 
-/// What releases are rendered for.
+/// The purpose of rendering releases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RenderPurpose {
     /// `template`.
@@ -37,12 +37,12 @@ pub enum RenderPurpose {
     Lint,
     /// `diff`.
     Diff,
-    /// `apply`: operations of Helm, of which hooks that name manifests are a part.
+    /// `apply`: Helm operations, including hooks that apply manifests.
     Apply,
 }
 
 impl RenderPurpose {
-    /// Whether releases that must not be there are of interest.
+    /// Whether releases that must be uninstalled are returned, too.
     fn has_unwanted(self) -> bool {
         matches!(self, Self::Diff | Self::Apply)
     }
@@ -54,11 +54,11 @@ impl RenderPurpose {
 pub struct ReleaseRenderOptions {
     /// Which command this is for.
     pub purpose: RenderPurpose,
-    /// Charts of local directories that a chart names are not put into it.
+    /// Whether charts in local directories are not added to the charts that depend on them.
     pub skip_deps: bool,
-    /// Also releases that selected ones need, and what those need.
+    /// Also includes the releases that selected releases need directly or indirectly.
     pub include_needs: bool,
-    /// What is needed and not selected is left out rather than refused; `include_needs` wins.
+    /// Leaves out needed releases that are not selected, instead of an error. `include_needs` takes precedence.
     pub skip_needs: bool,
     /// `--include-crds` of Helm.
     pub include_crds: bool,
@@ -68,13 +68,13 @@ pub struct ReleaseRenderOptions {
     pub no_hooks: bool,
     /// `--skip-schema-validation` of Helm.
     pub skip_schema_validation: bool,
-    /// The version of Kubernetes, above that of releases.
+    /// The version of Kubernetes. It takes precedence over those of releases.
     pub kube_version: String,
     /// `--show-only` of Helm.
     pub show_only: Vec<String>,
     /// `--set` of Helm, above all values of releases.
     pub set: Vec<String>,
-    /// Values files above those of releases, relative to each helmfile.
+    /// Values files that override those of releases. Paths are relative to each helmfile.
     pub values: Vec<String>,
     /// More flags of `helm template`, in place of `helmDefaults.args`.
     pub args: String,
@@ -89,14 +89,14 @@ pub enum ReleaseChartLocation {
     Path(String),
     /// Made for the release.
     Files {
-        /// Its name in messages.
+        /// The name of the chart in messages.
         place: String,
-        /// Its files.
+        /// The files of the chart.
         files: Vec<ChartFile>,
     },
-    /// A helmfile may not name where it is; for [`RenderPurpose::Apply`] only.
+    /// A helmfile may not refer to this location. Only for [`RenderPurpose::Apply`].
     Refused {
-        /// Why, for a person.
+        /// The reason, for users.
         why: String,
     },
 }
@@ -104,73 +104,73 @@ pub enum ReleaseChartLocation {
 /// A release to be rendered.
 #[derive(Debug, Clone)]
 pub struct HelmfileReleaseToRender {
-    /// Its name.
+    /// The name of the release.
     pub name: String,
-    /// Its namespace; empty for that of the context.
+    /// The namespace of the release; empty for the namespace of the context.
     pub namespace: String,
-    /// Its context; empty for the current one.
+    /// The kubeconfig context of the release; empty for the current context.
     pub kube_context: String,
-    /// What helmfile calls its chart: the path as seen from the working directory, or the name in a repository.
+    /// The chart's name in helmfile's output: a path relative to the working directory, or the name in a repository.
     pub shown: String,
-    /// Its chart.
+    /// The chart of the release.
     pub chart: ReleaseChartLocation,
-    /// Identifies what the release changes in a chart that was refused: dependencies, patches, a namespace. It is empty if it
-    /// changes nothing, and for charts that are there, which have these changes.
+    /// Identifies the changes of the release to a chart that was refused: dependencies, patches, a namespace. It is empty
+    /// without changes. It is also empty for other charts, because they contain the changes already.
     pub chart_changes: String,
-    /// Texts of values files, later ones above earlier ones.
+    /// The content of values files. Later ones take precedence.
     pub values: Vec<Vec<u8>>,
     /// Flags of `helm template` or `helm lint`.
     pub flags: Vec<String>,
-    /// What other releases call it in `needs`.
+    /// The id that other releases use in `needs`.
     pub id: String,
-    /// What it needs, by [`HelmfileReleaseToRender::id`].
+    /// The needed releases, by [`HelmfileReleaseToRender::id`].
     pub needs: Vec<String>,
-    /// The number of its helmfile: helmfile has done all of those before when it begins with it.
+    /// The number of the release's helmfile. helmfile begins with a helmfile only after all earlier ones are done.
     pub helmfile: usize,
-    /// The files that led to its helmfile, as errors begin with them.
+    /// The files that led to the release's helmfile. Errors begin with them.
     pub trail: HelmfileErrorTrace,
     /// The absolute path of its helmfile.
     pub file: String,
-    /// How Helm's operations on it are done, for [`RenderPurpose::Apply`] only.
+    /// The options of Helm operations. Only for [`RenderPurpose::Apply`].
     pub operation: ReleaseOperationSettings,
-    /// What its hooks apply, for [`RenderPurpose::Apply`] only.
+    /// The manifests that its hooks apply. Only for [`RenderPurpose::Apply`].
     pub hooks: Vec<ManifestHook>,
-    /// How many empty lines are printed before it: helmfile prints one for each kustomization of a helmfile, before all
-    /// of its releases.
+    /// How many empty lines are printed before this release. helmfile prints one for each kustomization of a helmfile, before
+    /// all releases of that helmfile.
     pub empty_lines: usize,
 }
 
-/// A release that must not be there.
+/// A release that must be uninstalled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelmfileReleaseToUninstall {
-    /// Its name.
+    /// The name of the release.
     pub name: String,
-    /// Its namespace; empty for that of the context.
+    /// The namespace of the release; empty for the namespace of the context.
     pub namespace: String,
-    /// Its context; empty for the current one.
+    /// The kubeconfig context of the release; empty for the current context.
     pub kube_context: String,
-    /// What helmfile calls its chart.
+    /// The chart's name in helmfile's output.
     pub shown: String,
 }
 
 /// All releases to be rendered.
 #[derive(Debug, Clone, Default)]
 pub struct HelmfileReleasesToRender {
-    /// In the order in which they are printed.
+    /// The releases in the order in which they are printed.
     pub releases: Vec<HelmfileReleaseToRender>,
     /// Selected releases that are not to be installed, for [`RenderPurpose::Diff`] and [`RenderPurpose::Apply`] only.
     pub unwanted: Vec<HelmfileReleaseToUninstall>,
-    /// What a person has to know of it.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
     /// Whether any release was found.
     pub has_releases: bool,
 }
 
 impl HelmfileProcessingPlan {
-    /// What `template` renders.
+    /// Prepares all releases for the command `template`.
     ///
     /// # Errors
-    /// What is wrong with a release, or with a file that it names; a chart that is not on the disk.
+    /// A release or a file that it names is not valid, or a chart is not on the disk.
     pub fn renderings(
         self,
         options: &ReleaseRenderOptions,
@@ -179,10 +179,10 @@ impl HelmfileProcessingPlan {
         self.renderings_until_error(options, helm).whole()
     }
 
-    /// [`HelmfileProcessingPlan::renderings`], with the releases that helmfile has rendered when another one fails.
+    /// Like [`HelmfileProcessingPlan::renderings`], but keeps the releases that helmfile has rendered before one that fails.
     ///
     /// # Assumes
-    /// Nothing is removed because these lack it.
+    /// The caller does not remove releases that are missing from this incomplete result.
     pub fn renderings_until_error(
         self,
         options: &ReleaseRenderOptions,
@@ -222,7 +222,7 @@ struct PreparedChart {
 }
 
 impl Helmfile {
-    /// Adds the selected releases to all others, those before one that fails.
+    /// Adds the selected releases of this helmfile to `all`. If one fails, the releases before it stay added.
     ///
     /// Parity(helmfile 1.8): charts of all releases are made before the first one is rendered.
     fn render_all(
@@ -302,7 +302,7 @@ impl Helmfile {
         contexts.into_iter().find(|context| !context.is_empty()).unwrap_or_default().to_owned()
     }
 
-    /// The releases to be rendered, in order, then those that are not to be installed; `None` if none is selected.
+    /// The releases to render, in order, followed by the releases that must not be installed; `None` if none is selected.
     fn to_render(&self, options: &ReleaseRenderOptions) -> Result<Option<Vec<Release>>> {
         let all = &self.spec.releases;
         let chosen = selected(all, &self.selectors, &self.values, false)?;
@@ -310,7 +310,7 @@ impl Helmfile {
             return Ok(None);
         }
         check_duplicates(&chosen)?;
-        // Of releases of one name, only the selected one counts.
+        // If several releases have the same name, only the selected one counts.
         let mut selected_of: BTreeMap<String, &Release> =
             chosen.iter().rev().map(|release| (release.id(), release)).collect();
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -339,7 +339,7 @@ impl Helmfile {
         Ok(Some(desired.filter(Release::is_desired).chain(unwanted).collect()))
     }
 
-    /// The chart of a release, made if it has to be.
+    /// The chart of a release. It is built if necessary.
     fn prepared_chart(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
@@ -382,7 +382,7 @@ impl Helmfile {
             _ => self.template_flags(helmfile_environment, release, options)?,
         };
         let chart_changes = match &prepared.chart {
-            // What is wrong with them is said when the chart is there.
+            // If the changes themselves are invalid, that is reported once the chart is available.
             Ok(ReleaseChartLocation::Refused { .. }) => self
                 .chart_changes_digest(helmfile_environment, release)
                 .unwrap_or_else(|error| error.to_string()),
@@ -412,7 +412,7 @@ impl Helmfile {
         })
     }
 
-    /// The chart of a release as it is on the disk.
+    /// The chart of a release on the disk.
     fn chart_of(
         &self,
         release: &Release,
@@ -462,7 +462,7 @@ impl Helmfile {
         Ok(())
     }
 
-    /// The strings of the values files that Helm is given for a release: those of `values`, then those of `secrets`.
+    /// The content of all values files that Helm gets for a release: first those of `values`, then those of `secrets`.
     pub(crate) fn all_values(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,
@@ -563,7 +563,7 @@ impl Helmfile {
         Ok(flags)
     }
 
-    /// Values that the command line gives for all releases.
+    /// The values that the command line sets for all releases.
     fn given_flags(&self, options: &ReleaseRenderOptions, flags: &mut Vec<String>) -> Result<()> {
         for path in &options.values {
             if !self.place.exists(path) {
@@ -682,12 +682,12 @@ impl Helmfile {
     }
 }
 
-/// What errors call a release.
+/// The name of a release in errors.
 fn owner(release: &Release) -> String {
     format!("release \"{}\"", release.name)
 }
 
-/// A text in which Helm sees neither lists nor the end of a value.
+/// Escapes a text so that Helm reads it as one value without lists.
 fn escaped(text: &str) -> String {
     text.replace('{', "\\{").replace('}', "\\}").replace(',', "\\,")
 }

@@ -1,6 +1,6 @@
-//! References to secrets, such as `ref+sops://secrets.yaml#/key`: where they are in values, and what they stand for.
+//! References to secrets in values, such as `ref+sops://secrets.yaml#/key`: finding them, and replacing them by the secrets.
 //!
-//! Source: vals 0.46. Only `ref+sops` is followed, into the files of the plan; all other providers are refused by name, for
+//! Source: vals 0.46. Only `ref+sops` is supported, for files of the plan. All other providers are rejected by name, because
 //! nothing is fetched while a plan is made. Elsewhere: decrypting (`secrets.rs`).
 
 use std::borrow::Cow;
@@ -18,23 +18,23 @@ use crate::values_map::ValuesMap;
 use crate::working_directory::WorkingDirectory;
 use crate::yaml;
 
-/// What all references contain.
+/// The text at the beginning of every reference.
 const MARK: &str = "ref+";
 
-/// Makes a missing key an error instead of null.
+/// A variable that makes a missing key an error instead of null.
 const STRICT: &str = "HELMFILE_VALS_FAIL_ON_MISSING_KEY_IN_MAP";
 
-/// How much of a reference an error quotes: it may have a whole file in it.
+/// How many characters of a reference an error quotes, because a reference may contain a whole file.
 const MAX_REFERENCE_CHARACTERS: usize = 200;
 
-/// A reference with what is around it.
+/// A reference, and the text before and after it.
 #[derive(Debug, PartialEq, Eq)]
 struct ReferenceMatch<'t> {
     before: &'t str,
     /// The reference without `ref+`.
     uri: &'t str,
     after: &'t str,
-    /// Whether another reference is a part of it.
+    /// Whether the reference contains another one.
     is_nested: bool,
 }
 
@@ -56,7 +56,7 @@ impl<'t> ReferenceMatch<'t> {
     }
 }
 
-/// The reference at the beginning of a text, behind `ref+`, and what follows it.
+/// Splits a text after `ref+` into the reference and the rest of the text.
 fn split(text: &str) -> Option<(&str, &str)> {
     let scheme = text.find(['+', ':'])?;
     let body = text.get(scheme..)?.strip_prefix("://")?;
@@ -82,7 +82,7 @@ pub(crate) fn any(value: &Value) -> bool {
     false
 }
 
-/// A value with what its references stand for.
+/// Replaces the references in a value by the secrets.
 pub(crate) fn expand<'v>(
     helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
@@ -97,7 +97,7 @@ pub(crate) fn expand<'v>(
     }
 }
 
-/// The same, where bytes are counted by someone else.
+/// Replaces the references in a value by the secrets. `count` is called with the number of bytes used.
 pub(crate) fn expand_within(
     helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
@@ -107,7 +107,7 @@ pub(crate) fn expand_within(
     ReferenceExpansion { helmfile_environment, place, count }.value(value)
 }
 
-/// A text of a value with what its references stand for, as text.
+/// Replaces the references in a text by the secrets, and returns a text.
 pub(crate) fn expand_text(
     helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
@@ -118,7 +118,7 @@ pub(crate) fn expand_text(
     display(&expanded)
 }
 
-/// The text of a values file. With a reference in it, it is written anew.
+/// The content of a values file. If it contains a reference, the content is written again.
 pub(crate) fn expand_file(
     helmfile_environment: &HelmfileHostEnvironment,
     place: &WorkingDirectory,
@@ -136,7 +136,7 @@ pub(crate) fn expand_file(
     Ok(yaml::write_plain(&expanded)?.into_bytes())
 }
 
-/// A value as Go's `%v` writes it.
+/// Writes a value like Go's `%v`.
 fn display(value: &Value) -> Result<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -191,7 +191,7 @@ impl ReferenceExpansion<'_> {
         }
     }
 
-    /// The value that a text refers to: a reference alone may be of any type.
+    /// The value of a text. If the text is only one reference, the value may have any type.
     fn text(&mut self, text: &str) -> Result<Value> {
         let Some(first) = ReferenceMatch::first(text) else {
             return Ok(Value::String(text.to_owned()));
@@ -287,7 +287,7 @@ impl ReferenceExpansion<'_> {
         }
     }
 
-    /// The value at a path of keys. A missing one is null, unless a variable says otherwise.
+    /// The value at a path of keys. A missing value is null, unless a variable makes it an error.
     fn at_key(&mut self, map: &ValuesMap, path: &str) -> Result<Value> {
         let mut map = map;
         let mut keys = path.split('/').peekable();
@@ -304,7 +304,7 @@ impl ReferenceExpansion<'_> {
                     return Ok(value.clone());
                 }
                 Value::Object(inner) => map = inner,
-                // Its value is secret.
+                // The error does not show the value, because it is secret.
                 other => {
                     let kind = yaml::kind(other);
                     return Err(
@@ -317,7 +317,7 @@ impl ReferenceExpansion<'_> {
     }
 }
 
-/// The path of a file in a reference: what stands where a URL has its host is the first part of it.
+/// The path of the file in a reference. Its first part is in the position of a URL's host.
 fn path(url: &GoUrl) -> String {
     let host = String::from_utf8_lossy(&url.host);
     let path = String::from_utf8_lossy(&url.path);

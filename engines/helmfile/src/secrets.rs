@@ -1,7 +1,7 @@
-//! Files that SOPS encrypted: `secrets` of environments and of releases, and what references name.
+//! Decrypts files that SOPS encrypted: the `secrets` of environments and releases, and files in references.
 //!
-//! Here: their formats, and what is kept of them for the rest of a plan. Elsewhere: keys and services (the caller, by
-//! [`SopsFileDecryptor`]), references in values (`secret_references.rs`).
+//! Here: the formats of such files, and keeping the decrypted content for the rest of a plan. Elsewhere: keys and services (the
+//! caller, by [`SopsFileDecryptor`]), references in values (`secret_references.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -23,19 +23,19 @@ use crate::values_map::{ValuesMap, overlay};
 use crate::working_directory::{WorkingDirectory, parent};
 use crate::yaml;
 
-/// Decrypts what SOPS encrypted, with the keys that the caller has.
+/// Decrypts files with the keys of the caller.
 pub trait SopsFileDecryptor: Send + Sync {
-    /// The plain content of a file, in the format that the file has.
+    /// Decrypts a file. The result has the same format as the file.
     ///
     /// # Errors
-    /// Why it is not decrypted and what to do, without anything that is secret.
+    /// Why the file cannot be decrypted and how to proceed. The error contains no secret.
     fn decrypt(&self, data: &[u8], format: SopsFormat) -> Result<Zeroizing<Vec<u8>>, String>;
 }
 
 /// The plain content of a file.
 pub(crate) struct DecryptedFileContent {
     text: Zeroizing<Vec<u8>>,
-    /// The content as a map, read once; `None` if it is not a map.
+    /// The content as a map, which is read only once; `None` if it is not a map.
     map: OnceLock<Option<ValuesMap>>,
 }
 
@@ -44,14 +44,14 @@ impl DecryptedFileContent {
         &self.text
     }
 
-    /// The content as a map, which is counted when it is made.
+    /// The content as a map. Its memory is counted when it is created.
     pub(crate) fn map(&self, count: &mut dyn FnMut(usize) -> Result<()>) -> Result<&ValuesMap> {
         if self.map.get().is_none() {
             let map = yaml::read_map(&self.text).ok();
             count(map.iter().map(weight).sum())?;
             drop(self.map.set(map));
         }
-        // What is wrong with it may quote it.
+        // The parser's error is dropped, because it may quote the content.
         let map = self.map.get().and_then(Option::as_ref);
         map.ok_or_else(|| "its plain content is not a map in YAML".into())
     }
@@ -61,7 +61,7 @@ fn weight(map: &ValuesMap) -> usize {
     map.iter().map(|(key, value)| key.len() + kustomize::weight_of_value(value)).sum()
 }
 
-/// What decrypts, and what was decrypted so far: each file is decrypted once for a plan.
+/// The decryptor, and the content decrypted so far. Each file is decrypted once for a plan.
 #[derive(Default)]
 pub(crate) struct HelmfileSecrets {
     pub(crate) decrypt: Option<Arc<dyn SopsFileDecryptor>>,
@@ -69,7 +69,7 @@ pub(crate) struct HelmfileSecrets {
 }
 
 impl HelmfileSecrets {
-    /// Whether something was decrypted, so that errors may quote it.
+    /// Whether any secret was decrypted, so that errors may contain secrets.
     pub(crate) fn is_used(&self) -> bool {
         !self.known.lock().is_empty()
     }
@@ -83,7 +83,7 @@ impl HelmfileSecrets {
         count: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<Arc<DecryptedFileContent>> {
         let known = || self.known.lock();
-        // In another format it is another text.
+        // The same file in another format gives another content.
         let name = format!("{format} {name}");
         if let Some(plain) = known().get(&name) {
             return Ok(Arc::clone(plain));
@@ -100,7 +100,7 @@ impl HelmfileSecrets {
     }
 }
 
-/// The format of a file for helm-secrets, by its content and not by its name; `None` if it is not encrypted.
+/// The format of a file for helm-secrets, derived from its content instead of its name; `None` if it is not encrypted.
 ///
 /// Parity(helm-secrets 4.7): dotenv and INI are taken for JSON, and refused.
 fn format(data: &[u8]) -> Option<SopsFormat> {
@@ -125,7 +125,7 @@ fn decrypted(
     name: String,
     data: &[u8],
 ) -> Result<Arc<DecryptedFileContent>> {
-    // Each release that has the file looks through it.
+    // The search is counted for each release that uses the file.
     helmfile_environment.count(data.len())?;
     let format = format(data).ok_or_else(|| {
         Error::from("it is not encrypted: encrypt it with sops, or list it under `values`")
@@ -143,7 +143,8 @@ fn decrypted_file(
     decrypted(helmfile_environment, place.absolute_of(path)?, &place.read(path)?)
 }
 
-/// What the secrets of an environment give: HCL, which is read together with that of its values, and a map above these.
+/// The decrypted secrets of an environment: HCL, which is evaluated together with the HCL values, and a map that overrides
+/// both.
 #[derive(Default)]
 pub(crate) struct EnvironmentSecrets {
     pub(crate) modules: hcl::HclFiles,
@@ -181,7 +182,7 @@ pub(crate) fn of_environment(
 }
 
 impl Helmfile {
-    /// The strings of the values files that `secrets` of a release become; they come after those of `values`.
+    /// The content of the values files from `secrets` of a release. They come after those of `values`.
     pub(crate) fn release_secrets(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,

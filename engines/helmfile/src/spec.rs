@@ -1,7 +1,6 @@
 //! The fields of a helmfile: its keys, in the order in which helmfile writes them.
-//!
-//! Here: everything but releases and the whole. Elsewhere: reading, merging and writing them (`struct_field.rs`),
-//! releases (`spec/release.rs`), the whole (`spec/state.rs`).
+//! Here: all fields except those of releases and of the whole helmfile. Elsewhere: reading, merging and writing fields
+//! (`struct_field.rs`), releases (`spec/release.rs`), the whole helmfile (`spec/state.rs`).
 
 mod release;
 mod state;
@@ -19,7 +18,7 @@ pub(crate) use release::Release;
 pub(crate) use state::State;
 
 spec! {
-    /// What counts as a missing file.
+    /// Which errors count as a missing file.
     MissingFileHandlerConfig {
         ignore_missing_git_branch: bool = "ignoreMissingGitBranch",
     }
@@ -220,7 +219,7 @@ impl HelmfileField for DefaultInheritedTemplates {
     }
 }
 
-/// What a sub-helmfile may inherit.
+/// The keys that a sub-helmfile may inherit.
 const INHERITABLE: [&str; 7] = [
     "repositories",
     "helmDefaults",
@@ -231,11 +230,11 @@ const INHERITABLE: [&str; 7] = [
     "environments",
 ];
 
-/// A helmfile below this one.
+/// A sub-helmfile of a helmfile.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct SubHelmfile {
     pub(crate) path: String,
-    /// Unset means those of the parent; an empty list selects everything.
+    /// The selectors for the sub-helmfile. If unset, those of the parent apply. An empty list selects everything.
     pub(crate) selectors: Option<Vec<String>>,
     pub(crate) selectors_inherited: bool,
     pub(crate) inherits: Vec<String>,

@@ -1,6 +1,6 @@
-//! Fields of Go structs: how they are read from YAML, merged as mergo does it, and written.
+//! Fields of Go structs: reading them from YAML, merging them as the Go library mergo does, and writing them.
 //!
-//! Here: the trait, its types, and the macro that makes a struct of fields. Elsewhere: the structs (`spec.rs`).
+//! Here: the trait, the types that implement it, and the macro that declares a struct. Elsewhere: the structs (`spec.rs`).
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::yaml::{self, OutputValue};
 
-/// How one struct is merged into another; mergo's options.
+/// How one struct is merged into another. The variants are mergo's options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StructMergeMode {
-    /// `WithOverride`: what is not empty wins, lists replace.
+    /// `WithOverride`: a value that is not empty replaces the earlier one. Lists are replaced, too.
     Override,
-    /// `WithOverride` and `WithAppendSlice`: what is not empty wins, lists are appended.
+    /// `WithOverride` and `WithAppendSlice`: a value that is not empty replaces the earlier one. Lists are appended.
     Append,
-    /// No option: what is empty is filled.
+    /// No option: only empty fields are filled.
     Fill,
 }
 
-/// What can be a field.
+/// A type that a field can have.
 pub(crate) trait HelmfileField: Default + Clone + PartialEq {
-    /// The field of a node; null leaves it as it is in a new struct.
+    /// Reads a field from a node. A null gives the default value.
     fn decode(node: &YamlNode) -> Result<Self>;
 
-    /// What is written for it.
+    /// The form in which the field is written.
     fn emit(&self) -> OutputValue;
 
-    /// Whether `omitempty` leaves it out, which is also what mergo means by empty, but for pointers.
+    /// Whether `omitempty` leaves out the field. mergo uses the same definition of empty, except for pointers.
     fn is_empty(&self) -> bool;
 
-    /// Merges another one into it.
+    /// Merges another field into this one.
     fn merge(&mut self, from: &Self, how: StructMergeMode) {
         let takes = match how {
             StructMergeMode::Override | StructMergeMode::Append => !from.is_empty(),
@@ -213,7 +213,7 @@ impl<T: HelmfileField> HelmfileField for BTreeMap<String, T> {
     }
 }
 
-/// A pointer: unset, or set to something that may be empty.
+/// A pointer. It is unset, or set to a value that may be empty.
 impl<T: HelmfileField> HelmfileField for Option<T> {
     fn decode(node: &YamlNode) -> Result<Self> {
         if yaml::is_null(node) { Ok(None) } else { T::decode(node).map(Some) }
@@ -237,7 +237,7 @@ impl<T: HelmfileField> HelmfileField for Option<T> {
     }
 }
 
-/// Declares a struct of Go with its YAML keys. `always` marks those without `omitempty`.
+/// Declares a struct of Go with its YAML keys. `always` marks fields without `omitempty`.
 macro_rules! spec {
     ($(#[$meta:meta])* $name:ident { $($field:ident: $type:ty = $key:literal $($always:ident)?,)* }) => {
         $(#[$meta])*
@@ -278,7 +278,7 @@ macro_rules! spec {
 }
 pub(crate) use spec;
 
-/// The entries of a struct; none of null.
+/// The entries of a struct. A null has no entries.
 pub(crate) fn entries<'n>(
     node: &'n YamlNode,
     name: &str,

@@ -1,7 +1,7 @@
-//! Templates of helmfiles, of releases and of values files.
+//! Renders templates of helmfiles, of releases and of values files.
 //!
-//! Here: rendering, and the data that templates see. Elsewhere: functions (`template/functions.rs`), Go's templates
-//! (`gotemplate`), sprig (`sprig`).
+//! Here: rendering, and the data for templates. Elsewhere: functions (`template/functions.rs`), Go's templates (`gotemplate`),
+//! sprig (`sprig`).
 
 mod functions;
 
@@ -23,12 +23,13 @@ use golang::path::join;
 /// The name under which every text is parsed.
 const NAME: &str = "stringTemplate";
 
-/// What functions of a template know.
+/// The context that is available to template functions.
 pub(crate) struct TemplateFunctionContext {
     helmfile_environment: Arc<HelmfileHostEnvironment>,
     place: WorkingDirectory,
     base: String,
-    /// What is not known yet is empty: a helmfile of before 1.0 is rendered for the first time.
+    /// Whether unknown values are empty instead of errors. This is so in the first rendering of a helmfile for versions before
+    /// 1.0.
     is_lenient: bool,
 }
 
@@ -55,7 +56,7 @@ impl sprig::TemplateEnvironment for TemplateFunctionContext {
     }
 }
 
-/// Renders strings in a directory, whose `_*.tpl` they can include.
+/// Renders strings in a directory. They can include the `_*.tpl` files of that directory.
 pub(crate) struct TemplateStringRenderer {
     host: TemplateFunctionContext,
     data: GoRuntimeValue,
@@ -78,13 +79,13 @@ impl TemplateStringRenderer {
         }
     }
 
-    /// The same, for which what is not known is empty.
+    /// Treats unknown values as empty instead of as errors.
     pub(crate) fn lenient(mut self) -> Self {
         self.host.is_lenient = true;
         self
     }
 
-    /// What a text gives.
+    /// Renders a text.
     pub(crate) fn render(&self, text: &[u8]) -> Result<Vec<u8>> {
         // Most fields of releases are not templates.
         if !text.windows(2).any(|two| two == b"{{") {
@@ -98,7 +99,7 @@ impl TemplateStringRenderer {
             .map_err(|failure| failure.to_string().into())
     }
 
-    /// What a text gives, as text.
+    /// Renders a text and returns a string.
     pub(crate) fn render_text(&self, text: &str) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.render(text.as_bytes())?).into_owned())
     }
@@ -155,7 +156,7 @@ impl GoObject for GoStruct {
     }
 }
 
-/// A plain value as Go has it after reading YAML.
+/// A plain value in the form that Go has after reading YAML.
 pub(crate) fn go(json: &Json) -> GoRuntimeValue {
     match json {
         Json::Null => GoRuntimeValue::Nil,
@@ -189,7 +190,7 @@ fn environment(environment: &NamedEnvironment, values: &ValuesMap) -> GoRuntimeV
     GoRuntimeValue::object(GoStruct { name, fields })
 }
 
-/// What helmfiles and values files of environments see.
+/// The data for templates in helmfiles and in values files of environments.
 pub(crate) fn environment_data(
     env: &NamedEnvironment,
     namespace: &str,
@@ -207,7 +208,7 @@ pub(crate) fn environment_data(
     GoRuntimeValue::object(GoStruct { name: "*state.EnvironmentTemplateData", fields })
 }
 
-/// What a release is to templates.
+/// The data about a release for templates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReleaseData<'r> {
     pub(crate) name: &'r str,
@@ -218,7 +219,7 @@ pub(crate) struct ReleaseData<'r> {
     pub(crate) kube_context: &'r str,
 }
 
-/// What overrides all releases, as templates see it.
+/// The settings that override those of all releases, for templates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReleaseOverrides<'s> {
     pub(crate) kube_context: &'s str,
@@ -226,7 +227,7 @@ pub(crate) struct ReleaseOverrides<'s> {
     pub(crate) chart: &'s str,
 }
 
-/// What releases and their values files see, as the fields of a struct.
+/// The data for templates of releases and their values files, as the fields of a struct.
 pub(crate) fn release_fields(
     env: &NamedEnvironment,
     values: &ValuesMap,
@@ -262,12 +263,12 @@ pub(crate) fn release_fields(
     ]
 }
 
-/// What releases and their values files see.
+/// The data for templates of releases and their values files.
 pub(crate) fn release_data(fields: Vec<(&'static str, GoRuntimeValue)>) -> GoRuntimeValue {
     GoRuntimeValue::object(GoStruct { name: "state.releaseTemplateData", fields })
 }
 
-/// What hooks of a release see at an event.
+/// The data for hooks of a release at an event.
 ///
 /// Differs(helmfile): its map would call a key that is not there `<no value>`.
 pub(crate) fn hook_data(

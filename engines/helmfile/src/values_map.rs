@@ -1,6 +1,6 @@
-//! State values: how maps are merged, and how one value is set in them.
+//! State values: merging maps, and setting one value in a map.
 //!
-//! Two merges exist: mergo's within one list of values ([`overlay`]), and helmfile's between layers ([`merge`]).
+//! There are two merges: mergo's merge within one list of values ([`overlay`]), and helmfile's merge of layers ([`merge`]).
 
 use serde_json::Value;
 
@@ -12,13 +12,14 @@ pub(crate) type ValuesMap = serde_json::Map<String, Value>;
 /// How lists of two layers are merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListMergeMode {
-    /// A list with a null is merged item by item, where null keeps what is below; any other replaces.
+    /// A list that contains a null is merged item by item, and a null keeps the earlier item. Any other list replaces the
+    /// earlier one.
     Sparse,
     /// Every list is merged item by item.
     Items,
 }
 
-/// Merges a later layer into an earlier one: null keeps the existing value.
+/// Merges a later layer into an earlier one. A null keeps the existing value.
 pub(crate) fn merge(base: &mut ValuesMap, over: &ValuesMap, lists: ListMergeMode) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
@@ -46,7 +47,7 @@ fn merge_lists(base: &mut Vec<Value>, over: &[Value], lists: ListMergeMode) {
     }
 }
 
-/// Merges a later entry of one list of values: null and empty lists replace, an empty map does not.
+/// Merges a later entry of one list of values. Nulls and empty lists replace the earlier value, but an empty map does not.
 pub(crate) fn overlay(base: &mut ValuesMap, over: &ValuesMap) {
     for (key, value) in over {
         match (base.get_mut(key), value) {
@@ -60,7 +61,7 @@ pub(crate) fn overlay(base: &mut ValuesMap, over: &ValuesMap) {
 /// The most items that an index of `--state-values-set` may ask for.
 const MAX_INDEXED_ITEMS: usize = 10_000;
 
-/// The keys of a path with dots; `\.` is a dot in a key.
+/// Splits a path at its dots into keys. `\.` is a dot within a key.
 fn keys(path: &str) -> Vec<String> {
     let mut keys = Vec::new();
     let mut part = String::new();
@@ -92,7 +93,7 @@ fn cursor(key: &str) -> (String, Option<usize>) {
     }
 }
 
-/// The place of a key in a map, and of an item if there is an index.
+/// The position of a key in a map. If there is an index, the position of that item.
 fn slot<'m>(map: &'m mut ValuesMap, key: &str) -> Result<&'m mut Value> {
     let (name, index) = cursor(key);
     let place = map.entry(name.clone()).or_insert(Value::Null);
@@ -123,7 +124,7 @@ fn typed(text: &str) -> Value {
     }
 }
 
-/// Sets `path` of a map as `--state-values-set` does; `is_string` keeps the text a text.
+/// Sets the value at `path` of a map like `--state-values-set`. With `is_string` the value always becomes a string.
 pub(crate) fn set(map: &mut ValuesMap, path: &str, text: &str, is_string: bool) -> Result<()> {
     let keys = keys(path);
     let Some((last, parents)) = keys.split_last() else {
@@ -144,10 +145,10 @@ pub(crate) fn set(map: &mut ValuesMap, path: &str, text: &str, is_string: bool) 
     Ok(())
 }
 
-/// The map of `--state-values-set` over that of `--state-values-set-string`.
+/// Merges the values of `--state-values-set` over those of `--state-values-set-string`.
 ///
 /// # Errors
-/// A piece without `=`, which makes helmfile panic.
+/// A part has no `=`. helmfile panics in this case.
 pub(crate) fn of_flags(set_flags: &[String], string_flags: &[String]) -> Result<ValuesMap> {
     let mut map = ValuesMap::new();
     for flag in string_flags {
@@ -166,7 +167,7 @@ pub(crate) fn of_flags(set_flags: &[String], string_flags: &[String]) -> Result<
     Ok(map)
 }
 
-/// The pairs of `--state-values-set-string`: a quoted value may have commas, and keeps its quotes.
+/// Splits `--state-values-set-string` into pairs. A quoted value may contain commas, and keeps its quotes.
 ///
 /// Parity(helmfile 1.8): what is between two pairs is ignored.
 fn pairs(flag: &str) -> Vec<(&str, &str)> {

@@ -1,6 +1,6 @@
-//! Paths as helmfile writes them, relative to a working directory, and the files that they lead to.
+//! Paths in helmfile's notation, relative to a working directory, and the files at these paths.
 //!
-//! The root of the tree is what an absolute path begins at. Nothing leads out of the tree.
+//! An absolute path begins at the root of the tree. No path leads out of the tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::remote::{RemoteAddress, RemoteFetcher};
 /// The longest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 
-/// How many files a pattern may find.
+/// The most files that a pattern may match.
 const MAX_GLOB_MATCHES: usize = 10_000;
 
-/// How deep directories of a chart may be nested.
+/// The deepest nesting of directories in a chart.
 const MAX_DIRECTORY_DEPTH: usize = 128;
 
-/// How many bytes a chart may have.
+/// The most bytes of a chart.
 const MAX_CHART_BYTES: usize = 256 << 20;
 
 /// Files, seen from a working directory.
@@ -44,7 +44,7 @@ impl WorkingDirectory {
         }
     }
 
-    /// The path of what an address names, which is fetched; nothing for a path, and for what exists under its name.
+    /// Fetches a remote address and returns the path of its file. `None` if the text is a path, or a file of this name exists.
     pub(crate) fn fetched(&self, text: &str) -> Result<Option<String>> {
         let Some(address) = RemoteAddress::parse(text).filter(|_| !self.exists(text)) else {
             return Ok(None);
@@ -58,7 +58,7 @@ impl WorkingDirectory {
         Ok(Some(golang::path::join(&directory, &address.file)))
     }
 
-    /// The same files, seen from another directory.
+    /// The same files, with another working directory.
     pub(crate) fn within(&self, path: &str) -> Result<Self> {
         Ok(Self { directory: self.at(path)?, ..self.clone() })
     }
@@ -68,7 +68,7 @@ impl WorkingDirectory {
         format!("/{}", self.directory.as_str())
     }
 
-    /// Where a path leads.
+    /// Resolves a path within the tree.
     pub(crate) fn at(&self, path: &str) -> Result<RelPath> {
         let (base, path) = match path.strip_prefix('/') {
             Some(rest) => (&RelPath::root(), rest.trim_start_matches('/')),
@@ -77,7 +77,7 @@ impl WorkingDirectory {
         base.join(path).map_err(|error| error.to_string().into())
     }
 
-    /// Where a path leads, as an absolute path.
+    /// Resolves a path to an absolute path.
     pub(crate) fn absolute_of(&self, path: &str) -> Result<String> {
         Ok(format!("/{}", self.at(path)?.as_str()))
     }
@@ -112,7 +112,7 @@ impl WorkingDirectory {
         }
     }
 
-    /// The names in a directory, in order, and what they are.
+    /// The names and types of the entries in a directory, in order.
     pub(crate) fn list(&self, path: &str) -> Result<Vec<(String, FileKind)>> {
         let at = self.at(path)?;
         self.files.list(&at).map_err(|_| format!("open {path}: no such file or directory").into())
@@ -123,7 +123,7 @@ impl WorkingDirectory {
         Arc::clone(&self.files)
     }
 
-    /// All files below a directory, by their paths in it.
+    /// All files below a directory, by their relative paths.
     pub(crate) fn walk(&self, path: &str) -> Result<BTreeMap<String, Arc<[u8]>>> {
         let top = self.at(path)?;
         let mut found = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! YAML as helmfile reads and writes it: go-yaml v3, aliases followed, merge keys resolved.
+//! Reads and writes YAML like helmfile: as go-yaml v3, with aliases and merge keys resolved.
 //!
 //! Differs(helmfile 1.8): `HELMFILE_GO_YAML_V3=false` has no effect.
 //!
@@ -15,13 +15,13 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::{Error, Result};
 
-/// How deep a value may be nested.
+/// The deepest nesting of a value.
 const MAX_VALUE_DEPTH: usize = 200;
 
-/// How many nodes a stream may have, those that aliases repeat included.
+/// The most nodes in a stream. Nodes that aliases repeat count each time.
 const MAX_STREAM_NODES: usize = 2_000_000;
 
-/// How many bytes of text anchors and aliases may repeat.
+/// The most bytes of text that anchors and aliases may repeat.
 const MAX_REPEATED_BYTES: usize = 64 << 20;
 
 /// The documents of a stream, each its root, without aliases and merge keys.
@@ -37,12 +37,12 @@ pub(crate) fn documents(text: &[u8]) -> Result<Vec<YamlNode>> {
     Ok(roots)
 }
 
-/// The first document of a text as a plain value; null without one.
+/// The first document of a text as a plain value; null if there is no document.
 pub(crate) fn read(text: &[u8]) -> Result<Value> {
     documents(text)?.first().map_or(Ok(Value::Null), value)
 }
 
-/// The first document of a text, which has to be a map; an empty one without a document.
+/// The first document of a text, which must be a map. Without a document the map is empty.
 pub(crate) fn read_map(text: &[u8]) -> Result<Map<String, Value>> {
     match read(text)? {
         Value::Object(map) => Ok(map),
@@ -54,7 +54,7 @@ pub(crate) fn read_map(text: &[u8]) -> Result<Map<String, Value>> {
     }
 }
 
-/// What a plain value is, in words of YAML.
+/// The type of a plain value, in words of YAML.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "!!null",
@@ -67,7 +67,7 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// What a stream may still use up.
+/// The number of nodes and bytes that a stream may still use.
 struct StreamBudget {
     nodes: usize,
     repeated: usize,
@@ -81,7 +81,7 @@ impl StreamBudget {
         Ok(())
     }
 
-    /// Takes a node that is copied once more, with all that it contains.
+    /// Counts a node that is copied again, with all its content.
     fn repeat(&mut self, node: &YamlNode) -> Result<()> {
         let mut nodes = 0;
         let mut bytes = 0;
@@ -97,7 +97,7 @@ impl StreamBudget {
     }
 }
 
-/// Copies nodes with what aliases and merge keys stand for.
+/// Copies nodes, and replaces aliases and merge keys by the nodes that they refer to.
 struct AliasFreeCopier<'b> {
     anchors: BTreeMap<String, YamlNode>,
     budget: &'b mut StreamBudget,
@@ -246,7 +246,7 @@ fn scalar(node: &YamlNode) -> Result<Value> {
         "!!float" => {
             let float = match text.parse::<f64>() {
                 Ok(float) => Number::from_f64(float),
-                // The forms of YAML, such as `1_000.5`.
+                // Numbers in forms that only YAML has, such as `1_000.5`.
                 Err(_) => v3::to_json(node, &YamlLimits::default())
                     .ok()
                     .and_then(|json| json.as_f64())
@@ -276,14 +276,14 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A value to be written: of known shape, or plain.
+/// A value to write: a struct, a map, a list or a plain value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum OutputValue {
     /// A plain value, with its keys in Go's order.
     Plain(Value),
     /// A list.
     List(Vec<Self>),
-    /// A struct: its fields in the order of their declaration.
+    /// The fields of a struct, in the order of their declaration.
     Fields(Vec<(&'static str, Self)>),
     /// A map.
     Map(Vec<(String, Self)>),

@@ -1,9 +1,8 @@
-//! Archives of charts: gzip around tar, taken apart in memory.
+//! Reads chart archives (gzip and tar) in memory.
 //!
-//! Helm checks names before it examines contents, and trusts the sizes that are written in the archive. So do we, and
-//! nothing is ever written to a disk.
-//! Here: bytes to files. Elsewhere: what looks like an archive (`chart/content_type.rs`), what the files mean
-//! (`chart/load.rs`).
+//! Like Helm, this code checks file names before it reads contents, and trusts the sizes in the archive. It never
+//! writes to a disk. Here: turning bytes into files. Elsewhere: recognizing archives (`chart/content_type.rs`), and the
+//! meaning of the files (`chart/load.rs`).
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -14,74 +13,74 @@ use tar::{Archive, Entry, EntryType};
 
 use super::{ChartFile, name::quoted};
 
-/// Most bytes that the files of one archive have in all.
+/// How many bytes the files of one archive may have together.
 pub(crate) const MAX_CHART_SIZE: u64 = 100 << 20;
 
-/// Most bytes of one file.
+/// How many bytes one file may have.
 pub const MAX_FILE_SIZE: u64 = 5 << 20;
 
-/// Most entries of an archive and those in it. Differs(helm 4): it has no limit.
+/// How many entries an archive may have, including the archives in it. Differs(helm 4): it has no limit.
 pub const MAX_ENTRIES: usize = 50_000;
 
-/// Most bytes that an archive and those in it unpack to. Differs(helm 4): each archive in another may be as large as
-/// [`MAX_CHART_SIZE`] again.
+/// How many bytes an archive may have when unpacked, including the archives in it. Differs(helm 4): each archive in
+/// another may be as large as [`MAX_CHART_SIZE`] again.
 pub const MAX_UNPACKED: u64 = 200 << 20;
 
 /// Why an archive cannot be unpacked. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChartArchiveError {
-    /// It does not begin as gzip does.
+    /// The data does not begin like gzip.
     #[error("gzip: invalid header")]
     NotGzip,
-    /// It ends before its first file.
+    /// The archive ends before its first file.
     #[error("EOF")]
     Empty,
-    /// It ends too early.
+    /// The archive ends too early.
     #[error("unexpected EOF")]
     Truncated,
-    /// The checksum of what was compressed is another.
+    /// The checksum of the compressed data does not match.
     #[error("gzip: invalid checksum")]
     Checksum,
-    /// What is compressed is damaged. Differs(helm 4): Go reports at which byte.
+    /// The compressed data is damaged. Differs(helm 4): Go reports at which byte.
     #[error("flate: corrupt input")]
     Corrupt,
-    /// The tar in it is damaged.
+    /// The tar data is damaged.
     #[error("archive/tar: invalid tar header")]
     NotTar,
-    /// A path that begins with a slash.
+    /// A path begins with a slash.
     #[error("chart illegally contains absolute paths")]
     Absolute,
-    /// A file beside the folder of the chart: its name.
+    /// A file is outside the folder of the chart. The text is its name.
     #[error("chart illegally contains content outside the base directory: {0}")]
     OutsideBase(String),
-    /// A path out of the chart.
+    /// A path leads out of the chart.
     #[error("chart illegally references parent directory")]
     Parent,
-    /// A path with a drive.
+    /// A path has the name of a drive.
     #[error("chart contains illegally named files")]
     Drive,
     /// `Chart.yaml` is a folder.
     #[error("chart yaml not in base directory")]
     ChartYamlIsFolder,
-    /// More than [`MAX_CHART_SIZE`].
+    /// The archive is larger than [`MAX_CHART_SIZE`].
     #[error("decompressed chart is larger than the maximum size {MAX_CHART_SIZE}")]
     TooLarge,
-    /// A file of more than [`MAX_FILE_SIZE`]: its name.
+    /// A file is larger than [`MAX_FILE_SIZE`]. The text is its name.
     #[error("decompressed chart file {0} is larger than the maximum file size {MAX_FILE_SIZE}")]
     FileTooLarge(String),
-    /// There are no files.
+    /// The archive has no files.
     #[error("no files in chart archive")]
     NoFiles,
-    /// More than [`MAX_ENTRIES`].
+    /// The archives have more than [`MAX_ENTRIES`] entries.
     #[error("the chart's archives have more than {MAX_ENTRIES} entries")]
     TooManyEntries,
-    /// More than [`MAX_UNPACKED`].
+    /// The unpacked archives are larger than [`MAX_UNPACKED`].
     #[error("the chart's archives are larger than {MAX_UNPACKED} bytes when they are unpacked")]
     TooMuch,
 }
 
-/// How many entries and bytes an archive, and those in it, may still have.
+/// How many entries and bytes may still be read from an archive and the archives in it.
 #[derive(Debug)]
 pub(super) struct ChartArchiveBudget {
     entries: usize,
@@ -94,7 +93,7 @@ impl ChartArchiveBudget {
     }
 }
 
-/// The files of an archive, without the folder that they are in.
+/// Reads the files of an archive. Their names do not include the folder of the chart.
 pub(super) fn files(
     archive: &[u8],
     budget: &mut ChartArchiveBudget,
@@ -106,7 +105,7 @@ pub(super) fn files(
     let source = ChartArchiveSource { gunzipped, left: Rc::clone(&left), fault: Rc::clone(&fault) };
     let read = read(source, &mut budget.entries);
     budget.bytes = *left.borrow();
-    // A gzip error is reported as such, even if the tar reader stumbles over it first.
+    // An error of gzip takes precedence, even if the tar reader fails because of it first.
     match fault.take() {
         Some(fault)
             if matches!(read, Err(ChartArchiveError::NotTar | ChartArchiveError::Truncated)) =>
@@ -157,7 +156,7 @@ fn read(source: impl Read, entries_left: &mut usize) -> Result<Vec<ChartFile>, C
     if files.is_empty() && !has_files { Err(ChartArchiveError::NoFiles) } else { Ok(files) }
 }
 
-/// What is in the archive, read no further than the budget goes.
+/// The unpacked data of an archive. Reading ends at the budget.
 struct ChartArchiveSource<'a> {
     gunzipped: MultiGzDecoder<&'a [u8]>,
     left: Rc<RefCell<u64>>,
@@ -202,7 +201,7 @@ fn gzip_fault(error: &io::Error) -> ChartArchiveError {
 }
 
 fn tar_fault(error: &io::Error) -> ChartArchiveError {
-    // The words are those of the crate, which knows no kind of its own for it.
+    // The crate has no error kind for this case, so its message decides.
     match error.kind() {
         io::ErrorKind::UnexpectedEof => ChartArchiveError::Truncated,
         _ if error.to_string().contains("failed to read entire block") => {
@@ -230,7 +229,7 @@ fn has_content(kind: EntryType) -> bool {
         || kind.is_fifo())
 }
 
-/// The path of a file in its chart, or why Helm refuses it.
+/// The path of a file within its chart, or the reason why Helm refuses it.
 fn checked_name(path: &str) -> Result<String, ChartArchiveError> {
     let delimiter = if path.contains('\\') { '\\' } else { '/' };
     let (base, rest) = path.split_once(delimiter).unwrap_or((path, ""));
@@ -254,7 +253,7 @@ fn checked_name(path: &str) -> Result<String, ChartArchiveError> {
     Ok(name)
 }
 
-/// A file's bytes without the mark that some editors put before UTF-8.
+/// Removes the byte order mark that some editors put before UTF-8.
 pub(super) fn without_mark(data: &[u8]) -> &[u8] {
     data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
 }

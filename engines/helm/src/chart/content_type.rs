@@ -1,10 +1,10 @@
-//! The content type of bytes, for the error message about a file that is not an archive; the names are those of Go's
+//! The content type of bytes, for the error message about a file that is not an archive. The names are those of Go's
 //! `http.DetectContentType`.
 
-/// How many bytes Helm examines. What a shorter file lacks counts as zeros, which no text has.
+/// How many bytes Helm examines. A shorter file is filled up with zeros, which no text contains.
 const LOOKED_AT: usize = 512;
 
-/// What begins how; of strings only the mark before them.
+/// The first bytes of each content type. For texts, only a byte order mark is listed.
 const CONTENT_TYPE_SIGNATURES: [(&[u8], &str); 24] = [
     (b"%PDF-", "application/pdf"),
     (b"%!PS-Adobe-", "application/postscript"),
@@ -52,12 +52,12 @@ const HTML: [&str; 17] = [
     "<!--",
 ];
 
-/// Whether bytes begin as gzip does.
+/// Whether data begins like gzip.
 pub(super) fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x1f\x8b\x08")
 }
 
-/// The type of content that bytes look like.
+/// The content type of data, judged by its beginning.
 pub(super) fn content_type(bytes: &[u8]) -> &'static str {
     let is_short = bytes.len() < LOOKED_AT;
     let bytes = &bytes[..bytes.len().min(LOOKED_AT)];

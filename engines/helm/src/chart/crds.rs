@@ -1,22 +1,22 @@
-//! CRDs that a chart brings along in `crds/`.
+//! The CRDs in the folder `crds/` of a chart.
 //!
 //! Elsewhere: whether they are installed or printed.
 
 use super::name::extension;
 use super::{Chart, ChartFile};
 
-/// A file of CRDs.
+/// A file with CRDs.
 #[derive(Debug, Clone)]
 pub struct ChartCrdFile {
-    /// Its path, with the charts that it is in: `app/charts/db/crds/backup.yaml`.
+    /// The path of the file, beginning with the outermost chart: `app/charts/db/crds/backup.yaml`.
     pub path: String,
-    /// The file, named as in its own chart.
+    /// The file, with its path in its own chart.
     pub file: ChartFile,
 }
 
-/// The CRDs of a chart, then those of the charts in it, each in the order of its files.
+/// The CRDs of a chart and then those of its sub-charts, each in the order of its files.
 ///
-/// Helm takes them after dependencies were processed: of charts that are switched off it takes none.
+/// Helm calls this after it has processed dependencies, so disabled sub-charts have no CRDs here.
 pub fn crds(chart: &Chart) -> Vec<ChartCrdFile> {
     let mut found = Vec::new();
     let mut pending = vec![(chart.metadata.name.clone(), chart)];

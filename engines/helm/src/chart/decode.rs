@@ -1,8 +1,8 @@
-//! `Chart.yaml`, `requirements.yaml` and lock files, read as Go reads YAML into structs.
+//! Reads `Chart.yaml`, `requirements.yaml` and lock files, as Go reads YAML into structs.
 //!
-//! Keys match without regard to case and in the order of their bytes, null leaves a field as it is, a list is read into
-//! the existing items, and of several values of a wrong shape the first is reported.
-//! Elsewhere: YAML (`goyaml`), what may stand in the fields (`chart/validate.rs`).
+//! Keys match without regard to case, in the order of their bytes. A null leaves a field unchanged. A list is read into
+//! the existing items. If several values have the wrong type, the first one is reported. Elsewhere: YAML (`goyaml`),
+//! and checking the fields (`chart/validate.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,25 +18,25 @@ use super::{ChartDependency, ChartLock, ChartMaintainer, ChartMetadata};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChartDecodeError {
-    /// It is not YAML, or YAML that JSON cannot express.
+    /// The file is not YAML, or JSON cannot represent it.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(#[from] goyaml::Error),
-    /// A value of another shape than the field's.
+    /// A value has another type than its field.
     #[error(
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go {place}"
     )]
     Shape {
-        /// The shape of the value, in Go's words for JSON.
+        /// The type of the value, in Go's words for JSON.
         found: &'static str,
-        /// What it is for, as Go names fields and types.
+        /// The field and its type, as Go names them.
         place: String,
     },
-    /// A time that cannot be parsed.
+    /// A time cannot be parsed.
     #[error("error unmarshaling JSON: while decoding JSON: {0}")]
     Time(String),
 }
 
-/// Metadata while files are read into it: lists may hold nothing where an item belongs.
+/// The metadata while files are read into it. Items of lists may be missing.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChartMetadataDraft {
     pub(crate) metadata: ChartMetadata,
@@ -78,7 +78,7 @@ const LOCK: &[(&str, DecodeTarget)] = &[
     ("dependencies", DecodeTarget::List(&DecodeTarget::Struct(DEPENDENCY))),
 ];
 
-/// The `apiVersion` of a `Chart.yaml`, by which Helm decides how to read the rest.
+/// The `apiVersion` of a `Chart.yaml`. Helm decides by it how to read the other fields.
 pub(super) fn api_version(yaml: &[u8]) -> Result<String, ChartDecodeError> {
     const FIELDS: &[(&str, DecodeTarget)] = &[("apiVersion", DecodeTarget::Text)];
     let mut version = String::new();
@@ -93,7 +93,7 @@ pub(super) fn api_version(yaml: &[u8]) -> Result<String, ChartDecodeError> {
 }
 
 impl ChartMetadataDraft {
-    /// Reads a `Chart.yaml` or `requirements.yaml` over the current fields.
+    /// Reads a `Chart.yaml` or `requirements.yaml` into the present fields.
     pub(crate) fn read(&mut self, yaml: &[u8]) -> Result<(), ChartDecodeError> {
         let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(METADATA))?;
         let mut decoder = ChartFieldDecoder::default();
@@ -133,7 +133,7 @@ impl ChartMetadataDraft {
     }
 }
 
-/// Reads a lock file; nothing for an empty one.
+/// Reads a lock file. `None` if it is empty.
 pub(super) fn lock(yaml: &[u8]) -> Result<Option<ChartLock>, ChartDecodeError> {
     let json = goyaml::to_json_for(yaml, &DecodeTarget::Struct(LOCK))?;
     if json.is_null() {
@@ -170,7 +170,7 @@ fn time(json: &Json) -> Result<String, ChartDecodeError> {
     }
 }
 
-/// A table of values, as every values file of Helm 4 is read: its documents one over the other.
+/// Reads a values file as Helm 4 does: its documents are merged, and later ones win.
 ///
 /// Differs(helm 4): the last line is always read. Helm loses a last line without a line feed if its length is a
 /// multiple of 4 096 bytes (helm#32506).
@@ -199,7 +199,7 @@ pub fn values(yaml: &[u8]) -> Result<golang::value::GoMap, ValuesFileError> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValuesFileError {
-    /// Text follows a `---` on its line.
+    /// There is text after `---` on the same line.
     #[error("error reading yaml document: invalid Yaml document separator: {0}")]
     Separator(String),
     /// A document is not a table.
@@ -207,7 +207,7 @@ pub enum ValuesFileError {
     Document(#[from] ChartDecodeError),
 }
 
-/// The documents of a text, divided at lines that begin with `---`; their lines end with a line feed.
+/// The documents of a text, divided at lines that begin with `---`. Each line ends with a line feed.
 pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesFileError> {
     // Nearly all values files are a single document.
     let is_divided = yaml.starts_with(b"---") || memchr::memmem::find(yaml, b"\n---").is_some();
@@ -237,7 +237,7 @@ pub(crate) fn documents(yaml: &[u8]) -> Result<Vec<Cow<'_, [u8]>>, ValuesFileErr
     Ok(documents)
 }
 
-/// Puts a table over another; tables in both are put together. As deep as YAML nests, which is bounded.
+/// Merges one table into another, including tables in both. YAML bounds the depth.
 fn merge(under: &golang::value::GoMap, over: &golang::value::GoMap) {
     for (key, value) in over.entries() {
         match (under.get(&key), value) {
@@ -249,7 +249,7 @@ fn merge(under: &golang::value::GoMap, over: &golang::value::GoMap) {
     }
 }
 
-/// Fills fields, and keeps the first value that has the wrong shape.
+/// Fills fields from YAML, and keeps the first type error.
 #[derive(Debug, Default)]
 struct ChartFieldDecoder {
     problem: Option<ChartDecodeError>,
@@ -264,7 +264,7 @@ impl ChartFieldDecoder {
         self.problem.get_or_insert(ChartDecodeError::Shape { found: shape(json), place });
     }
 
-    /// A value that a field cannot hold; null leaves any field as it is.
+    /// Records that a field cannot hold a value. A null is no error, because it leaves any field unchanged.
     fn refuse(&mut self, json: &Json, field: &str, kind: &str) {
         if !json.is_null() {
             self.misfit(json, format!("struct field {field} of type {kind}"));
@@ -413,7 +413,7 @@ impl ChartFieldDecoder {
     }
 }
 
-/// What Go's JSON calls the shape of a value.
+/// The name of a value's type in Go's JSON errors.
 pub(crate) fn shape_of(value: &GoRuntimeValue) -> &'static str {
     match value {
         GoRuntimeValue::Bool(_) => "bool",

@@ -1,6 +1,6 @@
-//! `.Files`: what templates see of the files of a chart.
+//! `.Files`: the files of a chart as templates see them.
 //!
-//! Elsewhere: globs (`golang::glob`), how templates call methods (`gotemplate`).
+//! Elsewhere: globs (`golang::glob`), and calling methods from templates (`gotemplate`).
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use serde_json::Value as Json;
 use super::ChartFile;
 use super::name::base;
 
-/// Bytes that a file among others takes, and a line.
+/// How many bytes a file takes in a list of files, and a line in a list of lines.
 const FILE_ENTRY_BYTES: u64 = 100;
 const LINE_ENTRY_BYTES: u64 = 40;
 
-/// Files of a chart by their names: Go's `engine.files`, a map of bytes with methods.
+/// The files of a chart by their names. This is Go's `engine.files`, a map of bytes with methods.
 #[derive(Debug, Clone)]
 pub struct ChartFiles(GoMap);
 
 impl ChartFiles {
-    /// The files that are not templates, values, or charts ([`super::Chart::files`]).
+    /// Takes the files that are not templates, values, or charts ([`super::Chart::files`]).
     pub fn new(files: &[ChartFile]) -> Self {
         let entries = files.iter().map(|file| (file.name.as_str().into(), bytes(&file.data)));
         Self::of(entries)
@@ -38,7 +38,7 @@ impl ChartFiles {
         Self(GoMap::new(bytes, entries))
     }
 
-    /// The bytes of a file; none if there is no such file.
+    /// The content of a file. It is empty if there is no such file.
     pub fn get(&self, name: &[u8]) -> GoString {
         self.find(name).unwrap_or_else(|| GoString::from(""))
     }
@@ -50,7 +50,7 @@ impl ChartFiles {
         }
     }
 
-    /// The files that a glob matches, `*` within a folder; all of them if it is not a glob.
+    /// The files that match a glob. A `*` matches within a folder. An invalid glob matches all files.
     ///
     /// # Errors
     /// Matching takes too many steps.
@@ -69,23 +69,24 @@ impl ChartFiles {
         Ok(Self::of(matched))
     }
 
-    /// YAML of the files as strings, by the last parts of their names: the data of a ConfigMap.
+    /// The files as YAML strings, by the last part of their paths. This is the data of a ConfigMap.
     ///
     /// # Errors
-    /// It is more than the meter allows.
+    /// The result exceeds the meter.
     pub(crate) fn as_config(&self, meter: &mut WorkMeter) -> Result<String, FunctionCallError> {
         self.as_yaml(meter, |data| String::from_utf8_lossy(data).into_owned())
     }
 
-    /// YAML of the files in base64, by the last parts of their names: the data of a Secret.
+    /// The files as base64 in YAML, by the last part of their paths. This is the data of a Secret.
     ///
     /// # Errors
-    /// It is more than the meter allows.
+    /// The result exceeds the meter.
     pub(crate) fn as_secrets(&self, meter: &mut WorkMeter) -> Result<String, FunctionCallError> {
         self.as_yaml(meter, |data| STANDARD.encode(data))
     }
 
-    /// Of files with the same last part of their names, the last counts. Differs(helm 4): in Helm it is a random one.
+    /// Writes files as YAML. If several files have the same last part of their paths, the last file counts.
+    /// Differs(helm 4): in Helm it is a random one.
     fn as_yaml(
         &self,
         meter: &mut WorkMeter,
@@ -94,7 +95,7 @@ impl ChartFiles {
         let mut by_name = serde_json::Map::new();
         for (name, data) in self.0.entries() {
             let GoRuntimeValue::Bytes(data) = &data else { continue };
-            // The YAML has the text once more.
+            // The YAML contains the text again.
             meter.steps(data.len() as u64 / 4)?;
             meter.bytes(data.len() as u64 + FILE_ENTRY_BYTES)?;
             by_name.insert(base(&name.lossy()).to_owned(), text(data).into());
@@ -116,10 +117,10 @@ impl ChartFiles {
         Ok(yaml)
     }
 
-    /// The lines of a file, without one line end at its end; none if there is no such file.
+    /// The lines of a file, without the last line end. The list is empty if there is no such file.
     ///
     /// # Errors
-    /// Parity(helm 4): an empty file, at which Go panics. Or they are more than the meter allows.
+    /// Parity(helm 4): the file is empty, at which Go panics. Or the lines exceed the meter.
     pub fn lines(
         &self,
         name: &[u8],
@@ -136,7 +137,7 @@ impl ChartFiles {
         Ok(text.split(|byte| *byte == b'\n').map(GoString::from).collect())
     }
 
-    /// As a value of templates.
+    /// The files as a value for templates.
     pub fn value(self) -> GoRuntimeValue {
         GoRuntimeValue::object(self)
     }
@@ -163,7 +164,7 @@ impl GoObject for ChartFiles {
         let bytes_type = || GoType::Slice(Arc::new(GoType::Integer(IntegerKind::Uint8)));
         let named = |params, result| FunctionSignature::new(vec![GoType::String; params], result);
         Some(match name {
-            // What a file holds is shared with the chart.
+            // The content is shared with the chart.
             "Get" => GoFunction::metered(named(1, GoType::String), move |_, arguments| {
                 Ok(GoRuntimeValue::String(self.get(&text(arguments))))
             }),
@@ -195,7 +196,7 @@ impl GoObject for ChartFiles {
     }
 }
 
-/// The first argument, which the signature makes a text.
+/// The first argument. The signature makes it a text.
 fn text(arguments: &[GoRuntimeValue]) -> GoString {
     match arguments.first() {
         Some(GoRuntimeValue::String(text)) => text.clone(),

@@ -1,8 +1,7 @@
-//! From files to a chart.
+//! Builds a chart from its files.
 //!
-//! Here: a folder's files or an archive's, the charts in it. The caller reads the disk.
-//! Elsewhere: what is in the files (`chart/decode.rs`), what must hold of it (`chart/validate.rs`), archives
-//! (`chart/archive.rs`).
+//! Here: the files of a folder or an archive, and sub-charts. The caller reads the disk. Elsewhere: decoding the files
+//! (`chart/decode.rs`), checking them (`chart/validate.rs`), and archives (`chart/archive.rs`).
 
 use std::collections::BTreeMap;
 
@@ -14,22 +13,22 @@ use super::{Chart, ChartFile, content_type};
 use crate::ignore::{self, HelmIgnoreRules};
 use crate::values::empty;
 
-/// How deep charts may be in each other. Differs(helm 4): it has no limit.
+/// How deep charts may be nested. Differs(helm 4): it has no limit.
 pub const MAX_DEPTH: usize = 64;
 
-/// Name of the file that lists what is not part of a chart.
+/// The name of the file that lists which files are not part of a chart.
 pub const IGNORE_FILE: &str = ".helmignore";
 
-/// How many bytes the values of a chart and those in it take together at most once they are read. Differs(helm 4): it
-/// has no limit, and a table takes a hundred times the room of its text.
+/// How many bytes the values of a chart and its sub-charts may take in memory. Differs(helm 4): it has no limit, and a
+/// table takes a hundred times as much memory as its text.
 pub const MAX_VALUES: usize = 128 << 20;
 
-/// A chart, and what Helm would log about it.
+/// A loaded chart, with the warnings that Helm would log.
 #[derive(Debug, Clone)]
 pub struct ChartLoadResult {
     /// The chart.
     pub chart: Chart,
-    /// What is better done otherwise, one text each.
+    /// The warnings, one text each.
     pub warnings: Vec<String>,
 }
 
@@ -37,7 +36,7 @@ pub struct ChartLoadResult {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChartLoadError {
-    /// The folder has no `Chart.yaml`: its place.
+    /// The folder has no `Chart.yaml`. The text is the path of the folder.
     #[error(
         "unable to detect chart at {0}/Chart.yaml: open {0}/Chart.yaml: no such file or directory"
     )]
@@ -45,30 +44,30 @@ pub enum ChartLoadError {
     /// The archive has no `Chart.yaml`.
     #[error("unable to detect chart version, no Chart.yaml found")]
     NotDetectedInArchive,
-    /// An `apiVersion` that no Helm knows.
+    /// No version of Helm knows the `apiVersion` of the chart.
     #[error("unsupported chart version")]
     UnknownVersion,
-    /// An `apiVersion` that Helm reads and does not install.
+    /// Helm reads charts of this `apiVersion`, but does not install them.
     #[error("invalid chart apiVersion")]
     NotInstallableVersion,
-    /// A chart without `Chart.yaml`, in another one or by its `.helmignore`.
+    /// A sub-chart has no `Chart.yaml`, or `.helmignore` excludes the `Chart.yaml`.
     #[error("Chart.yaml file is missing")]
     NoChartYaml,
-    /// A `.helmignore` that cannot be used.
+    /// The `.helmignore` cannot be used.
     #[error(transparent)]
     Ignore(#[from] ignore::Error),
-    /// A file of a folder is too large: its name.
+    /// A file of the folder is too large. The text is its name.
     #[error("chart file {0} is larger than the maximum file size {MAX_FILE_SIZE}")]
     FileTooLarge(String),
     /// A file that describes the chart cannot be read.
     #[error("cannot load {file}: {problem}")]
     File {
-        /// Its name.
+        /// The name of the file.
         file: &'static str,
-        /// Why.
+        /// Why it cannot be read.
         problem: ChartDecodeError,
     },
-    /// The values of all charts in it together take too much memory.
+    /// The values of the chart and its sub-charts take too much memory.
     #[error(
         "cannot load values.yaml: the values of the chart and those in it take more than {MAX_VALUES} bytes"
     )]
@@ -76,71 +75,71 @@ pub enum ChartLoadError {
     /// The values cannot be read.
     #[error("cannot load values.yaml: {0}")]
     Values(#[from] ValuesFileError),
-    /// The metadata is not allowed.
+    /// The metadata is not valid.
     #[error(transparent)]
     Invalid(#[from] InvalidChartMetadata),
-    /// A chart in the chart cannot be loaded.
+    /// A sub-chart cannot be loaded.
     #[error("error unpacking subchart {name} in {chart}: {problem}")]
     Inner {
-        /// The file or folder below `charts/`.
+        /// The name of the file or folder below `charts/`.
         name: String,
-        /// The chart that it is in.
+        /// The chart that contains it.
         chart: String,
-        /// Why.
+        /// Why it cannot be loaded.
         problem: Box<Self>,
     },
     /// A folder below `charts/` has the name of an archive.
     #[error("error unpacking subchart tar in {chart}: expected {expected}, got {found}")]
     FolderAsArchive {
-        /// The chart that it is in.
+        /// The chart that contains it.
         chart: String,
         /// The name of the folder.
         expected: String,
-        /// The file that is there.
+        /// The file that was found instead.
         found: String,
     },
-    /// An archive cannot be taken apart.
+    /// An archive cannot be unpacked.
     #[error(transparent)]
     Archive(#[from] ChartArchiveError),
-    /// A file is YAML and no archive: its name.
+    /// A file is YAML and not an archive. The text is its name.
     #[error("file '{0}' seems to be a YAML file, but expected a gzipped archive")]
     IsYaml(String),
     /// A file is not an archive.
     #[error("file '{file}' does not appear to be a gzipped archive; got '{found}'")]
     IsOther {
-        /// Its name.
+        /// The name of the file.
         file: String,
-        /// What its bytes look like.
+        /// The content type of the file, judged by its beginning.
         found: &'static str,
     },
-    /// A file begins as an archive does, but is not a valid one.
+    /// A file begins like an archive, but is not a valid one.
     #[error("file '{file}' does not appear to be a valid chart file (details: {problem})")]
     NotGzip {
-        /// Its name.
+        /// The name of the file.
         file: String,
-        /// Why.
+        /// What is wrong with the archive.
         problem: ChartArchiveError,
     },
-    /// An archive that was given by name cannot be unpacked; Helm does not report why.
+    /// An archive file cannot be unpacked. Helm does not report the reason.
     #[error("unable to load chart archive")]
     BadArchive(#[source] ChartArchiveError),
     /// A stream is not gzip.
     #[error("stream does not appear to be a valid chart file (details: {0})")]
     StreamNotGzip(#[source] ChartArchiveError),
-    /// A stream cannot be taken apart.
+    /// A stream cannot be unpacked.
     #[error("unable to load chart archive: {0}")]
     BadStream(#[source] ChartArchiveError),
-    /// Beyond [`MAX_DEPTH`].
+    /// Charts are nested deeper than [`MAX_DEPTH`].
     #[error("charts are nested deeper than {MAX_DEPTH}")]
     TooDeep,
 }
 
 /// Loads a chart from the files of a folder, as `helm template FOLDER` does.
 ///
-/// `files` are all files below the folder in the order of a walk that goes through each folder by name, with paths
-/// relative to the chart; `.helmignore`, if there is one, is among them and decides what is left out.
-/// The caller may leave out what [`HelmIgnoreRules`] ignore, but not `Chart.yaml`.
-/// `place` is the folder's absolute path; it only appears in errors.
+/// `files` are all files below the folder, with paths relative to the chart. Their order is that of a walk that visits
+/// the entries of each folder by name. If there is a `.helmignore`, it is among them and decides which files are left
+/// out. The caller may leave out files that [`HelmIgnoreRules`] ignore, but not `Chart.yaml`. `place` is the absolute
+/// path of the folder, which only appears in errors.
 ///
 /// # Errors
 /// The messages are Helm's.
@@ -156,16 +155,17 @@ pub fn folder(place: &str, files: Vec<ChartFile>) -> Result<ChartLoadResult, Cha
     is_known.map(|()| loaded)
 }
 
-/// The files of a folder that are part of its chart: without those in its `.helmignore`, and without byte order marks.
+/// The files of a folder that are part of its chart. Files that match `.helmignore` are left out, and byte order marks
+/// are removed.
 ///
 /// # Errors
-/// The rules cannot be used, or a file is too large.
+/// The rules of `.helmignore` cannot be used, or a file is too large.
 pub fn kept(files: Vec<ChartFile>) -> Result<Vec<ChartFile>, ChartLoadError> {
     let rules = files.iter().find(|file| file.name == IGNORE_FILE);
     let rules = rules.map(|file| String::from_utf8_lossy(&file.data));
     let rules = HelmIgnoreRules::parse(&rules.unwrap_or_default())?;
     let mut kept = Vec::with_capacity(files.len());
-    // The last folder of which a file was kept: nothing on the way to it is ignored.
+    // The last folder of which a file was kept. No folder on the path to it is ignored.
     let mut known = String::new();
     for mut file in files {
         let folder = file.name.rfind('/').map_or("", |slash| &file.name[..slash]);
@@ -189,10 +189,10 @@ pub fn kept(files: Vec<ChartFile>) -> Result<Vec<ChartFile>, ChartLoadError> {
     Ok(kept)
 }
 
-/// The files of an archive as they are in its chart, without the folder that they are in.
+/// The files of an archive, with their paths in the chart.
 ///
 /// # Errors
-/// As those of [`archive`](fn@archive) that are about the archive itself.
+/// As for [`archive`](fn@archive), as far as they are about the archive itself.
 pub fn archive_entries(bytes: &[u8]) -> Result<Vec<ChartFile>, ChartLoadError> {
     archive::files(bytes, &mut ChartArchiveBudget::new()).map_err(|problem| match problem {
         ChartArchiveError::NotGzip => ChartLoadError::StreamNotGzip(problem),
@@ -200,7 +200,8 @@ pub fn archive_entries(bytes: &[u8]) -> Result<Vec<ChartFile>, ChartLoadError> {
     })
 }
 
-/// Loads a chart from files that are part of it, such as those of [`archive_entries`] or [`kept`], changed or not.
+/// Loads a chart from the files that are part of it, such as those of [`archive_entries`] or [`kept`]. The caller may
+/// have changed them.
 ///
 /// # Errors
 /// The messages are Helm's.
@@ -213,7 +214,7 @@ pub(crate) fn any_version(files: Vec<ChartFile>) -> Result<ChartLoadResult, Char
     ChartLoader::default().load_root(kept(files)?)
 }
 
-/// Loads a chart from an archive that was given by its name, as `helm template FILE` does.
+/// Loads a chart from an archive file, as `helm template FILE` does.
 ///
 /// # Errors
 /// The messages are Helm's.
@@ -233,7 +234,7 @@ pub fn archive_file(name: &str, bytes: &[u8]) -> Result<ChartLoadResult, ChartLo
     loader.load_archive(files)
 }
 
-/// Loads a chart from an archive, as Flux lets Helm do it.
+/// Loads a chart from the bytes of an archive, as Flux does with Helm.
 ///
 /// # Errors
 /// The messages are Helm's.
@@ -246,7 +247,7 @@ pub fn archive(bytes: &[u8]) -> Result<ChartLoadResult, ChartLoadError> {
     loader.load_archive(files)
 }
 
-/// Whether a chart's `apiVersion` is one that Helm installs.
+/// Refuses a chart whose `apiVersion` Helm does not install.
 fn check_version(chart_yaml: &[u8]) -> Result<(), ChartLoadError> {
     let version = decode::api_version(chart_yaml)
         .map_err(|problem| ChartLoadError::File { file: "Chart.yaml", problem })?;
@@ -258,17 +259,17 @@ fn check_version(chart_yaml: &[u8]) -> Result<(), ChartLoadError> {
     }
 }
 
-/// Whether a folder that a file is in is ignored.
+/// Whether one of the folders that contain a file is ignored.
 fn is_folder_ignored(rules: &HelmIgnoreRules, path: &str) -> bool {
     let mut folders = path.match_indices('/').map(|(slash, _)| &path[..slash]);
     folders.any(|folder| rules.is_ignored(folder, true))
 }
 
-/// Loads charts, and what counts across all of them.
+/// Loads a chart with its sub-charts, and counts across all of them.
 #[derive(Debug)]
 struct ChartLoader {
     budget: ChartArchiveBudget,
-    /// How many bytes values may still take once they are read.
+    /// How many bytes of memory the values may still take.
     values: usize,
     warnings: Vec<String>,
 }
@@ -284,7 +285,7 @@ impl Default for ChartLoader {
 struct ChartParts {
     draft: Option<ChartMetadataDraft>,
     chart: Chart,
-    /// Files below `charts/` by the first part of their paths there.
+    /// The files below `charts/`, by the first part of their paths there.
     inner: BTreeMap<String, Vec<ChartFile>>,
 }
 
@@ -308,7 +309,7 @@ impl ChartLoader {
             chart: Chart { values: empty(), ..Chart::default() },
             ..ChartParts::default()
         };
-        // What the other files mean depends on it, so it is read first wherever it is.
+        // `Chart.yaml` decides the meaning of the other files, so it is read first.
         for file in files.iter().filter(|file| file.name == "Chart.yaml") {
             let draft = parts.draft.get_or_insert_default();
             draft
@@ -390,7 +391,7 @@ impl ChartLoader {
         }
     }
 
-    /// Loads what is below `charts/` under one name.
+    /// Loads the sub-chart with this name below `charts/`.
     fn load_inner(
         &mut self,
         chart: &str,
@@ -411,7 +412,7 @@ impl ChartLoader {
                 .map_err(ChartLoadError::from)
                 .and_then(|files| self.load(files, depth))
         } else {
-            // A file that lies in `charts/` itself is a chart without files.
+            // A file directly in `charts/` is a chart without files.
             let inner = files.into_iter().filter_map(|file| {
                 let (_, inner) = file.name.split_once('/')?;
                 Some(ChartFile { name: inner.to_owned(), data: file.data })

@@ -1,4 +1,4 @@
-//! Names of files and charts, as Go's `path` and `%q` see them.
+//! Names of files and charts, treated as by Go's `path` and `%q`.
 
 use golang::strconv::{QuotingStyle, quote};
 
@@ -16,7 +16,7 @@ pub(crate) fn base(path: &str) -> &str {
     }
 }
 
-/// The end of a name from its last dot on, as Go's `path.Ext` finds it.
+/// The extension of a name, from its last dot on, as Go's `path.Ext` finds it.
 pub(crate) fn extension(path: &str) -> &str {
     let last = path.rsplit('/').next().unwrap_or_default();
     last.rfind('.').map_or("", |dot| &last[dot..])

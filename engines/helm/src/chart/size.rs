@@ -1,4 +1,4 @@
-//! How much memory a chart takes, for caches of charts.
+//! The memory that a chart takes, for caches of charts.
 
 use golang::GoRuntimeValue;
 use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
@@ -6,11 +6,11 @@ use golang::work_meter::{StopSignal, WorkAllowance, WorkMeter};
 use super::Chart;
 use crate::render::{PARSED_BYTES_PER_BYTE, code_length};
 
-/// Bytes of a value in a table.
+/// How many bytes a value in a table takes.
 const TABLE_VALUE_BYTES: usize = 128;
 
 impl Chart {
-    /// About how many bytes the chart and those in it take, their templates parsed.
+    /// About how many bytes the chart and its sub-charts take, including their parsed templates.
     pub fn size(&self) -> usize {
         let mut size = 0_usize;
         let mut pending = vec![self];

@@ -1,7 +1,7 @@
-//! What must hold of a chart's metadata, in Helm's words.
+//! Checks the metadata of a chart, with Helm's messages.
 //!
-//! Here: what is checked when a chart is loaded, and before it is rendered.
-//! Elsewhere: values (`crate::schema`), names of releases (`crate::releasename`).
+//! Here: the checks when a chart is loaded, and those before it is rendered. Elsewhere: values (`crate::schema`), names
+//! of releases (`crate::releasename`).
 
 use golang::semver::{SemverVersion, VersionConstraint};
 use golang::unicode::is_print;
@@ -19,29 +19,29 @@ pub struct InvalidChartMetadata(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChartValidationError {
-    /// A chart of another type than `application`: its type.
+    /// The chart has another type than `application`. The text is its type.
     #[error("{0} charts are not installable")]
     NotInstallable(String),
-    /// Charts that are listed as dependencies and are not there.
+    /// The chart lists dependencies that it does not contain.
     #[error(
         "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
         .0.join(", ")
     )]
     Missing(Vec<String>),
-    /// The chart is for other versions of Kubernetes.
+    /// The chart does not support this version of Kubernetes.
     #[error("chart requires kubeVersion: {wanted} which is incompatible with Kubernetes {found}")]
     KubeVersion {
-        /// The range that the chart asks for.
+        /// The range of versions that the chart supports.
         wanted: String,
-        /// The version that is there.
+        /// The version of the cluster.
         found: String,
     },
 }
 
-/// Whether a chart may be installed or rendered on its own.
+/// Checks whether a chart may be installed or rendered on its own.
 ///
 /// # Errors
-/// It is a library.
+/// The chart is a library.
 pub fn installable(chart: &Chart) -> Result<(), ChartValidationError> {
     match chart.metadata.kind.as_str() {
         "" | "application" => Ok(()),
@@ -49,12 +49,12 @@ pub fn installable(chart: &Chart) -> Result<(), ChartValidationError> {
     }
 }
 
-/// Whether every dependency that `Chart.yaml` lists is there under its name.
+/// Checks whether the chart contains every dependency that `Chart.yaml` lists, under its name.
 ///
-/// Asked before dependencies are processed: an alias has no part in it, neither have conditions.
+/// This check comes before dependencies are processed, so aliases and conditions do not matter.
 ///
 /// # Errors
-/// The names of those that are missing.
+/// The names of the missing dependencies.
 pub fn dependencies_present(chart: &Chart) -> Result<(), ChartValidationError> {
     let is_there = |name: &str| chart.charts.iter().any(|chart| chart.metadata.name == name);
     let listed = chart.metadata.dependencies.iter().flatten();
@@ -63,7 +63,7 @@ pub fn dependencies_present(chart: &Chart) -> Result<(), ChartValidationError> {
     if missing.is_empty() { Ok(()) } else { Err(ChartValidationError::Missing(missing)) }
 }
 
-/// Whether a chart is for a version of Kubernetes; `version` is its text, as `v1.36.0`.
+/// Checks whether a chart supports a version of Kubernetes. `version` is its text, such as `v1.36.0`.
 ///
 /// # Errors
 /// The version does not match, or the range or the version is not valid.
@@ -80,7 +80,7 @@ pub fn kube_version(chart: &Chart, version: &str) -> Result<(), ChartValidationE
 }
 
 impl ChartMetadataDraft {
-    /// Cleans strings, and checks what was read.
+    /// Cleans the texts of the metadata, and checks it.
     pub(super) fn validated(mut self) -> Result<ChartMetadata, InvalidChartMetadata> {
         clean_metadata(&mut self.metadata);
         check_metadata(&self.metadata)?;
@@ -171,7 +171,7 @@ fn checked_dependencies(
     Ok(checked)
 }
 
-/// Makes every blank a space, and drops what cannot be seen.
+/// Replaces every white space character by a space, and removes invisible characters.
 fn clean(text: &mut String) {
     let cleaned = |character: char| {
         if character.is_whitespace() { Some(' ') } else { is_print(character).then_some(character) }

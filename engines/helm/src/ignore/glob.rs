@@ -1,17 +1,17 @@
 //! Patterns of Go's `path/filepath.Match`: `*`, `?`, classes, and `\`.
 //!
-//! Elsewhere: what a match means (`ignore.rs`).
+//! Elsewhere: the meaning of a match (`ignore.rs`).
 
 use golang::unicode::decode;
 
-/// A pattern that was read.
+/// A parsed pattern.
 #[derive(Debug, Clone)]
 pub(super) struct HelmIgnoreGlob(Vec<GlobChunk>);
 
-/// What stands between stars.
+/// The part of a pattern between two stars.
 #[derive(Debug, Clone, Default)]
 struct GlobChunk {
-    /// Whether a star stands before it.
+    /// Whether a star precedes this part.
     after_star: bool,
     parts: Vec<GlobPart>,
 }
@@ -70,7 +70,7 @@ impl HelmIgnoreGlob {
         Some(Self(chunks))
     }
 
-    /// Whether the whole of a name fits. Time is the product of the lengths at most.
+    /// Whether the pattern matches a whole name. The time is at most the product of both lengths.
     pub(super) fn matches(&self, name: &str) -> bool {
         let mut name = name.as_bytes();
         for (place, chunk) in self.0.iter().enumerate() {
@@ -80,7 +80,7 @@ impl HelmIgnoreGlob {
             let is_last = place + 1 == self.0.len();
             let fits =
                 |at: usize| chunk.fit(&name[at..]).filter(|after| after.is_empty() || !is_last);
-            // A star takes as little as it can, and never a slash.
+            // A star matches as little as possible, and never a slash.
             let reach = name.iter().position(|byte| *byte == b'/').unwrap_or(name.len());
             let reach = if chunk.after_star { reach } else { 0 };
             let Some(after) = (0..=reach).find_map(fits) else { return false };
@@ -91,7 +91,7 @@ impl HelmIgnoreGlob {
 }
 
 impl GlobChunk {
-    /// The rest of a name that begins with this.
+    /// Matches this part at the beginning of a name. Returns the rest of the name.
     fn fit<'n>(&self, mut name: &'n [u8]) -> Option<&'n [u8]> {
         for part in &self.parts {
             let (character, width) = decode(name);
@@ -112,7 +112,7 @@ impl GlobChunk {
     }
 }
 
-/// A class behind its `[`, and what follows its `]`.
+/// Reads a class after its `[`. Returns the class and the text after its `]`.
 fn class(text: &str) -> Option<(GlobPart, &str)> {
     let is_negated = text.starts_with('^');
     let mut rest = text.strip_prefix('^').unwrap_or(text);
@@ -131,7 +131,7 @@ fn class(text: &str) -> Option<(GlobPart, &str)> {
     }
 }
 
-/// One character of a class, and what follows it, which cannot be nothing.
+/// Reads one character of a class. Returns it and the text after it, which must not be empty.
 fn member(text: &str) -> Option<(char, &str)> {
     if text.starts_with(['-', ']']) {
         return None;

@@ -1,9 +1,9 @@
-//! Kinds that Kubernetes gives up, as client-go 0.36 knows them.
+//! Kinds that Kubernetes has deprecated, according to client-go 0.36.
 
 use crate::capabilities::KubeVersion;
 
-/// A line for each: its API version and kind, the version of Kubernetes that deprecates it, the one without it or `-`,
-/// and what to use instead, if there is anything.
+/// One line for each deprecated kind: its API version and kind, the version of Kubernetes that deprecates it, the
+/// version that removes it or `-`, and the replacement if there is one.
 const KINDS: &str = include_str!("deprecated.txt");
 
 /// The warning about a kind, if a version of Kubernetes deprecates it.

@@ -1,4 +1,4 @@
-//! What templates give, and CRDs, by the rules of `helm lint`.
+//! Checks rendered manifests and CRDs by the rules of `helm lint`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::{LintMessages, deprecated, names};
 use crate::chart::{Chart, ChartFile, documents, extension, quoted};
 use crate::render_environment::RenderEnvironment;
 
-/// What Helm reads of an object here.
+/// The fields of an object that Helm reads for a lint.
 const OBJECT: &[(&str, DecodeTarget)] = &[
     ("apiVersion", DecodeTarget::Text),
     ("kind", DecodeTarget::Text),
@@ -27,7 +27,7 @@ struct LintedObject {
     name: String,
 }
 
-/// Checks the rendered templates of a chart, in their order; stops at the first that is not YAML.
+/// Checks the rendered templates of a chart in their order. It stops at the first file that is not YAML.
 pub(super) fn check(
     chart: &Chart,
     files: &BTreeMap<String, Vec<u8>>,
@@ -77,7 +77,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks a file of CRDs; false if it is not YAML.
+/// Checks a file of CRDs. Returns false if the file is not YAML.
 pub(super) fn check_crd(file: &ChartFile, found: &mut LintMessages) -> bool {
     let path = &file.name;
     each(path, &file.data, found, |object, found| {
@@ -90,7 +90,7 @@ pub(super) fn check_crd(file: &ChartFile, found: &mut LintMessages) -> bool {
     })
 }
 
-/// Does something with each object of a text, until one cannot be read.
+/// Calls a function for each object of a text, until an object cannot be read.
 fn each(
     path: &str,
     text: &[u8],
@@ -118,7 +118,7 @@ fn each(
 }
 
 impl LintedObject {
-    /// Reads a document; nothing for an empty one.
+    /// Reads a document. `None` if it is empty.
     fn read(document: &[u8]) -> Result<Option<Self>, String> {
         let value = goyaml::to_json_for(document, &DecodeTarget::Struct(OBJECT))
             .map_err(|error| format!("error converting YAML to JSON: {error}"))?;
@@ -190,7 +190,7 @@ fn indented(text: &[u8]) -> Option<String> {
     line.starts_with([' ', '\t']).then(|| line.to_owned())
 }
 
-/// What is looked for in the text of the whole file, for each object of it.
+/// Checks for words anywhere in the file. Helm repeats this for each object of the file.
 fn check_whole(path: &str, object: &LintedObject, text: &[u8], found: &mut LintMessages) {
     let has = |word: &str| memchr::memmem::find(text, word.as_bytes()).is_some();
     let kind = &object.kind;

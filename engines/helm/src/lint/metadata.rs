@@ -1,4 +1,4 @@
-//! `Chart.yaml`, by the rules of `helm lint`.
+//! Checks `Chart.yaml` by the rules of `helm lint`.
 
 use golang::semver::{SemverVersion, VersionConstraint};
 use golang::url::GoUrl;
@@ -62,7 +62,7 @@ pub(super) fn check(yaml: &[u8], found: &mut LintMessages) {
     }
 }
 
-/// What the struct of Helm has no room for: a key that is there twice, or that it does not know.
+/// A key of `Chart.yaml` that occurs twice, or that Helm's struct does not have.
 fn beyond(yaml: &[u8]) -> Option<String> {
     let read = match goyaml::to_json_strict(yaml) {
         Ok(read) => read,
@@ -126,7 +126,7 @@ fn api_version(metadata: &ChartMetadata) -> Option<String> {
     }
 }
 
-/// A field whose type is not text.
+/// The problem of a field whose value is not a text.
 fn no_text(fields: &Value, key: &str) -> Option<String> {
     let kind = match fields.get(key)? {
         Value::String(_) => return None,
@@ -176,7 +176,7 @@ fn is_request_url(text: &str) -> bool {
     GoUrl::parse(text.as_bytes()).is_ok_and(|url| !url.scheme.is_empty())
 }
 
-/// Whether a text is about an address of mail: Helm has a pattern of two pages for it.
+/// Whether a text looks like a mail address. Helm has a pattern of two pages for it.
 fn is_email(text: &str) -> bool {
     text.split_once('@').is_some_and(|(local, host)| {
         !local.is_empty()
@@ -186,7 +186,7 @@ fn is_email(text: &str) -> bool {
     })
 }
 
-/// Whether a text is about an address of the web, with or without a scheme.
+/// Whether a text looks like a web address, with or without a scheme.
 fn is_url(text: &str) -> bool {
     let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Names of objects, by the rules of their kinds in Kubernetes.
+//! Checks the names of objects by the rules of their kinds in Kubernetes.
 
 use crate::chart::quoted;
 
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 
-/// What is wrong with the name of an object of a kind, in the words of the API server.
+/// What is wrong with the name of an object of this kind, in the words of the API server.
 pub(super) fn problem(kind: &str, name: &str) -> Option<String> {
     let problems = match kind.to_ascii_lowercase().as_str() {
         "service" => dns_1035_label(name),
@@ -26,7 +26,7 @@ pub(super) fn problem(kind: &str, name: &str) -> Option<String> {
     Some(format!("object name does not conform to Kubernetes naming requirements: {name}: {all}"))
 }
 
-/// Letters and digits, with dashes between them.
+/// Whether a text consists of letters and digits, with dashes between them.
 fn is_label(text: &str) -> bool {
     let is_end = |byte: Option<&u8>| {
         byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())

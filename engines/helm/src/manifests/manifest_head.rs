@@ -1,8 +1,7 @@
-//! What Helm reads of a manifest before it knows the object: kind, name and annotations.
+//! The fields of a manifest that Helm reads before it knows the object: kind, name and annotations.
 //!
-//! Helm reads into a struct, so keys match without regard to case, numbers and truths become strings, and a value of
-//! another shape is an error in the words of Go's `encoding/json`.
-//! Elsewhere: YAML (`goyaml`).
+//! Helm reads them into a struct. Keys therefore match without regard to case, numbers and booleans become strings, and
+//! a value of another type is an error in the words of Go's `encoding/json`. Elsewhere: YAML (`goyaml`).
 
 use std::collections::BTreeMap;
 
@@ -25,17 +24,17 @@ pub struct ManifestHead {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestHeadError {
-    /// It is not YAML.
+    /// The text is not YAML.
     #[error("error converting YAML to JSON: {0}")]
     Yaml(#[from] goyaml::Error),
-    /// A value of another shape than the field's.
+    /// A value has another type than its field.
     #[error(
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into {place}"
     )]
     Shape {
-        /// The shape of the value, in Go's words for JSON.
+        /// The type of the value, in Go's words for JSON.
         found: &'static str,
-        /// What it is for, as Go names fields and types.
+        /// The field and its type, as Go names them.
         place: &'static str,
     },
 }
@@ -52,7 +51,7 @@ impl ManifestHead {
     /// Reads the first document of a text.
     ///
     /// # Errors
-    /// It is not YAML, or does not have the shape of an object.
+    /// The text is not YAML, or does not have the form of an object.
     pub fn parse(text: &[u8]) -> Result<Self, ManifestHeadError> {
         let mut head = Self::default();
         match goyaml::to_json_of(text, is_read)? {
@@ -62,12 +61,12 @@ impl ManifestHead {
         }
     }
 
-    /// The text of an annotation.
+    /// The value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.annotations.get(name).map(String::as_str)
     }
 
-    /// Keys that differ in case fill one field in turn, in the order of their bytes.
+    /// Fills the fields. Keys that differ only in case fill the same field, in the order of their bytes.
     fn fill(&mut self, object: &Map<String, Value>) -> Result<(), ManifestHeadError> {
         for (key, value) in object {
             if is_field(key, "apiVersion") {
@@ -110,9 +109,9 @@ impl ManifestHead {
     }
 }
 
-/// Whether anything is read of the entry with this key, in so many maps.
+/// Whether an entry with this key is needed at this depth of maps.
 ///
-/// Most of the time would go into what is not: CRDs have megabytes.
+/// Skipping the others saves most of the time, because CRDs have megabytes.
 fn is_read(depth: usize, key: &str) -> bool {
     let fields: &[&str] = match depth {
         1 => &["apiVersion", "kind", "metadata"],
@@ -122,7 +121,7 @@ fn is_read(depth: usize, key: &str) -> bool {
     fields.iter().any(|field| is_field(key, field))
 }
 
-/// Whether `encoding/json` takes a key for this field: two letters outside of ASCII count as their ASCII ones.
+/// Whether `encoding/json` accepts a key for this field. Two letters outside of ASCII count as ASCII letters.
 fn is_field(key: &str, field: &str) -> bool {
     if key.is_ascii() {
         return key.eq_ignore_ascii_case(field);
@@ -135,7 +134,7 @@ fn is_field(key: &str, field: &str) -> bool {
     key.chars().map(folded).eq(field.chars().map(folded))
 }
 
-/// Puts a value where a text is wanted; null changes nothing.
+/// Sets a text field to a value. A null changes nothing.
 fn set(field: &mut String, value: &Value, place: &'static str) -> Result<(), ManifestHeadError> {
     *field = match value {
         Value::Null => return Ok(()),
@@ -147,7 +146,7 @@ fn set(field: &mut String, value: &Value, place: &'static str) -> Result<(), Man
     Ok(())
 }
 
-/// A number of YAML as `sigs.k8s.io/yaml` writes it where a text is wanted: floats with the precision of 32 bits.
+/// Writes a YAML number into a text field, as `sigs.k8s.io/yaml` does: floats with the precision of 32 bits.
 ///
 /// Differs(helm): a whole float such as `1e6` is an integer here, so it is `1000000` and not `1e+06`.
 #[expect(clippy::cast_possible_truncation, reason = "the precision that Go writes")]

@@ -1,15 +1,15 @@
-//! The order in which Helm creates and deletes kinds.
+//! The order in which Helm creates and deletes objects, by their kinds.
 //!
-//! Elsewhere: the order in which a Kustomization applies (`apply`).
+//! Elsewhere: the order in which a Kustomization applies objects (`apply`).
 
 use std::cmp::Ordering;
 
-/// Which way round.
+/// The direction of the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ManifestOrder {
-    /// What others need comes first.
+    /// For creation: objects that other objects need come first.
     Install,
-    /// What others need goes last.
+    /// For deletion: objects that other objects need come last.
     Uninstall,
 }
 
@@ -55,7 +55,7 @@ const INSTALL: [&str; 38] = [
 ];
 
 impl ManifestOrder {
-    /// Which of two kinds comes first; kinds that Helm does not know come last, by name.
+    /// Compares two kinds by their order. Kinds that Helm does not know come last, sorted by name.
     pub fn compare(self, a: &str, b: &str) -> Ordering {
         match (self.place(a), self.place(b)) {
             (Some(a), Some(b)) => a.cmp(&b),
@@ -69,14 +69,15 @@ impl ManifestOrder {
         let place = |kind| INSTALL.iter().position(|known| *known == kind);
         match self {
             Self::Install => place(kind),
-            // The reverse, but traffic stops before the workloads are gone.
+            // The order is reversed, except that a Service is deleted before the workloads, which stops the
+            // traffic.
             Self::Uninstall if kind == "Service" => place("IngressClass").map(behind),
             Self::Uninstall => place(kind).map(|place| behind(place) - 1),
         }
     }
 }
 
-/// The place after the reverse of this one, where every second place is free.
+/// The place of a kind in the reversed order, where every second place is free.
 fn behind(place: usize) -> usize {
     2 * (INSTALL.len() - place)
 }

@@ -1,4 +1,4 @@
-//! `.Capabilities`: the object that templates see.
+//! `.Capabilities`: the version and the APIs of the cluster, as an object for templates.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::capabilities::{BuildInfo, Capabilities, KubeVersion};
 
 const NAME: &str = "*common.Capabilities";
 
-/// The object for what a cluster can do.
+/// The object for these capabilities.
 pub(super) fn object(capabilities: &Arc<Capabilities>) -> GoRuntimeValue {
     GoRuntimeValue::object(CapabilitiesPointer(Arc::clone(capabilities)))
 }
 
-/// `*common.Capabilities`.
+/// The object of Go's type `*common.Capabilities`.
 #[derive(Debug)]
 struct CapabilitiesPointer(Arc<Capabilities>);
 
@@ -55,7 +55,7 @@ impl GoObject for CapabilitiesPointer {
     }
 }
 
-/// `common.KubeVersion`.
+/// The object of Go's type `common.KubeVersion`.
 #[derive(Debug)]
 struct KubeVersionObject(Arc<Capabilities>);
 
@@ -103,7 +103,7 @@ impl GoObject for KubeVersionObject {
     }
 }
 
-/// `common.VersionSet`.
+/// The object of Go's type `common.VersionSet`.
 #[derive(Debug)]
 struct VersionSetObject(Arc<Capabilities>);
 
@@ -134,7 +134,7 @@ impl GoObject for VersionSetObject {
     }
 }
 
-/// `version.BuildInfo`.
+/// The object of Go's type `version.BuildInfo`.
 #[derive(Debug)]
 struct BuildInfoObject(Arc<Capabilities>);
 

@@ -1,34 +1,34 @@
-//! The way to an error: the templates that ran each other, each with its line.
+//! The trace of an error: the templates that called each other, each with its line.
 //!
-//! Elsewhere: the error's text (`template_error.rs`).
+//! Elsewhere: the message of the error (`template_error.rs`).
 
 use std::sync::Arc;
 
 use gotemplate::{TemplateExecError, TemplateFunctionError, TemplateLocation, TemplateParseError};
 
-/// How many steps of a way are kept; of a longer one the middle is left out.
+/// How many steps of a trace are kept. The middle of a longer trace is left out.
 const MAX_TRAIL_STEPS: usize = 32;
 
-/// One template on the way to an error.
+/// One template in the trace of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateTrailStep {
-    /// The template that ran.
+    /// The name of the template.
     pub template: String,
-    /// The file that it is in, or `gotpl` for a text given to `tpl`.
+    /// The file of the template. It is `gotpl` for a text that was given to `tpl`.
     pub source: String,
-    /// Counted from one.
+    /// The line, counted from one.
     pub line: usize,
-    /// Bytes before it on the line.
+    /// How many bytes precede the position in its line.
     pub column: usize,
-    /// The part that failed, as Go prints it again.
+    /// The expression that failed, as Go prints it.
     pub node: String,
-    /// The line, where it is one of a file.
+    /// The text of the line, if it is in a file.
     pub text: Option<String>,
-    /// The value that has nothing below it, if that is what failed.
+    /// The nil value whose field was requested, if that is the error.
     pub missing: Option<String>,
 }
 
-/// The way to a failure, from the outermost template; `text` finds the text of a file.
+/// The trace of a failure, the outermost template first. `text` finds the text of a file.
 pub(super) fn of(
     failure: &TemplateFunctionError,
     text: impl Fn(&str) -> Option<Arc<[u8]>>,
@@ -63,7 +63,7 @@ pub(super) fn of(
     errors.iter().filter_map(step).collect()
 }
 
-/// The place of a text that is not a template.
+/// The trace of a text that is not a template: its position.
 pub(super) fn of_parse_error(error: &TemplateParseError, text: &[u8]) -> Vec<TemplateTrailStep> {
     vec![TemplateTrailStep {
         template: error.template.clone(),
@@ -81,7 +81,7 @@ fn line_of(text: &[u8], line: usize) -> Option<String> {
     Some(String::from_utf8_lossy(line).trim_end().to_owned())
 }
 
-/// Of `.Values.a.b` and `nil pointer evaluating interface {}.b`: `.Values.a`.
+/// The nil value of an error. For `.Values.a.b` and `nil pointer evaluating interface {}.b`, it is `.Values.a`.
 fn missing(node: &str, message: &str) -> Option<String> {
     let name = message.strip_prefix("nil pointer evaluating interface {}.")?;
     let mut at = 0;

@@ -1,6 +1,7 @@
-//! The functions that need the chart, the release or the cluster: `include`, `tpl`, `required`, `fail`, `lookup`.
+//! The template functions that need the chart, the release or the cluster: `include`, `tpl`, `required`, `fail`,
+//! `lookup`.
 //!
-//! Elsewhere: all others (`sprig`).
+//! Elsewhere: all other functions (`sprig`).
 
 use std::sync::LazyLock;
 
@@ -15,19 +16,19 @@ use super::{MAX_CODE, PARSED_BYTES_PER_BYTE, code_length, without_no_value};
 use crate::render_environment::LookupQuery;
 use crate::warning::{HelmWarning, WarningLevel};
 
-/// The marks that Helm puts around messages of chart authors inside of Go's errors.
+/// The marks that Helm puts around messages of chart authors within Go's errors.
 pub(super) const MARKS: (&str, &str) = ("HELM_ERR_START", "HELM_ERR_END");
 
-/// The name of the set, and of a text that `tpl` runs.
+/// The name of the template set, and of a text that `tpl` runs.
 const SET: &str = "gotpl";
 
-/// A set with all functions and without templates.
+/// A template set with all functions and without templates.
 pub(super) fn empty_set() -> TemplateSet {
     static EMPTY: LazyLock<TemplateSet> = LazyLock::new(|| TemplateSet::new(SET, functions()));
     EMPTY.clone()
 }
 
-/// All functions that templates of charts can call beyond Go's own.
+/// The functions that chart templates can call in addition to Go's own.
 pub fn functions() -> TemplateFunctions {
     let mut functions = sprig::functions::<RenderFunctionContext>();
     let text = || GoType::String;
@@ -51,7 +52,7 @@ fn host<'r>(
         .ok_or_else(|| TemplateFunctionError::from("this run knows of no chart"))
 }
 
-/// A parameter whose type in the signature is a text.
+/// An argument whose type in the signature is a text.
 fn text(arguments: &[GoRuntimeValue], index: usize) -> GoString {
     match arguments.get(index) {
         Some(GoRuntimeValue::String(text)) => text.clone(),
@@ -63,7 +64,7 @@ fn value(arguments: &[GoRuntimeValue], index: usize) -> GoRuntimeValue {
     arguments.get(index).cloned().unwrap_or_default()
 }
 
-/// `include NAME VALUE`: what a template gives, as a text.
+/// `include NAME VALUE`: runs a template and returns its output as a text.
 fn include(
     call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
@@ -81,7 +82,7 @@ fn include(
     output.map(GoRuntimeValue::string)
 }
 
-/// `tpl TEXT VALUE`: runs a text as a template, whose own definitions are not visible outside of it.
+/// `tpl TEXT VALUE`: runs a text as a template. Its own definitions are not visible outside of it.
 fn tpl(
     call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
@@ -115,8 +116,8 @@ fn tpl(
     Ok(GoRuntimeValue::string(without_no_value(output)))
 }
 
-/// A text as an error quotes it. Texts that run each other are all quoted, and a text that holds another quotes it once
-/// more, so their total length is limited to what the run has left for errors.
+/// A text as an error quotes it. An error quotes all texts that run each other, and a text within another one several
+/// times. The budget for errors of the run therefore limits their total length.
 fn shown(call: &FunctionCallContext<'_>, source: &GoString) -> String {
     let words = call.words(source.len());
     let quoted = quote(&source[..words], QuotingStyle::Printable);
@@ -128,7 +129,7 @@ fn marked(message: &GoString) -> TemplateFunctionError {
     TemplateFunctionError::Message(format!("{}{}{}", MARKS.0, message.lossy(), MARKS.1))
 }
 
-/// `required MESSAGE VALUE`: the value, unless it is nil or an empty text.
+/// `required MESSAGE VALUE`: returns the value, unless it is nil or an empty text.
 fn required(
     call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
@@ -166,7 +167,8 @@ fn fail(
     Ok(GoRuntimeValue::from(""))
 }
 
-/// `lookup APIVERSION KIND NAMESPACE NAME`: an object of the cluster, a list without a name, or an empty map.
+/// `lookup APIVERSION KIND NAMESPACE NAME`: returns an object of the cluster, or a list if the name is empty. It
+/// returns an empty map if there is no such object.
 fn lookup(
     call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
@@ -188,7 +190,7 @@ fn lookup(
     Ok(GoRuntimeValue::from_json(&object))
 }
 
-/// Counts the values of an object that was made outside of the templates.
+/// Charges for the values of an object that was made outside of the templates.
 fn count(call: &mut FunctionCallContext<'_>, object: &Json) -> Result<(), TemplateFunctionError> {
     let mut pending = vec![object];
     while let Some(value) = pending.pop() {
@@ -211,7 +213,7 @@ fn count(call: &mut FunctionCallContext<'_>, object: &Json) -> Result<(), Templa
     Ok(())
 }
 
-/// Bytes that a value, a list and a map of a cluster's object take beside what is in them.
+/// How many bytes a value, a list and a map of a cluster's object take in addition to their content.
 const VALUE_OVERHEAD_BYTES: usize = 40;
 const LIST_OVERHEAD_BYTES: usize = 96;
 const MAP_OVERHEAD_BYTES: usize = 448;

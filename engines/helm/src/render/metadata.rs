@@ -6,7 +6,7 @@ use golang::value::{GoMap, GoType};
 use super::named_map::of;
 use crate::chart::{ChartDependency, ChartMaintainer, ChartMetadata};
 
-/// `.Chart` of a chart.
+/// The value `.Chart` for a chart.
 pub(super) fn table(metadata: &ChartMetadata, is_root: bool) -> GoMap {
     let text = |text: &String| GoRuntimeValue::from(text.as_str());
     let maintainers = metadata.maintainers.iter().map(maintainer);

@@ -1,6 +1,6 @@
-//! `common.Values`: the type of the values that templates see first.
+//! `common.Values`: the Go type of the outermost values that templates see.
 //!
-//! Elsewhere: tables below them, which are plain maps.
+//! Elsewhere: the tables in these values, which are plain maps.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::values::to_json;
 
 const NAME: &str = "common.Values";
 
-/// Bytes of a value as JSON.
+/// How many bytes a value takes as JSON.
 const JSON_VALUE_BYTES: usize = 80;
 
-/// A map whose type has a name and methods.
+/// A map whose Go type has a name and methods.
 #[derive(Debug)]
 pub(super) struct NamedTypeMap(GoMap);
 
@@ -58,7 +58,7 @@ impl GoObject for NamedTypeMap {
             }),
             "YAML" => {
                 GoFunction::metered(FunctionSignature::new([], GoType::String), move |meter, _| {
-                    // It is JSON first, and then a text.
+                    // The map is converted to JSON first, and then to a text.
                     sprig::walk(meter, &GoRuntimeValue::Map(self.0.clone()), JSON_VALUE_BYTES)?;
                     let json = to_json(&self.0).map_err(|error| error.to_string())?;
                     let text = goyaml::emit(&json).map_err(|error| error.to_string())?;
@@ -89,7 +89,7 @@ fn argument(arguments: &[GoRuntimeValue]) -> String {
     }
 }
 
-/// The table that a path with dots leads to.
+/// The table at a path with dots.
 pub(super) fn at(table: &GoMap, path: &str) -> Result<GoMap, String> {
     let mut table = table.clone();
     for name in path.split('.') {

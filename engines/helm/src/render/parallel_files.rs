@@ -1,8 +1,9 @@
-//! Files of one chart rendered on several threads, with the same result as on one.
+//! Renders the files of one chart on several threads, with the same result as on one thread.
 //!
-//! Files of a chart share its values, which templates may change for those that come after them, and the randomness,
-//! warnings and lookups of a render have an order. So a file that would change what is shared, or asks for one of those,
-//! gives up, and so does one that fails: then all are rendered again, one by one, and that is what counts.
+//! The files of a chart share its values, and a template may change them for later files. Randomness, warnings and
+//! lookups of a render have an order, too. If a file would change shared values or needs one of these, or if it fails,
+//! the parallel render is given up. All files are then rendered again, one after the other, and only that result
+//! counts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,18 +19,18 @@ use super::scope::RenderScope;
 use super::{ChartTemplateFile, rendered_file};
 use crate::parallel_work;
 
-/// What files that are rendered at the same time share.
+/// The state that files share which are rendered at the same time.
 #[derive(Debug)]
 pub(super) struct ParallelRenderState {
-    /// Addresses of maps that are alive as long as this is.
+    /// The addresses of the shared maps. The maps live as long as this state.
     maps: BTreeSet<usize>,
     is_given_up: AtomicBool,
-    /// Because of what a template does, and not because it failed.
+    /// Whether a template needs the order of files. A failure of a template does not count.
     is_ordered: AtomicBool,
 }
 
 impl ParallelRenderState {
-    /// Everything that templates see.
+    /// Collects the maps that templates see in these scopes.
     fn of(scopes: &[RenderScope]) -> Self {
         let mut maps = BTreeSet::new();
         let mut pending: Vec<GoRuntimeValue> =
@@ -54,14 +55,14 @@ impl ParallelRenderState {
         self.is_given_up.store(true, Ordering::Relaxed);
     }
 
-    /// A template does something that has its place in the order of files.
+    /// Notes that a template does something that depends on the order of files.
     pub(super) fn is_ordered(&self) {
         self.is_ordered.store(true, Ordering::Relaxed);
         self.give_up();
     }
 }
 
-/// A thread's part of a render.
+/// The part of one thread in a render.
 struct RenderWorker<'r> {
     host: RenderFunctionContext,
     budget: TemplateBudget,
@@ -74,14 +75,14 @@ impl Drop for RenderWorker<'_> {
     }
 }
 
-/// The file in which a render was stopped, and where.
+/// The file in which a render was stopped, and the error.
 pub(super) type FileRenderFailure<'f> = (&'f ChartTemplateFile, TemplateFunctionError);
 
-/// Renders files of the chart at `scopes[files[0].chart]`; `None` if they have to be rendered one by one.
+/// Renders files of the chart at `scopes[files[0].chart]`. `None` if they have to be rendered one by one.
 ///
-/// An error is returned if the time is over; after any other error the caller renders the files again, one by one.
-/// Unless the files were rendered, `budget` is unchanged. `is_ordered` remembers that templates of the chart use
-/// functions whose order matters, so that parallel rendering is not tried again.
+/// It returns an error only if the time is over. After any other error, the caller renders the files again, one by one.
+/// `budget` only changes if the files were rendered. `is_ordered` remembers that templates of the chart use functions
+/// whose order matters, so that parallel rendering is not tried again.
 pub(super) fn render<'f>(
     set: &TemplateSet,
     files: &[&'f ChartTemplateFile],
@@ -114,7 +115,7 @@ pub(super) fn render<'f>(
             Ok(text) => Some(text),
             Err(failure) => {
                 shared.give_up();
-                // Then no file is rendered again, so this names the file.
+                // The time is over, so no file is rendered again, and the error has to name this file.
                 if failure.limit() == Some(TemplateLimitError::Time) {
                     let mut stopped = stopped.lock();
                     stopped.get_or_insert((*file, failure));

@@ -1,4 +1,4 @@
-//! What functions share during one render: the environment, and what was included and parsed so far.
+//! The state that functions share during one render: the environment, and the templates that were included and parsed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use super::parallel_files::ParallelRenderState;
 use crate::render_environment::RenderEnvironment;
 use crate::warning::HelmWarning;
 
-/// How often a template may be included within itself; Helm's own number.
+/// How often a template may include itself. The number is Helm's.
 const MAX_NESTED: usize = 1000;
 
-/// How many strings given to `tpl` stay parsed within a render.
+/// How many parsed strings of `tpl` are kept during a render.
 const MAX_KEPT: usize = 512;
 
-/// How many bytes those strings may have together.
+/// How many bytes the kept strings of `tpl` may have together.
 const MAX_KEPT_BYTES: usize = 4 << 20;
 
-/// What functions share during one render.
+/// The state that functions share during one render.
 pub(super) struct RenderFunctionContext {
     pub(super) env: RenderEnvironment,
     pub(super) mode: RenderMode,
@@ -31,28 +31,28 @@ pub(super) struct RenderFunctionContext {
     state: Mutex<RenderFunctionState>,
 }
 
-/// Other threads render other files at the same time.
+/// The state of a render in which other threads render other files.
 struct ParallelFileRender {
     shared: Arc<ParallelRenderState>,
-    /// The address of what the file sees, which is its own, but would be seen by the next file.
+    /// The address of the map that the present file sees. The next file would see changes of it.
     top: AtomicUsize,
 }
 
 #[derive(Default)]
 struct RenderFunctionState {
-    /// How often each name is being included at the moment.
+    /// How often each template is being included at the moment.
     included: BTreeMap<GoString, usize>,
     parsed: BTreeMap<GoString, ParsedTemplateText>,
     parsed_bytes: usize,
     warnings: Vec<HelmWarning>,
 }
 
-/// A text that was parsed on top of a set.
+/// A text of `tpl` that was parsed into a template set.
 #[derive(Clone)]
 pub(super) struct ParsedTemplateText {
-    /// The set in which it was to be parsed.
+    /// The set before the text was parsed.
     below: TemplateSet,
-    /// That set with the text's own definitions.
+    /// The set together with the definitions of the text.
     pub(super) set: TemplateSet,
     pub(super) template: Template,
 }
@@ -62,22 +62,22 @@ impl RenderFunctionContext {
         Self { env, mode, beside: None, state: Mutex::default() }
     }
 
-    /// A host of one of several threads.
+    /// The context for one of several threads.
     pub(super) fn beside(&self, shared: &Arc<ParallelRenderState>) -> Self {
         let beside =
             Some(ParallelFileRender { shared: Arc::clone(shared), top: AtomicUsize::new(0) });
         Self { env: self.env.clone(), mode: self.mode, beside, state: Mutex::default() }
     }
 
-    /// Sets the values that the next file sees.
+    /// Sets the map that the next file sees.
     pub(super) fn sees(&self, top: &GoMap) {
         if let Some(beside) = &self.beside {
             beside.top.store(top.address(), Ordering::Relaxed);
         }
     }
 
-    /// Whether a function may be called whose result depends on what was rendered before. Where files are rendered side
-    /// by side it may not, and they are rendered one by one instead.
+    /// Whether a function may be called whose result depends on earlier files. It may not if files are rendered in
+    /// parallel. They are then rendered again, one by one.
     pub(super) fn is_alone(&self) -> bool {
         if let Some(beside) = &self.beside {
             beside.shared.is_ordered();
@@ -89,7 +89,7 @@ impl RenderFunctionContext {
         self.state.into_inner().warnings
     }
 
-    /// Counts one more template of this name that is under way; false if there are too many.
+    /// Counts one more running template of this name. It returns false if there are too many.
     pub(super) fn enter(&self, name: &GoString) -> bool {
         let mut state = self.state();
         match state.included.get_mut(name) {
@@ -108,12 +108,12 @@ impl RenderFunctionContext {
         }
     }
 
-    /// A text that was parsed on top of this set before.
+    /// The parsed text, if it was parsed into this set before.
     pub(super) fn parsed(&self, set: &TemplateSet, text: &GoString) -> Option<ParsedTemplateText> {
         self.state().parsed.get(text).filter(|parsed| parsed.below.is_same(set)).cloned()
     }
 
-    /// Keeps a text that was parsed on top of a set, as long as there is room for it.
+    /// Keeps a parsed text as long as there is room for it.
     pub(super) fn keep(
         &self,
         below: &TemplateSet,
@@ -132,7 +132,7 @@ impl RenderFunctionContext {
     }
 
     pub(super) fn warn(&self, warning: HelmWarning) {
-        // Warnings have an order; those of a render that is given up are not reported.
+        // Warnings have an order. The warnings of a parallel render that is given up are not reported.
         self.is_alone();
         self.state().warnings.push(warning);
     }

@@ -1,4 +1,4 @@
-//! What templates of a chart see as `.`: the chart, its values, the release, the cluster, the charts in it.
+//! The data that templates of a chart see as `.`: the chart, its values, the release, the cluster, and the sub-charts.
 //!
 //! Elsewhere: `.Chart` (`metadata.rs`), `.Capabilities` (`capabilities.rs`), `.Files` (`crate::chart`).
 
@@ -14,17 +14,17 @@ use super::named_map::{self, NamedTypeMap};
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, ChartFiles};
 
-/// What templates of one chart see.
+/// The data that the templates of one chart see.
 #[derive(Debug)]
 pub(super) struct RenderScope {
-    /// All of it; shared with what templates of the parent see below `.Subcharts`.
+    /// The map with all data. Templates of the parent chart see the same map below `.Subcharts`.
     pub(super) top: GoMap,
-    /// The folder of its templates.
+    /// The folder of the chart's templates.
     pub(super) base_path: String,
 }
 
 impl RenderScope {
-    /// What a file sees, in this map, which is [`RenderScope::top`] or has what that has.
+    /// The data for one file, in the map `top`. It is [`RenderScope::top`] or a copy of it.
     pub(super) fn shown_to(&self, file: &str, top: &GoMap) -> GoRuntimeValue {
         let template = [
             ("Name", GoRuntimeValue::from(file)),
@@ -35,7 +35,7 @@ impl RenderScope {
     }
 }
 
-/// A chart and those in it, each with its path in the outermost chart: a chart comes before those in it.
+/// A chart and its sub-charts, each with its path in the outermost chart. A chart comes before its sub-charts.
 pub(super) fn walk(chart: &Chart) -> Vec<(&Chart, String)> {
     let mut all = Vec::new();
     let mut pending = vec![(chart, chart.metadata.name.clone())];
@@ -48,7 +48,7 @@ pub(super) fn walk(chart: &Chart) -> Vec<(&Chart, String)> {
     all
 }
 
-/// What templates see, chart by chart in the order of [`walk`].
+/// The data for the templates of each chart, in the order of [`walk`].
 pub(super) fn all(
     chart: &Chart,
     values: &GoMap,

@@ -1,13 +1,14 @@
-//! Errors of templates in Helm's words: a few lines for each template on the way, or Go's one line where Helm cannot
-//! take that apart.
+//! Errors of templates in Helm's words: a few lines for each template of the trace. If Helm cannot parse the error, it
+//! is Go's single line.
 //!
-//! Helm works on the text of the error alone, and so does this file: what Helm takes for a place is a place here too.
+//! Helm works only with the text of the error, and so does this file. A text that Helm mistakes for a position is one
+//! here, too.
 
 use gotemplate::{TemplateExecError, TemplateFunctionError, TemplateParseError};
 
 use super::functions::MARKS;
 
-/// A file is not a template.
+/// The message about a file that is not a template.
 pub(super) fn of_parse_error(error: &TemplateParseError) -> String {
     let text = error.to_string();
     let parts: Vec<&str> = text.split(": ").collect();
@@ -18,7 +19,7 @@ pub(super) fn of_parse_error(error: &TemplateParseError) -> String {
     }
 }
 
-/// A template failed.
+/// The message about a template that failed.
 pub(super) fn of_failure(file: &str, failure: &TemplateFunctionError) -> String {
     let error = match failure {
         TemplateFunctionError::Exec(error) => error,
@@ -44,13 +45,13 @@ pub(super) fn of_failure(file: &str, failure: &TemplateFunctionError) -> String 
     }
 }
 
-/// The message of a person inside of an error.
+/// The message of a chart author within an error.
 fn said(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once(MARKS.0)?;
     rest.rsplit_once(MARKS.1).map(|(said, _)| said)
 }
 
-/// One template on the way to an error.
+/// One template in the trace of an error.
 #[derive(Debug, PartialEq, Eq)]
 struct TemplateErrorFrame {
     place: String,
@@ -72,7 +73,7 @@ impl TemplateErrorFrame {
         text
     }
 
-    /// Takes the text of an error apart.
+    /// Parses the text of an error.
     fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("template: ")?;
         if rest.starts_with("no template ") {
@@ -100,12 +101,12 @@ impl TemplateErrorFrame {
     }
 }
 
-/// A message up to where the next template's begins.
+/// The part of a message before the message of the next template.
 fn own(message: &str) -> &str {
     message.split_once(" template:").map_or(message, |(own, _)| own)
 }
 
-/// The templates on the way to an error, from the outermost; `None` if Helm cannot parse one of the errors.
+/// The templates in the trace of an error, the outermost first. `None` if Helm cannot parse one of the errors.
 fn steps(error: &TemplateExecError) -> Option<Vec<TemplateErrorFrame>> {
     let mut steps: Vec<TemplateErrorFrame> = Vec::new();
     let mut error = Some(error);
@@ -114,7 +115,7 @@ fn steps(error: &TemplateExecError) -> Option<Vec<TemplateErrorFrame>> {
         let text = match current.source.as_deref() {
             Some(TemplateFunctionError::Exec(next)) => {
                 error = Some(next);
-                // The rest would be cut off anyway, and is long where templates are nested deeply.
+                // The rest would be cut off anyway, and it is long if templates are nested deeply.
                 format!("{}template:", head(current))
             }
             _ => current.to_string(),
@@ -133,7 +134,7 @@ fn steps(error: &TemplateExecError) -> Option<Vec<TemplateErrorFrame>> {
     Some(steps)
 }
 
-/// The text of an error without its source.
+/// The text of an error without the error that caused it.
 fn head(error: &TemplateExecError) -> String {
     let TemplateExecError { template, place, message, .. } = error;
     let template = template.clone();

@@ -1,4 +1,4 @@
-//! One schema and the values for it.
+//! Checks values against one schema.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -19,15 +19,15 @@ use crate::warning::{HelmWarning, WarningLevel};
 /// The name of the schema in errors.
 const ADDRESS: &str = "file:///values.schema.json";
 
-/// How many steps of a render a byte of a schema counts for, and the application of a schema to a value: a microsecond,
-/// about.
+/// How many steps of a render a byte of a schema costs, and how many the application of a schema to a value costs. An
+/// application takes about a microsecond.
 const STEPS_PER_SCHEMA_BYTE: u64 = 4;
 const STEPS_PER_SCHEMA_APPLICATION: u64 = 100;
 
-/// What Helm cuts off a text.
+/// The heading that Helm removes from a message.
 const HEADING: &str = "jsonschema validation failed with 'file:///values.schema.json#'\n";
 
-/// Checks values; an error is Helm's message.
+/// Checks values. An error is Helm's message.
 pub(super) fn check(
     schema: &[u8],
     values: &GoMap,
@@ -38,7 +38,7 @@ pub(super) fn check(
     meter.steps(schema.len() as u64 * STEPS_PER_SCHEMA_BYTE).map_err(exhausted)?;
     let mut schema = parse(schema)?;
     let patterns = ReplacedSchemaPatterns::translate(&mut schema)?;
-    // The compiler looks for each schema among all others, and asks no clock.
+    // The compiler searches for each schema among all others, and does not watch the time.
     let subschemas = patterns.subschemas();
     meter.steps(subschemas.saturating_mul(subschemas) / 2).map_err(exhausted)?;
     let values = to_json(values).map_err(|error| error.to_string())?;
@@ -62,12 +62,12 @@ pub(super) fn check(
     })
 }
 
-/// Runs a function that recurses so deep, with a large enough stack.
+/// Runs a function with a stack that is large enough for this depth of recursion.
 fn with_stack(
     depth: usize,
     work: impl FnOnce() -> Result<(), String> + Send,
 ) -> Result<(), String> {
-    /// The depth for which the stack of any thread is enough, and the stack for the greatest depth.
+    /// The depth for which the stack of any thread is large enough, and the stack size for the greatest depth.
     const MAX_INLINE_DEPTH: usize = 30;
     const VALIDATION_STACK_BYTES: usize = 32 << 20;
     if depth <= MAX_INLINE_DEPTH {
@@ -97,13 +97,13 @@ fn parse(text: &[u8]) -> Result<Json, String> {
     serde_json::from_str(&text).map_err(|error| format!("the schema cannot be read: {error}"))
 }
 
-/// The `urn:` names that a schema refers to and that nothing resolves: the first [`MAX_UNRESOLVED_NAMES`].
+/// The `urn:` names in a schema that cannot be resolved: the first [`MAX_UNRESOLVED_NAMES`].
 type UnresolvedNames = Arc<Mutex<BTreeSet<String>>>;
 
-/// How many unresolved names of a schema are warned of.
+/// How many unresolved names of a schema cause a warning.
 const MAX_UNRESOLVED_NAMES: usize = 16;
 
-/// Loads what a schema refers to: nothing.
+/// A loader for referenced schemas that loads none.
 #[derive(Debug)]
 struct NoSchemaLoader {
     unresolved: UnresolvedNames,
@@ -123,7 +123,7 @@ impl UrlLoader for NoSchemaLoader {
     }
 }
 
-/// Adds a warning in Helm's words for each name, unless it is there.
+/// Adds a warning in Helm's words for each name that has none yet.
 fn warn_of(unresolved: &UnresolvedNames, warnings: &mut Vec<HelmWarning>) {
     const MESSAGE: &str = "unresolved URN reference ignored; using permissive schema";
     let unresolved = std::mem::take(&mut *unresolved.lock());

@@ -1,7 +1,7 @@
-//! What checking values costs at most, found out before it is done.
+//! Computes the greatest cost of checking values, before they are checked.
 //!
-//! A schema of a few lines can apply itself to one value billions of times. The library that checks has no limit, so
-//! the schemas that it may apply are counted first: all that could matter, whether they then do or not.
+//! A schema of a few lines can apply itself to one value billions of times, and the library has no limit. Therefore the
+//! schemas that it may apply are counted first, even if some of them turn out not to matter.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,18 +12,18 @@ use serde_json::{Map, Value as Json};
 use super::pattern::ReplacedSchemaPatterns;
 use super::{MAX_DEPTH, MAX_STEPS};
 
-/// What checking takes.
+/// The cost of a check.
 pub(super) struct SchemaCheckCost {
-    /// How deep schemas are applied in each other.
+    /// How deep the applications of schemas are nested.
     pub(super) depth: usize,
-    /// Applications, with what more of them take that read strings.
+    /// How many schemas are applied. Reading long strings counts as further applications.
     pub(super) steps: usize,
 }
 
-/// Counts the applications of schemas, and returns how deep they are nested.
+/// Counts the applications of schemas, and how deep they are nested.
 ///
 /// # Errors
-/// There are too many, or too many in each other.
+/// There are too many applications, or they are nested too deeply.
 pub(super) fn of(
     schema: &Json,
     values: &Json,
@@ -57,19 +57,19 @@ pub(super) fn of(
     Ok(SchemaCheckCost { depth: deepest, steps })
 }
 
-/// Bytes of a text that are read in a step: by what goes through it once, and by one state of a pattern.
+/// How many bytes of a text one step reads: in a single pass, and with one state of a pattern.
 const READ_BYTES_PER_STEP: usize = 256;
 const PATTERN_STATES_PER_STEP: usize = 512;
 
-/// Steps that it takes to find out whether a text is a regular expression.
+/// How many steps it takes to check whether a text is a regular expression.
 const REGEX_FORMAT_STEPS: usize = 20_000;
 
-/// A schema that is applied to a value.
+/// The application of a schema to a value.
 struct SchemaApplication<'a> {
     schema: &'a Json,
     value: &'a Json,
     depth: usize,
-    /// The schemas that lead here with the same value.
+    /// The schemas that led to this one with the same value.
     above: Option<Rc<ParentSchemas<'a>>>,
 }
 
@@ -86,7 +86,7 @@ const OF_PROPERTIES: [&str; 3] = ["additionalProperties", "unevaluatedProperties
 const OF_ITEMS: [&str; 4] = ["items", "additionalItems", "contains", "unevaluatedItems"];
 
 impl<'a> SchemaApplication<'a> {
-    /// The library finds a schema that leads to itself with the same value, and stops there.
+    /// Whether the schema leads to itself with the same value. The library notices that and stops there.
     fn is_cycle(&self) -> bool {
         let mut above = self.above.as_deref();
         while let Some(it) = above {
@@ -124,7 +124,7 @@ impl<'a> SchemaApplication<'a> {
         references.flat_map(|reference| index.find(reference)).for_each(&mut push);
     }
 
-    /// What is done with the strings of a value, and with its keys.
+    /// The cost of the strings and keys of a value.
     fn of_strings(&self, keywords: &Map<String, Json>, patterns: &ReplacedSchemaPatterns) -> usize {
         let read = |text: &str, pattern: &str| {
             (text.len() + 1).saturating_mul(patterns.states(pattern)) / PATTERN_STATES_PER_STEP
@@ -146,7 +146,7 @@ impl<'a> SchemaApplication<'a> {
                 all.map(|pattern| object.keys().map(|key| read(key, pattern)).sum::<usize>())
                     .fold(0, usize::saturating_add)
             }
-            // Items are compared with each other.
+            // All items are compared with each other.
             Json::Array(items) if keywords.get("uniqueItems") == Some(&Json::Bool(true)) => {
                 items.len()
             }
@@ -197,12 +197,12 @@ impl<'a> SchemaApplication<'a> {
     }
 }
 
-/// What references may lead to.
+/// The schemas to which references may lead.
 struct SchemaReferenceIndex<'a> {
     root: &'a Json,
-    /// Schemas with an identity of their own, by the last part of it.
+    /// The schemas with an `$id`, by its last part.
     identified: BTreeMap<&'a str, Vec<&'a Json>>,
-    /// Schemas with a name, of all documents.
+    /// The schemas with an anchor, of all documents.
     anchors: BTreeMap<&'a str, Vec<&'a Json>>,
 }
 
@@ -234,7 +234,7 @@ impl<'a> SchemaReferenceIndex<'a> {
         index
     }
 
-    /// Everything that a reference may mean. More than it does mean is fine.
+    /// All schemas that a reference may mean. It may return more schemas than the reference really means.
     fn find(&self, reference: &str) -> Vec<&'a Json> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let fragment = percent_decode_str(fragment).decode_utf8_lossy();

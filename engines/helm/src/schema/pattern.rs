@@ -1,6 +1,6 @@
-//! Patterns of a schema: Helm reads them as Go does, `boon` as ECMAScript does.
+//! The patterns of a schema. Helm reads them as Go does, but `boon` as ECMAScript does.
 //!
-//! Each is replaced by what means to `boon` what it means to Go, and errors show the original again.
+//! Each pattern is therefore replaced by one that means the same to `boon`. Errors show the original pattern.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use super::{MAX_LARGE_PATTERNS, MAX_PATTERNS};
 /// The patterns of a schema that were replaced.
 #[derive(Debug, Default)]
 pub(super) struct ReplacedSchemaPatterns {
-    /// The translated pattern → the original one.
+    /// The original pattern for each replacement.
     originals: BTreeMap<String, String>,
-    /// The other way.
+    /// The replacement for each original pattern.
     replacements: BTreeMap<String, String>,
-    /// How much work each is for each byte of a text (`GoRegexp::work`).
+    /// The work of each pattern for each byte of a text (`GoRegexp::work`).
     states: BTreeMap<String, usize>,
-    /// How many are large when they are compiled.
+    /// How many patterns are large when they are compiled.
     large: usize,
-    /// How many schemas there are in the schema, at most.
+    /// The greatest number of schemas within the schema.
     subschemas: u64,
 }
 
-/// How many bytes a compiled pattern takes at most that is not large.
+/// How many bytes a compiled pattern may take without counting as large.
 const MAX_SMALL_PATTERN_BYTES: usize = 64 << 10;
 
-/// Keywords whose value is data and no schema.
+/// Keywords whose value is data and not a schema.
 const DATA: [&str; 4] = ["const", "enum", "default", "examples"];
 
 /// Keywords whose value has a schema for each of its keys.
@@ -46,7 +46,7 @@ impl ReplacedSchemaPatterns {
     /// Replaces every pattern of a schema.
     ///
     /// # Errors
-    /// There are too many.
+    /// The schema has too many patterns.
     pub(super) fn translate(schema: &mut Json) -> Result<Self, String> {
         let mut patterns = Self::default();
         let mut pending = vec![schema];
@@ -88,17 +88,17 @@ impl ReplacedSchemaPatterns {
         Ok(patterns)
     }
 
-    /// How many schemas there are in the schema, at most.
+    /// The greatest number of schemas within the schema.
     pub(super) fn subschemas(&self) -> u64 {
         self.subschemas
     }
 
-    /// What stood where something stands now.
+    /// The original pattern for a replacement.
     pub(super) fn original<'a>(&'a self, replacement: &'a str) -> &'a str {
         self.originals.get(replacement).map_or(replacement, String::as_str)
     }
 
-    /// How much work something that stands now is for each byte of a text.
+    /// The work of a replacement for each byte of a text.
     pub(super) fn states(&self, replacement: &str) -> usize {
         self.states.get(replacement).copied().unwrap_or(1)
     }

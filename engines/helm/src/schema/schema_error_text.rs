@@ -1,6 +1,6 @@
-//! What is wrong with values, in the words of Helm's library.
+//! The problems of values, in the words of Helm's library.
 //!
-//! Numbers have English thousands separators, as the printer of that library writes them.
+//! Numbers have English thousands separators, as that library writes them.
 
 use boon::{ErrorKind, InstanceLocation, InstanceToken, ValidationError};
 use golang::regexp::GoRegexp;
@@ -9,21 +9,21 @@ use serde_json::{Number, Value as Json};
 
 use super::pattern::ReplacedSchemaPatterns;
 
-/// An error to report, and from where its schema was reached.
+/// An error to report, with the schema from which its own schema was reached.
 struct SchemaErrorReport<'a> {
     error: &'a ValidationError<'a, 'a>,
     indent: usize,
-    /// The schema that was being applied.
+    /// The address of the schema that was being applied.
     from: String,
-    /// How many parts of the error's place belong to that schema.
+    /// How many parts of the error's path in the values belong to that schema.
     base: usize,
-    /// Whether the error above is that of the keyword that comes first on the way.
+    /// Whether the parent error already names the first keyword on the path.
     is_in_keyword: bool,
 }
 
-/// The text of an error and of what led to it, a line each.
+/// An error and its causes as text, one line each.
 ///
-/// `is_of_schema`: what was checked is the schema itself.
+/// `is_of_schema` says that the schema itself was checked.
 pub(super) fn tree<'a>(
     error: &'a ValidationError<'a, 'a>,
     patterns: &ReplacedSchemaPatterns,
@@ -43,7 +43,7 @@ pub(super) fn tree<'a>(
             let place = quoted(&pointer(place, length, patterns, is_of_schema));
             text.push_str(&format!("- at {place}: {problem}"));
         };
-        // For a keyword with one error the crate reports that error alone; Go reports both.
+        // If a keyword has one error, the crate reports only that error, while Go reports the keyword, too.
         let way = steps(error.schema_url.strip_prefix(from.as_str()).unwrap_or_default());
         for (keyword, length) in keywords(&way).skip(usize::from(is_in_keyword)) {
             line(indent, base + length, keyword);
@@ -92,18 +92,18 @@ pub(super) fn tree<'a>(
     text
 }
 
-/// A step from a schema to one in it.
+/// A step from a schema to a schema in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SchemaStep<'a> {
-    /// How addresses write it: `/allOf/0`.
+    /// The step as addresses write it, such as `/allOf/0`.
     text: &'a str,
-    /// Go's message about the keyword, if it is one with several schemas for one value.
+    /// Go's message about the keyword, if the keyword applies several schemas to one value.
     problem: Option<&'static str>,
-    /// Whether it leads to a property or an item.
+    /// Whether the step leads to a property or an item of the value.
     goes_in: bool,
 }
 
-/// The steps of a way through a schema.
+/// The steps of a path through a schema.
 fn steps(way: &str) -> Vec<SchemaStep<'_>> {
     let mut steps = Vec::new();
     let mut rest = &way[way.find('/').unwrap_or(way.len())..];
@@ -134,8 +134,8 @@ fn steps(way: &str) -> Vec<SchemaStep<'_>> {
     steps
 }
 
-/// The keywords with several schemas on a way: Go's message about each, and how many parts of a value's place lie
-/// before.
+/// The keywords with several schemas on a path. Each has Go's message, and the number of preceding parts of the value's
+/// path.
 fn keywords<'a>(way: &'a [SchemaStep<'a>]) -> impl Iterator<Item = (&'static str, usize)> + 'a {
     way.iter().enumerate().filter_map(|(at, step)| {
         let length = way[..at].iter().filter(|step| step.goes_in).count();
@@ -143,8 +143,8 @@ fn keywords<'a>(way: &'a [SchemaStep<'a>]) -> impl Iterator<Item = (&'static str
     })
 }
 
-/// The way to a group of errors that the crate took for those of a whole schema, since it was the only error of a
-/// keyword.
+/// The path to a group of errors that the crate reports as errors of a whole schema, because the group was the only
+/// error of a keyword.
 fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<SchemaStep<'a>>> {
     let is_whole = matches!(error.kind, ErrorKind::Schema { .. } | ErrorKind::Reference { .. });
     if !is_whole || error.causes.len() < 2 {
@@ -163,7 +163,7 @@ fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<
         });
     }
     let mut way = common?;
-    // Errors of several properties or items do not belong to one of them, even if one schema is for all.
+    // Errors of several properties or items belong to none of them, even if all have the same schema.
     let places: Vec<_> = error.causes.iter().map(|it| shown_place(it)).collect();
     let same = |depth: usize| places.iter().all(|place| place.get(depth) == places[0].get(depth));
     let mut depth =
@@ -177,8 +177,7 @@ fn lost_group<'a>(error: &'a ValidationError<'_, '_>, from: &str) -> Option<Vec<
     Some(way).filter(|way| way.iter().any(|step| step.problem.is_some()))
 }
 
-/// Errors in the order in which they are reported: the crate has no order for `unevaluated…` keywords, here it is that
-/// of keys.
+/// Sorts errors as they are reported. For `unevaluated…` keywords, the crate has no order, so they are sorted by key.
 fn in_order<'a>(errors: &'a [ValidationError<'a, 'a>]) -> Vec<&'a ValidationError<'a, 'a>> {
     let mut ordered: Vec<_> = errors.iter().collect();
     let is_unordered = |error: &ValidationError<'_, '_>| error.schema_url.contains("/unevaluated");
@@ -191,7 +190,7 @@ fn in_order<'a>(errors: &'a [ValidationError<'a, 'a>]) -> Vec<&'a ValidationErro
     ordered
 }
 
-/// The parts of an error's place.
+/// The parts of an error's path in the values.
 fn shown_place(error: &ValidationError<'_, '_>) -> Vec<String> {
     let shown = |token: &InstanceToken<'_>| match token {
         InstanceToken::Prop(name) => name.to_string(),
@@ -205,7 +204,7 @@ pub(super) fn go_quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
-/// A text between single quotes, as the library prints it.
+/// Puts a text in single quotes, as the library prints it.
 fn quoted(text: &str) -> String {
     let quoted = go_quoted(text).replace("\\\"", "\"").replace('\'', "\\'");
     format!("'{}'", &quoted[1..quoted.len() - 1])
@@ -382,12 +381,12 @@ fn shown(value: &Json) -> String {
     }
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with thousands separators.
 fn count(number: usize) -> String {
     grouped(&number.to_string())
 }
 
-/// A number with its thousands apart, and as a power of ten where it is a million or more, or very small.
+/// A number with thousands separators. A number from a million on, or a very small one, is written as a power of ten.
 fn number(number: &Number) -> String {
     let float = number.as_f64().unwrap_or_default();
     let digits = format_float(float, FloatTextFormat::Exponent, None);

@@ -1,8 +1,7 @@
-//! Names, indices and where a value ends.
+//! Parses names, indices and the ends of values.
 //!
-//! This follows Helm's parser step by step, also where the text ends early: then nothing more is set, and mostly that
-//! is not an error.
-//! Elsewhere: what the text of a value means (`typed_set_value.rs`).
+//! It follows Helm's parser step by step, even if the text ends early. In that case no further value is set, and
+//! usually that is not an error. Elsewhere: the value of a text (`typed_set_value.rs`).
 
 use golang::GoRuntimeValue;
 use golang::json::decode_prefix;
@@ -24,11 +23,11 @@ pub(super) struct SetValueParser<'t, 'f> {
     replaced: Vec<ListReplacement>,
 }
 
-/// Why parsing does not go on.
+/// Why parsing stops.
 enum SetParseHalt {
-    /// The text is at its end.
+    /// The text has ended.
     End,
-    /// Go would panic here, and Helm catches that where the innermost name begins.
+    /// Go would panic here. Helm catches the panic at the beginning of the innermost name.
     Panic(Error),
     Failed(Error),
 }
@@ -39,7 +38,7 @@ impl From<Error> for SetParseHalt {
     }
 }
 
-/// The characters before one of the stops, and that stop.
+/// The characters before a stop character, and that character.
 struct SetTextPiece {
     text: Vec<char>,
     stop: Option<char>,
@@ -98,7 +97,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         SetTextPiece { text, stop: None }
     }
 
-    /// Goes one table or list deeper.
+    /// Parses one table or list deeper.
     fn deeper<T>(
         &mut self,
         inside: impl FnOnce(&mut Self) -> Result<T, SetParseHalt>,
@@ -135,7 +134,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         })
     }
 
-    /// What stands behind `name=`.
+    /// Parses the text after `name=`.
     fn assign(&mut self, table: &GoMap, name: &str) -> Result<(), SetParseHalt> {
         let is_list = self.rest.first() == Some(&b'{');
         let value = self.value();
@@ -150,7 +149,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         value.map(|_| ())
     }
 
-    /// What stands behind `name.`.
+    /// Parses the text after `name.`.
     fn inside(
         &mut self,
         table: &GoMap,
@@ -175,7 +174,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         done
     }
 
-    /// What stands behind `name[`.
+    /// Parses the text after `name[`.
     fn item(&mut self, table: &GoMap, name: &str, dots: usize) -> Result<(), SetParseHalt> {
         let index = self.index()?;
         let known = table.get(name.as_bytes());
@@ -196,7 +195,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         done
     }
 
-    /// Notes that a list took the place of another one, which may have taken that of a third.
+    /// Notes that one list replaced another, which itself may have replaced a third one.
     fn replace(&mut self, before: GoSlice, after: GoSlice) -> Result<(), SetParseHalt> {
         self.walk(self.replaced.len())?;
         match self.replaced.iter_mut().find(|known| known.after.is_same(&before)) {
@@ -220,7 +219,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         })
     }
 
-    /// What stands behind `[index]`.
+    /// Parses the text after `[index]`.
     fn list_item(
         &mut self,
         list: &mut Vec<GoRuntimeValue>,
@@ -260,7 +259,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         self.put_item(list, index, place, value)
     }
 
-    /// What stands behind `[place][`.
+    /// Parses the text after `[place][`.
     fn nested_list(
         &mut self,
         list: &mut [GoRuntimeValue],
@@ -314,7 +313,7 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         if self.steps > MAX_STEPS { Err(Error::TooLarge.into()) } else { Ok(()) }
     }
 
-    /// What stands behind `=`, and the comma after it.
+    /// Parses the value after `=`, and the comma after it.
     fn value(&mut self) -> Result<GoRuntimeValue, SetParseHalt> {
         match self.mode {
             SetValueMode::Json => self.json(),
@@ -346,7 +345,8 @@ impl<'t, 'f> SetValueParser<'t, 'f> {
         Ok(value)
     }
 
-    /// Takes white space and the comma behind it, or the end of the text; whether there was nothing else.
+    /// Skips white space and the comma after it, or white space up to the end of the text. It returns whether there was
+    /// nothing else.
     fn is_blank(&mut self) -> bool {
         loop {
             let (character, width) = decode(self.rest);

@@ -1,12 +1,12 @@
-//! What the text behind `=` means as a value.
+//! The value of the text after `=`.
 //!
-//! Elsewhere: where a text begins and ends (`parser.rs`).
+//! Elsewhere: the beginning and end of a text (`parser.rs`).
 
 use golang::GoRuntimeValue;
 
 use super::{Error, SetValueMode};
 
-/// The value of a text, for the modes in which a text is a value of its own.
+/// The value of a text, in the modes in which each text is one value.
 pub(super) fn read(mode: &mut SetValueMode<'_>, text: String) -> Result<GoRuntimeValue, Error> {
     match mode {
         SetValueMode::Typed => Ok(typed(text)),

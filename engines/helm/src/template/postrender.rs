@@ -1,7 +1,7 @@
-//! Post-rendering: another program may change the rendered text before it becomes manifests and hooks.
+//! Post-rendering: another program may change the rendered text before it is split into manifests and hooks.
 //!
-//! Here: which parts are handed out, and how the answer is taken apart. Elsewhere: streams of documents as kyaml
-//! reads and writes them (`postrender/stream.rs`), their annotations (`postrender/annotation.rs`).
+//! Here: which parts the post-renderer gets, and dividing its answer into files. Elsewhere: streams of documents as
+//! kyaml reads and writes them (`postrender/stream.rs`), and their annotations (`postrender/annotation.rs`).
 //!
 //! Parity(helm 4): every document is parsed and written again even if nothing is changed, so quotes, indentation,
 //! comments and empty annotations come out as kyaml writes them.
@@ -24,24 +24,24 @@ use crate::warning::HelmWarning;
 pub use annotation::NotAMapError;
 pub use stream::ManifestStreamError;
 
-/// The annotation with the file of a document while it is handed out.
+/// The annotation with the file of a document, while the post-renderer has it.
 const FILE: &str = "postrenderer.helm.sh/postrender-filename";
 
-/// What a post-renderer does: a stream of documents to another.
+/// A post-renderer: it turns a stream of documents into another one.
 ///
-/// It may be called on the thread that renders, which may be another than the one that made it.
+/// It is called on the thread that renders, which need not be the thread that made the post-renderer.
 pub type PostRendererFn<'r> = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Sync + 'r;
 
 /// A post-renderer and which documents it gets.
 #[derive(Clone, Copy)]
 pub struct PostRenderStep<'r> {
-    /// Which documents it gets.
+    /// Which documents the post-renderer gets.
     pub strategy: PostRendererStrategy,
     /// The function that is called with the documents, once for each stream. Its error is returned unchanged.
     pub run: &'r PostRendererFn<'r>,
-    /// The name of the plugin, if it is one.
+    /// The name of the plugin, if the post-renderer is one.
     ///
-    /// Parity(helm 4): only a plugin may not answer with nothing; a program that calls Helm as a library may.
+    /// Parity(helm 4): a plugin must not give an empty answer. A program that uses Helm as a library may do so.
     pub plugin: Option<&'r str>,
 }
 
@@ -55,23 +55,23 @@ impl fmt::Debug for PostRenderStep<'_> {
     }
 }
 
-/// How hooks and manifests are handed to a post-renderer.
+/// How hooks and manifests are given to a post-renderer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PostRendererStrategy {
-    /// Both in one stream.
+    /// Hooks and manifests are in one stream.
     #[default]
     Combined,
-    /// In a stream of hooks and one of manifests, so that an object may be in both.
+    /// Hooks are in one stream and manifests in another. The same object may therefore be in both.
     Separate,
-    /// Only manifests; hooks stay as they are, as in Helm 3.
+    /// The post-renderer gets only manifests. Hooks stay unchanged, as in Helm 3.
     NoHooks,
 }
 
 impl PostRendererStrategy {
-    /// The strategy that Helm gives this name; the empty one is [`Self::Combined`].
+    /// The strategy with this name in Helm. An empty name means [`Self::Combined`].
     ///
     /// # Errors
-    /// Helm has none of this name.
+    /// Helm has no strategy of this name.
     pub fn parse(name: &str) -> Result<Self, UnknownPostRendererStrategy> {
         match name {
             "combined" | "" => Ok(Self::Combined),
@@ -81,7 +81,7 @@ impl PostRendererStrategy {
         }
     }
 
-    /// Its name.
+    /// The name of the strategy in Helm.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Combined => "combined",
@@ -96,10 +96,10 @@ impl PostRendererStrategy {
 #[error("unknown post-render strategy: '{0}'")]
 pub struct UnknownPostRendererStrategy(pub String);
 
-/// What a post-renderer is given, as Helm's errors name it.
+/// The documents in a stream for a post-renderer, as Helm's errors name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostRenderGroup {
-    /// All that was rendered.
+    /// All rendered documents.
     All,
     /// The hooks.
     Hooks,
@@ -123,7 +123,7 @@ impl PostRenderGroup {
         if self == Self::All { String::new() } else { format!(" for {}", self.name()) }
     }
 
-    /// The file of a document of the answer without that annotation.
+    /// The file name for a document of the answer that has no file annotation.
     fn generated(self, at: usize) -> String {
         match self {
             Self::All => format!("generated-by-postrender-{at}.yaml"),
@@ -134,41 +134,41 @@ impl PostRenderGroup {
     }
 }
 
-/// Why post-rendering failed. Each text is Helm's.
+/// Why post-rendering failed. The messages are Helm's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostRenderError {
-    /// What templates gave cannot be handed out.
+    /// The rendered text cannot be made into a stream.
     #[error("error merging {}: {error}", group.name())]
     Merge {
-        /// What was to be handed out.
+        /// The documents of the stream.
         group: PostRenderGroup,
-        /// Why not.
+        /// Why the stream cannot be made.
         error: PostRenderStepError,
     },
     /// The post-renderer failed.
     #[error("error while running post render on {}: {error}", group.run_on())]
     Run {
-        /// What it was given.
+        /// The documents of the stream.
         group: PostRenderGroup,
-        /// Its message.
+        /// The message of the post-renderer.
         error: String,
     },
-    /// Its answer cannot be used.
+    /// The answer of the post-renderer cannot be used.
     #[error("error while parsing post rendered output{}: {error}", group.of_output())]
     Output {
-        /// What it was given.
+        /// The documents of the stream.
         group: PostRenderGroup,
         /// What is wrong with the answer.
         error: PostRenderStepError,
     },
 }
 
-/// What was being done to a stream or a file, and why it failed.
+/// A step of processing a stream or a file, and why it failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{step}: {problem}")]
 pub struct PostRenderStepError {
-    /// As Helm names it.
+    /// The step, as Helm names it.
     pub step: String,
     /// What is wrong.
     pub problem: ManifestStreamError,
@@ -178,10 +178,10 @@ fn at(step: impl Into<String>) -> impl FnOnce(ManifestStreamError) -> PostRender
     |problem| PostRenderStepError { step: step.into(), problem }
 }
 
-/// Hands rendered files out; gives the files that come back. Path → text, in both.
+/// Runs the post-renderer on rendered files, and returns the changed files. Both maps have the text by path.
 ///
 /// # Errors
-/// [`Error::PostRender`]; and [`Error::Manifests`] if hooks and manifests have to be separated and cannot be.
+/// [`Error::PostRender`]. [`Error::Manifests`] if hooks and manifests have to be separated, and that fails.
 pub(super) fn apply(
     post_render: &PostRenderStep<'_>,
     files: BTreeMap<String, Vec<u8>>,
@@ -219,7 +219,7 @@ pub(super) fn apply(
     Ok(result)
 }
 
-/// Adds a text to a file, as another document.
+/// Appends a text to a file, as a further document.
 fn add(files: &mut BTreeMap<String, Vec<u8>>, path: String, text: Vec<u8>) {
     match files.get_mut(&path) {
         Some(known) => {
@@ -256,7 +256,7 @@ fn is_blank(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| text.trim().is_empty())
 }
 
-/// One stream of all files, each document with the name of its file.
+/// Joins all files into one stream. Each document gets an annotation with the name of its file.
 fn merge(files: &BTreeMap<String, Vec<u8>>) -> Result<String, PostRenderStepError> {
     let mut merged = Vec::new();
     for (path, text) in files {
@@ -275,7 +275,7 @@ fn merge(files: &BTreeMap<String, Vec<u8>>) -> Result<String, PostRenderStepErro
     stream::write(merged).map_err(at("writing merged docs"))
 }
 
-/// The files that an answer is made of.
+/// Divides an answer into files.
 fn take_apart(
     answer: &[u8],
     group: PostRenderGroup,

@@ -1,8 +1,8 @@
-//! Defaults of a chart and of the charts in it, below the values of the user.
+//! Merges the defaults of a chart and its sub-charts below the values of the user.
 //!
-//! Tables are put together, everything else replaces; globals go down into every chart. A null of the user removes a
-//! default when coalescing and stays when merging.
-//! Elsewhere: which charts are in at all (`dependencies.rs`).
+//! Tables are merged, and any other value replaces the default. Globals are passed to every sub-chart. A null of the
+//! user removes a default when values are coalesced, and stays when they are merged. Elsewhere: which sub-charts are
+//! used (`dependencies.rs`).
 
 use golang::GoRuntimeValue;
 use golang::fmt::{FormatLimits, sprintf_within};
@@ -15,29 +15,29 @@ use super::{Error, ValuesBudget};
 use crate::chart::Chart;
 use crate::warning::{HelmWarning, WarningLevel};
 
-/// The table whose entries all charts share.
+/// The key of the table that all charts share.
 const GLOBAL: &str = "global";
 
-/// Values that were put together.
+/// The merged values.
 #[derive(Debug, Clone)]
 pub struct CoalescedValues {
-    /// The values; nothing of them is shared with what was given.
+    /// The values. They share no table with the input.
     pub values: GoMap,
-    /// What Helm would log.
+    /// The warnings that Helm would log.
     pub warnings: Vec<HelmWarning>,
 }
 
-/// The values that templates of a chart and of those in it see: those of the user, above all defaults, without the
-/// defaults that the user sets to null.
+/// The values that the templates of a chart and its sub-charts see. The values of the user win over all defaults. A
+/// null of the user removes the default.
 ///
 /// # Errors
-/// A sub-chart's values are not a table, or there are more values than [`super::MAX_STEPS`] or deeper than
-/// [`super::MAX_DEPTH`].
+/// The values of a sub-chart are not a table, there are more values than [`super::MAX_STEPS`], or they are nested
+/// deeper than [`super::MAX_DEPTH`].
 pub fn coalesce(chart: &Chart, user: &GoMap) -> Result<CoalescedValues, Error> {
     coalesce_until(chart, user, StopSignal::default())
 }
 
-/// [`coalesce`] as long as the caller has time.
+/// Like [`coalesce`], until the caller's stop signal is set.
 pub(crate) fn coalesce_until(
     chart: &Chart,
     user: &GoMap,
@@ -46,10 +46,10 @@ pub(crate) fn coalesce_until(
     whole(chart, user, NullHandling::Remove, &mut ValuesBudget::until(stop))
 }
 
-/// As [`coalesce`], but nulls are kept, for values that will be coalesced later.
+/// Like [`coalesce`], but nulls are kept, because the values will be coalesced later.
 ///
 /// # Errors
-/// As those of [`coalesce`].
+/// As for [`coalesce`].
 pub fn merge(chart: &Chart, user: &GoMap) -> Result<CoalescedValues, Error> {
     whole(chart, user, NullHandling::Keep, &mut ValuesBudget::new())
 }
@@ -69,14 +69,14 @@ pub(super) fn whole(
     Ok(CoalescedValues { values, warnings: run.warnings })
 }
 
-/// How nulls are treated.
+/// What happens to nulls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NullHandling {
     Keep,
     Remove,
 }
 
-/// One run, with its warnings.
+/// One merge, with its warnings.
 pub(super) struct CoalesceRun<'b> {
     pub(super) budget: &'b mut ValuesBudget,
     pub(super) warnings: Vec<HelmWarning>,
@@ -87,7 +87,7 @@ impl CoalesceRun<'_> {
         self.warnings.push(HelmWarning::new(WarningLevel::Info, warning));
     }
 
-    /// A warning that shows a value.
+    /// Adds a warning that shows a value.
     fn warn_of(&mut self, before: &str, value: &GoRuntimeValue) {
         let value = shown("%v", value, self.budget.words());
         self.budget.say(value.len());
@@ -124,7 +124,7 @@ impl CoalesceRun<'_> {
         Ok(())
     }
 
-    /// Puts a chart's own defaults below `into`.
+    /// Merges a chart's own defaults below `into`.
     fn defaults(
         &mut self,
         chart: &Chart,
@@ -139,7 +139,7 @@ impl CoalesceRun<'_> {
                     into.remove(&key);
                 }
                 (Some(GoRuntimeValue::Map(own)), GoRuntimeValue::Map(default)) => {
-                    // The nulls of a chart in it are its own affair.
+                    // The nulls of a sub-chart only concern that sub-chart.
                     let is_chart =
                         chart.charts.iter().any(|sub| *sub.metadata.name.as_bytes() == *key);
                     let nulls = if is_chart { NullHandling::Keep } else { nulls };
@@ -167,7 +167,7 @@ impl CoalesceRun<'_> {
         Ok(())
     }
 
-    /// Puts the globals of `from` above those of `into`.
+    /// Merges the globals of `from` above those of `into`.
     fn globals(
         &mut self,
         into: &GoMap,
@@ -220,8 +220,8 @@ impl CoalesceRun<'_> {
         }
     }
 
-    /// Merges `below` into `into`, whose own values win. A null in `into` is written into `below`, too: that is how
-    /// Helm remembers it.
+    /// Merges `below` into `into`, whose own values win. A null in `into` is also written into `below`, because Helm
+    /// remembers nulls in this way.
     pub(super) fn tables(
         &mut self,
         into: &GoMap,

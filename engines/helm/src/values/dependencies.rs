@@ -1,6 +1,6 @@
-//! Which of a chart's dependencies are in, under which names, and what is imported from them.
+//! Which dependencies of a chart are used, their names, and the values that the chart imports from them.
 //!
-//! Elsewhere: putting values together (`coalesce.rs`), what a dependency is (`chart.rs`).
+//! Elsewhere: merging values (`coalesce.rs`), and the type of a dependency (`chart.rs`).
 
 use golang::GoRuntimeValue;
 use golang::fmt::sprintf;
@@ -13,21 +13,22 @@ use super::{Error, ValuesBudget};
 use crate::chart::{Chart, ChartDependency};
 use crate::warning::{HelmWarning, WarningLevel};
 
-/// Removes the dependencies that tags and conditions leave out, gives the others their aliases, and imports values
-/// from them into their parents.
+/// Removes the dependencies that tags and conditions disable. The others get their aliases, and their parents import
+/// values from them.
 ///
-/// Gives what Helm would log. Afterwards the chart's values hold those of the charts in it, which is also Helm's way.
+/// Returns the warnings that Helm would log. After that, the values of the chart include those of its sub-charts, as in
+/// Helm.
 ///
-/// Differs(helm): aliases of one chart share nothing; in Helm what one of them removes of a chart two levels below,
-/// which no `Chart.yaml` lists, is gone from the next one too.
+/// Differs(helm): aliases of one chart share nothing. In Helm, an alias may remove values of a chart two levels below
+/// that no `Chart.yaml` lists, and they are then missing from the next alias, too.
 ///
 /// # Errors
-/// As those of [`super::coalesce`].
+/// As for [`super::coalesce`].
 pub fn process_dependencies(chart: &mut Chart, user: &GoMap) -> Result<Vec<HelmWarning>, Error> {
     process_dependencies_until(chart, user, StopSignal::default())
 }
 
-/// [`process_dependencies`] as long as the caller has time.
+/// Like [`process_dependencies`], until the caller's stop signal is set.
 pub(crate) fn process_dependencies_until(
     chart: &mut Chart,
     user: &GoMap,
@@ -51,7 +52,8 @@ impl ChartDependencyRun {
         Ok(values)
     }
 
-    /// Removes what is left out, here and below. `path` leads to the chart's values and ends with a dot.
+    /// Removes the disabled dependencies of this chart and of its sub-charts. `path` leads to the chart's values and
+    /// ends with a dot.
     fn choose(&mut self, chart: &mut Chart, user: &GoMap, path: &str) -> Result<(), Error> {
         // Parity(helm): without a list Helm does not examine the charts below either.
         let Some(mut listed) = chart.metadata.dependencies.take() else { return Ok(()) };
@@ -132,10 +134,10 @@ impl ChartDependencyRun {
         let values = self.values(chart, &empty(), NullHandling::Keep)?;
         let imported = empty();
         let done = self.import(&mut listed, &values, &imported).and_then(|()| {
-            // Imports share tables with the values and have changed them, which Helm passes on too.
+            // Imports share tables with the values and have changed them. Helm passes these changes on, too.
             let all = copied(&values, &mut self.budget)?;
             self.below(&all, &imported)?;
-            // What was imported is shared with what it came from.
+            // Imported values share tables with their origin.
             copied(&all, &mut self.budget)
         });
         dismantle(&imported);
@@ -185,7 +187,7 @@ impl ChartDependencyRun {
         Ok(())
     }
 
-    /// Puts a table below another one, nulls included.
+    /// Merges a table below another one, including nulls.
     fn below(&mut self, into: &GoMap, below: &GoMap) -> Result<(), Error> {
         let mut run = CoalesceRun { budget: &mut self.budget, warnings: Vec::new() };
         run.tables(into, below, "", NullHandling::Keep, 0)?;
@@ -200,7 +202,7 @@ fn text(import: &GoMap, key: &str) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// A table inside of the tables that a path names; `.` is the table itself.
+/// Wraps a table in the tables that a path names. The path `.` gives the table itself.
 fn wrapped(table: &GoMap, path: &str) -> GoMap {
     let table = if table.is_empty() { empty() } else { table.clone() };
     if path == "." {

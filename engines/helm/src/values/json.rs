@@ -1,4 +1,4 @@
-//! Values as JSON, for what is stored, hashed and checked.
+//! Values as JSON, for storing, hashing and checking them.
 //!
 //! Elsewhere: the other direction (`golang::Value::from_json`).
 
@@ -8,34 +8,34 @@ use serde_json::{Map as JsonMap, Number, Value as Json};
 
 use super::{Error, ValuesBudget};
 
-/// Why values have no JSON.
+/// Why values cannot be converted to JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotJsonError {
-    /// A float that is not a number, or a type that is not a value at all.
+    /// A float is not a number, or a type cannot be a value at all.
     #[error("a value of the type {0} has no JSON")]
     Unsupported(String),
-    /// Too many or too deep.
+    /// There are too many values, or they are nested too deeply.
     #[error(transparent)]
     Limit(#[from] Error),
 }
 
-/// What Go's `encoding/json` writes for values, read again: a whole `float64` is an integer, and what is not UTF-8 is
-/// U+FFFD.
+/// Converts values to JSON as Go's `encoding/json` writes them: a whole `float64` becomes an integer, and bytes that
+/// are not UTF-8 become U+FFFD.
 ///
 /// # Errors
-/// There is something among the values that JSON has not, or there are too many of them.
+/// JSON cannot represent a value, or there are too many values.
 pub fn to_json(values: &GoMap) -> Result<Json, NotJsonError> {
     table(values, as_written, 0, &mut ValuesBudget::new())
 }
 
-/// As [`to_json`], but whole floats are the integers that they are, where Go's text has zeros in the last places, and
-/// zero has no sign: as Flux takes them for a digest.
+/// Like [`to_json`], but a whole float keeps all its digits, while Go's text has zeros in the last places. Zero has no
+/// sign. Flux computes digests from this form.
 pub(super) fn exact_json(values: &GoMap) -> Result<Json, NotJsonError> {
     table(values, exact, 0, &mut ValuesBudget::new())
 }
 
-/// How a float becomes a number of JSON.
+/// Converts a float to a JSON number.
 type FloatConverter = fn(f64) -> Option<Number>;
 
 fn table(
@@ -85,7 +85,8 @@ fn unsupported(value: &GoRuntimeValue) -> NotJsonError {
     NotJsonError::Unsupported(value.type_name())
 }
 
-/// Go writes whole numbers below 1e21 without a fraction: the digits that identify the float, then zeros.
+/// A float as Go writes it: whole numbers below 1e21 have no fraction. They have the digits that identify the float,
+/// and then zeros.
 fn as_written(float: f64) -> Option<Number> {
     let is_negative_zero = float == 0.0 && float.is_sign_negative();
     if float.fract() != 0.0 || is_negative_zero {

@@ -1,6 +1,6 @@
-//! Values of a HelmRelease: those its spec holds and those that `valuesFrom` names, and their digest.
+//! The values of a HelmRelease: those in its spec, those that `valuesFrom` names, and their digest.
 //!
-//! Elsewhere: reading ConfigMaps and Secrets (the caller, as a function), where a value goes (`crate::strvals`).
+//! Elsewhere: reading ConfigMaps and Secrets (the caller, as a function), and target paths (`crate::strvals`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,17 +18,17 @@ use crate::strvals::{self, ListReplacement, SetValueMode};
 /// One entry of `spec.valuesFrom`.
 #[derive(Debug, Clone, Default)]
 pub struct ValuesReference {
-    /// `ConfigMap` or `Secret`.
+    /// The kind: `ConfigMap` or `Secret`.
     pub kind: String,
-    /// Its name, in the namespace of the HelmRelease.
+    /// The name of the object, in the namespace of the HelmRelease.
     pub name: String,
-    /// The key of its data; `None` means `values.yaml`.
+    /// The key in its data. `None` means `values.yaml`.
     pub values_key: Option<String>,
-    /// Where to put the data as one value, in the language of `--set`; empty: the data is YAML.
+    /// The path, in the language of `--set`, where the data is set as one value. If it is empty, the data is YAML.
     pub target_path: String,
-    /// Whether it may be absent.
+    /// Whether the object or the key may be missing.
     pub optional: bool,
-    /// Whether the data is put at the target path as a string as it is.
+    /// Whether the data is set at the target path unchanged, as a string.
     pub literal: bool,
 }
 
@@ -38,33 +38,33 @@ impl ValuesReference {
     }
 }
 
-/// Data of a ConfigMap or Secret.
+/// The data of a ConfigMap or Secret.
 pub type ReferencedData = BTreeMap<String, Vec<u8>>;
 
-/// What was found of a ConfigMap or Secret.
+/// The result of reading a ConfigMap or Secret.
 #[derive(Debug, Clone)]
 pub enum ValuesReferenceLookup {
-    /// Its data.
+    /// The data of the object.
     Data(ReferencedData),
-    /// It is not there, with the text that the API server has for that.
+    /// The object does not exist. The text is the API server's message.
     Absent(String),
 }
 
-/// Reads a ConfigMap or Secret by kind and name; an error is the whole text that a person sees.
+/// Reads a ConfigMap or Secret by kind and name. The error is the complete message for the user.
 pub type ValuesReferenceReader<'l> =
     dyn FnMut(&str, &str) -> Result<ValuesReferenceLookup, String> + 'l;
 
-/// Why values could not be composed.
+/// Why the values of a HelmRelease could not be merged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValuesReferenceError {
-    /// A reference leads to nothing that can be used.
+    /// A reference cannot be resolved.
     #[error(transparent)]
     Unresolved(Box<UnresolvedValuesReference>),
-    /// The lookup failed.
+    /// Reading an object failed.
     #[error("{0}")]
     Lookup(String),
-    /// Too many values, or too deep.
+    /// There are too many values, or they are nested too deeply.
     #[error(transparent)]
     Limit(#[from] Error),
 }
@@ -77,32 +77,32 @@ pub enum ValuesReferenceError {
     if kind.is_empty() { String::new() } else { format!(" {kind}") }
 )]
 pub struct UnresolvedValuesReference {
-    /// Whether it may be absent.
+    /// Whether the object or the key may be missing.
     pub optional: bool,
-    /// The kind it names.
+    /// The kind in the reference.
     pub kind: String,
-    /// Where it was looked for.
+    /// The namespace in which the object was searched.
     pub namespace: String,
-    /// The name it names.
+    /// The name in the reference.
     pub name: String,
-    /// The key it names.
+    /// The key in the reference.
     pub key: String,
-    /// What is wrong.
+    /// The problem of the reference.
     pub problem: ValuesReferenceProblem,
 }
 
-/// What is wrong with a reference. No content is shown, but a target path's error names the keys that it met, which
-/// are the content's if that holds a comma.
+/// The problem of a reference. Messages contain no values. An error about a target path names keys, and these may come
+/// from the data if it has a comma.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValuesReferenceProblem {
-    /// The object is not there.
+    /// The object does not exist. The text is the API server's message.
     #[error("{0}")]
     Absent(String),
-    /// Its data has no such key.
+    /// The data of the object has no such key.
     #[error("key not found")]
     NoKey,
-    /// Neither a ConfigMap nor a Secret.
+    /// The kind is neither ConfigMap nor Secret.
     #[error("unsupported values reference kind")]
     Kind,
     /// The data is not YAML.
@@ -113,12 +113,12 @@ pub enum ValuesReferenceProblem {
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {0} into Go value of type common.Values"
     )]
     NotTable(&'static str),
-    /// The target path does not fit.
+    /// The value cannot be set at the target path.
     #[error(transparent)]
     TargetPath(#[from] strvals::Error),
 }
 
-/// Reads the values that a YAML text holds, as Helm reads a values file; an empty one holds none.
+/// Reads the values in a YAML text, as Helm reads a values file. An empty text has no values.
 ///
 /// # Errors
 /// The text is not YAML, or not a table.
@@ -138,20 +138,20 @@ pub fn read(text: &[u8]) -> Result<GoMap, ValuesReferenceProblem> {
     }
 }
 
-/// The values of a HelmRelease: `inline` above what the references give, later references above earlier ones.
+/// The merged values of a HelmRelease. `inline` wins over the references, and later references win over earlier ones.
 ///
-/// Parity(flux): a target path changes lists and tables of the inline values where references have none at that place, so
-/// an item that an inline list has becomes another one. Everything else of it loses to the inline values.
+/// Parity(flux): a target path changes lists and tables of the inline values if the references have none at that path.
+/// An item of an inline list is thus replaced. All other values at a target path lose against the inline values.
 ///
 /// # Errors
-/// A reference cannot be resolved, and is not optional or is there and wrong.
+/// A reference cannot be resolved. An optional reference is only an error if the data exists and is invalid.
 pub fn compose(
     namespace: &str,
     inline: &GoMap,
     references: &[ValuesReference],
     lookup: &mut ValuesReferenceReader<'_>,
 ) -> Result<GoMap, ValuesReferenceError> {
-    // Setting a target path changes tables of the inline values where both share them, as in Flux.
+    // Setting a target path changes tables of the inline values that both share, as in Flux. Therefore this is a copy.
     let inline = copied(inline, &mut ValuesBudget::new())?;
     let mut known: BTreeMap<(&str, &str), Option<ReferencedData>> = BTreeMap::new();
     let mut result = empty();
@@ -207,7 +207,7 @@ pub fn compose(
     Ok(copied(&all, &mut ValuesBudget::new()).inspect_err(|_| dismantle(&all))?)
 }
 
-/// A table with the entries of both; tables in both are put together too, of everything else the upper counts.
+/// Merges two tables. Tables in both are merged, too, and for other values the upper one wins.
 fn above(
     upper: &GoMap,
     lower: &GoMap,
@@ -231,9 +231,9 @@ fn above(
     Ok(both)
 }
 
-/// Puts what took the place of lists, by their addresses, where a table, or one in it, has them.
+/// Replaces lists in a table and the tables in it. `replaced` has the new lists by the addresses of the old ones.
 ///
-/// Tables in lists need nothing: they are the same in both.
+/// Tables within lists need no change, because the old and the new list share them.
 fn replace_lists(table: &GoMap, replaced: &BTreeMap<usize, &GoSlice>) {
     if replaced.is_empty() {
         return;
@@ -251,7 +251,7 @@ fn replace_lists(table: &GoMap, replaced: &BTreeMap<usize, &GoSlice>) {
     }
 }
 
-/// Sets the data at the target path of a reference.
+/// Sets the data of a reference at its target path.
 fn put(
     values: &GoMap,
     reference: &ValuesReference,
@@ -278,10 +278,10 @@ fn put(
     strvals::set_in_lists(values, text(&data[from..to]), SetValueMode::Strings)
 }
 
-/// The text of values that Flux hashes; empty for none.
+/// The values as the text that Flux hashes. It is empty if there are none.
 ///
 /// # Errors
-/// There is something among the values that JSON has not, or there are too many of them.
+/// JSON cannot represent a value, or there are too many values.
 pub fn yaml(values: &GoMap) -> Result<String, NotJsonError> {
     if values.is_empty() {
         return Ok(String::new());
@@ -290,10 +290,10 @@ pub fn yaml(values: &GoMap) -> Result<String, NotJsonError> {
     goyaml::emit::emit_in_byte_order(&json).map_err(|_| Error::TooMany.into())
 }
 
-/// The digest of values that a HelmRelease's history holds as `configDigest`: `sha256:…`.
+/// The digest of values that the history of a HelmRelease has as `configDigest`: `sha256:…`.
 ///
 /// # Errors
-/// As those of [`yaml`].
+/// As for [`yaml`].
 pub fn digest(values: &GoMap) -> Result<String, NotJsonError> {
     Ok(format!("sha256:{}", hex::encode(Sha256::digest(yaml(values)?))))
 }

@@ -1,6 +1,6 @@
-//! Tables of values: copying, cleaning, and finding by a path with dots.
+//! Tables of values: copying them, removing nulls, and finding a value by a path with dots.
 //!
-//! Elsewhere: putting them together (`coalesce.rs`).
+//! Elsewhere: merging tables (`coalesce.rs`).
 
 use golang::GoRuntimeValue;
 use golang::strconv::{QuotingStyle, quote};
@@ -13,7 +13,7 @@ pub(crate) fn empty() -> GoMap {
     GoMap::new(GoType::Any, [])
 }
 
-/// A table that shares nothing with the original.
+/// A copy of a table that shares nothing with the original.
 pub(crate) fn copied(table: &GoMap, budget: &mut ValuesBudget) -> Result<GoMap, Error> {
     copied_table(table, 0, budget)
 }
@@ -48,7 +48,7 @@ fn copied_value(
     })
 }
 
-/// Removes the nulls of a table and of tables in it.
+/// Removes the nulls of a table and of the tables in it.
 pub(super) fn remove_nulls(
     table: &GoMap,
     depth: usize,
@@ -67,7 +67,7 @@ pub(super) fn remove_nulls(
     Ok(())
 }
 
-/// Takes tables apart, so that one that was put into itself is freed.
+/// Empties all tables, so that a table that contains itself is freed.
 pub(super) fn dismantle(table: &GoMap) {
     let mut pending = vec![table.clone()];
     while let Some(table) = pending.pop() {
@@ -85,7 +85,7 @@ pub(super) fn dismantle(table: &GoMap) {
 #[error("{0} is not a table")]
 pub(super) struct NoTableError(String);
 
-/// The table that a path leads to.
+/// The table at a path.
 pub(super) fn table_at(values: &GoMap, path: &str) -> Result<GoMap, NoTableError> {
     let mut table = values.clone();
     for name in path.split('.') {
@@ -100,7 +100,7 @@ pub(super) fn table_at(values: &GoMap, path: &str) -> Result<GoMap, NoTableError
     Ok(table)
 }
 
-/// The value that a path leads to, if it is not a table.
+/// The value at a path. `None` if it is a table.
 pub(super) fn value_at(values: &GoMap, path: &str) -> Option<GoRuntimeValue> {
     let found = match path.rsplit_once('.') {
         None => values.get(path.as_bytes()),
@@ -109,8 +109,8 @@ pub(super) fn value_at(values: &GoMap, path: &str) -> Option<GoRuntimeValue> {
     found.filter(|value| !matches!(value, GoRuntimeValue::Map(_)))
 }
 
-/// Merges two tables of values as Helm merges values files: a value of `more` replaces that of `under`, and where both are
-/// tables they are merged likewise. The recursion goes as deep as the tables, whose depth was bounded when they were read.
+/// Merges two tables as Helm merges values files. A value of `more` replaces that of `under`, and tables in both are
+/// merged in the same way. The depth of the tables, which bounds the recursion, was limited when they were read.
 #[must_use]
 pub fn over(under: &GoMap, more: &GoMap) -> GoMap {
     let merged = GoMap::new(GoType::Any, under.entries());

@@ -1,7 +1,7 @@
-//! Which source set each value: what `windlass values` shows.
+//! Finds the source that set each value, for `windlass values`.
 //!
-//! The merge itself is not repeated: a value of the result comes from the uppermost source that has just this value at its
-//! place. Elsewhere: the merge (`references.rs`, `coalesce.rs`).
+//! The merge itself is not repeated. A value of the result comes from the uppermost source that has exactly this value
+//! at the same path. Elsewhere: the merge (`references.rs`, `coalesce.rs`).
 
 use golang::GoRuntimeValue;
 use golang::value::{GoMap, GoString};
@@ -11,34 +11,34 @@ use super::json::exact_json;
 use super::{Error, ValuesBudget};
 use crate::chart::Chart;
 
-/// The table whose entries every chart below has, too.
+/// The key of the table that every sub-chart gets, too.
 const GLOBAL_VALUES_KEY: &[u8] = b"global";
 
-/// Something that values come from.
+/// One source of values.
 #[derive(Debug, Clone)]
 pub struct ValuesLayer {
-    /// Its name in messages, such as `ConfigMap/defaults`.
+    /// The name of the source in messages, such as `ConfigMap/defaults`.
     pub name: String,
-    /// Where its values stand among those of the release, such as below the name of a sub-chart.
+    /// The path of its values among those of the release, such as the name of a sub-chart.
     pub at: Vec<GoString>,
-    /// Its values.
+    /// The values of the source.
     pub values: GoMap,
 }
 
 /// A value of the result that is not a table, or an empty table.
 #[derive(Debug, Clone)]
 pub struct ValuesLeaf {
-    /// Names of tables and indices of lists on the way to it.
+    /// The path to the value: names of tables and indices of lists.
     pub path: Vec<String>,
     /// The value.
     pub value: GoRuntimeValue,
-    /// The layer that set it, by its number; none if it was computed, as by an import.
+    /// The index of the layer that set the value. `None` if the value was computed, for example by an import.
     pub source: Option<usize>,
-    /// Layers that have another value at this place, by their numbers.
+    /// The indices of the layers that have another value at this path.
     pub overrode: Vec<usize>,
 }
 
-/// The defaults of a chart and of the charts in it, from the lowest on.
+/// The defaults of a chart and its sub-charts as layers, the lowest first.
 pub fn layers(chart: &Chart) -> Vec<ValuesLayer> {
     let mut found = Vec::new();
     let mut pending = vec![(chart, Vec::new(), chart.metadata.name.clone())];
@@ -50,15 +50,15 @@ pub fn layers(chart: &Chart) -> Vec<ValuesLayer> {
         }
         found.push(ValuesLayer { name: format!("chart {name}"), at, values: chart.values.clone() });
     }
-    // The values of a chart for a chart in it win over the defaults of the latter.
+    // A chart's values for a sub-chart win over the defaults of that sub-chart.
     found.reverse();
     found
 }
 
-/// Finds the source of every leaf of `result`, which is the merge of `layers`, from the lowest on.
+/// Finds the source of every leaf of `result`. `result` is the merge of `layers`, the lowest first.
 ///
 /// # Errors
-/// Values are too many or too deep.
+/// There are too many values, or they are nested too deeply.
 pub fn provenance(result: &GoMap, layers: &[ValuesLayer]) -> Result<Vec<ValuesLeaf>, Error> {
     let mut search = ValueOriginSearch { layers, leaves: Vec::new(), budget: ValuesBudget::new() };
     search.table(result, &mut Vec::new())?;
@@ -99,7 +99,7 @@ impl ValueOriginSearch<'_> {
         self.budget.spend(path.len())?;
         match value {
             GoRuntimeValue::Map(table) => self.table(table, path),
-            // One that no layer has as it is was put together from items.
+            // No layer has exactly this list, so its items come from several layers.
             GoRuntimeValue::List(list)
                 if !list.is_empty() && self.source(value, path)?.is_none() =>
             {
@@ -123,7 +123,7 @@ impl ValueOriginSearch<'_> {
         Ok(())
     }
 
-    /// The uppermost layer that has a value at a place.
+    /// The uppermost layer that has this value at the path.
     fn source(
         &mut self,
         value: &GoRuntimeValue,
@@ -133,21 +133,21 @@ impl ValueOriginSearch<'_> {
         let wanted = json(value);
         let is_it = |at: &usize| self.at(*at, path).is_some_and(|found| json(&found) == wanted);
         let uppermost = || (0..self.layers.len()).rev();
-        // A null removes an entry, which may leave nothing of a table.
+        // A null removes an entry, so a table may become empty.
         let is_emptied = matches!(value, GoRuntimeValue::Map(table) if table.is_empty());
         let has_table = |at: &usize| matches!(self.at(*at, path), Some(GoRuntimeValue::Map(_)));
         let or_table = || uppermost().find(has_table).filter(|_| is_emptied);
         Ok(uppermost().find(is_it).or_else(or_table))
     }
 
-    /// What a layer has at a place; globals of a chart above count below it.
+    /// The value of a layer at a path. Globals of a chart also count for its sub-charts.
     fn at(&self, layer: usize, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
         let layer = self.layers.get(layer)?;
         let below = below(path, &layer.at);
         if let Some(found) = below.and_then(|rest| found(&layer.values, rest)) {
             return Some(found);
         }
-        // Those of each chart above count, which a chart above that may have set.
+        // The globals of each parent chart count, because a parent chart may have set the value.
         let global = path.iter().position(
             |part| matches!(part, ValuePathPart::Name(name) if **name == *GLOBAL_VALUES_KEY),
         )?;
@@ -174,7 +174,7 @@ fn below_names(path: &[ValuePathPart], at: &[GoString]) -> bool {
     path.len() >= at.len() && path.iter().zip(at).all(is_same)
 }
 
-/// The rest of a path that begins with the place of a layer.
+/// The rest of a path after the path of a layer. `None` if the path is not below the layer.
 fn below<'p>(path: &'p [ValuePathPart], at: &[GoString]) -> Option<&'p [ValuePathPart]> {
     below_names(path, at).then(|| path.get(at.len()..)).flatten()
 }
@@ -193,7 +193,7 @@ fn found(values: &GoMap, path: &[ValuePathPart]) -> Option<GoRuntimeValue> {
     Some(value)
 }
 
-/// A value to compare; none if JSON does not have it.
+/// A value in a form that can be compared. `None` if JSON cannot represent it.
 fn json(value: &GoRuntimeValue) -> Option<Json> {
     exact_json(&GoMap::new(golang::value::GoType::Any, [(GoString::from("v"), value.clone())])).ok()
 }

@@ -1,4 +1,4 @@
-//! Charts within charts: those that a release adds, and those of local directories.
+//! Subcharts of a chart: charts that a release adds as dependencies, and charts in local directories.
 //!
 //! Differs(helmfile 1.8): nothing is fetched from repositories, and nothing is written into the directory of the chart.
 
@@ -39,7 +39,7 @@ pub(super) fn remove_all(tree: &mut ChartFileTree) -> Result<()> {
     write(tree, known)
 }
 
-/// The dependencies of a chart, those of `requirements.yaml` behind those of `Chart.yaml`.
+/// The dependencies of a chart: first those in `Chart.yaml`, then those in `requirements.yaml`.
 fn declared(tree: &ChartFileTree, metadata: &ValuesMap) -> Result<Vec<Value>> {
     let list = |map: &ValuesMap| {
         map.get("dependencies").and_then(Value::as_array).cloned().unwrap_or_default()
@@ -54,7 +54,7 @@ fn declared(tree: &ChartFileTree, metadata: &ValuesMap) -> Result<Vec<Value>> {
 }
 
 impl Helmfile {
-    /// Whether charts of local directories that a chart names are put into it.
+    /// Whether charts in local directories are added to the chart that depends on them.
     pub(crate) fn builds_dependencies(
         &self,
         release: &Release,
@@ -63,7 +63,7 @@ impl Helmfile {
         !options.skip_deps && !release.skip_deps.unwrap_or(self.spec.helm_defaults.skip_deps)
     }
 
-    /// Adds the dependencies of a release to its chart, and puts charts of local directories into it.
+    /// Adds the dependencies of a release to its chart, including charts in local directories.
     pub(super) fn add_dependencies(
         &self,
         release: &Release,
@@ -107,7 +107,8 @@ impl Helmfile {
         Ok(())
     }
 
-    /// The files of a local chart with the charts of the local directories that it names; `None` if it names none.
+    /// The files of a local chart, together with the charts in local directories that it depends on; `None` if it depends on
+    /// none.
     pub(crate) fn with_local_charts(&self, directory: &str) -> Result<Option<ChartFileTree>> {
         if !self.place.is_file(&join(directory, "Chart.yaml")) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! A tree of files with a directory that is not in it.
+//! A tree of files with an additional directory that the tree itself does not contain.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use tree::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
 use super::ChartFileTree;
 
-/// Where the directory is. Real trees do not have this name.
+/// The path of the additional directory. Real trees do not use this name.
 pub(super) const ROOT: &str = "/.windlass-chartify";
 
-/// A tree, and beside all that is in it a directory of its own.
+/// A tree with an additional directory.
 pub(super) struct ChartTreeOverlay {
     below: Arc<dyn FileTree + Send + Sync>,
     tree: ChartFileTree,

@@ -1,4 +1,5 @@
-//! `jsonPatches`, `strategicMergePatches` and `transformers`: what a chart renders becomes resources of a kustomization.
+//! Applies `jsonPatches`, `strategicMergePatches` and `transformers` of a release. The rendered manifests of its chart become
+//! resources of a kustomization.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use crate::values_map::{ListMergeMode, ValuesMap, merge};
 use crate::working_directory::parent;
 use crate::yaml;
 
-/// What a build adds to the files of the chart, and what is gone after it.
+/// Temporary directories that a build adds to the files of the chart, and that are removed afterwards.
 const SCAFFOLD: [&str; 3] = ["strategicmergepatches", "jsonpatches", "transformer-patch-files"];
 
 impl Helmfile {
-    /// Patches the generated files: they are replaced by one with all resources, and one with all CRDs.
+    /// Patches the rendered files. Afterwards there are two files: one with all resources, and one with all CRDs.
     pub(super) fn patch(
         &self,
         helmfile_environment: &Arc<HelmfileHostEnvironment>,

@@ -1,6 +1,6 @@
-//! Expressions of HCL, evaluated within a number of steps.
+//! Evaluates HCL expressions within a limited number of steps.
 //!
-//! Elsewhere: to what they refer (`references.rs`), functions (`functions.rs`).
+//! Elsewhere: finding references in expressions (`references.rs`), functions (`functions.rs`).
 
 use ::hcl::expr::{
     BinaryOperator, Expression, ForExpr, ObjectKey, Operation, TraversalOperator, UnaryOperator,
@@ -12,16 +12,16 @@ use super::functions;
 use crate::error::{Error, Result};
 use crate::values_map::ValuesMap;
 
-/// How many steps the evaluation of all files may take; an item of a list and 64 bytes of text are one each.
+/// The most steps for the evaluation of all files. Each item of a list is a step, and so are 64 bytes of text.
 const MAX_EVALUATION_STEPS: usize = 2_000_000;
 
-/// How deep expressions may be nested.
+/// The deepest nesting of expressions.
 pub(super) const MAX_EXPRESSION_DEPTH: usize = 200;
 
-/// What names mean.
+/// The variables that an expression can use.
 pub(super) struct HclScope<'s> {
     roots: Vec<(&'s str, &'s ValuesMap)>,
-    /// Of `for`, the innermost last.
+    /// The variables of `for` expressions, with the innermost last.
     variables: Vec<(String, Value)>,
 }
 
@@ -39,7 +39,7 @@ impl<'s> HclScope<'s> {
     }
 }
 
-/// What a number is in JSON: whole if it can be.
+/// A number in JSON. It is an integer if possible.
 pub(super) fn number(float: f64) -> Result<Value> {
     #[expect(clippy::cast_possible_truncation, reason = "it is a whole number that fits")]
     if float.fract() == 0.0 && float.abs() < 9e15 {
@@ -50,7 +50,7 @@ pub(super) fn number(float: f64) -> Result<Value> {
         .ok_or_else(|| "a number is too large".into())
 }
 
-/// A value as a text, as HCL converts it.
+/// Converts a value to a text, as HCL does.
 pub(super) fn text(value: &Value) -> Result<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -61,7 +61,7 @@ pub(super) fn text(value: &Value) -> Result<String> {
     }
 }
 
-/// A value as a number, as HCL converts it.
+/// Converts a value to a number, as HCL does.
 pub(super) fn float(value: &Value) -> Result<f64> {
     let float = match value {
         Value::Number(number) => number.as_f64(),
@@ -80,7 +80,7 @@ fn truth(value: &Value) -> Result<bool> {
     }
 }
 
-/// Whether two values are equal; 1 and 1.0 are.
+/// Whether two values are equal. The numbers 1 and 1.0 are equal.
 pub(super) fn is_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
@@ -324,7 +324,7 @@ impl HclEvaluator {
         Ok(if each.key_expr.is_some() { Value::Object(map) } else { Value::Array(items) })
     }
 
-    /// The value of a template: of one that is a single `${…}`, what is in it.
+    /// The value of a template. A template that is only one `${…}` keeps the type of the inner value.
     fn template_value(&mut self, template: &Template, scope: &HclScope<'_>) -> Result<Value> {
         if let [Element::Interpolation(only)] = template.elements() {
             return self.value(&only.expr, scope);
@@ -332,7 +332,7 @@ impl HclEvaluator {
         self.template(template, false, false, scope).map(Value::String)
     }
 
-    /// The text of a template; blanks at its begin and at its end are removed as `strip_start` and `strip_end` say.
+    /// The text of a template. Blanks at its beginning and end are removed according to `strip_start` and `strip_end`.
     fn template(
         &mut self,
         template: &Template,
@@ -401,7 +401,7 @@ impl HclEvaluator {
     }
 }
 
-/// Whether an element removes blanks before and behind it.
+/// Whether an element removes blanks before and after it.
 fn strips(element: &Element) -> Strip {
     let (first, last) = match element {
         Element::Literal(_) => return Strip::None,

@@ -1,4 +1,4 @@
-//! Functions of HCL: those of cty's standard library that helmfile has.
+//! Functions for HCL expressions: the functions of cty's standard library that helmfile supports.
 //!
 //! Here: calls, numbers, lists and objects. Below: strings (`functions/strings.rs`), addresses (`functions/ip_networks.rs`).
 //!
@@ -14,7 +14,7 @@ use super::evaluate::{HclEvaluator, HclScope, float, is_equal, number, text};
 use crate::error::{Error, Result};
 use crate::values_map::ValuesMap;
 
-/// The most items that `range` gives, as in cty.
+/// The most items in the result of `range`, as in cty.
 const MAX_RANGE_ITEMS: usize = 1024;
 
 /// The value of a call.
@@ -27,7 +27,7 @@ pub(super) fn call(
     if !call.name.namespace.is_empty() {
         return Err(format!("there is no function named {name:?} in a namespace").into());
     }
-    // These two do not fail if their arguments do.
+    // These two functions do not fail if their arguments do.
     if name == "can" {
         let [only] = call.args.as_slice() else { return Err(wrong_count(name)) };
         return Ok(Value::Bool(evaluator.value(only, scope).is_ok()));
@@ -54,7 +54,8 @@ pub(super) fn call(
             _ => return Err("only a list can be expanded into arguments".into()),
         }
     }
-    // What a function gives is about as large as what it takes; the few that make more take steps themselves.
+    // The result of most functions is about as large as their arguments. The few functions with larger results count more steps
+    // themselves.
     for argument in &arguments {
         evaluator.take_value(argument)?;
     }
@@ -73,7 +74,7 @@ fn wrong_count(name: &str) -> Error {
     format!("{name} was called with a wrong number of arguments").into()
 }
 
-/// The arguments, of which there have to be as many.
+/// Checks that there are exactly this many arguments.
 fn exactly<const ARGUMENT_COUNT: usize>(arguments: &[Value]) -> Result<&[Value; ARGUMENT_COUNT]> {
     arguments.try_into().map_err(|_| "a wrong number of arguments".into())
 }
@@ -218,7 +219,7 @@ fn distinct(evaluator: &mut HclEvaluator, items: Vec<Value>) -> Result<Value> {
     Ok(Value::Array(kept))
 }
 
-/// The items of the first list that are in all others, or in none.
+/// The items of the first list that are in all other lists, or in none of them.
 fn in_all(evaluator: &mut HclEvaluator, arguments: &[Value], is_wanted: bool) -> Result<Value> {
     let lists = arguments.iter().map(list).collect::<Result<Vec<_>>>()?;
     let Some((first, others)) = lists.split_first() else {
@@ -250,7 +251,7 @@ fn product(evaluator: &mut HclEvaluator, arguments: &[Value]) -> Result<Value> {
     Ok(rows.into_iter().map(Value::Array).collect())
 }
 
-/// The items of a list and of all lists in it.
+/// The items of a list, with nested lists flattened.
 fn flat(items: &[Value]) -> Vec<Value> {
     let mut out = Vec::new();
     let mut left: Vec<&Value> = items.iter().rev().collect();

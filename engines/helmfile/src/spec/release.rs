@@ -108,7 +108,7 @@ impl Release {
         self.installed.unwrap_or(true)
     }
 
-    /// Its id in `needs`: `KUBECONTEXT/NAMESPACE/NAME`, without empty parts.
+    /// The id of the release in `needs`: `KUBECONTEXT/NAMESPACE/NAME`, without empty parts.
     pub(crate) fn id(&self) -> String {
         let mut id = String::new();
         if !self.kube_context.is_empty() {

@@ -1,4 +1,4 @@
-//! The functions that helmfile adds to sprig's, and those of sprig that Helm does not have.
+//! The template functions that helmfile adds to sprig's, and functions of sprig that Helm lacks.
 
 use golang::GoRuntimeValue;
 use golang::value::{FunctionSignature, GoSlice, GoString, GoType, ReflectKind};
@@ -13,7 +13,7 @@ use crate::secret_references;
 use crate::yaml;
 use golang::path::join;
 
-/// What a value costs that becomes text, in bytes, besides its own text.
+/// The extra bytes that count for each value when it is converted to text.
 const NODE_OVERHEAD_BYTES: usize = 64;
 
 /// All functions of templates.
@@ -217,7 +217,7 @@ fn secrets(functions: &mut TemplateFunctions) {
     });
 }
 
-/// A value with what its references stand for.
+/// A value whose references to secrets are replaced by the secrets.
 fn expanded(
     call: &mut FunctionCallContext<'_>,
     value: &Json,
@@ -253,7 +253,7 @@ fn unrestricted<'r>(
     Ok(host)
 }
 
-/// A parameter whose type in the signature is a text.
+/// An argument whose parameter has the type string.
 fn text_of(arguments: &[GoRuntimeValue], index: usize) -> GoString {
     arguments.get(index).and_then(GoRuntimeValue::bytes).cloned().unwrap_or_default()
 }
@@ -262,7 +262,7 @@ fn value(arguments: &[GoRuntimeValue], index: usize) -> GoRuntimeValue {
     arguments.get(index).cloned().unwrap_or_default()
 }
 
-/// Where the path that is the first argument leads.
+/// The path that the first argument refers to.
 fn path(host: &TemplateFunctionContext, arguments: &[GoRuntimeValue]) -> String {
     let given = text_of(arguments, 0);
     let given = given.lossy();
@@ -276,7 +276,7 @@ fn entries(
     host.place.list(&path(host, arguments)).map_err(|error| error.to_string().into())
 }
 
-/// An entry of a directory, as `readDirEntries` gives it.
+/// An entry of a directory, as returned by `readDirEntries`.
 #[derive(Debug)]
 struct DirEntry {
     name: String,
@@ -325,7 +325,7 @@ fn get(
     look_up(&text_of(arguments, 0).lossy(), default, object).map_err(TemplateFunctionError::from)
 }
 
-/// `getOrNil PATH OBJECT`: nil where there is nothing.
+/// `getOrNil PATH OBJECT`: the value at a path, or nil if it is missing.
 fn get_or_nil(
     _: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
@@ -362,7 +362,7 @@ fn look_up(
     Ok(object)
 }
 
-/// `setValueAtPath PATH VALUE MAP`: the map, in which the value is set.
+/// `setValueAtPath PATH VALUE MAP`: sets the value in the map and returns the map.
 fn set_value_at_path(
     _: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
@@ -439,7 +439,7 @@ fn required_env(
         .ok_or_else(|| format!("required env var `{}` is not set", name.lossy()).into())
 }
 
-/// `expandenv TEXT`: `$NAME` and `${NAME}` become the variables.
+/// `expandenv TEXT`: replaces `$NAME` and `${NAME}` by environment variables.
 fn expand_env(
     call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],
@@ -469,7 +469,7 @@ fn expand_env(
     Ok(GoRuntimeValue::from(out))
 }
 
-/// `tpl TEXT DATA`: runs a text as a template that knows `_*.tpl` only.
+/// `tpl TEXT DATA`: renders a text as a template, which can include only the `_*.tpl` files.
 fn tpl(
     call: &mut FunctionCallContext<'_>,
     arguments: &[GoRuntimeValue],

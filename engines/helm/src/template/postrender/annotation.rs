@@ -1,11 +1,11 @@
-//! The annotations of an object as kyaml sets, reads and removes them, also of objects with an unusual shape.
+//! Sets, reads and removes annotations of an object as kyaml does. The object may have an unusual form.
 //!
-//! Nodes are those below a document. Null passes for any kind and has no fields.
-//! Elsewhere: streams of them (`stream.rs`).
+//! The functions work on the nodes below a document. A null counts as any kind of node, and has no fields. Elsewhere:
+//! streams of documents (`stream.rs`).
 
 use goyaml::v3::{self, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle};
 
-/// The layout in which kyaml writes, unless a document has another one.
+/// The layout in which kyaml writes, unless a document says otherwise.
 pub(super) const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
 
 const METADATA: &str = "metadata";
@@ -15,9 +15,9 @@ const ANNOTATIONS: &str = "annotations";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("wrong node kind: expected MappingNode but got {found}: node contents:\n{contents}")]
 pub struct NotAMapError {
-    /// What it is, as go-yaml names it.
+    /// The kind of the node, as go-yaml names it.
     pub found: &'static str,
-    /// Its text.
+    /// The text of the node.
     pub contents: String,
 }
 
@@ -32,24 +32,24 @@ pub(super) fn is_empty(node: &YamlNode) -> bool {
     is_null(node) || is_collection && node.content.is_empty()
 }
 
-/// The value of the first key with this text; the key may be of any kind of node. `None` if the node is not a map.
+/// The value of the first key with this text. The key may be any kind of node. `None` if the node is not a map.
 pub(super) fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     let mut entries = node.entries();
     entries.find(|(key, _)| key.value == name).map(|(_, value)| value)
 }
 
-/// As [`field`], if the value is not empty.
+/// Like [`field`]. `None` if the value is empty.
 pub(super) fn filled<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     field(node, name).filter(|value| !is_empty(value))
 }
 
-/// The text of an annotation; empty for null.
+/// The value of an annotation. It is empty for null.
 pub(super) fn get<'n>(root: &'n YamlNode, name: &str) -> Option<&'n str> {
     let value = field(filled(filled(root, METADATA)?, ANNOTATIONS)?, name)?;
     Some(if is_null(value) { "" } else { &value.value })
 }
 
-/// Whether an object has any metadata. Null passes, as in kyaml.
+/// Whether an object has any metadata. Null counts as metadata, as in kyaml.
 pub(super) fn has_metadata(root: &YamlNode) -> bool {
     let has =
         |node: &YamlNode, names: &[&str]| names.iter().any(|name| filled(node, name).is_some());
@@ -59,7 +59,7 @@ pub(super) fn has_metadata(root: &YamlNode) -> bool {
             .is_some_and(|node| has(node, &["name", "namespace", "labels", ANNOTATIONS]))
 }
 
-/// Sets an annotation. A new one is in single quotes, one that is there keeps its own.
+/// Sets an annotation. A new one is written in single quotes. An existing one keeps its quotes.
 pub(super) fn set(root: &mut YamlNode, name: &str, value: &str) -> Result<(), NotAMapError> {
     clear_empty(root)?;
     let Some(metadata) = made(root, METADATA)? else { return Ok(()) };
@@ -91,9 +91,9 @@ pub(super) fn clear(root: &mut YamlNode, name: &str) -> Result<(), NotAMapError>
     Ok(())
 }
 
-/// Removes annotations without any in them, and metadata that then has nothing in it.
+/// Removes the field `annotations` if it is empty, and the metadata if it is empty after that.
 ///
-/// Parity(kyaml): a text or an alias in their place counts as nothing.
+/// Parity(kyaml): a text or an alias in their place counts as empty.
 pub(super) fn clear_empty(root: &mut YamlNode) -> Result<(), NotAMapError> {
     if let Some(metadata) = position(root, METADATA)?.and_then(|at| root.content.get_mut(at)) {
         clear_field_if_empty(metadata, ANNOTATIONS)?;
@@ -112,7 +112,7 @@ fn clear_field_if_empty(map: &mut YamlNode, name: &str) -> Result<(), NotAMapErr
     Ok(())
 }
 
-/// The value of a key, which is a new map where there is no such key; none for null.
+/// The value of a key. If there is no such key, a new map is added. `None` for null.
 fn made<'n>(map: &'n mut YamlNode, name: &str) -> Result<Option<&'n mut YamlNode>, NotAMapError> {
     if is_null(map) {
         return Ok(None);
@@ -129,7 +129,7 @@ fn made<'n>(map: &'n mut YamlNode, name: &str) -> Result<Option<&'n mut YamlNode
     Ok(map.content.get_mut(at))
 }
 
-/// Where the value of a key stands among a map's children.
+/// The index of a key's value among the children of a map.
 fn position(map: &YamlNode, name: &str) -> Result<Option<usize>, NotAMapError> {
     expect_map(map)?;
     Ok(map.entries().position(|(key, _)| key.value == name).map(|entry| 2 * entry + 1))

@@ -1,7 +1,7 @@
-//! Streams of documents as kyaml reads and writes them, with the annotations that it leaves and removes.
+//! Reads and writes streams of documents as kyaml does, including the annotations that kyaml adds and removes.
 //!
-//! Nodes that are read are documents, or the items of a list that is a stream of its own.
-//! Elsewhere: the YAML of a document (`goyaml::v3`), its annotations (`annotation.rs`).
+//! The nodes are documents, or the items of a list that is the whole stream. Elsewhere: the YAML of a document
+//! (`goyaml::v3`), and its annotations (`annotation.rs`).
 
 use golang::GoRuntimeValue;
 use golang::json::{self, JsonLayout};
@@ -12,27 +12,27 @@ use serde_json::Value as Json;
 
 use super::annotation::{self, LAYOUT, NotAMapError};
 
-/// The annotations with the place of a document in a stream, the older name first.
+/// The two annotations with the index of a document in a stream, the older one first.
 const INDEX: [&str; 2] = ["config.kubernetes.io/index", "internal.config.kubernetes.io/index"];
-/// Those with its file.
+/// The two annotations with the file of a document, the older one first.
 const PATH: [&str; 2] = ["config.kubernetes.io/path", "internal.config.kubernetes.io/path"];
 const ID: [&str; 2] = ["config.k8s.io/id", "internal.config.kubernetes.io/id"];
-/// How far in lists are written.
+/// The annotation that says how far lists are indented.
 const LIST_INDENT: &str = "internal.config.kubernetes.io/seqindent";
-/// How kyaml calls the key of a list that it has wrapped.
+/// The key under which kyaml puts a list that it has wrapped in a map.
 const WRAPPED_LIST: &str = "bareSeqNodeWrappingKey";
 
 /// Why a stream cannot be read or written. The messages are kyaml's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestStreamError {
-    /// A line that begins with `---` has other text behind it.
+    /// A line that begins with `---` has text after it.
     #[error("invalid document separator: {0}")]
     Separator(String),
-    /// A document is not YAML, or longer than it may be.
+    /// A document is not YAML, or is too long.
     #[error("MalformedYAMLError: {0}")]
     Yaml(#[from] goyaml::Error),
-    /// What has to be a map is not one.
+    /// A node that has to be a map is not one.
     #[error(transparent)]
     NoMap(#[from] NotAMapError),
     /// A document is not an object.
@@ -41,12 +41,12 @@ pub enum ManifestStreamError {
     /// A document cannot be written.
     #[error(transparent)]
     Emit(#[from] NodeEmitError),
-    /// A document that is to be written as JSON has none.
+    /// JSON cannot represent a document that has to be written as JSON.
     #[error("json: error calling MarshalJSON for type *yaml.RNode: {0}")]
     Json(String),
 }
 
-/// The root of a document; any other node itself.
+/// The root node of a document. Any other node is returned itself.
 pub(super) fn root_mut(node: &mut YamlNode) -> &mut YamlNode {
     if node.kind == YamlNodeKind::Document && !node.content.is_empty() {
         return &mut node.content[0];
@@ -58,9 +58,9 @@ fn root(node: &YamlNode) -> &YamlNode {
     if node.kind == YamlNodeKind::Document { node.content.first().unwrap_or(node) } else { node }
 }
 
-/// The documents of a stream; those that hold nothing are left out, and a list that is alone is its items.
+/// The documents of a stream. Empty documents are left out. If the only document is a list, its items are returned.
 ///
-/// Parity(kyaml): what follows a document's `...` is dropped.
+/// Parity(kyaml): the text after the `...` of a document is dropped.
 pub(super) fn read(text: &[u8]) -> Result<Vec<YamlNode>, ManifestStreamError> {
     let text = without_carriage_returns(text);
     let parts = split(&text)?;
@@ -95,7 +95,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<YamlNode>, ManifestStreamError> {
     Ok(nodes)
 }
 
-/// Gives an annotation with two names the value under both that it has under one.
+/// If only one of an annotation's two names is set, the other one gets the same value.
 fn agree(root: &mut YamlNode, [old, new]: [&str; 2]) -> Result<(), NotAMapError> {
     let of = |name| annotation::get(root, name).unwrap_or_default().to_owned();
     match (of(old), of(new)) {
@@ -115,7 +115,7 @@ fn without_carriage_returns(text: &[u8]) -> Vec<u8> {
     result
 }
 
-/// Splits a stream at lines that begin with `---`, except for its first.
+/// Splits a stream at lines that begin with `---`, except for its first line.
 ///
 /// Parity(kyaml): of two such lines in a row the second belongs to the document.
 fn split(text: &[u8]) -> Result<Vec<&[u8]>, ManifestStreamError> {
@@ -125,7 +125,7 @@ fn split(text: &[u8]) -> Result<Vec<&[u8]>, ManifestStreamError> {
     }
     let mut part_start = 0;
     let mut line_start = 0;
-    // The line break before a separator is part of it, so it may not be that of the separator before.
+    // The line break before a separator belongs to the separator, so one line break cannot serve two separators.
     let mut may_separate = false;
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let end = line_start + line.len();
@@ -146,7 +146,7 @@ fn split(text: &[u8]) -> Result<Vec<&[u8]>, ManifestStreamError> {
     Ok(parts)
 }
 
-/// The text of a stream, without the annotations that [`read`] leaves.
+/// Writes a stream as text, without the annotations that [`read`] adds.
 ///
 /// Parity(kyaml): a single document of a file `*.json` is written as JSON.
 pub(super) fn write(mut nodes: Vec<YamlNode>) -> Result<String, ManifestStreamError> {
@@ -185,7 +185,8 @@ fn to_json(node: &YamlNode) -> Result<String, ManifestStreamError> {
     Ok(text.map_err(|error| failed(&error))? + "\n")
 }
 
-/// What go-yaml decodes: other than from JSON, integers stay integers. No deeper than [`YamlLimits::MAX_DEPTH`].
+/// A value as go-yaml decodes it. Unlike in JSON, integers stay integers. The depth is at most
+/// [`YamlLimits::MAX_DEPTH`].
 fn decoded(json: &Json) -> GoRuntimeValue {
     match json {
         Json::Array(items) => GoRuntimeValue::list(items.iter().map(decoded)),

@@ -8,7 +8,7 @@ use super::super::evaluate::text;
 use super::{exactly, whole};
 use crate::error::Result;
 
-/// The value of a call, if there is such a function.
+/// Calls the function of this name; `None` if there is none.
 pub(super) fn call(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
     Some(match name {
         "cidrhost" => exactly(arguments).and_then(|[network, host]| {
@@ -33,7 +33,7 @@ pub(super) fn call(name: &str, arguments: &[Value]) -> Option<Result<Value>> {
     })
 }
 
-/// A network: the bits of its address, and how many of them are its own.
+/// An IP network: the bits of its address, and the length of its prefix.
 #[derive(Debug, Clone, Copy)]
 struct IpNetwork {
     bits: u128,
@@ -61,7 +61,7 @@ impl IpNetwork {
         if self.is_v4 { 32 } else { 128 }
     }
 
-    /// How many addresses there are less one.
+    /// The number of addresses minus one.
     fn last(self) -> u128 {
         let free = self.width() - self.length;
         1_u128.checked_shl(free).map_or(u128::MAX, |size| size - 1)
@@ -79,7 +79,7 @@ impl IpNetwork {
         }
     }
 
-    /// An address in it; a negative number counts from the end.
+    /// The address with this number in the network. A negative number counts from the end.
     fn host(self, number: i64) -> Result<IpAddr> {
         let distance = u128::from(number.unsigned_abs());
         let offset =
@@ -89,7 +89,7 @@ impl IpNetwork {
         Ok(self.address(self.bits | offset))
     }
 
-    /// A network in it whose length is greater by some bits.
+    /// The subnet with this index, whose prefix is longer by `more` bits.
     fn subnet(self, more: i64, index: u128) -> Result<Self> {
         let more = u32::try_from(more).map_err(|_| "the bits must not be negative")?;
         let length = self.length.checked_add(more).filter(|length| *length <= self.width());
@@ -112,7 +112,7 @@ impl std::fmt::Display for IpNetwork {
     }
 }
 
-/// Networks one behind the other, each longer than the whole by some bits.
+/// Consecutive subnets of a network. The prefix of each is longer by the given number of bits.
 fn subnets(network: &str, bits: &[Value]) -> Result<Value> {
     let whole_network = IpNetwork::parse(network)?;
     let mut next: u128 = 0;

@@ -1,4 +1,4 @@
-//! Functions of HCL on strings, and those that read and write JSON and YAML.
+//! Functions for strings in HCL, and functions that read and write JSON and YAML.
 
 use golang::GoRuntimeValue as GoValue;
 use golang::fmt::sprintf;
@@ -15,7 +15,7 @@ use crate::yaml;
 /// The most JSON or YAML that is written, in bytes.
 const MAX_ENCODED_BYTES: usize = 16 << 20;
 
-/// The value of a call, if there is such a function.
+/// Calls the function of this name; `None` if there is none.
 pub(super) fn call(
     evaluator: &mut HclEvaluator,
     name: &str,
@@ -108,7 +108,7 @@ fn title(text: &str) -> String {
     text.chars().map(upper).collect()
 }
 
-/// A part of a text; a negative offset counts from the end, a negative length is all that is left.
+/// A part of a text. A negative offset counts from the end, and a negative length means the rest of the text.
 fn substring(text: &str, offset: i64, length: i64) -> Result<Value> {
     let count = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
     let from = if offset < 0 { count.saturating_add(offset).max(0) } else { offset };
@@ -140,7 +140,7 @@ fn json(value: &Value) -> Result<String> {
     encoded.map_err(|error| error.to_string().into())
 }
 
-/// A text with verbs; each value becomes what its verb takes.
+/// Formats a pattern with verbs. Each value is converted to the type of its verb.
 fn format(pattern: &str, arguments: &[Value]) -> Result<Value> {
     let mut values = Vec::new();
     let mut verbs = Vec::new();
@@ -205,7 +205,7 @@ fn regexp(pattern: &str) -> Result<GoRegexp> {
     GoRegexp::new(pattern).map_err(|error| Error::from(error.to_string()))
 }
 
-/// What a match gives: an object of its named groups, a list of its groups, or the text itself.
+/// The result of a regular expression match: an object for named groups, a list for other groups, else the matched text.
 fn groups(pattern: &GoRegexp, found: &[Option<&str>]) -> Value {
     let value = |text: &Option<&str>| text.map_or(Value::Null, Value::from);
     let names = pattern.names();
@@ -213,7 +213,7 @@ fn groups(pattern: &GoRegexp, found: &[Option<&str>]) -> Value {
         [] => Value::Null,
         [whole] => value(whole),
         [_, groups @ ..] => {
-            // The first name is that of the whole.
+            // The first name belongs to the whole match.
             let skipped = names.len().saturating_sub(groups.len());
             let named = names.iter().skip(skipped).zip(groups).filter(|(name, _)| !name.is_empty());
             let named: crate::values_map::ValuesMap =
