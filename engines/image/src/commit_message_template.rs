@@ -1,6 +1,6 @@
-//! The message of a commit.
+//! The message of the commit that an update makes.
 //!
-//! Here: templates, their limits and errors. Below: what templates see of an update (`commit/data.rs`). Elsewhere: Go's
+//! Here: templates, their limits and errors. Below: the data of an update for templates (`commit/data.rs`). Elsewhere: Go's
 //! templates (`gotemplate`), their functions (`sprig`), the commit (the sources).
 
 mod data;
@@ -18,7 +18,7 @@ pub use gotemplate::REQUIRED_STACK_BYTES;
 
 use crate::update_result::UpdateResult;
 
-/// The message if the spec has none.
+/// The message if the spec has no template.
 const DEFAULT_MESSAGE: &str = "Update from image update automation";
 
 /// The name of the template in errors.
@@ -30,29 +30,29 @@ const MAX_TEMPLATE_BYTES: usize = 256 << 10;
 /// The longest message, in bytes. Differs(flux): it has no limit.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
-/// Bytes of all that is made on the way to a message.
+/// The most bytes that may be created while rendering a message.
 const MAX_MADE_BYTES: usize = 16 << 20;
 
-/// Bytes of the update as a template sees it.
+/// The most bytes of the update's data for a template.
 const MAX_DATA_BYTES: u64 = 128 << 20;
 
 /// Steps of a template, each of a few nanoseconds.
 const MAX_TEMPLATE_STEPS: u64 = 20_000_000;
 
-/// What a message is about.
+/// The data for a commit message.
 #[derive(Debug, Clone, Copy)]
 pub struct CommitMessageData<'d> {
     /// The namespace of the ImageUpdateAutomation.
     pub namespace: &'d str,
-    /// Its name.
+    /// The name of the automation.
     pub name: &'d str,
-    /// What it changed.
+    /// The changes of the update.
     pub changed: &'d UpdateResult,
     /// `spec.git.commit.messageTemplateValues`.
     pub values: Option<&'d BTreeMap<String, String>>,
 }
 
-/// The environment of commit message templates: the same environment gives the same message.
+/// The environment of commit message templates. Equal environments give equal messages.
 #[derive(Clone)]
 pub struct CommitMessageEnvironment {
     /// The time.
@@ -79,13 +79,13 @@ impl TemplateEnvironment for CommitMessageEnvironment {
     }
 }
 
-/// Why there is no message, in Flux's words.
+/// Why there is no message. The text is Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitMessageError {
     /// The template cannot be read.
     #[error("unable to create commit message template from spec: {0}")]
     Template(String),
-    /// It uses a field that Flux had before 1.0: the spec has to change.
+    /// The template uses a field that Flux removed in 1.0. The spec has to change.
     #[error(
         "template uses removed '{field}' field. Please use {instead} instead. See: \
          https://fluxcd.io/flux/components/image/imageupdateautomations/#message-template"
@@ -93,15 +93,15 @@ pub enum CommitMessageError {
     RemovedField {
         /// The field.
         field: &'static str,
-        /// What to use.
+        /// The replacement for the field.
         instead: &'static str,
     },
-    /// It fails.
+    /// The template failed.
     #[error("failed to run template from spec: {0}")]
     Run(String),
 }
 
-/// The error about a removed field, the field, and what to use instead.
+/// For each removed field: Go's error about it, its name, and its replacement.
 const REMOVED_FIELDS: [[&str; 3]; 2] = [
     ["can't evaluate field Updated in type source.TemplateData", ".Updated", "'.Changed'"],
     [
@@ -111,12 +111,12 @@ const REMOVED_FIELDS: [[&str; 3]; 2] = [
     ],
 ];
 
-/// The message of a commit, by `spec.git.commit.messageTemplate`, which may be empty.
+/// Renders the message of a commit from `spec.git.commit.messageTemplate`, which may be empty.
 ///
 /// It needs a thread with a stack of [`REQUIRED_STACK_BYTES`].
 ///
 /// # Errors
-/// The text is not a template, it fails, or it takes too long or makes too much.
+/// The text is not a template, rendering fails, takes too long, or creates too much data.
 pub fn commit_message(
     template: &str,
     data: &CommitMessageData<'_>,
@@ -127,7 +127,7 @@ pub fn commit_message(
         return Err(CommitMessageError::Template(reason));
     }
     if template.is_empty() {
-        // It says nothing of the update.
+        // The default message does not depend on the update.
         return Ok(DEFAULT_MESSAGE.to_owned());
     }
     let mut set = empty_set();

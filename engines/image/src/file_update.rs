@@ -1,7 +1,7 @@
-//! An update of a repository: which of its files are read, what changes in them, and what has no effect.
+//! Updates a repository: reads its files, sets values at markers, and reports files and markers that have no effect.
 //!
-//! Elsewhere: which files a path means (`repository_files.rs`), values in a file (`rewrite.rs`), where files come from and where
-//! changes go (the controllers and the command line).
+//! Elsewhere: which files a path selects (`repository_files.rs`), values in a file (`rewrite.rs`), reading and writing the
+//! files (the controllers and the command line).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,39 +13,40 @@ use crate::rewrite::{
 };
 use crate::update_result::UpdateResult;
 
-/// What is set where.
+/// A request to update files: the path, the values and the limits.
 #[derive(Debug, Clone, Copy)]
 pub struct FileUpdateRequest<'u> {
     /// `spec.update.path`.
     pub path: &'u str,
-    /// The values that policies give.
+    /// The values of policies.
     pub setters: &'u ImageSetterValues,
-    /// Policies that the selector leaves out, as `namespace:name`: their markers are those of other automations.
+    /// Policies that the selector leaves out, as `namespace:name`. Their markers belong to other automations.
     pub others: &'u BTreeSet<String>,
-    /// Policies whose images have to be verified and whose latest version is not, as `namespace:name`, and why.
+    /// Policies whose images must be verified but whose latest version is not, as `namespace:name`, with the reason.
     pub unverified: &'u BTreeMap<String, String>,
 }
 
-/// What an update does to the files of a repository.
+/// The result of an update.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileUpdate {
     /// The whole content of files that change, by their paths from the root.
     pub files: BTreeMap<String, String>,
-    /// The paths of these files, by the names that `result` has for them.
+    /// The paths of these files, by their names in `result`.
     pub paths: BTreeMap<String, String>,
     /// The values that change. Files have their names from `spec.update.path` on.
     pub result: UpdateResult,
-    /// Files that were left out and markers that set nothing, for people.
+    /// Messages about files that were left out and markers that set nothing.
     pub findings: Vec<String>,
-    /// Tags of verified images that would stand without a digest, for people: if there is one, nothing may be committed.
+    /// Messages about tags of verified images that would be written without a digest. If there is one, nothing may be
+    /// committed.
     pub without_digest: Vec<String>,
 }
 
 impl FileUpdateRequest<'_> {
-    /// Sets values at markers; `read` gives the bytes of a file of the repository.
+    /// Sets values at markers. `read` returns the content of a file in the repository.
     ///
     /// # Errors
-    /// Says in Flux's words why nothing is updated.
+    /// Flux's message why nothing is updated.
     pub fn run(
         &self,
         checkout: &CheckoutFiles,
@@ -78,7 +79,7 @@ impl FileUpdateRequest<'_> {
         Ok(update)
     }
 
-    /// What people should know of files and markers that had no effect.
+    /// The messages about files and markers that had no effect.
     ///
     /// Differs(flux): there nothing is said of them.
     fn findings(&self, rewrite: &MarkerRewriteResult, outside: &[String]) -> Vec<String> {
@@ -93,7 +94,7 @@ impl FileUpdateRequest<'_> {
         files.chain(links).chain(markers.map(|marker| self.finding(marker))).collect()
     }
 
-    /// What people should know of a marker that sets nothing.
+    /// The message about a marker that sets nothing.
     fn finding(&self, marker: &MarkerWithoutEffect) -> String {
         let MarkerWithoutEffect { file, line, setter, .. } = marker;
         let policy = setter.as_deref().and_then(policy_of);
@@ -106,7 +107,7 @@ impl FileUpdateRequest<'_> {
     }
 }
 
-/// The policy that a setter names: `namespace:name`, without the part of the image behind it.
+/// The policy in the name of a setter: `namespace:name`, without the part of the image that follows.
 fn policy_of(setter: &str) -> Option<&str> {
     let (namespace, rest) = setter.split_once(':')?;
     let name = rest.split(':').next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Names of images as go-containerregistry reads them by its weak rules, and references to one version of an image.
+//! Names of images, read like go-containerregistry with its weak rules, and references to one version of an image.
 //!
-//! Elsewhere: which registry is asked, and how (the sources).
+//! Elsewhere: requests to registries (the sources).
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -13,26 +13,26 @@ const DOCKER_HUB: &str = "index.docker.io";
 /// An alias of Docker Hub.
 const DOCKER_HUB_ALIAS: &str = "docker.io";
 
-/// Why `spec.image` names no image.
+/// Why `spec.image` is not the name of an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageNameError {
-    /// It begins with a scheme.
+    /// The text begins with a scheme.
     #[error("image '{image}' should not include URL scheme; remove '{scheme}://'")]
     Scheme {
         /// The whole text.
         image: String,
-        /// What is in front of `://`.
+        /// The text before `://`.
         scheme: String,
     },
-    /// It is not a reference.
+    /// The text is not an image reference.
     #[error("could not parse reference: {0}")]
     Malformed(String),
-    /// It has a tag or a digest.
+    /// The text has a tag or a digest.
     #[error("image '{image}' should not include a tag; remove ':{tag}'")]
     Tag {
         /// The whole text.
         image: String,
-        /// What follows the first colon behind the registry, up to the next one.
+        /// The text between the first colon after the registry and the next colon.
         tag: String,
     },
 }
@@ -56,7 +56,7 @@ impl ImageName {
     /// Reads `spec.image` and `spec.insecure` of an ImageRepository.
     ///
     /// # Errors
-    /// In Flux's words: the text has a scheme, a tag or a digest, or is not a reference.
+    /// Flux's message: the text has a scheme, a tag or a digest, or is not a reference.
     pub fn parse(image: &str, is_insecure: bool) -> Result<Self, ImageNameError> {
         if let Some((scheme, _)) = image.split_once("://") {
             let scheme = scheme.to_owned();
@@ -82,7 +82,7 @@ impl ImageName {
         self.repository.path()
     }
 
-    /// The scheme of requests to the registry: `http` where that is wanted, and for hosts nearby.
+    /// The scheme of requests to the registry: `http` if the spec allows it, and for local hosts.
     pub fn scheme(&self) -> &'static str {
         if self.is_insecure || is_nearby(self.registry()) { "http" } else { "https" }
     }
@@ -107,7 +107,7 @@ impl fmt::Display for RegistryRepository {
     }
 }
 
-/// The host without a port of one to five digits.
+/// The host without its port of one to five digits.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port))
@@ -119,7 +119,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// Whether a registry is on this machine or in a private network of IPv4, so that it needs no TLS.
+/// Whether a registry is on this machine or in a private IPv4 network, so that it needs no TLS.
 fn is_nearby(host: &str) -> bool {
     let address = host.split(':').next().unwrap_or_default();
     let is_private = address.parse::<Ipv4Addr>().is_ok_and(|address| address.is_private());
@@ -131,7 +131,7 @@ fn is_nearby(host: &str) -> bool {
         || matches!(name, "127.0.0.1" | "[::1]")
 }
 
-/// The repository of a reference with a tag, a digest, both or none, as `ParseReference` reads it.
+/// The repository of a reference, read like `ParseReference`. The reference may have a tag, a digest, both or none.
 fn repository_of(reference: &str) -> Option<RegistryRepository> {
     tagged(reference).or_else(|| pinned(reference))
 }
@@ -154,7 +154,7 @@ fn tagged(reference: &str) -> Option<RegistryRepository> {
     }
 }
 
-/// The repository of a reference with a digest, in front of which a tag may stand.
+/// The repository of a reference with a digest. A tag may precede the digest.
 fn pinned(reference: &str) -> Option<RegistryRepository> {
     let (base, digest) = reference.split_once('@')?;
     let hex = digest.strip_prefix("sha256:")?;
@@ -187,14 +187,14 @@ fn repository(name: &str) -> Option<RegistryRepository> {
     Some(RegistryRepository { registry: registry.to_owned(), path: path.to_owned() })
 }
 
-/// One version of an image, as statuses of ImagePolicies have it. It displays as a reference.
+/// One version of an image, in the form of an ImagePolicy's status. It displays as a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageRef {
-    /// The image as its ImageRepository spells it.
+    /// The name of the image as its ImageRepository has it.
     pub name: String,
     /// The tag.
     pub tag: String,
-    /// The digest; empty where none is reflected.
+    /// The digest; empty if the policy does not reflect digests.
     pub digest: String,
 }
 

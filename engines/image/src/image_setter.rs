@@ -1,4 +1,4 @@
-//! The values that policies give, and the comments that mark where they are set.
+//! The values of policies, and the marker comments that say where these values are set.
 //!
 //! Elsewhere: which comment belongs to which value (`rewrite.rs`).
 
@@ -15,20 +15,20 @@ use crate::image_reference::{ImageRef, is_reference};
 /// The member of a marker that names a setter.
 const SHORT_REFERENCE: &str = "$imagepolicy";
 
-/// How the names of setters begin in a schema.
+/// The prefix of setter names in a schema.
 const DEFINITION_PREFIX: &str = "io.k8s.cli.setters.";
 
 /// The extension of a schema that is a setter.
 const SETTER_EXTENSION: &str = "x-k8s-cli";
 
-/// An ImagePolicy, as far as an update needs it.
+/// The fields of an ImagePolicy that an update needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyResult {
-    /// Its namespace.
+    /// The namespace of the policy.
     pub namespace: String,
-    /// Its name.
+    /// The name of the policy.
     pub name: String,
-    /// `status.latestRef`; without it the policy sets nothing.
+    /// `status.latestRef`. Without it, the policy sets nothing.
     pub latest: Option<ImageRef>,
 }
 
@@ -44,22 +44,22 @@ fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quote(text.as_bytes(), QuotingStyle::Printable)).into_owned()
 }
 
-/// Values by the names that markers have for them.
+/// The values of policies, by the names that markers use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImageSetterValues {
     values: BTreeMap<String, String>,
-    /// Policies, `namespace:name`, whose tag may stand in a file only together with the digest.
+    /// Policies as `namespace:name` whose tag may only be written to a file together with the digest.
     with_digest: BTreeSet<String>,
     /// Policies without a result, as `namespace:name`.
     unset: BTreeSet<String>,
 }
 
 impl ImageSetterValues {
-    /// The setters of some policies: the image, and its parts behind `:tag`, `:name` and `:digest`. Of equal names the last
-    /// counts.
+    /// The setters of some policies: the whole image, and its parts with the suffixes `:tag`, `:name` and `:digest`. If two
+    /// policies have the same name, the last one counts.
     ///
     /// # Errors
-    /// A result is not an image reference, even if no file asks for it.
+    /// A result is not an image reference, even if no file uses it.
     pub fn new(policies: &[PolicyResult]) -> Result<Self, InvalidImageRef> {
         let mut values = BTreeMap::new();
         let mut unset = BTreeSet::new();
@@ -81,19 +81,19 @@ impl ImageSetterValues {
         Ok(Self { values, with_digest: BTreeSet::new(), unset })
     }
 
-    /// These values, where the tags of some policies (`namespace:name`) may stand in a file only together with the digest.
+    /// Requires that the tags of some policies (`namespace:name`) are only written to a file together with the digest.
     #[must_use]
     pub fn requiring_digests(self, policies: impl IntoIterator<Item = String>) -> Self {
         Self { with_digest: policies.into_iter().collect(), ..self }
     }
 
-    /// Whether a tag may stand alone nowhere.
+    /// Whether any policy requires the digest.
     pub(crate) fn requires_digests(&self) -> bool {
         !self.with_digest.is_empty()
     }
 
-    /// The policies whose tag the setters of a file set, while none sets the digest that has to be there: neither alone, nor
-    /// as a part of the image.
+    /// The policies for which the setters of a file set the tag but not the required digest. The digest may be set alone or as
+    /// a part of the image.
     pub(crate) fn without_digest<'s>(
         &'s self,
         setters: &'s BTreeSet<String>,
@@ -105,7 +105,8 @@ impl ImageSetterValues {
         self.with_digest.iter().map(String::as_str).filter(is_tag_alone)
     }
 
-    /// Whether the policy that a setter names is known and has no result. The setter may have a part of the image behind it.
+    /// Whether a setter refers to a known policy that has no result yet. The name of the setter may end with a part of the
+    /// image.
     pub(crate) fn is_unset(&self, setter: &str) -> bool {
         let mut parts = setter.split(':');
         let policy = parts.next().zip(parts.next());
@@ -127,24 +128,24 @@ impl ImageSetterValues {
 /// A value that a marker wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MarkerAssignment {
-    /// What the change is ascribed to.
+    /// The setter that the change is recorded for.
     pub(crate) setter: String,
     pub(crate) value: String,
-    /// Whether it is that of a policy, and so a text. A whole setter has any value under any name.
+    /// Whether the value belongs to a policy, and is therefore a string. A whole setter may have any value.
     pub(crate) is_of_policy: bool,
 }
 
 /// The content of a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SetterMarker {
-    /// The value gets another one.
+    /// The value of the field is replaced.
     Assign(MarkerAssignment),
     /// No setter has this name.
     Unknown(String),
 }
 
 impl SetterMarker {
-    /// Reads the comment of a value, with its `#`; nothing if it is not a marker.
+    /// Reads the comment of a value, including its `#`; `None` if it is not a marker.
     ///
     /// Parity(flux): besides `{"$imagepolicy": "…"}` there are two forms that kyaml reads, a `$ref` to a setter and a whole
     /// setter. Differs(flux): a whole setter that is not of strings is not a marker; in Flux the run fails.
@@ -165,7 +166,7 @@ impl SetterMarker {
     }
 }
 
-/// The name of a setter in a map of strings; `None` if another member is not a string.
+/// The name of a setter in a map; `None` if another value of the map is not a string.
 fn short_reference(members: &GoMap) -> Option<String> {
     let is_string =
         |value: &GoRuntimeValue| matches!(value, GoRuntimeValue::String(_) | GoRuntimeValue::Nil);
@@ -180,7 +181,7 @@ fn string(members: &GoMap, name: &str) -> Option<String> {
     }
 }
 
-/// `{"x-k8s-cli": {"setter": {"name": "…", "value": "…"}}}`, whose value needs no policy.
+/// Reads `{"x-k8s-cli": {"setter": {"name": "…", "value": "…"}}}`. It contains the value, so it needs no policy.
 fn whole_setter(members: &GoMap) -> Option<MarkerAssignment> {
     let entries = members.entries();
     let is_extension = |key: &[u8]| key.eq_ignore_ascii_case(SETTER_EXTENSION.as_bytes());
@@ -195,7 +196,7 @@ fn whole_setter(members: &GoMap) -> Option<MarkerAssignment> {
     Some(MarkerAssignment { setter: member("name")?, value: member("value")?, is_of_policy: false })
 }
 
-/// The name of the setter that a reference points at, which is a URL whose fragment is a JSON pointer.
+/// The name of the setter in a reference. A reference is a URL whose fragment is a JSON pointer.
 fn definition(reference: &str) -> Option<String> {
     let url = GoUrl::parse(reference.as_bytes()).ok()?;
     let pointer = String::from_utf8(url.fragment).ok()?;

@@ -1,17 +1,17 @@
-//! Images that update themselves through Git: which tags count, which of them is the latest, and what that changes in the
-//! files of a repository.
+//! Updates images through Git: selects the latest tag of an image by a policy, and changes the files of a repository
+//! accordingly.
 //!
-//! Here: decisions and strings, without network, clock, disk or cluster. Elsewhere: what a registry lists, repositories and
+//! Here: decisions and strings, without network, clock, disk or cluster. Elsewhere: requests to registries, repositories and
 //! commits (the sources), objects and their statuses (the controllers).
 //!
-//! * [`ImageName`] is `spec.image` of an ImageRepository. [`ScanState`] decides when its tags are listed, and
-//!   [`TagList`] is what is kept of them.
-//! * [`TagPolicy`] chooses one of the tags, of those that [`FilterTags`] lets through, and says of each other one why it
-//!   is not chosen ([`TagVerdict`]). [`TagHistory`] is when their digests were first seen, for those that are to count later.
-//! * [`ImageSetterValues`] are the values that the policies of an automation give. [`CheckoutFiles`] finds the files
-//!   that may have markers, and [`MarkerRewriter`] sets the values there: byte by byte, or as Flux writes files
-//!   ([`RewriteMode`]). [`FileUpdateRequest`] does both for a whole repository.
-//! * [`UpdateResult`] is what was changed, and [`commit_message()`] makes the commit message from it.
+//! * [`ImageName`] is `spec.image` of an ImageRepository. [`ScanState`] decides when its tags are listed, and [`TagList`]
+//!   stores them.
+//! * [`TagPolicy`] chooses one of the tags that [`FilterTags`] accepts, and reports why each other tag is not chosen
+//!   ([`TagVerdict`]). [`TagHistory`] records when digests were first seen, for policies with a minimum age.
+//! * [`ImageSetterValues`] are the values of an automation's policies. [`CheckoutFiles`] finds the files that may have markers,
+//!   and [`MarkerRewriter`] sets the values there: byte by byte, or as Flux writes files ([`RewriteMode`]).
+//!   [`FileUpdateRequest`] does both for a whole repository.
+//! * [`UpdateResult`] lists the changes, and [`commit_message()`] makes the commit message from it.
 //!
 //! Source of the semantics: image-reflector-controller and image-automation-controller 1.2.4, with kyaml 0.21.1,
 //! go-containerregistry 0.21.6, Masterminds/semver 3.5.0 and sprig 3.3.0.

@@ -1,8 +1,9 @@
-//! Which tag of an image is the latest.
+//! Chooses the latest tag of an image.
 //!
-//! Here: the three policies, and the filter in front of them. In the folder: how each orders strings (`ranked_tags`), why a tag is not
-//! chosen (`verdict`). Elsewhere: ranges of versions and regular expressions (`golang`), which tags there are (`tag_list.rs`),
-//! how long a digest is known (`tag_history.rs`), digests (the sources).
+//! Here: the three policies, and the filter that runs before them. In the folder: the order of each policy (`ranked_tags`), why
+//! a tag is not chosen (`verdict`).
+//! Elsewhere: ranges of versions and regular expressions (`golang`), the list of tags (`tag_list.rs`), the age of a digest
+//! (`tag_history.rs`), digests (the sources).
 
 mod ranked_tags;
 mod tag_verdict;
@@ -21,10 +22,10 @@ pub use tag_verdict::{TagEligibility, TagVerdict};
 /// The longest `spec.filterTags.extract`, in bytes. Differs(flux): it has no limit.
 const MAX_EXTRACT_BYTES: usize = 4096;
 
-/// Bytes that a tag that the filter lets through takes beside its text, about.
+/// The approximate memory of an accepted tag besides its text, in bytes.
 const BYTES_PER_CANDIDATE: u64 = 128;
 
-/// `spec.policy` of an ImagePolicy: the first that is there counts.
+/// `spec.policy` of an ImagePolicy. If several fields are set, the first one counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyChoice {
     /// `semver.range`.
@@ -38,13 +39,14 @@ pub struct PolicyChoice {
 /// `spec.filterTags` of an ImagePolicy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FilterTags {
-    /// Tags in which it is found count.
+    /// A tag is accepted if this regular expression matches a part of it.
     pub pattern: String,
-    /// What is compared instead of the tag, in which `$name` is a group of the pattern; empty: the tag.
+    /// The text that is compared in place of the tag. `$name` stands for a group of the pattern. If it is empty, the tag is
+    /// compared.
     pub extract: String,
 }
 
-/// Why there is no latest tag, in Flux's words.
+/// Why there is no latest tag. The text is Flux's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// `spec.policy` means nothing.
@@ -55,7 +57,7 @@ pub enum PolicyError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The error in the pattern.
         error: regexp::Error,
     },
     /// `spec.filterTags.extract` is too long.
@@ -63,15 +65,15 @@ pub enum PolicyError {
         "failed to filter tags: spec.filterTags.extract is longer than {MAX_EXTRACT_BYTES} bytes"
     )]
     Extract,
-    /// The filter costs too much for so many tags.
+    /// Filtering this many tags costs too much.
     #[error("failed to filter tags: {0}; use a simpler pattern")]
     Work(#[from] WorkLimitExceeded),
-    /// Comparing so many tags costs too much.
+    /// Comparing this many tags costs too much.
     #[error(
         "failed to compare tags: {0}; use a shorter range, or a filter that lets fewer tags through"
     )]
     Comparison(WorkLimitExceeded),
-    /// What the filter extracts is too long.
+    /// The text that the filter extracts is too long.
     #[error("failed to filter tags: {0}")]
     Extraction(regexp::Error),
     /// No tag is left.
@@ -113,7 +115,7 @@ enum TagRanking {
     Numerical(TagSortOrder),
 }
 
-/// A way to choose one of several tags.
+/// A policy that chooses one of several tags.
 #[derive(Debug, Clone)]
 pub struct TagPolicy {
     ranking: TagRanking,
@@ -121,15 +123,15 @@ pub struct TagPolicy {
 
 /// A tag that the filter lets through.
 struct TagCandidate<'t> {
-    /// What is compared.
+    /// The text that is compared.
     text: String,
     tag: &'t str,
-    /// Tags with the same text, in whose place this one is.
+    /// Earlier tags with the same text, which this tag replaces.
     replaced: Vec<&'t str>,
 }
 
 impl<'t> TagCandidate<'t> {
-    /// The tag, then those in whose place it is, the last first.
+    /// The tag, then the tags that it replaces, with the last one first.
     fn tags(&self) -> impl Iterator<Item = &'t str> {
         std::iter::once(self.tag).chain(self.replaced.iter().rev().copied())
     }
@@ -139,7 +141,7 @@ impl TagPolicy {
     /// Reads `spec.policy`.
     ///
     /// # Errors
-    /// It has no policy, its range is not valid, or its order is neither `asc` nor `desc` in any case.
+    /// There is no policy, its range is not valid, or its order is neither `asc` nor `desc` in upper or lower case.
     pub fn new(choice: &PolicyChoice) -> Result<Self, PolicyError> {
         let ranking = match choice {
             PolicyChoice { semver: Some(range), .. } => {
@@ -158,13 +160,13 @@ impl TagPolicy {
         Ok(Self { ranking })
     }
 
-    /// The latest of some tags, of those that a filter lets through. Their order decides between equal ones.
+    /// The latest of the tags that a filter accepts. If tags are equal, their position in the list decides.
     ///
-    /// Differs(flux): tags that are equal after the filter are taken in the order of the list, too; in Flux the order
-    /// is random.
+    /// Differs(flux): tags that are equal after the filter are taken in the order of the list, too; in Flux the order is
+    /// random.
     ///
     /// # Errors
-    /// The filter is invalid, it or comparing the tags costs more than `meter` allows, no tag is left, or one is not a number.
+    /// The filter is invalid, filtering or comparing costs more than `meter` allows, no tag is left, or a tag is not a number.
     pub fn latest(
         &self,
         filter: Option<&FilterTags>,
@@ -175,11 +177,11 @@ impl TagPolicy {
         best.into_iter().next().ok_or(PolicyError::NoTags)
     }
 
-    /// The best of some tags, best first, and not more than `count`: each is the latest of those that are left without the
-    /// ones before it. A tag that is listed twice is there once, and counts as two.
+    /// The best tags, up to `count`, with the best first. Each one is the latest of the tags that remain without the earlier
+    /// ones. A tag that is listed twice appears once but uses up two places.
     ///
     /// # Errors
-    /// As of [`Self::latest`].
+    /// As for [`Self::latest`].
     pub fn best_tags(
         &self,
         filter: Option<&FilterTags>,
@@ -230,7 +232,7 @@ impl TagPolicy {
         Ok(left)
     }
 
-    /// How many steps it takes to compare a string once, beside those for its length.
+    /// The steps for one comparison of a string, in addition to the steps for its length.
     fn steps_per_comparison(&self) -> u64 {
         match &self.ranking {
             TagRanking::SemVer { range_bytes, .. } => 1 + *range_bytes,
@@ -248,7 +250,7 @@ impl TagPolicy {
         if strings.is_empty() {
             return Err(PolicyError::NoTags);
         }
-        // Numbers are gone through for each of the best.
+        // For each of the best numbers, the list is searched once.
         let repetitions = match &self.ranking {
             TagRanking::SemVer { .. } | TagRanking::Alphabetical(_) => 1,
             TagRanking::Numerical(_) => count as u64,
@@ -268,14 +270,14 @@ impl TagPolicy {
     }
 }
 
-/// A filter whose pattern was compiled.
+/// A filter with a compiled pattern.
 struct CompiledFilter<'f> {
     pattern: GoRegexp,
     extract: &'f str,
 }
 
 impl CompiledFilter<'_> {
-    /// What is compared of a tag; `None` if it is not let through.
+    /// The text of a tag that is compared; `None` if the filter rejects the tag.
     fn text(&self, tag: &str, meter: &mut WorkMeter) -> Result<Option<String>, PolicyError> {
         meter.steps(cost(&self.pattern, tag))?;
         if self.extract.is_empty() {
@@ -297,7 +299,7 @@ impl FilterTags {
         Ok(CompiledFilter { pattern, extract: &self.extract })
     }
 
-    /// The tags that are let through.
+    /// The tags that the filter accepts.
     ///
     /// Parity(flux): of tags with the same extraction the last stays, in the place of the first.
     fn candidates<'t>(
@@ -310,7 +312,7 @@ impl FilterTags {
         let mut known: BTreeMap<String, usize> = BTreeMap::new();
         for tag in tags {
             let Some(text) = filter.text(tag, meter)? else { continue };
-            // It is kept twice.
+            // The text is stored twice.
             meter.bytes(BYTES_PER_CANDIDATE + 2 * text.len() as u64)?;
             match known.get(&text).and_then(|at| candidates.get_mut(*at)) {
                 Some(same) => same.replaced.push(std::mem::replace(&mut same.tag, tag.as_str())),

@@ -1,37 +1,37 @@
-//! Which files of a repository an update goes over.
+//! Finds the files of a repository that an update may change.
 //!
-//! Here: the path of the update, the names of files, symbolic links, which never lead out. Elsewhere: the files themselves
-//! (the sources), what is in them (`rewrite.rs`).
+//! Here: the path of the update, names of files, symbolic links, which never lead out of the repository. Elsewhere: reading
+//! files (the sources), their content (`rewrite.rs`).
 
 use std::collections::BTreeMap;
 
 use golang::work_meter::{StopSignal, WorkAllowance, WorkLimitExceeded, WorkMeter};
 
-/// What finding the files of an update may cost: a second or two, and lists of a million paths.
+/// The allowed cost of finding files: about two seconds, and memory for lists of a million paths.
 const SELECTION_ALLOWANCE: WorkAllowance = WorkAllowance { steps: 2_000_000_000, bytes: 256 << 20 };
 
-/// Steps that putting a path in order takes for each of its bytes, about.
+/// The approximate steps for sorting, for each byte of a path.
 const STEPS_PER_SORTED_BYTE: u64 = 16;
 
-/// Bytes that a selected file takes beside its name and its path, about.
+/// The approximate memory of a selected file besides its name and path, in bytes.
 const BYTES_PER_FILE: u64 = 64;
 
-/// Bytes that a part of a path takes that is still to be followed.
+/// The memory of a path part that is still to be followed, in bytes.
 const BYTES_PER_PART: u64 = 16;
 
-/// How many links a path may lead through.
+/// The most links that are followed for one path.
 const MAX_LINKS: usize = 255;
 
-/// What a path of a repository is.
+/// The type of an entry in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RepositoryFileEntry {
     /// A file, executable or not.
     File,
-    /// A symbolic link, with what it points at.
+    /// A symbolic link with its target.
     Link(String),
 }
 
-/// The files and links of a repository by their path, such as `apps/web.yaml`. Folders are what paths imply.
+/// The files and links of a repository by path, such as `apps/web.yaml`. Folders are implied by paths.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CheckoutFiles {
     entries: BTreeMap<String, RepositoryFileEntry>,
@@ -40,18 +40,18 @@ pub struct CheckoutFiles {
 /// A file that may have markers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarkedFile {
-    /// Its path from where the update begins, which is what changes are listed under.
+    /// The path relative to the path of the update. Changes are listed under it.
     pub name: String,
-    /// The path in the repository of what is to be read and written: another one behind a link.
+    /// The path in the repository to read and write. For a link, it is the path of the link's target.
     pub path: String,
 }
 
 /// The files of an update.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SelectedFiles {
-    /// In the order in which they are read.
+    /// The files in the order in which they are read.
     pub files: Vec<MarkedFile>,
-    /// Links that lead out of the repository, by their path. Differs(flux): such a file would be read and written.
+    /// The paths of links that lead out of the repository. Differs(flux): such a file would be read and written.
     pub outside: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub enum CheckoutError {
     /// There is nothing at the path.
     #[error("walking path for files: lstat {0}: no such file or directory")]
     NotFound(String),
-    /// A file stands where a folder is expected.
+    /// A path contains a file where a folder is expected.
     #[error("walking path for files: lstat {0}: not a directory")]
     NotADirectory(String),
     /// The path leads through too many links.
@@ -76,9 +76,9 @@ pub enum CheckoutError {
     Work(#[from] WorkLimitExceeded),
 }
 
-/// Where a path leads to.
+/// The target of a path.
 enum PathResolution {
-    /// Inside of the repository, whether something is there or not.
+    /// Inside of the repository. The target need not exist.
     Inside(String),
     /// A link leads out.
     Outside,
@@ -86,12 +86,12 @@ enum PathResolution {
     Loop,
 }
 
-/// How a step that leads out of the repository is treated.
+/// How a step out of the repository is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PathEscapePolicy {
-    /// It stays at the top, as if there were nothing above.
+    /// The step has no effect, as at the root of a file system.
     Stays,
-    /// It is not followed.
+    /// The path is not followed any further.
     Ends,
 }
 
@@ -101,15 +101,14 @@ impl CheckoutFiles {
         Self { entries }
     }
 
-    /// The files of an update of `spec.update.path`, which may be a file, in the order of Go's `filepath.Walk`. Those count
-    /// whose names end in `.yaml` or `.yml`, and those named `Kustomization`.
+    /// The files in `spec.update.path`, which may itself be a file, in the order of Go's `filepath.Walk`. Only files named
+    /// `Kustomization`, or with a name that ends in `.yaml` or `.yml`, are included.
     ///
-    /// Links in the path stay inside of the repository. Links to folders are not followed in what is below, links to files
-    /// are.
+    /// Links in `path` itself stay inside of the repository. Below it, links to files are followed and links to folders are
+    /// not.
     ///
     /// # Errors
-    /// There is nothing at the path, or finding the files takes too long. `root` is the name of the repository's folder in
-    /// that error.
+    /// Nothing exists at the path, or the search takes too long. `root` is the name of the repository's folder in that error.
     pub fn select(&self, root: &str, path: &str) -> Result<SelectedFiles, CheckoutError> {
         self.select_within(
             root,
@@ -156,7 +155,7 @@ impl CheckoutFiles {
         Ok(selection)
     }
 
-    /// Adds an entry to the files if it has a name and something to be read.
+    /// Adds an entry to the files if its name matches and it can be read.
     fn add(
         &self,
         path: &str,
@@ -190,7 +189,7 @@ impl CheckoutFiles {
         Ok(())
     }
 
-    /// Follows a path and the links in it.
+    /// Resolves a path and the links in it.
     fn resolve(
         &self,
         path: &str,
@@ -199,7 +198,7 @@ impl CheckoutFiles {
     ) -> Result<PathResolution, WorkLimitExceeded> {
         let left = meter.left().bytes;
         let resolution = self.follow(path, escape, meter)?;
-        // What was to be followed is not kept.
+        // The memory for path parts still to follow is given back.
         meter.free(left - meter.left().bytes);
         Ok(resolution)
     }
@@ -256,7 +255,7 @@ impl CheckoutFiles {
     }
 }
 
-/// Puts the parts of a path in front of what is still to be followed.
+/// Adds the parts of a path in front of the parts that are still to be followed.
 fn add_parts<'p>(
     path: &'p str,
     left: &mut Vec<&'p str>,

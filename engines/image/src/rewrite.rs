@@ -1,9 +1,8 @@
-//! Setting values in files: only their bytes, or the whole file as Flux writes it.
+//! Sets values in files. Either only the bytes of the values change, or the whole file is rewritten as Flux does.
 //!
-//! Here: the files of an update one after the other, limits, what could not be read. Below: text and documents
-//! (`rewrite/document.rs`), values with markers (`rewrite/scalars.rs`), both ways of writing
-//! (`rewrite/value_replacement.rs`, `rewrite/flux.rs`). Elsewhere: markers (`image_setter.rs`), which files there are
-//! (`repository_files.rs`).
+//! Here: updating files one after the other, limits, unreadable files. Below: text and documents (`rewrite/document.rs`),
+//! values with markers (`rewrite/scalars.rs`), the two ways of writing (`rewrite/value_replacement.rs`, `rewrite/flux.rs`).
+//! Elsewhere: markers (`image_setter.rs`), the list of files (`repository_files.rs`).
 
 mod document;
 mod flux;
@@ -27,34 +26,34 @@ use scalars::SeenMarkers;
 /// A text that every file with a marker has.
 const TOKEN: &str = "\"$imagepolicy\"";
 
-/// Keys, values, lists and maps of a document, and of all documents of a file that change. In memory each takes a hundred
-/// bytes and more, even if it is `0,` in the file.
+/// The most keys, values, lists and maps of a document, and of all changed documents of a file. Each takes at least a hundred
+/// bytes of memory, even if it is only `0,` in the file.
 ///
 /// Differs(flux): it has no limit.
 const MAX_NODES: usize = 500_000;
 
-/// How values are written.
+/// How changed values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RewriteMode {
-    /// All bytes stay but those of values that change.
+    /// Only the bytes of changed values are replaced.
     ///
-    /// Differs(flux): comments, indentation, quotes, line ends and empty lines stay, also of files that Flux leaves out: with
-    /// a document that cannot be read beside others, with a list at the root, of `kind: List`, with `..` in their name.
+    /// Differs(flux): comments, indentation, quotes, line ends and empty lines stay, also of files that Flux leaves out: with a
+    /// document that cannot be read beside others, with a list at the root, of `kind: List`, with `..` in their name.
     KeepBytes,
-    /// Files in which a value changes are written as Flux writes them, byte for byte, with its errors.
+    /// Files with a changed value are rewritten byte for byte like Flux, with Flux's errors.
     AsFlux,
 }
 
-/// How much an update may read and change.
+/// The limits of an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RewriteLimits {
-    /// Bytes of a file with markers; larger ones are left out.
+    /// The largest file with markers, in bytes. Larger files are left out.
     pub file_bytes: usize,
-    /// Bytes of all files with markers; those behind are left out.
+    /// The largest total size of files with markers, in bytes. Files beyond it are left out.
     pub all_bytes: usize,
     /// Values that change.
     pub changes: usize,
-    /// Files that are left out and markers that are not read, each: further ones are not listed.
+    /// The most listed files that are left out, and the most listed markers that are not read. Further ones are not listed.
     pub findings: usize,
 }
 
@@ -65,14 +64,14 @@ impl Default for RewriteLimits {
     }
 }
 
-/// A file, or a document of it, that was left out.
+/// A file or a document that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileProblem {
     /// The file.
     pub file: String,
     /// The line, counted from 1, where that is known.
     pub line: Option<usize>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -93,10 +92,10 @@ pub struct MarkerWithoutEffect {
     pub file: String,
     /// The line, counted from 1.
     pub line: usize,
-    /// The policy and part that it names and that no policy of the update has; `None` if it is not the comment of a value,
-    /// or not of the form of a marker.
+    /// The policy and part in the marker, if no policy of the update has it. `None` if the comment does not belong to a value,
+    /// or is not in the form of a marker.
     pub setter: Option<String>,
-    /// Whether that policy is one of the update, and has no result yet.
+    /// Whether the policy belongs to the update but has no result yet.
     pub is_unset: bool,
 }
 
@@ -115,7 +114,7 @@ impl fmt::Display for MarkerWithoutEffect {
     }
 }
 
-/// A file with the tag of a policy, and without the digest that has to be there.
+/// A file with the tag of a policy but without the required digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagWithoutDigest {
     /// The file.
@@ -134,7 +133,7 @@ impl fmt::Display for TagWithoutDigest {
 /// The result of an update.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MarkerRewriteResult {
-    /// The whole content of files that change or are new, by the names that [`MarkerRewriter::file`] was given.
+    /// The whole content of changed and new files, by the names given to [`MarkerRewriter::file`].
     pub files: BTreeMap<String, String>,
     /// The values that change.
     pub result: UpdateResult,
@@ -142,15 +141,15 @@ pub struct MarkerRewriteResult {
     pub problems: Vec<FileProblem>,
     /// Markers that set nothing.
     pub unread: Vec<MarkerWithoutEffect>,
-    /// Tags that stand alone although [`ImageSetterValues::requiring_digests`] does not let them: if there is one, nothing may
-    /// be written.
+    /// Tags without a digest, although [`ImageSetterValues::requiring_digests`] requires one. If there is one, nothing may be
+    /// written.
     pub without_digest: Vec<TagWithoutDigest>,
 }
 
-/// Why an update does nothing at all.
+/// Why an update changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
-    /// Flux ends a run here; in its words.
+    /// An error with which Flux ends the run. The text is Flux's.
     #[error("{0}")]
     AsFlux(String),
     /// More values would change than the limit.
@@ -158,21 +157,21 @@ pub enum RewriteError {
     Changes(usize),
 }
 
-/// Why `spec.update` cannot be done.
+/// Why `spec.update` is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UpdateStrategyError {
-    /// It is absent.
+    /// `spec.update` is absent.
     #[error("no update strategy")]
     Absent,
-    /// Its strategy is not `ImageSetterValues`.
+    /// The strategy is not `ImageSetterValues`.
     #[error("unsupported update strategy: {0}")]
     Unsupported(String),
 }
 
-/// Accepts `ImageSetterValues`, the only strategy of `spec.update`; `strategy` is `None` if `spec.update` is absent.
+/// Accepts `ImageSetterValues`, which is the only strategy of `spec.update`. `strategy` is `None` if `spec.update` is absent.
 ///
 /// # Errors
-/// It is another one, or absent.
+/// The strategy has another value, or is absent.
 pub fn check_strategy(strategy: Option<&str>) -> Result<(), UpdateStrategyError> {
     match strategy {
         Some("Setters") => Ok(()),
@@ -181,7 +180,7 @@ pub fn check_strategy(strategy: Option<&str>) -> Result<(), UpdateStrategyError>
     }
 }
 
-/// Whether a file may have a marker; all others need not be given to a [`MarkerRewriter`].
+/// Whether a file may have a marker. Other files need not be given to a [`MarkerRewriter`].
 pub fn has_marker(content: &[u8]) -> bool {
     memchr::memmem::find(content, TOKEN.as_bytes()).is_some()
 }
@@ -194,7 +193,7 @@ pub struct MarkerRewriter<'s> {
     limits: RewriteLimits,
     /// Bytes of the files with markers so far.
     bytes: usize,
-    /// What is written at the end, as Flux does.
+    /// Documents that are written at the end, as Flux does.
     documents: Vec<FluxFormattedDocument>,
     rewrite: MarkerRewriteResult,
 }
@@ -208,7 +207,7 @@ impl<'s> MarkerRewriter<'s> {
 
     /// Reads the next file, under the name that changes are listed by.
     pub fn file(&mut self, name: &str, content: &[u8]) {
-        // An update with too many changes does nothing at all, so what follows them need not be read.
+        // An update with too many changes is dropped as a whole, so further files need not be read.
         if self.rewrite.result.len() > self.limits.changes || !has_marker(content) {
             return;
         }
@@ -267,7 +266,7 @@ impl<'s> MarkerRewriter<'s> {
         Ok(rewrite)
     }
 
-    /// The text of a file, if there is room for it.
+    /// The text of a file, if the limits allow it.
     fn admitted<'t>(&mut self, content: &'t [u8]) -> Result<&'t str, String> {
         let RewriteLimits { file_bytes, all_bytes, .. } = self.limits;
         if content.len() > file_bytes {

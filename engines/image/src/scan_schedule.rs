@@ -1,6 +1,5 @@
-//! Whether the tags of an ImageRepository are to be listed now, and when the next time is.
-//!
-//! Elsewhere: what is kept of them (`tag_list.rs`).
+//! Decides whether the tags of an ImageRepository must be listed now, and when the next time is.
+//! Elsewhere: storing the tags (`tag_list.rs`).
 
 use std::fmt;
 use std::time::Duration;
@@ -21,9 +20,9 @@ pub struct ScanState<'s> {
     pub is_insecure: bool,
     /// `spec.exclusionList`.
     pub exclusion_list: &'s [String],
-    /// The annotation `reconcile.fluxcd.io/requestedAt`; an empty one is a value, too.
+    /// The annotation `reconcile.fluxcd.io/requestedAt`. An empty value counts, too.
     pub requested_at: Option<&'s str>,
-    /// `status.lastHandledReconcileAt`; empty if it is not there.
+    /// `status.lastHandledReconcileAt`; empty if it is absent.
     pub last_handled: &'s str,
     /// `status.lastScanResult.scanTime`.
     pub last_scan: Option<Timestamp>,
@@ -38,15 +37,15 @@ pub struct ScanState<'s> {
 /// Why a scan is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanReason {
-    /// There was none.
+    /// There was no scan yet.
     NeverScanned,
-    /// A user asks for it.
+    /// A user requested a scan.
     Requested,
-    /// The image is another one.
+    /// The name of the image changed.
     NewImageName,
     /// Other tags are excluded.
     NewExclusionList,
-    /// The stored tags are lost, or none were stored.
+    /// The stored tags are missing.
     NoTags,
     /// The interval is over.
     Interval,
@@ -70,26 +69,26 @@ impl fmt::Display for ScanReason {
 pub enum ScanDecision {
     /// Scan now, and again after the interval.
     Scan(ScanReason),
-    /// Nothing, for so long.
+    /// No scan is due for this duration.
     Wait(Duration),
 }
 
-/// Why nothing can be decided.
+/// Why the decision failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
     /// `spec.image` names no image.
     #[error(transparent)]
     Image(#[from] ImageNameError),
-    /// What is stored cannot be read.
+    /// The stored tags cannot be read.
     #[error("{0}")]
     Storage(String),
 }
 
 impl ScanState<'_> {
-    /// Decides, at the time `now`. The first reason that holds is the one.
+    /// Decides at the time `now`. If several reasons apply, the first one is reported.
     ///
     /// # Errors
-    /// The image has no name, or what is stored cannot be read. Neither matters where a scan is due before.
+    /// The image has no name, or the stored tags cannot be read. Neither is an error if an earlier reason makes a scan due.
     pub fn decide(&self, now: Timestamp) -> Result<ScanDecision, ScanError> {
         let Some(last_scan) = self.last_scan else {
             return Ok(ScanDecision::Scan(ScanReason::NeverScanned));

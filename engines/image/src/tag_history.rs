@@ -1,14 +1,14 @@
-//! When each digest was first seen under each tag of an image, for policies whose tags count only after some time.
+//! Records when each digest was first seen under each tag of an image, for policies with a minimum age.
 //!
-//! Here: from when a tag counts, and the lines that are kept of it. Elsewhere: the file and the clock (the controllers), which
-//! tags are worth a request (`policy.rs`).
+//! Here: from which time a tag counts, and the lines that are stored. Elsewhere: the file and the clock (the controllers),
+//! which tags are worth a request (`policy.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How many digests under tags are kept.
+/// The most digests that are kept.
 const MAX_KEPT_DIGESTS: usize = 4096;
 
 /// When the digests of the tags of one image were first seen. Times are in whole seconds.
@@ -27,9 +27,9 @@ struct FirstSight {
 }
 
 impl TagHistory {
-    /// Reads what [`Self::stored`] wrote, at the time `now`. What is no line of it is left out.
+    /// Reads the output of [`Self::stored`] at the time `now`. Malformed lines are left out.
     ///
-    /// A time that is not over counts as now, so that a clock that was wrong makes nothing wait longer than a lost file does.
+    /// A time in the future is replaced by `now`. A wrong clock then delays a tag no longer than a lost file would.
     pub fn read(stored: &str, now: Timestamp) -> Self {
         let now = whole_seconds(now);
         let mut history = Self::default();
@@ -52,7 +52,7 @@ impl TagHistory {
         lines.collect()
     }
 
-    /// A registry says at the time `now` that a tag stands for a digest; returns when that was first seen.
+    /// Records that a tag has a digest at the time `now`. Returns the time at which this was first seen.
     pub fn see(&mut self, tag: &str, digest: &str, now: Timestamp) -> Timestamp {
         let known = self.tags.get(tag).and_then(|digests| digests.get(digest)).copied();
         known.unwrap_or_else(|| {
@@ -66,21 +66,21 @@ impl TagHistory {
         self.tags.entry(tag.to_owned()).or_default().insert(digest.to_owned(), at);
     }
 
-    /// The earliest time at which a tag counts, if each digest that was seen under it is younger than `min_age`; `None` if
-    /// one is old enough, or none was seen.
+    /// The earliest time at which a tag counts, if all digests seen under it are younger than `min_age`. `None` if one is old
+    /// enough, or none was seen.
     pub fn waits_until(&self, tag: &str, min_age: Duration, now: Timestamp) -> Option<Timestamp> {
         let first = self.tags.get(tag)?.values().min()?;
         Some(counts_from(*first, min_age)).filter(|at| *at > now)
     }
 
-    /// The earliest time after `now` at which a digest becomes as old as `min_age`; `None` if none does.
+    /// The earliest time after `now` at which a digest reaches the age `min_age`; `None` if none does.
     pub fn next_change(&self, min_age: Duration, now: Timestamp) -> Option<Timestamp> {
         let times = self.tags.values().flat_map(BTreeMap::values);
         times.map(|first| counts_from(*first, min_age)).filter(|at| *at > now).min()
     }
 
-    /// Leaves out what is too much to be kept: of the digests that are old enough those that were seen first, and if that is
-    /// not sufficient, those that were seen last, which are seen anew later.
+    /// Removes digests beyond the limit. Digests that are old enough go first, beginning with the oldest. If that is not
+    /// sufficient, the newest digests go, because they will be seen again.
     pub fn trim(&mut self, min_age: Duration, now: Timestamp) {
         let count: usize = self.tags.values().map(BTreeMap::len).sum();
         let excess = count.saturating_sub(MAX_KEPT_DIGESTS);

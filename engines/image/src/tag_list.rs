@@ -1,6 +1,6 @@
-//! The tags of a repository as they are kept after a scan: without excluded ones, in order, with a checksum.
+//! The tags of a repository in the form stored after a scan: sorted, without excluded tags, and with a checksum.
 //!
-//! Elsewhere: listing them (the sources), when that is due (`scan_schedule.rs`), choosing one of them (`policy.rs`).
+//! Elsewhere: listing tags (the sources), when a scan is due (`scan_schedule.rs`), choosing a tag (`policy.rs`).
 
 use golang::GoRuntimeValue;
 use golang::json::{self, JsonLayout};
@@ -8,13 +8,13 @@ use golang::regexp::{self, GoRegexp};
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use sha2::{Digest as _, Sha256};
 
-/// What is excluded where `spec.exclusionList` is empty: signatures.
+/// The pattern that is excluded if `spec.exclusionList` is empty: signatures.
 const DEFAULT_EXCLUSION: &str = r"^.*\.sig$";
 
-/// How many tags a status shows.
+/// The number of tags in a status.
 const LATEST_TAG_COUNT: usize = 10;
 
-/// Steps that compiling a pattern takes for each unit of [`GoRegexp::work`], about.
+/// The approximate steps for compiling a pattern, for each unit of [`GoRegexp::work`].
 const STEPS_PER_COMPILED_STATE: u64 = 256;
 
 /// The longest line of the file with the tags, with its line feed, in bytes.
@@ -28,10 +28,10 @@ pub enum ExclusionError {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// What is wrong with it.
+        /// The error in the pattern.
         error: regexp::Error,
     },
-    /// The patterns cost too much for so many tags.
+    /// Filtering this many tags by the patterns costs too much.
     #[error("failed to apply spec.exclusionList: {0}; use simpler patterns")]
     Work(#[from] WorkLimitExceeded),
 }
@@ -56,17 +56,17 @@ pub struct TagList {
 }
 
 impl TagList {
-    /// The tags of a registry that no pattern matches. Tags that are listed twice are kept twice.
+    /// The tags of a registry that no pattern excludes. A tag that is listed twice is kept twice.
     ///
     /// # Errors
-    /// A pattern is not a regular expression, or matching uses up what `meter` allows.
+    /// A pattern is not a regular expression, or matching uses more than `meter` allows.
     pub fn of_scan(
         listed: Vec<String>,
         exclusion_list: &[String],
         meter: &mut WorkMeter,
     ) -> Result<Self, ExclusionError> {
         let mut tags = listed;
-        // One after the other: each may take much memory when it is compiled.
+        // Patterns are compiled one after the other, because each one may need much memory.
         for pattern in self::exclusion_list(exclusion_list) {
             let compiled = match GoRegexp::new(&pattern) {
                 Ok(compiled) => compiled,
@@ -89,11 +89,11 @@ impl TagList {
         self.tags.get(..LATEST_TAG_COUNT).unwrap_or(&self.tags)
     }
 
-    /// The revision that statuses have by default: a checksum of the list as JSON.
+    /// The revision in statuses: a checksum of the list as JSON.
     pub fn checksum(&self) -> String {
         let list = GoRuntimeValue::strings(self.tags.iter().map(String::as_str));
         let form = JsonLayout { escapes_html: true, indent: None };
-        // Strings have JSON, however many there are.
+        // A list of strings can always be written as JSON.
         let text = json::encode(&list, form, usize::MAX).unwrap_or_default();
         adler32(text.as_bytes()).to_string()
     }
@@ -140,7 +140,7 @@ fn without(
     Ok(left)
 }
 
-/// How many steps it takes to match a tag.
+/// The steps for matching a tag.
 pub(crate) fn cost(pattern: &GoRegexp, tag: &str) -> u64 {
     (pattern.work() as u64).saturating_mul(tag.len() as u64 + 1)
 }

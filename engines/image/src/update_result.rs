@@ -1,6 +1,6 @@
-//! What an update changed: values of objects in files.
+//! The changes of an update: values of objects in files.
 //!
-//! Elsewhere: changing them (`rewrite.rs`), the message of the commit (`commit_message_template.rs`).
+//! Elsewhere: making the changes (`rewrite.rs`), the message of the commit (`commit_message_template.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,18 +21,18 @@ pub struct ObjectIdentifier {
 /// A value that was set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ImageValueChange {
-    /// What stood there.
+    /// The value before the change.
     pub old_value: String,
-    /// What stands there now.
+    /// The value after the change.
     pub new_value: String,
-    /// What set it: namespace and name of a policy, and a part of its image, with colons between them.
+    /// The setter that set the value: namespace and name of a policy, and a part of its image, separated by colons.
     pub setter: String,
 }
 
 /// Changes by object.
 pub type ObjectChanges<'r> = BTreeMap<&'r ObjectIdentifier, Vec<&'r ImageValueChange>>;
 
-/// A change and where it was made.
+/// A change, and its file and object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PlacedChange {
     file: Arc<str>,
@@ -40,7 +40,7 @@ struct PlacedChange {
     change: ImageValueChange,
 }
 
-/// The changes of an update in the order in which they were made.
+/// The changes of an update, in the order in which they were made.
 ///
 /// Differs(flux): where Flux goes over its maps in random order, this is the order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,7 +49,7 @@ pub struct UpdateResult {
 }
 
 impl UpdateResult {
-    /// Adds a change. All changes of a file or an object share its names, however long those are.
+    /// Adds a change. All changes of a file or an object share the memory for its names.
     pub fn add(
         &mut self,
         file: &Arc<str>,
@@ -61,12 +61,12 @@ impl UpdateResult {
         self.changes.push(PlacedChange { file, object, change });
     }
 
-    /// How many changes there are.
+    /// The number of changes.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
 
-    /// Changes that follow each other in one object of a file: its names, however long, are compared once for all of them.
+    /// Groups consecutive changes in the same object of a file, so that long names are compared once for each group.
     fn runs(&self) -> impl Iterator<Item = &[PlacedChange]> {
         let is_same = |a: &PlacedChange, b: &PlacedChange| {
             Arc::ptr_eq(&a.file, &b.file) && Arc::ptr_eq(&a.object, &b.object)
@@ -95,7 +95,7 @@ impl UpdateResult {
         objects
     }
 
-    /// The changes, each once however often it was made.
+    /// The distinct changes. Each one is listed once, even if it was made several times.
     pub fn changes(&self) -> Vec<&ImageValueChange> {
         let mut known = BTreeSet::new();
         self.changes.iter().map(|it| &it.change).filter(|change| known.insert(*change)).collect()

@@ -1,6 +1,6 @@
-//! What a build may use up, and has used up: one account for all its files, transformers and objects.
+//! The budget of a build: how much time and memory its files, transformers and objects may use together.
 //!
-//! Here: the account, and how much memory nodes and values take. Elsewhere: what costs how much (the caller), and the
+//! Here: the budget, and the memory that nodes and values take. Elsewhere: how much each action costs (the caller), and the
 //! clock (the caller sets [`golang::work_meter::StopSignal`]).
 
 use std::cell::RefCell;
@@ -22,16 +22,16 @@ pub const ALLOWED: WorkAllowance = WorkAllowance { steps: 40_000_000_000, bytes:
 /// Steps that a byte of a text costs which is read as YAML.
 const STEPS_PER_YAML_BYTE: u64 = 16;
 
-/// Bytes of memory that reading takes for a node, at most and in passing.
+/// The most memory that parsing takes temporarily for each node, in bytes.
 const READ_NODE: u64 = 320;
 
 /// Bytes of memory of a node without its strings.
 const NODE_OVERHEAD_BYTES: usize = size_of::<YamlNode>();
 
-/// Bytes of memory of a text, besides its length.
+/// The memory of a text in addition to its length, in bytes.
 const TEXT_OVERHEAD_BYTES: usize = 16;
 
-/// The account of one build. Clones are the same one.
+/// The budget of one build. All clones share the same budget.
 #[derive(Debug, Clone)]
 pub struct BuildBudget(Rc<RefCell<WorkMeter>>);
 
@@ -53,12 +53,13 @@ impl BuildBudget {
         work(&mut self.0.borrow_mut())
     }
 
-    /// To be called before so many steps are done, and at least once for what takes as long as an object is large.
+    /// Takes steps from the budget. Call it before the work, and at least once for work whose time grows with the size of an
+    /// object.
     pub(crate) fn steps(&self, steps: usize) -> Result<(), WorkLimitExceeded> {
         self.0.borrow_mut().steps(steps as u64)
     }
 
-    /// To be called before so many bytes are made that are kept.
+    /// Takes bytes from the budget. Call it before creating data that is kept.
     pub(crate) fn bytes(&self, bytes: usize) -> Result<(), WorkLimitExceeded> {
         let mut meter = self.0.borrow_mut();
         meter.steps(bytes as u64 / 8)?;
@@ -71,7 +72,7 @@ impl BuildBudget {
         Ok(BudgetReservation { budget: self.clone(), bytes: bytes as u64 })
     }
 
-    /// To be called before a text of this length is read; returns how much of it may be.
+    /// Takes the cost of reading a text of this length. Returns the limits for the YAML parser. Call it before reading.
     pub(crate) fn reading(&self, length: usize) -> Result<YamlLimits, WorkLimitExceeded> {
         let mut meter = self.0.borrow_mut();
         meter.steps((length as u64).saturating_mul(STEPS_PER_YAML_BYTE))?;
@@ -80,12 +81,12 @@ impl BuildBudget {
         Ok(YamlLimits { nodes: nodes.min(limits.nodes), ..limits })
     }
 
-    /// Takes what a node weighs.
+    /// Takes the memory of a node from the budget.
     pub(crate) fn keep(&self, node: &YamlNode) -> Result<(), WorkLimitExceeded> {
         self.bytes(weight(node))
     }
 
-    /// Takes what something weighs more than before.
+    /// Takes the memory by which something has grown from the budget.
     pub(crate) fn grown(&self, before: usize, after: usize) -> Result<(), WorkLimitExceeded> {
         self.bytes(after.saturating_sub(before))
     }
@@ -95,12 +96,12 @@ impl BuildBudget {
         self.0.borrow_mut().free(bytes as u64);
     }
 
-    /// How many bytes are left.
+    /// The number of bytes that are left.
     pub(crate) fn bytes_left(&self) -> u64 {
         self.0.borrow().left().bytes
     }
 
-    /// Gives back all that was taken since so many bytes were left.
+    /// Gives back all bytes that were taken since `left` bytes were left.
     pub(crate) fn free_to(&self, left: u64) {
         let mut meter = self.0.borrow_mut();
         let taken = left.saturating_sub(meter.left().bytes);
@@ -108,7 +109,7 @@ impl BuildBudget {
     }
 }
 
-/// Bytes of a budget, which are given back at the end of this.
+/// Reserved bytes of a budget. They are given back when the reservation is dropped.
 #[derive(Debug)]
 pub(crate) struct BudgetReservation {
     budget: BuildBudget,
@@ -121,12 +122,12 @@ impl Drop for BudgetReservation {
     }
 }
 
-/// How many bytes of memory a node takes with all that is below it.
+/// The memory of a node and all its children, in bytes.
 pub(crate) fn weight(node: &YamlNode) -> usize {
     node.walk().map(|(_, node)| weight_alone(node)).sum()
 }
 
-/// How many bytes of memory a node takes without what is below it.
+/// The memory of a node in bytes, without its children.
 pub(crate) fn weight_alone(node: &YamlNode) -> usize {
     let notes = [
         AnchorOrCommentKind::Anchor,
@@ -143,7 +144,7 @@ pub(crate) fn weight_alone(node: &YamlNode) -> usize {
     NODE_OVERHEAD_BYTES + weight_of_text(&node.value) + notes
 }
 
-/// How many bytes a scalar takes with this text, and an entry of a map twice that.
+/// The memory of a scalar with this text, in bytes. A map entry takes twice as much.
 pub(crate) fn weight_of_scalar(text: &str) -> usize {
     NODE_OVERHEAD_BYTES + weight_of_text(text)
 }
@@ -152,7 +153,7 @@ fn weight_of_text(text: &str) -> usize {
     if text.is_empty() { 0 } else { TEXT_OVERHEAD_BYTES + text.len() }
 }
 
-/// How many bytes of memory a value takes.
+/// The memory of a value, in bytes.
 pub fn weight_of_value(value: &Value) -> usize {
     let mut sum = 0;
     let mut left = vec![value];

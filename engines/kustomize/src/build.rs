@@ -1,4 +1,5 @@
-//! A whole build: the steps that are done once, around the accumulation of the requested kustomization.
+//! Builds a kustomization. This file has the steps that happen once, before and after the requested kustomization is
+//! accumulated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -31,43 +32,42 @@ const STEPS_PER_KUSTOMIZATION: usize = 2_000_000;
 /// The order of objects where the kustomization has no `sortOptions`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ObjectOrder {
-    /// As they come.
+    /// In the order in which objects were read.
     #[default]
     AsRead,
-    /// By kind, as `kustomize build` sorts.
+    /// Sorted by kind, like `kustomize build`.
     Legacy,
 }
 
-/// What a build may do, and how.
+/// The options of a build.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KustomizeBuildOptions {
     /// Which files a kustomization may read.
     pub restriction: LoadRestriction,
     /// The order of objects.
     pub order: ObjectOrder,
-    /// Whether the order was asked for, which is worth a warning where it does not count.
+    /// Whether the user set the order. If the order has no effect, this causes a warning.
     pub is_order_explicit: bool,
     /// Whether all objects get the label `app.kubernetes.io/managed-by`.
     pub managed_by_label: bool,
-    /// Whether plugins of other kinds than the builtin ones are asked for; they are rejected with an error of their
-    /// own then.
+    /// Whether plugins other than the built-in ones are enabled. If so, their use is rejected with a separate error.
     pub plugins: bool,
-    /// How charts are rendered.
+    /// The settings for rendering charts.
     pub helm: HelmOptions,
-    /// Whether `openapi.path` adds to the built-in schemas of Kubernetes' own kinds.
+    /// Whether a document in `openapi.path` is added to the built-in schemas of Kubernetes' kinds, instead of replacing them.
     ///
-    /// `kustomize build` drops the built-in schemas, unless it has merged a patch by that time; Flux always adds.
+    /// `kustomize build` replaces the built-in schemas, unless it has merged a patch before. Flux always adds the document.
     pub keeps_builtin_schema: bool,
 }
 
-/// Something that a person should know although the build went on.
+/// A warning about a build that did not stop the build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KustomizeBuildWarning {
-    /// Advice, printed as it is.
+    /// Advice for the user, which is printed unchanged.
     Advice(String),
     /// A line that kustomize logs, with a time in front.
     Log(String),
-    /// Something that is not built although a kustomization names it. Differs(kustomize 5.8): it is silent (kustomize#5979).
+    /// A kustomization names this file, but it is not part of the build. Differs(kustomize 5.8): it is silent (kustomize#5979).
     Lost(String),
 }
 
@@ -76,11 +76,11 @@ pub enum KustomizeBuildWarning {
 pub struct BuiltObject {
     /// Group, version and kind, name and namespace.
     pub id: crate::id::ResourceId,
-    /// Its value.
+    /// The content of the object.
     pub value: Value,
 }
 
-/// What a build gives.
+/// The result of a build.
 #[derive(Debug)]
 pub struct KustomizeBuildOutput {
     resources: Vec<BuildResource>,
@@ -89,7 +89,7 @@ pub struct KustomizeBuildOutput {
 }
 
 impl KustomizeBuildOutput {
-    /// The text that `kustomize build` prints; empty without objects.
+    /// The objects as `kustomize build` prints them; an empty text if there are none.
     ///
     /// # Errors
     /// An object cannot be written, or the text is too long.
@@ -97,10 +97,10 @@ impl KustomizeBuildOutput {
         yaml_output::stream(&self.resources, &self.budget)
     }
 
-    /// The objects one by one.
+    /// The objects as single values.
     ///
     /// # Errors
-    /// An object cannot be written, or they take too much memory.
+    /// An object cannot be written, or the objects take too much memory.
     pub fn into_objects(self) -> Result<Vec<BuiltObject>> {
         let Self { resources, schema, budget } = self;
         let object = |resource: BuildResource| {
@@ -116,7 +116,7 @@ impl KustomizeBuildOutput {
     }
 }
 
-/// What all parts of a build share.
+/// The state that all parts of a build share.
 pub(crate) struct KustomizeBuildContext<'b> {
     pub(crate) options: &'b KustomizeBuildOptions,
     schema: RefCell<OpenApiSchemas>,
@@ -129,10 +129,10 @@ pub(crate) struct KustomizeBuildContext<'b> {
 
 /// Builds the kustomization at a path.
 ///
-/// Warnings are added as they come up, also if the build fails in the end.
+/// Warnings are added to `warnings` as they occur, even if the build fails later.
 ///
 /// # Errors
-/// With kustomize's message; or that the budget is used up, where, and by what.
+/// kustomize's message, or which limit of the budget was exceeded at which point.
 pub fn build(
     files: &dyn BuildFiles,
     path: &str,
@@ -154,7 +154,7 @@ pub fn build(
 }
 
 impl KustomizeBuildContext<'_> {
-    /// The schemas of kinds; cheap to copy.
+    /// The schemas of kinds. The copy is cheap.
     pub(crate) fn schema(&self) -> OpenApiSchemas {
         self.schema.borrow().clone()
     }
@@ -179,7 +179,7 @@ impl KustomizeBuildContext<'_> {
         self.is_schema_kept.set(true);
     }
 
-    /// Takes notice of objects that were read or generated.
+    /// Must be called for objects that were read or generated, because they can cause the built-in schemas to be kept.
     ///
     /// Parity(kustomize): one of a kind that is not built in makes it read what is.
     pub(crate) fn notice(&self, resources: &[BuildResource]) {
@@ -201,10 +201,10 @@ impl KustomizeBuildContext<'_> {
         Ok(self.budget.steps(STEPS_PER_KUSTOMIZATION)?)
     }
 
-    /// Uses an OpenAPI document: that of the kustomization that is built, or else the first.
+    /// Uses an OpenAPI document. The document of the top kustomization takes precedence, otherwise the first one is used.
     ///
     /// # Errors
-    /// Both a document and a version are named, or a version that is not known, or the document is not valid.
+    /// The kustomization names both a document and a version, the version is unknown, or the document is not valid.
     pub(crate) fn use_openapi(
         &self,
         openapi: &BTreeMap<String, String>,
@@ -226,7 +226,7 @@ impl KustomizeBuildContext<'_> {
                 |error: ReadError| Error::new(error.to_string()).within("invalid schema file");
             let document = goyaml::to_json_within(text.as_bytes(), &limits)
                 .map_err(|error| invalid(error.into()))?;
-            // What is made of a document is about as large as the document.
+            // The schemas made from a document take about as much memory as the document.
             self.budget.bytes(budget::weight_of_value(&document))?;
             let added = if self.is_schema_kept.get() {
                 let mut schema = self.schema();
@@ -252,7 +252,7 @@ impl KustomizeBuildContext<'_> {
 
     fn run(&self, files: &dyn BuildFiles, path: &str) -> Result<Vec<BuildResource>> {
         let loader = KustomizationLoader::new(files, self.options.restriction, path, &self.budget)?;
-        // The target borrows this build for as long as it lives, which is until its parts have come together.
+        // The target borrows this build until all parts of the target are accumulated.
         let target = KustomizationTarget::load(self, loader)?;
         target.use_openapi(true)?;
         let sort_options = target.kustomization.sort_options.clone();

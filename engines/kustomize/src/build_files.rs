@@ -1,4 +1,4 @@
-//! Where a build gets its files: what it asks, and an answer from a tree in memory.
+//! The interface by which a build reads files, and an implementation for a tree in memory.
 //!
 //! Elsewhere: which files a kustomization may read (`loader.rs`), disks (outside of engines).
 
@@ -15,27 +15,27 @@ use crate::repository::RepositoryAddress;
 pub enum ResolvedPath {
     /// A folder, absolute.
     Dir(String),
-    /// Anything else.
+    /// Any path other than a folder.
     File {
         /// The absolute path of its folder.
         dir: String,
-        /// Its name there.
+        /// The name of the file in that folder.
         name: String,
     },
 }
 
-/// The files, web servers and repositories that a build reads. Paths are absolute and have no `.` or `..`, except the
-/// one that [`crate::build`] was given.
+/// Gives a build access to files, web servers and repositories. Paths are absolute and contain no `.` or `..`. Only the path
+/// given to [`crate::build`] may contain them.
 pub trait BuildFiles {
-    /// Where a path leads when all symbolic links are followed.
+    /// The path after all symbolic links are followed.
     ///
     /// # Errors
-    /// What stands behind `evalsymlink failure on '…' : `, such as `lstat /a: no such file or directory`.
+    /// The text that follows `evalsymlink failure on '…' : `, such as `lstat /a: no such file or directory`.
     fn resolve(&self, path: &str) -> Result<ResolvedPath, Error>;
 
-    /// Whether it is known that [`Self::resolve`] would fail, so that the caller needs no error text.
+    /// Whether [`Self::resolve`] is known to fail, so that the caller needs no error text.
     ///
-    /// A build looks for every kustomization under three names. `false` means that `resolve` has to be called.
+    /// A build tries three names for every kustomization. `false` means that the caller must call `resolve`.
     fn is_missing(&self, path: &str) -> bool {
         let _ = path;
         false
@@ -50,8 +50,8 @@ pub trait BuildFiles {
     /// The content of a file on a web server.
     ///
     /// # Errors
-    /// [`Error::http`] if the server says that there is none, which ends the build; after any other error the address
-    /// is tried as that of a repository.
+    /// [`Error::http`] if the server reports that the file does not exist, which ends the build. After any other error, the
+    /// build tries the address as a repository.
     fn fetch(&self, url: &str) -> Result<Arc<[u8]>, Error> {
         Err(Error::new(format!("`{url}` is remote, and remote files are not fetched here")))
     }
@@ -65,16 +65,16 @@ pub trait BuildFiles {
         Err(Error::new(format!("`{url}` is remote, and repositories are not fetched here")))
     }
 
-    /// Fetches a chart whose folder is not there.
+    /// Fetches a chart that has no folder yet.
     ///
     /// # Errors
-    /// Why it could not be fetched.
+    /// Why the chart could not be fetched.
     fn prepare(&self, chart: &ChartInflation) -> Result<(), Error> {
         let _ = chart;
         Ok(())
     }
 
-    /// The objects of a chart as one YAML stream.
+    /// Renders a chart, and returns its objects as one YAML stream.
     ///
     /// # Errors
     /// Why the chart cannot be rendered.
@@ -89,11 +89,11 @@ pub trait BuildFiles {
 pub struct ChartInflation {
     /// The `helmCharts` entry, its namespace filled in.
     pub chart: HelmChart,
-    /// The absolute path of the folder that holds the chart's folder, or will when it has been fetched.
+    /// The absolute path of the directory that contains the chart's folder, or will contain it after fetching.
     pub home: String,
-    /// Helm's configuration; empty for none.
+    /// The path of Helm's configuration; empty for none.
     pub config_home: String,
-    /// The file of values, inline ones merged in.
+    /// The content of the values file, with inline values merged into it.
     pub values: Vec<u8>,
 }
 

@@ -1,6 +1,6 @@
-//! Entries of `generators`, `transformers` and `validators`: configurations of the builtin kinds.
+//! Reads entries of `generators`, `transformers` and `validators`: the configurations of built-in plugins.
 //!
-//! Elsewhere: the same kinds as fields of a kustomization (`kustomization_target/builtin.rs`).
+//! Elsewhere: the same plugins as fields of a kustomization (`kustomization_target/builtin.rs`).
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ use crate::transform::value_add::{ValueAddTarget, ValueAddTransformer};
 use crate::transform::{ResourceTransformer, patch};
 use crate::yaml_output;
 
-/// A generator and all it needs.
+/// A generator with its configuration.
 #[derive(Debug, Clone)]
 pub(crate) enum ResourceGenerator {
     ConfigMap(GeneratorArgs),
@@ -41,10 +41,10 @@ pub(crate) enum ResourceGenerator {
 }
 
 impl ResourceGenerator {
-    /// The generated objects.
+    /// Generates the objects.
     ///
     /// # Errors
-    /// A source cannot be read, or gives no objects.
+    /// A source cannot be read, or contains no objects.
     pub(crate) fn generate(
         &self,
         loader: &KustomizationLoader<'_>,
@@ -60,7 +60,7 @@ impl ResourceGenerator {
         }
     }
 
-    /// What errors call it.
+    /// The name of the plugin in errors.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::ConfigMap(_) => "ConfigMapGenerator",
@@ -150,7 +150,7 @@ fn load(
     plugin.within(|| format!("plugin {id} fails configuration"))
 }
 
-/// Decodes a configuration, of which other fields are ignored.
+/// Decodes a configuration. Unknown fields are ignored.
 fn read<T: DecodableField>(value: &Value) -> Result<T> {
     decode::decode(value, DecodeMode::Yaml)
         .map_err(|error| error.within("error unmarshaling JSON: while decoding JSON"))
@@ -238,10 +238,10 @@ fn affix(value: &Value, side: NameSide) -> Result<ResourceTransformer> {
     Ok(ResourceTransformer::Affix(AffixTransformer { side, text, specs }))
 }
 
-/// The transformer of `replacements`, of which files are read.
+/// Creates the transformer for `replacements`, and reads the files that it refers to.
 ///
 /// # Errors
-/// A file cannot be read or holds something other than a replacement, or an entry is both a file and a replacement.
+/// A file cannot be read or contains no replacement, or an entry is both a file and a replacement.
 pub(crate) fn replacements(
     loader: &KustomizationLoader<'_>,
     entries: &[ReplacementField],

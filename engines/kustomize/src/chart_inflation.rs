@@ -1,4 +1,4 @@
-//! `helmCharts`: the request to Helm, and the objects in its answer.
+//! `helmCharts`: builds the request to render a chart, and reads the objects from the result.
 //!
 //! Elsewhere: rendering ([`crate::BuildFiles::inflate`]).
 
@@ -20,12 +20,12 @@ use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
 use crate::yaml_output;
 
-/// How charts are rendered.
+/// The settings for rendering charts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HelmOptions {
-    /// Whether they are at all.
+    /// Whether charts may be rendered.
     pub is_enabled: bool,
-    /// `.Capabilities.KubeVersion` of all charts; empty for none.
+    /// The value of `.Capabilities.KubeVersion` for all charts; empty for none.
     pub kube_version: String,
     /// `.Capabilities.APIVersions` of all charts.
     pub api_versions: Vec<String>,
@@ -38,10 +38,10 @@ pub struct HelmOptions {
 pub(crate) struct InflatableChart(ChartInflation);
 
 impl InflatableChart {
-    /// Fills in what a chart leaves open.
+    /// Completes the settings of a chart with default values.
     ///
     /// # Errors
-    /// Charts are not enabled, the chart has no name, or it asks for something unknown.
+    /// Charts are not enabled, the chart has no name, or a setting has an unknown value.
     pub(crate) fn new(
         loader: &KustomizationLoader<'_>,
         globals: &HelmGlobals,
@@ -151,7 +151,7 @@ impl InflatableChart {
     }
 }
 
-/// Steps that rendering a chart costs here, besides its own account.
+/// The steps that a chart costs in this budget. Rendering itself has a separate budget.
 const STEPS_PER_CHART: usize = 10_000_000;
 
 /// A file of values.

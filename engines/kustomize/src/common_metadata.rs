@@ -1,6 +1,6 @@
-//! Labels and annotations for a stream of objects, by themselves and not as a part of a build.
+//! Adds labels and annotations to a stream of objects, without a build.
 //!
-//! Flux does this to what Helm renders, with kustomize's parts (helm-controller 1.6 `internal/postrender`).
+//! Flux does this to the output of Helm with parts of kustomize (helm-controller 1.6 `internal/postrender`).
 //! Elsewhere: builds (`build.rs`), the transformers (`transform/label.rs`).
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::transform::ResourceTransformer;
 use crate::transform::label::LabelTransformer;
 use crate::yaml_output;
 
-/// Where strings are put; what is missing there is created.
+/// The metadata field to which strings are added. A missing field is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetadataField {
     /// `metadata.labels`
@@ -24,14 +24,13 @@ pub enum MetadataField {
     Annotations,
 }
 
-/// Puts strings on all objects of a stream, one set after the other, and replaces existing ones; gives the stream as a
-/// build prints it.
+/// Adds strings to all objects of a stream, one set after the other, and replaces existing ones. Returns the stream as a build
+/// prints it.
 ///
-/// Unlike a build it does not leave out any object.
+/// Unlike a build, it keeps all objects.
 ///
 /// # Errors
-/// The stream holds something that is not an object with a name, or the same object twice. The messages are
-/// kustomize's.
+/// A document of the stream is not an object with a name, or the same object occurs twice. The messages are kustomize's.
 pub fn add_common_metadata<'t>(
     stream: &[u8],
     strings: impl IntoIterator<Item = (MetadataField, &'t BTreeMap<String, String>)>,

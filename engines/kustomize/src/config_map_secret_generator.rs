@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets from literals, files and environment files.
+//! Generates ConfigMaps and Secrets from literals, files and environment files.
 //!
 //! Elsewhere: the hash in their names (`name_hash.rs`), charts (`chart_inflation.rs`).
 
@@ -14,10 +14,10 @@ use crate::kustomization::{GeneratorArgs, GeneratorOptions, SecretArgs};
 use crate::loader::KustomizationLoader;
 use crate::resource::{self, BuildResource, GeneratorBehavior};
 
-/// Bytes of memory that an entry takes besides its strings.
+/// The memory of an entry in addition to its strings, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 512;
 
-/// How often its value is in memory: the bytes themselves, and in base64.
+/// How many times a value is in memory: as bytes and in base64.
 const COPIES_PER_VALUE: usize = 3;
 
 /// Columns of a line of base64.
@@ -168,7 +168,7 @@ fn file(loader: &KustomizationLoader<'_>, source: &str) -> Result<(String, Vec<u
     Ok((key.to_owned(), content.to_vec()))
 }
 
-/// The last part of a path, as Go has it.
+/// The last part of a path, as Go defines it.
 fn base_name(path: &str) -> &str {
     if path.is_empty() {
         return ".";
@@ -205,7 +205,7 @@ fn environment(content: &[u8]) -> Result<Vec<(String, Vec<u8>)>> {
     Ok(pairs)
 }
 
-/// Adds values to a ConfigMap: strings to `data`, bytes to `binaryData`.
+/// Adds values to a ConfigMap: strings to `data`, and other bytes to `binaryData`.
 fn load_data(node: &mut YamlNode, data: &GeneratedData) -> Result<()> {
     // Which of both maps comes first in the object is up to the first value.
     let strings = data.iter().map(|(key, value)| (key.as_str(), std::str::from_utf8(value), value));
@@ -225,7 +225,7 @@ fn block(text: String) -> YamlNode {
     YamlNode { style, ..YamlNode::string(text) }
 }
 
-/// Base64; what is longer than a line ends in a line break, too.
+/// Encodes bytes in base64. A text of more than one line also ends with a line break.
 fn encoded(bytes: &[u8]) -> String {
     let text = STANDARD.encode(bytes);
     if text.len() < BASE64_LINE_CHARACTERS {
@@ -242,10 +242,10 @@ fn encoded(bytes: &[u8]) -> String {
     lines
 }
 
-/// Adds what an object holds and its generated successor does not.
+/// Copies the entries of an existing object that the newly generated object lacks.
 ///
 /// # Errors
-/// Its metadata is not a map.
+/// The metadata is not a map.
 pub(crate) fn merge(new: &mut BuildResource, old: &BuildResource) -> Result<()> {
     let origin = old.annotations().remove(crate::origin::ORIGIN);
     new.take_metadata_from(old)?;

@@ -1,5 +1,5 @@
-//! JSON values into structs as Go's `encoding/json` does it: names in any case, the first error counts, and its text
-//! names struct and field.
+//! Decodes JSON values into structs like Go's `encoding/json`. Names match in any case. Only the first error is reported, and
+//! it names the struct and field.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
 
-/// What is refused and what is bent.
+/// How strict decoding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DecodeMode {
     /// Unknown fields are errors, and strings are strings.
     Strict,
-    /// Unknown fields are errors; numbers and booleans become strings where strings are due.
+    /// Unknown fields are errors. Numbers and booleans are converted to strings where a string is expected.
     StrictYaml,
-    /// As `StrictYaml`, but unknown fields are ignored.
+    /// Like `StrictYaml`, but unknown fields are ignored.
     Yaml,
 }
 
@@ -61,9 +61,9 @@ impl JsonFieldDecoder {
         }
     }
 
-    /// Decodes the fields of a struct; `field` decodes the one at a place in `names`.
+    /// Decodes the fields of a struct. The closure `field` decodes the field with a given index in `names`.
     ///
-    /// A name may have those of embedded structs in front, each with a dot; only errors show them.
+    /// A name may begin with the names of embedded structs, each followed by a dot. They appear only in errors.
     pub(crate) fn fields(
         &mut self,
         structure: &'static str,
@@ -97,12 +97,12 @@ impl JsonFieldDecoder {
     }
 }
 
-/// What can be made of a JSON value.
+/// A type that can be decoded from a JSON value.
 pub(crate) trait DecodableField: Default {
-    /// As Go prints the type.
+    /// The type's name, as Go prints it.
     fn go_type() -> String;
 
-    /// Takes a value; null changes nothing.
+    /// Reads a value. A null changes nothing.
     fn decode(&mut self, value: &Value, decoder: &mut JsonFieldDecoder);
 }
 

@@ -1,10 +1,10 @@
-//! Why a build ended: kustomize's words, and the few distinctions that its own code makes.
+//! Errors of a build: kustomize's messages, and the few distinctions that other code makes.
 
 use golang::work_meter::WorkLimitExceeded;
 
-/// Why a build, or a part of one, ended.
+/// Why a build or a part of it failed.
 ///
-/// The text is kustomize's, without the `Error: ` that the command puts in front.
+/// The text is that of kustomize, without the prefix `Error: ` of its command.
 /// Differs(kustomize): where its text shows Go's memory (pointers, dumps of structs), the text here names the object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
@@ -13,23 +13,23 @@ pub struct Error {
     cause: BuildErrorCause,
 }
 
-/// What other code asks of an error.
+/// The causes that other code distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuildErrorCause {
-    /// Nothing in particular.
+    /// No special cause.
     Other,
-    /// A file is not YAML, so that reading it as a folder would be pointless.
+    /// A file is not YAML. The caller then need not try to read it as a folder.
     MalformedYaml,
-    /// A server answered that there is no such file.
+    /// The server responded that the file does not exist.
     Http,
-    /// The build has used up what it may.
+    /// The build has exceeded its budget.
     Exhausted,
 }
 
 /// How long an error's text gets. Differs(kustomize): it has no limit, and quotes within quotes double at each level.
 const MAX_TEXT: usize = 64 << 10;
 
-/// A text without its middle if it is too long: its beginning names the action, and its end the cause.
+/// Removes the middle of a text that is too long. Its beginning names the action, and its end names the cause.
 fn cut(text: String) -> String {
     if text.len() <= MAX_TEXT {
         return text;
@@ -64,7 +64,7 @@ impl Error {
         self.cause
     }
 
-    /// The error with `prefix: ` in front.
+    /// Adds `prefix: ` in front of the message.
     #[must_use]
     pub(crate) fn within(self, prefix: impl std::fmt::Display) -> Self {
         Self::caused(format!("{prefix}: {}", self.text), self.cause)
@@ -79,12 +79,12 @@ impl From<WorkLimitExceeded> for Error {
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Puts what was being done in front of an error.
+/// Adds the current action in front of an error's message.
 pub(crate) trait ErrorContext<T> {
-    /// As [`Error::within`]; the prefix is made only if it is needed.
+    /// Like [`Error::within`]. The prefix is only computed if there is an error.
     fn within<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Result<T>;
 
-    /// The same for the error that the build has used up what it may, and for no other: kustomize has no words for it.
+    /// Adds a prefix, but only to the error about an exceeded budget, because kustomize has no such error.
     fn if_exhausted<P: std::fmt::Display>(self, prefix: impl FnOnce() -> P) -> Result<T>;
 }
 

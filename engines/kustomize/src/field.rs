@@ -1,13 +1,13 @@
-//! Fields of maps as kyaml reads and writes them, with its rules for quotes, styles and nulls.
+//! Reads and writes fields of maps like kyaml, with its rules for quotes, styles and nulls.
 //!
-//! Here: one field of one map. Elsewhere: ways through several (`yaml_path.rs`), maps within maps (`merge.rs`).
+//! Here: one field of one map. Elsewhere: paths through several maps (`yaml_path.rs`), merging maps (`merge.rs`).
 
 use goyaml::v3::{self, YamlLayout, YamlNode, YamlNodeKind, YamlNodeStyle};
 
-/// How kyaml prints nodes.
+/// The layout in which kyaml prints nodes.
 const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
 
-/// A node is of another kind than it has to be.
+/// A node has another kind than expected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "wrong node kind: expected {} but got {}: node contents:\n{contents}",
@@ -15,11 +15,11 @@ const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
     kind_name(*found)
 )]
 pub struct WrongNodeKind {
-    /// What it has to be.
+    /// The expected kind.
     pub expected: YamlNodeKind,
-    /// What it is.
+    /// The kind that was found.
     pub found: YamlNodeKind,
-    /// Its text.
+    /// The text of the node.
     pub contents: String,
 }
 
@@ -34,7 +34,7 @@ fn kind_name(kind: YamlNodeKind) -> &'static str {
     }
 }
 
-/// The text of a node as kyaml's `String` gives it, with a final newline; empty if it has none.
+/// The text of a node as kyaml's `String` returns it, with a final newline; empty if the node has no text.
 pub fn text(node: &YamlNode) -> String {
     v3::emit(node, &LAYOUT).unwrap_or_default()
 }
@@ -51,10 +51,10 @@ pub(crate) fn is_nil_or_empty(node: &YamlNode) -> bool {
             && node.content.is_empty()
 }
 
-/// Refuses a node of another kind; null passes as any.
+/// Checks the kind of a node. A null is accepted as any kind.
 ///
 /// # Errors
-/// It is neither null nor of this kind.
+/// The node is neither null nor of this kind.
 pub fn expect(node: &YamlNode, expected: YamlNodeKind) -> Result<(), WrongNodeKind> {
     if is_null(node) || node.kind == expected {
         return Ok(());
@@ -62,10 +62,10 @@ pub fn expect(node: &YamlNode, expected: YamlNodeKind) -> Result<(), WrongNodeKi
     Err(WrongNodeKind { expected, found: node.kind, contents: text(node) })
 }
 
-/// Where the value of a key stands among a map's children. Null has no keys.
+/// The index of a key's value among the children of a map. A null has no keys.
 ///
 /// # Errors
-/// It is not a map.
+/// The node is not a map.
 pub fn position(map: &YamlNode, name: &str) -> Result<Option<usize>, WrongNodeKind> {
     if is_null(map) {
         return Ok(None);
@@ -75,13 +75,13 @@ pub fn position(map: &YamlNode, name: &str) -> Result<Option<usize>, WrongNodeKi
     Ok(keys.into_iter().position(|key| key.value == name).map(|at| 2 * at + 1))
 }
 
-/// Sets a key's value: it takes the style of the value that was there, so quotes stay as they were.
-/// A value of null removes the key, a new key is the last one.
+/// Sets the value of a key. The new value has the style of the old one, so that quotes stay. A null removes the key, and a new
+/// key is added at the end.
 ///
 /// A text that YAML 1.1 would read as something else gets quotes unless it has a style.
 ///
 /// # Errors
-/// It is not a map.
+/// The node is not a map.
 pub fn set(map: &mut YamlNode, name: &str, mut value: YamlNode) -> Result<(), WrongNodeKind> {
     quote_if_ambiguous(&mut value);
     if is_null(&value) {
@@ -101,14 +101,14 @@ pub fn set(map: &mut YamlNode, name: &str, mut value: YamlNode) -> Result<(), Wr
     Ok(())
 }
 
-/// Removes the first key of this name; returns its value.
+/// Removes the first key of this name and returns its value.
 ///
 /// # Errors
-/// It is not a map.
+/// The node is not a map.
 pub fn clear(map: &mut YamlNode, name: &str) -> Result<Option<YamlNode>, WrongNodeKind> {
     let Some(at) = position(map, name)? else { return Ok(None) };
     map.content.remove(at - 1);
-    // Parsing never gives a map without its last value, but a caller may have made one.
+    // A parsed map always has a last value, but a caller may have built a map without it.
     Ok((at <= map.content.len()).then(|| map.content.remove(at - 1)))
 }
 
@@ -130,13 +130,13 @@ pub(crate) fn is_no_text_in_yaml_1_1(value: &str) -> bool {
     }
     match goyaml::to_json(value.as_bytes()) {
         Ok(value) => !value.is_string(),
-        // Values that Go reads but JSON cannot express: `.inf`, `.nan`, a map with odd keys.
+        // Values that Go can read but JSON cannot express: `.inf`, `.nan`, a map with keys that are not strings.
         Err(error) => !error.to_string().starts_with("yaml: "),
     }
 }
 
-/// A quick check that is true for most strings: names and images, which begin with a letter and are none of YAML's
-/// words.
+/// A quick check for strings that need no quotes. It accepts most names and images: they begin with a letter and are not words
+/// with a meaning in YAML.
 fn is_surely_text(value: &str) -> bool {
     let is_part = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'/' | b'.' | b'_' | b':' | b'@')

@@ -1,7 +1,7 @@
-//! Reading and setting fields of objects as kyaml does, quirks of tags and quotes included, with errors of a build.
+//! Reads and sets fields of objects like kyaml, including its quirks of tags and quotes. Errors are those of a build.
 //!
-//! Elsewhere: single fields (`field.rs`), the places that a configuration names (`fieldspec.rs`), paths of
-//! replacements (`yaml_path.rs`).
+//! Elsewhere: single fields (`field.rs`), fields that a configuration names (`fieldspec.rs`), paths of replacements
+//! (`yaml_path.rs`).
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ pub(crate) const BOOL: &str = "!!bool";
 pub(crate) const MAP: &str = "!!map";
 pub(crate) const NULL: &str = "!!null";
 
-/// How kyaml lays out what it writes.
+/// The layout in which kyaml writes YAML.
 pub(crate) const LAYOUT: YamlLayout = YamlLayout { indent: 2, compact_sequences: true };
 
-/// A node without a value, as a deleted object leaves it.
+/// A null node, which marks a deleted object.
 pub(crate) fn null() -> YamlNode {
     YamlNode::scalar(NULL, "")
 }
@@ -56,17 +56,17 @@ impl From<crate::yaml_path::Error> for Error {
     }
 }
 
-/// Refuses a node of another kind; null passes for any.
+/// Checks the kind of a node. A null is accepted as any kind.
 pub(crate) fn check_kind(node: &YamlNode, kind: YamlNodeKind) -> Result<()> {
     Ok(field::expect(node, kind)?)
 }
 
-/// The value of a map's field; none for null.
+/// The value of a map's field; none if the map is null.
 pub(crate) fn get<'n>(node: &'n YamlNode, name: &str) -> Result<Option<&'n YamlNode>> {
     Ok(field::position(node, name)?.and_then(|at| node.content.get(at)))
 }
 
-/// As [`get`], to change it.
+/// Like [`get`], for changes.
 pub(crate) fn get_mut<'n>(node: &'n mut YamlNode, name: &str) -> Result<Option<&'n mut YamlNode>> {
     match field::position(node, name)? {
         Some(at) => Ok(node.content.get_mut(at)),
@@ -74,7 +74,7 @@ pub(crate) fn get_mut<'n>(node: &'n mut YamlNode, name: &str) -> Result<Option<&
     }
 }
 
-/// The node below a chain of field names, if all are there and maps.
+/// The node below a chain of field names, if all of them exist and are maps.
 pub(crate) fn at<'n>(node: &'n YamlNode, names: &[&str]) -> Option<&'n YamlNode> {
     names.iter().try_fold(node, |node, name| {
         let keys = if node.kind == YamlNodeKind::Mapping { &node.content[..] } else { &[] };
@@ -82,7 +82,7 @@ pub(crate) fn at<'n>(node: &'n YamlNode, names: &[&str]) -> Option<&'n YamlNode>
     })
 }
 
-/// The field of a map, made with this kind where it is missing; none for null.
+/// The field of a map. A missing field is created with this kind. None if the map is null.
 pub(crate) fn get_or_create<'n>(
     node: &'n mut YamlNode,
     name: &str,
@@ -121,7 +121,7 @@ pub(crate) fn clear(node: &mut YamlNode, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Replaces a scalar; it stays quoted as it was.
+/// Replaces the value of a scalar. Its quotes stay.
 pub(crate) fn set_scalar(
     node: &mut YamlNode,
     value: impl Into<String>,
@@ -138,7 +138,7 @@ pub(crate) fn set_field(node: &mut YamlNode, name: &str, value: YamlNode) -> Res
     Ok(field::set(node, name, value)?)
 }
 
-/// Sets a field below a chain of maps, which are made where they are missing.
+/// Sets a field below a chain of maps. Missing maps are created.
 pub(crate) fn set_at(
     node: &mut YamlNode,
     path: &[&str],
@@ -153,8 +153,8 @@ pub(crate) fn set_at(
     set_field(node, name, value)
 }
 
-/// Sets strings in a map below another, which is made where it is missing and one is to be set. As [`set_at`] one by one,
-/// but in a time that grows with their number and not its square.
+/// Sets several strings in a map below another map. Missing maps are created if there is a string to set. Unlike repeated calls
+/// of [`set_at`], the time grows only with the number of strings, and not with its square.
 pub(crate) fn set_all<'k>(
     node: &mut YamlNode,
     name: &str,
@@ -185,7 +185,7 @@ pub(crate) fn set_all<'k>(
     Ok(())
 }
 
-/// Replaces a scalar as [`set_scalar`] does, and takes what it weighs more.
+/// Like [`set_scalar`], and takes the additional memory from the budget.
 pub(crate) fn grow_scalar(
     node: &mut YamlNode,
     value: impl Into<String>,
@@ -197,7 +197,7 @@ pub(crate) fn grow_scalar(
     set_scalar(node, value, tag)
 }
 
-/// Sets a map's field as [`set_field`] does, and takes what it weighs more.
+/// Like [`set_field`], and takes the additional memory from the budget.
 pub(crate) fn grow_field(
     node: &mut YamlNode,
     name: &str,

@@ -1,7 +1,7 @@
-//! Field specs: which field of which kinds of objects a transformer changes.
+//! Field specs: they say which field of which kinds of objects a transformer changes.
 //!
-//! Here: following a spec's path through one object. Elsewhere: which specs each transformer has, and what it does
-//! to the fields.
+//! Here: following the path of a spec through one object. Elsewhere: the specs of each transformer, and the changes that it
+//! makes.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -10,37 +10,37 @@ use goyaml::v3::{YamlNode, YamlNodeKind};
 
 use crate::{field, yaml_path};
 
-/// A path in objects of certain kinds. What is empty of group, version and kind means any.
+/// A path in objects of certain kinds. An empty group, version or kind matches any.
 ///
-/// The strings of the built-in ones are part of the program: every kustomization copies hundreds of them.
+/// Built-in specs borrow their strings from the program, because every kustomization copies hundreds of specs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSpec {
-    /// The API group; empty also for the core group.
+    /// The API group. The core group is empty, too.
     pub group: Cow<'static, str>,
     /// The API version, without its group.
     pub version: Cow<'static, str>,
     /// The kind.
     pub kind: Cow<'static, str>,
-    /// Keys, separated by `/`; `\/` is a slash in a key, `[]` behind a key means that its value is a list.
+    /// Keys separated by `/`. `\/` is a slash within a key, and `[]` after a key means that its value is a list.
     pub path: Cow<'static, str>,
-    /// Whether what is missing on the way is created.
+    /// Whether missing fields on the path are created.
     pub create: bool,
 }
 
-/// What a transformer creates where a spec's path ends and nothing is there.
+/// The node that a transformer creates at the end of a path if the node is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreatedNodeType {
-    /// Its kind.
+    /// The kind of the node.
     pub kind: YamlNodeKind,
-    /// Its tag, such as `!!str`; only used for what was null.
+    /// The tag of the node, such as `!!str`. It is only used if the old node was null.
     pub tag: &'static str,
 }
 
-/// Why a spec's path cannot be followed. In kustomize's words, without the object's name.
+/// Why a spec's path cannot be followed. The text is kustomize's, without the object's name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The path goes on, but the value at that point has no fields.
+    /// The path continues, but the value at this point has no fields.
     #[error("expected sequence or mapping node")]
     NoFields,
     /// A part of the path is empty.
@@ -49,23 +49,23 @@ pub enum Error {
     /// A field cannot be looked up.
     #[error("fieldName: {name}: {problem}")]
     Lookup {
-        /// Its name.
+        /// The name of the field.
         name: String,
-        /// Why.
+        /// The problem.
         problem: yaml_path::Error,
     },
-    /// An alias; they have to be expanded before.
+    /// The object contains an alias. Aliases must be expanded before.
     #[error("alias `{0}` is not expanded")]
     Alias(String),
-    /// What was to be done with the field failed.
+    /// The change of the field failed.
     #[error(transparent)]
     Change(Box<dyn StdError + Send + Sync>),
-    /// Any of them, within a list.
+    /// An error of another variant, within a list.
     #[error("visit traversal on path: [{path}]: {problem}")]
     InList {
-        /// The parts that were left there.
+        /// The remaining parts of the path.
         path: String,
-        /// What is wrong.
+        /// The error at this point of the path.
         problem: Box<Self>,
     },
 }
@@ -82,14 +82,14 @@ impl FieldSpec {
     }
 }
 
-/// Calls `change` with each node that a spec's path leads to; returns whether the spec is about the object at all.
+/// Calls `change` for each node at the end of a spec's path. Returns whether the spec applies to the object at all.
 ///
-/// Lists are descended by themselves. A field that is missing or null ends the way, unless both spec and transformer
-/// create: then maps are created and, at the end, `created`.
+/// Lists on the path are entered automatically. A missing or null field ends the path, unless both spec and transformer create
+/// fields. Then maps are created and, at the end, `created`.
 ///
 /// # Errors
-/// The first thing that is wrong, also with `change`; what has been changed by then stays. It lacks kustomize's
-/// `considering field '…' of object …: ` in front, since this module does not know how objects are named.
+/// The first error, also of `change`. Earlier changes stay. The message lacks kustomize's prefix `considering field '…' of
+/// object …: `, because this module does not know the names of objects.
 pub fn walk<E>(
     object: &mut YamlNode,
     spec: &FieldSpec,
@@ -104,7 +104,7 @@ where
     }
     let parts = yaml_path::split(&spec.path, '/');
     let created = created.filter(|_| spec.create);
-    // What is left to examine, the next one last, each with the parts it is behind and the list it is in.
+    // The nodes still to examine, with the next one last. Each has the number of path parts already followed, and its list.
     let mut left = vec![(root_mut(object), 0, None)];
     let mut lists: Vec<(Option<usize>, usize)> = Vec::new();
     while let Some((node, at, list)) = left.pop() {
@@ -138,7 +138,7 @@ where
     Ok(true)
 }
 
-/// The field of a map that a part names, created if it may be.
+/// The field of a map that a part names. If allowed, a missing field is created.
 fn enter<'n>(
     map: &'n mut YamlNode,
     part: &str,
@@ -150,7 +150,7 @@ fn enter<'n>(
         return Err(Error::EmptyName);
     }
     let lookup = |problem| Error::Lookup { name: name.to_owned(), problem };
-    // What a null there becomes.
+    // The node that replaces a null here.
     let becomes = match created {
         _ if is_list => created_list(),
         None => None,
@@ -172,12 +172,12 @@ fn enter<'n>(
     Ok(Some(field))
 }
 
-/// What a null becomes for which the path expects a list.
+/// The node that replaces a null where the path expects a list.
 fn created_list() -> Option<CreatedNodeType> {
     Some(CreatedNodeType { kind: YamlNodeKind::Sequence, tag: "" })
 }
 
-/// An error with the lists it happened in, the innermost first.
+/// Adds the lists that contain the error, with the innermost first.
 fn within(
     lists: &[(Option<usize>, usize)],
     list: Option<usize>,

@@ -1,7 +1,7 @@
-//! Paths as strings: their folders and names, and lines of YAML that became one path. Elsewhere: joining and cleaning
-//! (`golang::path`).
+//! Paths as strings: their folders and names, and detecting two YAML lines that were joined to one path.
+//! Elsewhere: joining and cleaning paths (`golang::path`).
 
-/// A path that two lines of YAML became, of which the first one leads nowhere.
+/// A path that YAML made from two lines. The first line is lost.
 pub(crate) struct JoinedPathLines<'p> {
     /// The path of the first line.
     pub(crate) lost: &'p str,
@@ -9,9 +9,10 @@ pub(crate) struct JoinedPathLines<'p> {
     pub(crate) kept: &'p str,
 }
 
-/// Whether a path is `lost - kept`, where the `..` of `kept` leave what looks like a folder and is the end of `lost`.
+/// Detects a path of the form `lost - kept` that YAML joined from two lines by mistake. In such a path, the `..` of `kept`
+/// leave a folder whose name contains ` - `.
 ///
-/// YAML continues a text with a line that is indented deeper, also if that line begins with `-`.
+/// YAML continues a text with any line that is indented deeper, even if that line begins with `-`.
 pub(crate) fn joined_lines(path: &str) -> Option<JoinedPathLines<'_>> {
     const MARK: &str = " - ";
     let mut parts: Vec<&str> = Vec::new();
@@ -38,7 +39,7 @@ pub(crate) fn split(path: &str) -> (&str, &str) {
     }
 }
 
-/// Whether a folder is `other` or below it; both absolute and cleaned.
+/// Whether a folder is `other` or below it. Both paths must be absolute and cleaned.
 pub(crate) fn is_within(dir: &str, other: &str) -> bool {
     other == "/"
         || dir == other

@@ -1,21 +1,21 @@
-//! What names an object: group, version, kind, name, namespace; and how kustomize compares and prints them.
-//! Elsewhere: which kinds have no namespace ([`crate::schema`]), the names an object had before (`resource.rs`).
+//! The identity of an object: group, version, kind, name and namespace. Compares and prints them like kustomize.
+//! Elsewhere: which kinds have no namespace ([`crate::schema`]), the earlier names of an object (`resource.rs`).
 
 use std::fmt;
 
-/// Group, version and kind; in a selection an empty part stands for any.
+/// Group, version and kind. In a selector, an empty part matches any.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Gvk {
     /// Empty for the core group.
     pub group: String,
-    /// Such as `v1`.
+    /// The version, such as `v1`.
     pub version: String,
-    /// Such as `Deployment`.
+    /// The kind, such as `Deployment`.
     pub kind: String,
 }
 
 impl Gvk {
-    /// Splits an `apiVersion`; what has no `/` is a version.
+    /// Splits an `apiVersion`. A text without `/` is a version.
     pub fn new(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
@@ -29,7 +29,7 @@ impl Gvk {
         format!("{}/{}", self.group, self.version)
     }
 
-    /// Whether each part of `selector` that is not empty is the same here.
+    /// Whether `selector` matches: each part of it that is not empty is equal.
     pub fn is_selected(&self, selector: &Self) -> bool {
         let any = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
         any(&selector.group, &self.group)
@@ -60,16 +60,16 @@ fn or<'t>(text: &'t str, default: &'t str) -> &'t str {
 /// The placeholder namespace of every kind without namespaces.
 pub(crate) const NO_NAMESPACE: &str = "_non_namespaceable_";
 
-/// Names one object of a build.
+/// The identity of one object of a build.
 ///
-/// Two are the same object if [`ResourceId::key`] is the same: no namespace is the namespace `default`.
+/// Two ids mean the same object if [`ResourceId::key`] is equal. A missing namespace equals the namespace `default`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct ResourceId {
-    /// Its type.
+    /// Group, version and kind of the object.
     pub gvk: Gvk,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// As it is written; empty if it is not.
+    /// The namespace as it is written; empty if it is missing.
     pub namespace: String,
     /// Whether its kind is known to have no namespace.
     pub is_cluster_scoped: bool,
@@ -85,17 +85,17 @@ impl ResourceId {
         }
     }
 
-    /// What two ids of the same object have in common.
+    /// The key that is equal for all ids of the same object.
     pub fn key(&self) -> (&Gvk, &str, &str) {
         (&self.gvk, &self.name, self.effective_namespace())
     }
 
-    /// Whether both name the same object.
+    /// Whether both ids mean the same object.
     pub fn is_same(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 
-    /// Whether each part of `selector` that is not empty is the same here.
+    /// Whether `selector` matches: each part of it that is not empty is equal.
     pub(crate) fn is_selected_by(&self, selector: &Self) -> bool {
         (selector.name.is_empty() || selector.name == self.name)
             && (selector.namespace.is_empty()

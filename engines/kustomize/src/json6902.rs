@@ -1,9 +1,8 @@
-//! JSON patches (RFC 6902) as kustomize applies them: the object becomes JSON, is patched as evanphx's json-patch v4
-//! does, and becomes YAML again, by which it loses its comments, the order of its keys, and the digits of integers
-//! that no `float64` holds.
+//! Applies JSON patches (RFC 6902) like kustomize. The object is converted to JSON, patched as by evanphx's json-patch v4, and
+//! converted back to YAML. This loses comments, the order of keys, and digits of large integers beyond a `float64`.
 //!
-//! Here: reading a patch and applying it. Below: JSON whose scalars keep their text (`json6902/json.rs`), the
-//! operations (`json6902/operation.rs`), the way back to nodes (`json6902/nodes.rs`).
+//! Here: reading a patch and applying it. Below: JSON that keeps the text of scalars (`json6902/json.rs`), the operations
+//! (`json6902/operation.rs`), converting JSON to nodes (`json6902/nodes.rs`).
 
 mod json;
 mod nodes;
@@ -18,13 +17,13 @@ use crate::field;
 use json::JsonPatchValue;
 use operation::JsonPatchOperation;
 
-/// How deep lists and objects nest at most. Differs(kustomize): in kustomize it is 10 000.
+/// The deepest nesting of lists and objects. Differs(kustomize): in kustomize it is 10 000.
 pub const MAX_DEPTH: usize = 1_000;
 
-/// Bytes of memory of a value, besides its text.
+/// The memory of a value in addition to its text, in bytes.
 const VALUE_OVERHEAD_BYTES: usize = 64;
 
-/// Why a patch is not valid, or does not apply. In the words of json-patch.
+/// Why a patch is not valid, or cannot be applied. The text is json-patch's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,12 +36,12 @@ pub enum Error {
     /// Something follows the JSON.
     #[error("invalid character {0} after top-level value")]
     Trailing(String),
-    /// A value of another type than is needed there.
+    /// A value has another type than expected.
     #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
     Type {
-        /// What it is.
+        /// The type that was found.
         found: String,
-        /// What it has to be, as Go names it.
+        /// The expected type, as Go names it.
         wanted: &'static str,
     },
     /// An operation that JSON patches do not have.
@@ -57,22 +56,22 @@ pub enum Error {
     /// Deeper than [`MAX_DEPTH`].
     #[error("patched object would be nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// Patch and object take too much time or memory.
+    /// Patch and object need too much time or memory.
     #[error(transparent)]
     Exhausted(#[from] WorkLimitExceeded),
 }
 
-/// Operations, to be applied one after the other.
+/// Operations that are applied one after the other.
 #[derive(Debug, Clone)]
 pub struct JsonPatch(Vec<JsonPatchOperation>);
 
 impl JsonPatch {
-    /// How many operations there are.
+    /// The number of operations.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// How many bytes of memory it takes.
+    /// The memory of the patch in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.0.iter().flat_map(|operation| operation.0.values()).map(JsonPatchValue::weight).sum()
     }
@@ -83,10 +82,11 @@ impl JsonPatch {
     }
 }
 
-/// Reads a patch: JSON if it begins with `[`, else YAML 1.1. Operations are examined when they are applied.
+/// Reads a patch. A text that begins with `[` is JSON, any other text is YAML 1.1. The operations are checked only when they
+/// are applied.
 ///
 /// # Errors
-/// It is neither, or no list of objects.
+/// The text is neither JSON nor YAML, or is not a list of objects.
 pub fn parse(text: &str, limits: &YamlLimits) -> Result<JsonPatch, Error> {
     let json = if text.starts_with('[') {
         json::parse(text)?
@@ -106,10 +106,10 @@ pub fn parse(text: &str, limits: &YamlLimits) -> Result<JsonPatch, Error> {
     operations.collect::<Result<_, _>>().map(JsonPatch)
 }
 
-/// Applies a patch to an object. What has been a document stays one.
+/// Applies a patch to an object. A document node stays a document node.
 ///
 /// # Errors
-/// The object has no JSON, or an operation does not apply; then the object is as it was.
+/// The object cannot be converted to JSON, or an operation does not apply. The object is unchanged then.
 pub fn apply(patch: &JsonPatch, object: &mut YamlNode, budget: &BuildBudget) -> Result<(), Error> {
     let before = budget::weight(object);
     budget.steps(4 * before)?;

@@ -1,7 +1,7 @@
 //! The fields of a `kustomization.yaml`.
 //!
-//! Here: the fields, their deprecated forms, and what is refused. Below: what single fields hold (`kustomization/`).
-//! Elsewhere: accumulating it (`kustomization_target.rs`).
+//! Here: the fields, their deprecated forms, and rejected values. Below: the content of single fields (`kustomization/`).
+//! Elsewhere: accumulating the kustomization (`kustomization_target.rs`).
 
 mod helm;
 mod list_entries;
@@ -27,7 +27,7 @@ pub const FILE_NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "K
 
 pub(crate) const COMPONENT: &str = "Component";
 
-/// A decoded file, its deprecated fields moved to where they belong now.
+/// A decoded kustomization. The content of deprecated fields has been moved to the present ones.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kustomization {
     api_version: String,
@@ -105,7 +105,7 @@ decode_struct!(Kustomization, "types", "Kustomization", {
     "buildMetadata" => build_metadata,
 });
 
-/// Deprecated fields and kustomize's warnings about them, in its order.
+/// Deprecated fields with kustomize's warnings about them, in its order.
 const DEPRECATED: [(&str, &str); 6] = [
     ("bases", "'resources' instead."),
     ("commonLabels", "'labels' instead."),
@@ -118,10 +118,11 @@ const DEPRECATED: [(&str, &str); 6] = [
 impl Kustomization {
     /// Reads a file.
     ///
-    /// Deprecated fields are added to `warnings`, also where the file is refused for another reason.
+    /// Deprecated fields are added to `warnings`, even if the file is rejected for another reason.
     ///
     /// # Errors
-    /// The text is not YAML, a field is unknown or of the wrong type, the file is empty, or its kind is another one.
+    /// The text is not YAML, a field is unknown or of the wrong type, the file is empty, or its kind is not Kustomization or
+    /// Component.
     pub(crate) fn parse(
         text: &[u8],
         dir: &str,
@@ -158,7 +159,7 @@ impl Kustomization {
         Ok((file, held))
     }
 
-    /// Moves the content of deprecated fields to the current ones.
+    /// Moves the content of deprecated fields to the present ones.
     fn modernize(&mut self) {
         if self.kind.is_empty() {
             "Kustomization".clone_into(&mut self.kind);
@@ -206,13 +207,13 @@ impl Kustomization {
         Err(Error::new(format!("Failed to read kustomization file under {dir}:\n{problems}")))
     }
 
-    /// Whether `buildMetadata` asks for this.
+    /// Whether `buildMetadata` lists this option.
     pub(crate) fn wants(&self, metadata: &str) -> bool {
         self.build_metadata.iter().any(|wanted| wanted == metadata)
     }
 }
 
-/// Whether a field makes a file more than an empty one: an empty list does, unless it is of a form that is moved.
+/// Whether a field makes a file count as not empty. An empty list does, unless its field is a deprecated form.
 fn says_something(name: &str, value: &Value) -> bool {
     let is = |known: &str| known.eq_ignore_ascii_case(name);
     if is("apiVersion") || is("kind") {

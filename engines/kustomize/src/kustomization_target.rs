@@ -1,7 +1,7 @@
-//! One kustomization: everything that it names, in kustomize's order.
+//! Accumulates one kustomization: loads and transforms all its content in kustomize's order.
 //!
-//! Here: resources, components, generators, transformers, validators. Below: which transformers its fields mean
-//! (`kustomization_target/builtin.rs`). Elsewhere: the steps that are done once for the whole build (`build.rs`).
+//! Here: resources, components, generators, transformers, validators. Below: the transformers that its fields stand for
+//! (`kustomization_target/builtin.rs`). Elsewhere: the steps that happen once in a build (`build.rs`).
 
 mod builtin;
 
@@ -27,11 +27,11 @@ use crate::variable::{self, KustomizeVariables};
 /// Steps that every transformer costs.
 const STEPS_PER_TRANSFORMER: usize = 10_000;
 
-/// What has come together so far.
+/// The objects and settings accumulated so far.
 #[derive(Debug)]
 pub(crate) struct AccumulatedResources {
     pub(crate) resources: BuildResources,
-    /// Most of it is the built-in configuration.
+    /// The configuration of transformers. Most of it is built in.
     pub(crate) config: Cow<'static, TransformerConfig>,
     pub(crate) variables: KustomizeVariables,
 }
@@ -51,9 +51,9 @@ pub(crate) struct KustomizationTarget<'b> {
     pub(crate) kustomization: Box<Kustomization>,
     file: &'static str,
     origin: Option<ResourceOrigin>,
-    /// The namespace of charts without one of their own.
+    /// The namespace of charts that do not set one.
     chart_namespace: String,
-    /// What its file takes of the budget.
+    /// The part of the budget that its file uses.
     _held: BudgetReservation,
 }
 
@@ -61,7 +61,7 @@ impl<'b> KustomizationTarget<'b> {
     /// Reads the file of a kustomization.
     ///
     /// # Errors
-    /// The folder has no kustomization, or several, or it cannot be read.
+    /// The folder has no kustomization or several, or the file cannot be read.
     pub(crate) fn load(
         build: &'b KustomizeBuildContext<'b>,
         loader: KustomizationLoader<'b>,
@@ -114,10 +114,10 @@ impl<'b> KustomizationTarget<'b> {
         self.build.use_openapi(openapi, document.as_deref(), is_top)
     }
 
-    /// Accumulates the kustomization that is built, and keeps track of origins if it asks for that.
+    /// Accumulates the top kustomization of a build. If it sets `buildMetadata`, the origins of objects are recorded.
     ///
     /// # Errors
-    /// As for each of its parts.
+    /// Any error of its parts.
     pub(crate) fn accumulate_top(mut self) -> Result<AccumulatedResources> {
         if !self.kustomization.build_metadata.is_empty() {
             self.origin = Some(ResourceOrigin::default());
@@ -153,7 +153,7 @@ impl<'b> KustomizationTarget<'b> {
         Ok(so_far)
     }
 
-    /// Adds what `resources` name: files, or else kustomizations.
+    /// Adds the entries of `resources`. Each is a file or, failing that, another kustomization.
     fn add_resources(
         &self,
         mut so_far: AccumulatedResources,
@@ -217,8 +217,8 @@ impl<'b> KustomizationTarget<'b> {
         Ok(so_far)
     }
 
-    /// Adds another kustomization: a component changes the objects that were accumulated before, others bring their
-    /// own.
+    /// Adds another kustomization. A component changes the objects that were accumulated before; any other kustomization adds
+    /// its own objects.
     fn add_kustomization(
         &self,
         so_far: AccumulatedResources,
@@ -264,7 +264,7 @@ impl<'b> KustomizationTarget<'b> {
 
     /// Warns of a path that two lines became.
     fn warn_of_joined_lines(&self, path: &str) {
-        /// How much of a path is shown, in characters.
+        /// How many characters of a path are shown.
         const MAX_PATH_CHARACTERS: usize = 200;
         let Some(JoinedPathLines { lost, kept }) = file_path::joined_lines(path) else { return };
         let shown = |path: &str| path.chars().take(MAX_PATH_CHARACTERS).collect::<String>();
@@ -309,7 +309,7 @@ impl<'b> KustomizationTarget<'b> {
         Ok(())
     }
 
-    /// The configurations of plugins: entries are YAML, or else paths.
+    /// Loads the configurations of plugins. An entry is YAML, or the path of a file.
     fn plugins(&self, entries: &[String], doing: &str) -> Result<Vec<BuildResource>> {
         if entries.is_empty() {
             return Ok(Vec::new());
@@ -357,7 +357,7 @@ impl<'b> KustomizationTarget<'b> {
             }
             so_far.resources.drop_gone();
         }
-        // The transformers are gone.
+        // The transformers are dropped by now.
         budget.free(usize::try_from(held).unwrap_or_default());
         Ok(())
     }
@@ -371,7 +371,7 @@ impl<'b> KustomizationTarget<'b> {
         transformer.transform(resources, &schema)
     }
 
-    /// Where something is done, and what.
+    /// Describes the current action and its file, for errors.
     fn doing(&self, kind: &str) -> String {
         format!("{kind} of {}", golang::path::join(self.loader.root(), self.file))
     }
@@ -390,7 +390,7 @@ impl<'b> KustomizationTarget<'b> {
         Ok(transformers)
     }
 
-    /// Runs validators, which may only change one label.
+    /// Runs validators. They may change only one label.
     fn validate(&self, so_far: &mut AccumulatedResources) -> Result<()> {
         let validators = self.plugin_transformers(&self.kustomization.validators)?;
         let schema = self.build.schema();
@@ -417,7 +417,7 @@ impl<'b> KustomizationTarget<'b> {
     }
 }
 
-/// An object without the label that validators may set.
+/// A copy of an object without the label `validated-by`, which validators may set.
 ///
 /// Parity(kustomize): to remove it all labels are set anew, so that it may only be set where there are no others.
 fn unmarked(resource: &BuildResource) -> Option<YamlNode> {

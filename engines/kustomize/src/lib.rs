@@ -1,4 +1,4 @@
-//! Overlays of Kubernetes objects: what `kustomize build` prints.
+//! Builds overlays of Kubernetes objects, with the same output as `kustomize build`.
 //!
 //! ```
 //! use kustomize::{BuildBudget, TreeBuildFiles, KustomizeBuildOptions, build};
@@ -15,17 +15,16 @@
 //!
 //! # A tour
 //! The reference is kustomize 5.8.1; where this differs, a comment says so.
-//! 1. `build.rs` is what happens once; `kustomization_target.rs` is one kustomization with all that it names, in
-//!    kustomize's order.
-//! 2. `kustomization.rs` reads its file (`decode.rs` decides as Go does), `loader.rs` decides what it may read.
-//! 3. `manifest.rs` makes objects of files; `resource.rs` is one of them, `resources.rs` all.
-//! 4. `transform/`, `config_map_secret_generator.rs`, `chart_inflation.rs` and `builtin_plugin.rs` change and make objects.
-//! 5. `merge`, `json6902`, `fieldspec`, `yaml_path`, `plain_pattern`, `selector` and `schema` are what these do to nodes.
+//! 1. `build.rs` has the steps that happen once; `kustomization_target.rs` accumulates one kustomization in kustomize's order.
+//! 2. `kustomization.rs` reads its file (`decode.rs` decodes as Go does), `loader.rs` decides which files it may read.
+//! 3. `manifest.rs` reads objects from files; `resource.rs` is one object, `resources.rs` all of them.
+//! 4. `transform/`, `config_map_secret_generator.rs`, `chart_inflation.rs` and `builtin_plugin.rs` change and generate objects.
+//! 5. `merge`, `json6902`, `fieldspec`, `yaml_path`, `plain_pattern`, `selector` and `schema` have the operations on nodes.
 //! 6. `name_hash.rs`, `reference.rs`, `variable.rs`, `sort.rs` and `yaml_output.rs` finish the build.
 //! 7. `common_metadata.rs` uses some of these parts without a build.
-//! 8. `budget.rs` counts what all of them use up.
+//! 8. `budget.rs` limits the time and memory of all steps.
 //!
-//! Reading from disks, the network and Helm are questions to [`BuildFiles`].
+//! Disks, the network and Helm are accessed only through [`BuildFiles`].
 
 mod budget;
 mod build;

@@ -1,4 +1,5 @@
-//! Which files a kustomization may read: those below its folder; and folders that are not on the way to it.
+//! Decides which files a kustomization may read: files below its folder. It may also use other folders as kustomizations,
+//! unless they contain its own folder.
 
 use std::sync::Arc;
 
@@ -11,14 +12,14 @@ use crate::repository::RepositoryAddress;
 /// Which files a kustomization may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoadRestriction {
-    /// Those in its folder and below.
+    /// Files in its folder and below.
     #[default]
     RootOnly,
     /// All.
     None,
 }
 
-/// How deep kustomizations may lie within each other.
+/// How deeply kustomizations may be nested.
 ///
 /// Differs(kustomize): it has no limit but its stack.
 const MAX_CHAIN: usize = 50;
@@ -26,7 +27,7 @@ const MAX_CHAIN: usize = 50;
 /// Steps that finding a file costs.
 const LOOKED_UP: usize = 4 << 10;
 
-/// Reads files for one kustomization.
+/// Reads the files of one kustomization.
 #[derive(Clone)]
 pub(crate) struct KustomizationLoader<'f> {
     files: &'f dyn BuildFiles,
@@ -34,16 +35,16 @@ pub(crate) struct KustomizationLoader<'f> {
     root: String,
     /// The folders of the kustomizations that led here, the outermost first.
     referrers: Vec<String>,
-    /// The repositories among them, each with its folder.
+    /// The repositories among these kustomizations, each with its folder.
     repositories: Vec<(String, String)>,
     budget: BuildBudget,
 }
 
 impl<'f> KustomizationLoader<'f> {
-    /// A loader for the kustomization that is to be built.
+    /// Creates the loader for the top kustomization.
     ///
     /// # Errors
-    /// The path is that of no folder.
+    /// The path is not a folder.
     pub(crate) fn new(
         files: &'f dyn BuildFiles,
         restriction: LoadRestriction,
@@ -70,7 +71,7 @@ impl<'f> KustomizationLoader<'f> {
         &self.root
     }
 
-    /// What everything that is read here is counted by.
+    /// The budget for everything that is read here.
     pub(crate) fn budget(&self) -> &BuildBudget {
         &self.budget
     }
@@ -79,10 +80,10 @@ impl<'f> KustomizationLoader<'f> {
         self.files
     }
 
-    /// A loader for another kustomization that this one refers to.
+    /// Creates the loader for another kustomization that this one refers to.
     ///
     /// # Errors
-    /// The path is absolute or that of no folder, or leads back.
+    /// The path is absolute, is not a folder, or leads back to a kustomization that is being loaded.
     pub(crate) fn at(&self, path: &str) -> Result<Self> {
         if path.is_empty() {
             return Err(Error::new("new root cannot be empty"));
@@ -174,10 +175,10 @@ impl<'f> KustomizationLoader<'f> {
         }
     }
 
-    /// The content of a file of the folder, if it is there and may be read.
+    /// The content of a file in the folder, if it exists and may be read.
     ///
     /// # Errors
-    /// The build has used up what it may.
+    /// The build has exceeded its budget.
     pub(crate) fn find(&self, name: &str) -> Result<Option<Arc<[u8]>>> {
         if self.files.is_missing(&golang::path::join(&self.root, name)) {
             return Ok(None);
@@ -192,7 +193,7 @@ impl<'f> KustomizationLoader<'f> {
     /// The content of a file.
     ///
     /// # Errors
-    /// It is not there or may not be read, or the build has used up what it may.
+    /// The file does not exist or may not be read, or the build has exceeded its budget.
     pub(crate) fn load(&self, path: &str) -> Result<Arc<[u8]>> {
         self.budget.steps(LOOKED_UP)?;
         let content = self.content(path)?;

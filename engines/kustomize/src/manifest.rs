@@ -1,6 +1,6 @@
-//! Bytes of a file to the nodes of objects: documents, anchors, lists.
+//! Reads the objects of a file as nodes: splits documents, expands anchors, and splits lists.
 //!
-//! Elsewhere: reading one document ([`goyaml::v3`]), objects as a build sees them (`resource.rs`).
+//! Elsewhere: reading one document ([`goyaml::v3`]), objects in a build (`resource.rs`).
 
 mod anchor;
 
@@ -15,17 +15,17 @@ use crate::field_edit;
 use crate::resource::{self, BuildResource};
 use crate::yaml_output;
 
-/// How deep lists and maps may be nested. Differs(kustomize): it ends with Go's stack.
+/// The deepest nesting of lists and maps. Differs(kustomize): it ends with Go's stack.
 pub(crate) const MAX_DEPTH: usize = 1_000;
 
 /// Steps that every document costs.
 const STEPS_PER_DOCUMENT: usize = 1_000;
 
-/// Bytes of memory that an object takes besides its node, here and where it is looked up.
+/// The memory of an object in addition to its node, including lookup tables, in bytes.
 const OBJECT_OVERHEAD_BYTES: usize = 1 << 10;
 
-/// The objects of a file, in order; what holds nothing is left out, and lists are taken apart. They are taken from the
-/// budget.
+/// The objects of a file, in order. Empty documents are left out, and lists are replaced by their items. Their memory is taken
+/// from the budget.
 pub(crate) fn parse(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<BuildResource>> {
     let nodes = check(read(bytes, budget)?)?;
     let nodes = take_lists_apart(nodes, budget)?;
@@ -55,11 +55,11 @@ fn check(nodes: Vec<YamlNode>) -> Result<Vec<YamlNode>> {
     Ok(checked)
 }
 
-/// The documents of a stream without anchors; a single list is its items.
+/// The documents of a stream, with anchors expanded. A single list is replaced by its items.
 fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<YamlNode>> {
     let text = String::from_utf8_lossy(bytes);
     let text = if text.contains("\r\n") { text.replace("\r\n", "\n").into() } else { text };
-    // Bytes that are not text are left to the parser, whose error says so.
+    // Bytes that are not valid text go to the parser unchanged, because the parser reports the error.
     let whole = if text.contains('\u{fffd}') { bytes } else { text.as_bytes() };
     let parts = split(whole, budget)?;
     let is_alone = parts.len() == 1;
@@ -85,7 +85,7 @@ fn read(bytes: &[u8], budget: &BuildBudget) -> Result<Vec<YamlNode>> {
     Ok(nodes)
 }
 
-/// The first document of a part, without its anchors; none where it is null.
+/// The first document of a part, with anchors expanded; none if it is null.
 pub(crate) fn first_document(text: &[u8], budget: &BuildBudget) -> Result<Option<YamlNode>> {
     let malformed = |error: goyaml::Error| {
         Error::caused(format!("MalformedYAMLError: {error}"), BuildErrorCause::MalformedYaml)
@@ -100,7 +100,7 @@ pub(crate) fn without_anchors(root: YamlNode, budget: &BuildBudget) -> Result<Ya
     anchor::expand(root, YamlLimits::default().nodes, budget)
 }
 
-/// The first document of a text, with its anchors and aliases; none where there is no document.
+/// The first document of a text, with its anchors and aliases; none if there is no document.
 pub(crate) fn as_written(
     text: &[u8],
     budget: &BuildBudget,
@@ -129,8 +129,8 @@ fn split<'t>(text: &'t [u8], budget: &BuildBudget) -> Result<Vec<&'t [u8]>> {
     if text.is_empty() {
         return Ok(parts);
     }
-    // A separator is a whole line, so the one that the text begins with is left to the parser; one that follows
-    // another at once shares its line break and is left to it, too.
+    // A separator must follow a line break. One at the beginning of the text is left to the parser, and so is one directly
+    // after another separator, because both share a line break.
     let mut part_start = 0;
     let mut search = 0;
     let separator = memmem::Finder::new(b"\n---");
@@ -151,7 +151,7 @@ fn split<'t>(text: &'t [u8], budget: &BuildBudget) -> Result<Vec<&'t [u8]>> {
     Ok(parts)
 }
 
-/// Objects in the place of lists of them, which come after all others as in kustomize.
+/// Replaces lists of objects by their items. As in kustomize, these come after all other objects.
 fn take_lists_apart(nodes: Vec<YamlNode>, budget: &BuildBudget) -> Result<Vec<YamlNode>> {
     let mut left: std::collections::VecDeque<YamlNode> = nodes.into();
     let mut result = Vec::new();
@@ -191,7 +191,7 @@ fn take_lists_apart(nodes: Vec<YamlNode>, budget: &BuildBudget) -> Result<Vec<Ya
     Ok(result)
 }
 
-/// The node of a JSON value, as kustomize makes one of Go's maps.
+/// Converts a JSON value to a node, as kustomize converts Go's maps.
 pub(crate) fn from_value(value: &Value, budget: &BuildBudget) -> Result<YamlNode> {
     let text = goyaml::emit::emit(value).map_err(|error| Error::new(error.to_string()))?;
     Ok(first_document(text.as_bytes(), budget)?.unwrap_or_else(|| YamlNode {

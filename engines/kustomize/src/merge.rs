@@ -1,9 +1,9 @@
-//! Strategic merge patches as kustomize applies them: kyaml's merge of two trees, guided by a schema, which is not
-//! quite Kubernetes' own.
+//! Applies strategic merge patches like kustomize: as kyaml's merge of two trees, guided by a schema. This differs slightly
+//! from Kubernetes' own merge.
 //!
-//! Here: walking both trees, maps, and what directives mean. Below: nodes that may have several parents
-//! (`merge/arena.rs`), lists whose items are merged (`merge/list.rs`), the keys of items (`merge/merge_keys.rs`).
-//! Elsewhere: which lists those are (`schema.rs`), and which objects a patch is for.
+//! Here: walking both trees, maps, and directives. Below: nodes with several parents (`merge/arena.rs`), lists whose items are
+//! merged (`merge/list.rs`), the keys of items (`merge/merge_keys.rs`).
+//! Elsewhere: which lists are merged (`schema.rs`), and the target objects of a patch.
 
 mod arena;
 mod directive;
@@ -22,14 +22,14 @@ use arena::{ArenaNodeId, MergeNodeArena};
 use directive::PatchDirective;
 use list::ListMergeFrame;
 
-/// How deep maps and lists may nest. Differs(kustomize): it has no limit.
+/// The deepest nesting of maps and lists. Differs(kustomize): it has no limit.
 pub const MAX_DEPTH: usize = 10_000;
 
-/// Why a patch cannot be merged. In kustomize's words where it has some.
+/// Why a patch cannot be merged. The text is kustomize's, where kustomize has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// Patch and object have different kinds of nodes in the same place.
+    /// Patch and object have nodes of different kinds in the same place.
     #[error(transparent)]
     WrongKind(#[from] WrongNodeKind),
     /// A `$patch` with a value that means nothing.
@@ -38,7 +38,7 @@ pub enum MergeError {
     /// Deeper than [`MAX_DEPTH`].
     #[error("patch and object are nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// Patch and object take too much time or memory; long lists take time that grows with the square of their length.
+    /// Patch and object need too much time or memory. For long lists, the time grows with the square of their length.
     #[error(transparent)]
     Exhausted(#[from] WorkLimitExceeded),
 }
@@ -46,24 +46,24 @@ pub enum MergeError {
 /// Whether the target stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeOutcome {
-    /// It is patched.
+    /// The object was patched.
     Merged,
-    /// The patch deletes it as a whole.
+    /// The patch deletes the whole object.
     Deleted,
 }
 
 /// Merges a patch into an object.
 ///
-/// Maps are merged key by key, where null removes a key and `$patch: delete` or `replace` a map; lists that the schema
-/// calls merged are merged item by item, the patch's first; everything else is replaced. Comments and styles go where
-/// kustomize has them. Aliases have to be expanded before.
+/// Maps are merged key by key: null removes a key, and `$patch: delete` or `replace` affects a whole map. Lists that the schema
+/// marks as merged are merged item by item, with the patch's items first. Everything else is replaced. Comments and styles end
+/// up where kustomize puts them. Aliases must be expanded before.
 ///
 /// Parity(kustomize): `$patch: replace` at the root changes nothing; `$setElementOrder/…`, `$retainKeys` and
-/// `$deleteFromPrimitiveList/…` are fields as others; lists have the oddities of kyaml, such as that a patch's item
-/// without its merge key empties the list.
+/// `$deleteFromPrimitiveList/…` are fields as others; lists have the oddities of kyaml, such as that a patch's item without its
+/// merge key empties the list.
 ///
 /// # Errors
-/// See [`MergeError`]. The target is then as far as the merge got, and so it is if it is to be deleted.
+/// See [`MergeError`]. The target is then partly merged, and also if the patch deletes it.
 pub(crate) fn strategic(
     patch: &YamlNode,
     target: &mut YamlNode,
@@ -100,7 +100,7 @@ fn content_mut(node: &mut YamlNode) -> &mut YamlNode {
     node
 }
 
-/// The same place in the target and in the patch.
+/// The nodes at the same place in the target and in the patch.
 #[derive(Debug, Clone, Copy)]
 struct TargetAndPatchNodes {
     target: Option<ArenaNodeId>,
@@ -113,13 +113,13 @@ impl TargetAndPatchNodes {
     }
 }
 
-/// What a place has become.
+/// The merged value of a place.
 #[derive(Debug, Clone, Copy)]
 struct MergedValue {
     id: ArenaNodeId,
-    /// Whether it is set even if it is null.
+    /// Whether the value is set even if it is null.
     is_kept: bool,
-    /// Whether it is the patch's own node.
+    /// Whether the value is a node of the patch.
     is_patch: bool,
 }
 
@@ -133,7 +133,7 @@ impl MergedValue {
     }
 }
 
-/// Something that waits for the values below it.
+/// A map or list whose child values are not merged yet.
 enum MergeFrame<'s> {
     Map(MapMergeFrame<'s>),
     List(ListMergeFrame<'s>),
@@ -144,12 +144,12 @@ struct MapMergeFrame<'s> {
     sources: TargetAndPatchNodes,
     schema: Option<ResourceSchema<'s>>,
     left: std::vec::IntoIter<String>,
-    /// The key whose value is waited for, and how the patch writes it.
+    /// The key whose value is being merged, and the style of this key in the patch.
     key: String,
     key_style: YamlNodeStyle,
 }
 
-/// What walking a place gives: its value, or a frame that waits for others.
+/// The result of visiting a place: its merged value, or a frame that needs child values first.
 enum MergeWalkStep<'s> {
     Done(Option<MergedValue>),
     Wait(MergeFrame<'s>),
@@ -193,7 +193,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
         }
     }
 
-    /// Goes on with the innermost frame; gives its value if that completes it.
+    /// Continues with the innermost frame. Returns its value if it is complete.
     fn next(&mut self) -> Result<MergeWalkStep<'s>, MergeError> {
         let (sources, schema) = match self.open.last_mut() {
             None => return Ok(MergeWalkStep::Done(None)),
@@ -275,8 +275,8 @@ impl<'s> MergeWalk<'_, '_, 's> {
         }
     }
 
-    /// The schema of a place: from a comment there, else the one known already, else that of its own `apiVersion` and
-    /// `kind`.
+    /// The schema of a place. A schema in a comment takes precedence over the inherited one. Otherwise the place's own
+    /// `apiVersion` and `kind` decide.
     fn schema_of(
         &mut self,
         sources: TargetAndPatchNodes,
@@ -346,7 +346,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
             }
             let text = sources.target.map(|id| self.arena[id].value.clone()).unwrap_or_default();
             if sources.patch.is_none() && !text.is_empty() {
-                // A null that is written out stays; an empty one goes.
+                // An explicit null stays, and an empty one is removed.
                 let null = self.arena.push(YamlNode::scalar("!!null", text));
                 return Ok(Some(MergedValue { is_kept: true, ..MergedValue::new(null) }));
             }
@@ -404,7 +404,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
         }
     }
 
-    /// What was empty is written in the patch's style, for `{}` may hold much now.
+    /// A node that was empty gets the style of the patch, because a former `{}` may have many entries now.
     fn copy_style(&mut self, sources: TargetAndPatchNodes) {
         let (Some(target), Some(patch)) = (sources.target, sources.patch) else { return };
         if self.arena[target].kind != YamlNodeKind::Scalar && self.arena.children(target).is_empty()
@@ -414,7 +414,7 @@ impl<'s> MergeWalk<'_, '_, 's> {
     }
 }
 
-/// The schema in a node's comments: in the one behind it, else in the one above it.
+/// The schema in a node's comments. The comment after the node takes precedence over the one above it.
 fn comment_schema<'s>(schema: &'s OpenApiSchemas, node: &YamlNode) -> Option<ResourceSchema<'s>> {
     let comments =
         [AnchorOrCommentKind::Line, AnchorOrCommentKind::Head].map(|note| node.notes.get(note));

@@ -8,10 +8,10 @@ use crate::field_edit;
 use crate::resource::BuildResource;
 use crate::yaml_output;
 
-/// The ten characters that stand for what an object holds.
+/// The hash of an object's content, as ten characters for its name.
 ///
 /// # Errors
-/// The data cannot be read, or the object is of another kind.
+/// The data cannot be read, or the object is neither a ConfigMap nor a Secret.
 ///
 /// Differs(kustomize): in kustomize other kinds have hashes, too, which depend on Go's memory layout.
 pub(crate) fn hash(resource: &BuildResource) -> Result<String> {
@@ -40,7 +40,7 @@ pub(crate) fn hash(resource: &BuildResource) -> Result<String> {
     Ok(ten.map(replaced).collect())
 }
 
-/// Characters that could form bad words give way to others.
+/// Replaces characters that could form offensive words.
 fn replaced(digit: char) -> char {
     match digit {
         '0' => 'g',
@@ -61,12 +61,12 @@ fn field(resource: &BuildResource, name: &str) -> Result<Value> {
     Ok(if value.is_object() { value } else { Value::Null })
 }
 
-/// JSON as Go writes it: safe within HTML.
+/// Writes JSON like Go, with characters escaped that have a meaning in HTML.
 pub(crate) fn go_json(value: &Value) -> String {
     html_safe(&value.to_string())
 }
 
-/// A JSON text with what means something in HTML escaped.
+/// Escapes characters of a JSON text that have a meaning in HTML.
 pub(crate) fn html_safe(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Where objects come from, and what changed them: the annotations that `buildMetadata` asks for.
+//! The annotations that `buildMetadata` adds to objects: where an object comes from, and which transformers changed it.
 
 use goyaml::v3::{YamlNode, YamlNodeStyle};
 use serde_json::Value;
@@ -10,10 +10,10 @@ use crate::id::ResourceId;
 use crate::repository::RepositoryAddress;
 use crate::resource::{self, BuildResource};
 
-/// Where an object comes from.
+/// The annotation with the origin of the object.
 pub(crate) const ORIGIN: &str = "config.kubernetes.io/origin";
 
-/// What has changed it since.
+/// The annotation with the transformers that changed the object.
 pub(crate) const TRANSFORMATIONS: &str = "alpha.config.kubernetes.io/transformations";
 
 /// The file, or the generator or transformer, that something comes from.
@@ -28,7 +28,7 @@ pub(crate) struct ResourceOrigin {
 }
 
 impl ResourceOrigin {
-    /// The origin of what a path leads to, seen from here.
+    /// The origin of the file or kustomization at a path, relative to this origin.
     pub(crate) fn at(&self, path: &str) -> Self {
         let mut origin = self.clone();
         match RepositoryAddress::parse(path) {
@@ -53,7 +53,7 @@ impl ResourceOrigin {
         }
     }
 
-    /// The origin of what a plugin generates or changes, by where the plugin itself comes from.
+    /// The origin of objects that a plugin generates or changes, derived from the plugin's own origin.
     pub(crate) fn of_plugin(plugin: &BuildResource, id: &ResourceId) -> Option<Self> {
         let origin = parse(plugin.annotations().get(ORIGIN)?);
         let configured_by =
@@ -107,10 +107,10 @@ impl ResourceOrigin {
         set_annotation(resource, ORIGIN, &text, budget)
     }
 
-    /// Notes that an object was changed by this, or comes from here if it has no origin yet.
+    /// Records on an object that this transformer changed it, or that it comes from here if it has no origin yet.
     ///
     /// # Errors
-    /// Its metadata is not a map.
+    /// The metadata is not a map.
     pub(crate) fn note_on(&self, resource: &mut BuildResource, budget: &BuildBudget) -> Result<()> {
         let annotation = |name| field_edit::at(&resource.node, &["metadata", "annotations", name]);
         if annotation(ORIGIN).is_none() {
@@ -138,7 +138,7 @@ fn set_annotation(
     resource::set_annotation(&mut resource.node, key, text)
 }
 
-/// Reads an annotation; one that cannot be read counts as empty.
+/// Reads an annotation. One that cannot be read counts as empty.
 fn parse(text: &str) -> ResourceOrigin {
     let value = goyaml::to_json(text.as_bytes()).unwrap_or(Value::Null);
     let text = |value: &Value, name: &str| {
@@ -154,7 +154,7 @@ fn parse(text: &str) -> ResourceOrigin {
     }
 }
 
-/// A text as go-yaml v3 writes a Go string: in quotes if YAML 1.1 would read something else.
+/// Writes a string like go-yaml v3: in quotes if YAML 1.1 would read it as another type.
 fn written(text: &str) -> YamlNode {
     let is_quoted = crate::field::is_no_text_in_yaml_1_1(text);
     let style = if is_quoted { YamlNodeStyle::DOUBLE_QUOTED } else { YamlNodeStyle::default() };

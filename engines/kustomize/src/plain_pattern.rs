@@ -1,5 +1,5 @@
-//! Regular expressions of names and dots, which are most: they are compared as they stand, since an expression takes
-//! longer to make than a small build.
+//! Matches simple regular expressions, which have only names and dots, without compiling them. Most expressions are simple, and
+//! compiling one takes longer than a small build.
 
 use golang::regexp::GoRegexp;
 
@@ -13,12 +13,12 @@ const MAX_SHORT_TEXT_BYTES: usize = 1 << 10;
 /// Steps that a byte costs which an expression examines.
 const LOOKED_AT: usize = 8;
 
-/// States that an expression may be in at once, by whether it is small.
+/// The most simultaneous states of an expression: of a large one, and of a small one.
 const MAX_ACTIVE_STATES: [usize; 2] = [1 << 20, 1 << 12];
 
-/// How many steps it takes to match a text of this length, which cannot be interrupted.
+/// The steps for matching a text of this length. Matching cannot be interrupted.
 ///
-/// A text that is long may cost all states for each of its bytes.
+/// In the worst case, a long text costs all states for each of its bytes.
 pub(crate) fn steps(pattern: &GoRegexp, length: usize) -> usize {
     let states = if length <= MAX_SHORT_TEXT_BYTES {
         LOOKED_AT
@@ -29,7 +29,7 @@ pub(crate) fn steps(pattern: &GoRegexp, length: usize) -> usize {
 }
 
 impl PlainRegularExpression {
-    /// How many steps it takes to match a text of this length.
+    /// The steps for matching a text of this length.
     pub(crate) fn steps(&self, length: usize) -> usize {
         // Each `.*` may be tried anew from each character.
         if self.has_one_length() {
@@ -39,7 +39,7 @@ impl PlainRegularExpression {
         }
     }
 
-    /// Reads an expression; `None` if it is not plain.
+    /// Reads an expression; `None` if it is not simple.
     pub(crate) fn parse(pattern: &str) -> Option<Self> {
         let mut previous = b' ';
         let is_plain = pattern.bytes().all(|byte| {
@@ -51,16 +51,16 @@ impl PlainRegularExpression {
         is_plain.then(|| Self(pattern.to_owned()))
     }
 
-    /// Whether it is without `.*`.
+    /// Whether the expression has no `.*`.
     pub(crate) fn has_one_length(&self) -> bool {
         !self.0.contains('*')
     }
 
-    /// Whether it means all of a text.
+    /// Whether the expression matches the whole text.
     pub(crate) fn is_match(&self, text: &str) -> bool {
         let mut pattern = self.0.as_str();
         let mut text = text;
-        // Where to go on when the last `.*` takes one character more.
+        // Where to continue if the last `.*` takes one more character.
         let mut retry: Option<(&str, &str)> = None;
         loop {
             if let Some(rest) = pattern.strip_prefix(".*") {
@@ -77,7 +77,7 @@ impl PlainRegularExpression {
         }
     }
 
-    /// What follows it at the beginning of a text, for one without `.*`.
+    /// The rest of a text after the match at its beginning. The expression must not contain `.*`.
     pub(crate) fn after<'t>(&self, text: &'t str) -> Option<&'t str> {
         let mut pattern = self.0.as_str();
         let mut text = text;
@@ -88,7 +88,7 @@ impl PlainRegularExpression {
     }
 }
 
-/// Takes a character from both, if the pattern's means the text's; returns what is left of the text.
+/// Matches one character of the pattern with the text. Returns the rest of the text.
 fn step<'t>(pattern: &mut &str, text: &'t str) -> Option<&'t str> {
     let wanted = pattern.chars().next()?;
     let rest = if wanted == '.' { after_any(text)? } else { text.strip_prefix(wanted)? };
@@ -97,7 +97,7 @@ fn step<'t>(pattern: &mut &str, text: &'t str) -> Option<&'t str> {
     Some(rest)
 }
 
-/// What follows the first character that `.` means.
+/// The rest of a text after one character that `.` matches.
 fn after_any(text: &str) -> Option<&str> {
     let mut chars = text.chars();
     chars.next().filter(|c| *c != '\n').map(|_| chars.as_str())

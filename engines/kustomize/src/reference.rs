@@ -1,7 +1,7 @@
-//! Names that refer to other objects follow them when these are renamed.
+//! Updates names that refer to other objects when these objects are renamed.
 //!
-//! What a name means is decided once, when all objects have their last names: a name refers to the object that ever
-//! had it, of the kind in the configuration, in the same namespace and from the same layers.
+//! The target of a reference is determined once, when all objects have their final names. A reference means the object that has
+//! or had this name, is of the configured kind, and is in the same namespace and the same layers.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::transformer_config::{self, NameReference};
 /// Steps that examining an object costs.
 const LOOKED_AT: usize = 256;
 
-/// Steps that comparing an object with what is looked for costs.
+/// The steps for comparing an object with a reference.
 const STEPS_PER_COMPARISON: usize = 16;
 
-/// An object that was renamed, as others may refer to it.
+/// A renamed object that other objects may refer to.
 struct RenamedReferent {
     id: ResourceId,
     past: Vec<ResourceId>,
@@ -127,7 +127,7 @@ impl RenamedReferents {
     }
 }
 
-/// What one object can refer to.
+/// The objects that one object can refer to.
 struct ReferrerView<'c> {
     candidates: &'c RenamedReferents,
     id: ResourceId,
@@ -180,7 +180,7 @@ fn role_of(node: &YamlNode, spec: &FieldSpec) -> Option<Gvk> {
     Some(Gvk { group: text("apiGroup")?, kind: text("kind")?, version: String::new() })
 }
 
-/// The search for what one field refers to.
+/// The search for the target of one field.
 struct ReferenceSearch<'v> {
     view: &'v ReferrerView<'v>,
     target: &'v Gvk,
@@ -235,7 +235,7 @@ impl ReferenceSearch<'_> {
         };
         let name = name.value.clone();
         let namespace = field_edit::get(node, "namespace")?.map(|node| node.value.clone());
-        // Namespaces of before the build count first, then those of after it.
+        // Namespaces from before the build take precedence over those after it.
         let in_namespace = |namespace| self.view.candidates.by_namespace.get(namespace);
         self.count(namespace.as_deref().and_then(in_namespace))?;
         let by_original = namespace.as_deref().is_some_and(|namespace| {
@@ -273,7 +273,7 @@ impl ReferenceSearch<'_> {
         )
     }
 
-    /// To be called before so many candidates are examined.
+    /// Takes the steps for examining candidates. Call it before examining them.
     fn count(&self, places: Option<&Vec<usize>>) -> Result<()> {
         let subjects = self.view.subject_namespaces.len();
         Ok(self.budget.steps(places.map_or(1, Vec::len) * (STEPS_PER_COMPARISON + subjects))?)

@@ -1,11 +1,11 @@
 //! Addresses of Git repositories, which kustomize distinguishes from paths.
 
-/// The parts of an address: the repository, the folder in it, and the commit.
+/// The address of a Git repository, split into the repository, the folder in it, and the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryAddress {
     /// The address as it was written.
     pub address: String,
-    /// Scheme, user and host, with what separates them from the path.
+    /// Scheme, user and host, including the separator before the path.
     pub host: String,
     /// The repository on the host.
     pub path: String,
@@ -15,7 +15,7 @@ pub struct RepositoryAddress {
     pub reference: String,
     /// Whether submodules are wanted too.
     pub submodules: bool,
-    /// How long fetching may take, in nanoseconds.
+    /// The timeout of fetching, in nanoseconds.
     pub timeout: u64,
 }
 
@@ -23,14 +23,15 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 const SCHEMES: [&str; 4] = ["ssh://", "https://", "http://", "file://"];
 
 impl RepositoryAddress {
-    /// What Git clones.
+    /// The URL that Git clones.
     pub fn url(&self) -> String {
         format!("{}{}", self.host, self.path)
     }
 
     /// Reads an address.
     ///
-    /// Local paths are not addresses, also those that begin with a host but no scheme, `github.com` excepted.
+    /// A local path is not an address. A text without a scheme counts as a path even if it begins with a host, except for
+    /// `github.com`.
     pub fn parse(address: &str) -> Option<Self> {
         if address.starts_with('/') {
             return None;
@@ -58,7 +59,7 @@ impl RepositoryAddress {
         Some(repository)
     }
 
-    /// Takes the settings of a query; one that cannot be read is ignored.
+    /// Reads the settings of a query. A setting that cannot be read is ignored.
     fn take_query(&mut self, query: &str) {
         let mut values: Vec<(String, String)> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -95,7 +96,7 @@ impl RepositoryAddress {
     }
 }
 
-/// The text of a part of a query; none if it is not well written.
+/// Decodes a part of a query; none if it is malformed.
 fn unescape(text: &str) -> Option<String> {
     let bytes = golang::url::query_unescape(text.as_bytes())?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -106,7 +107,7 @@ fn without_prefix<'t>(text: &'t str, prefix: &str) -> Option<&'t str> {
     head.eq_ignore_ascii_case(prefix).then(|| &text[prefix.len()..])
 }
 
-/// Scheme, user and host in their usual form, and what follows.
+/// Scheme, user and host in their usual form, and the rest of the address.
 fn host(address: &str) -> Option<(String, &str)> {
     let address = without_prefix(address, "git::").unwrap_or(address);
     let known = SCHEMES.iter().find_map(|scheme| Some((*scheme, without_prefix(address, scheme)?)));
@@ -150,7 +151,7 @@ fn user(text: &str) -> (&str, &str) {
     }
 }
 
-/// The repository and the folder in it.
+/// Splits a text into the repository and the folder in it.
 fn parts(text: &str, is_file: bool) -> Option<(String, String)> {
     if let Some(at) = text.find("_git/") {
         let (head, rest) = text.split_at(at + "_git/".len());

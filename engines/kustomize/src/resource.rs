@@ -1,9 +1,10 @@
-//! One object of a build: its node, and what happened to its name on the way.
+//! One object of a build: its node, and the history of its name.
 //!
-//! Here: names, namespaces, labels, annotations, history. Elsewhere: all objects of a build (`resources.rs`), what is
-//! printed of one (`yaml_output.rs`).
+//! Here: names, namespaces, labels, annotations, history. Elsewhere: all objects of a build (`resources.rs`), printing an
+//! object (`yaml_output.rs`).
 //!
-//! kustomize keeps the history in annotations of the object; here it stands beside it, so that no patch can reach it.
+//! kustomize stores the history in annotations of the object. Here it is stored outside of the object, so that no patch can
+//! change it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ use crate::schema::OpenApiSchemas;
 use crate::selector::ResourceMatcher;
 use crate::selector::labels::LabelSelectorSyntaxError;
 
-/// Annotations that kustomize keeps its own notes in, which never leave a build.
+/// Annotations in which kustomize stores internal data. They never appear in the output.
 const NOTES: [&str; 19] = [
     "internal.config.kubernetes.io/previousKinds",
     "internal.config.kubernetes.io/previousNames",
@@ -43,7 +44,7 @@ const NOTES: [&str; 19] = [
 const METADATA: &str = "metadata";
 const ANNOTATIONS: &str = "annotations";
 
-/// What a generated object asks for where another of the same id is there.
+/// How a generated object is combined with an existing object of the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum GeneratorBehavior {
     #[default]
@@ -54,7 +55,7 @@ pub(crate) enum GeneratorBehavior {
 }
 
 impl GeneratorBehavior {
-    /// What is not known counts as not specified.
+    /// Reads a behavior. An unknown text counts as unspecified.
     pub(crate) fn parse(text: &str) -> Self {
         match text {
             "create" => Self::Create,
@@ -82,7 +83,7 @@ pub(crate) struct PreviousResourceName {
     pub(crate) kind: String,
 }
 
-/// An object, and what transformers have to know of it besides.
+/// An object, and the data about it that transformers need.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BuildResource {
     pub(crate) node: YamlNode,
@@ -92,7 +93,7 @@ pub(crate) struct BuildResource {
     pub(crate) suffixes: Vec<String>,
     pub(crate) behavior: GeneratorBehavior,
     pub(crate) needs_hash: bool,
-    /// For a patch: what it may change of its target.
+    /// For a patch: whether it may change the name of its target.
     pub(crate) may_change_name: bool,
     pub(crate) may_change_kind: bool,
     pub(crate) is_from_helm: bool,
@@ -102,13 +103,13 @@ pub(crate) struct BuildResource {
     pub(crate) variables: Vec<String>,
 }
 
-/// Group, version and kind as they are written.
+/// Group, version and kind as they are written in the object.
 pub(crate) fn gvk(node: &YamlNode) -> Gvk {
     let text = |name| field_edit::at(node, &[name]).map_or("", |node| node.value.as_str());
     Gvk::new(text("apiVersion"), text("kind"))
 }
 
-/// The id of an object where it does not matter whether its kind is namespaced.
+/// The id of an object, for uses in which it does not matter whether the kind is namespaced.
 pub(crate) fn id(node: &YamlNode) -> ResourceId {
     let name = meta_text(node, "name").to_owned();
     let namespace = meta_text(node, "namespace").to_owned();
@@ -121,13 +122,13 @@ fn meta_text<'n>(node: &'n YamlNode, name: &str) -> &'n str {
     field.filter(|node| !field_edit::is_empty(node)).map_or("", |node| &node.value)
 }
 
-/// A map of strings below `metadata`; values of other types are read as their text.
+/// A map of strings below `metadata`. Values of other types are read as text.
 pub(crate) fn meta_map(node: &YamlNode, name: &str) -> BTreeMap<String, String> {
     let Some(map) = field_edit::at(node, &[METADATA, name]) else { return BTreeMap::new() };
     map.entries().map(|(key, value)| (key.value.clone(), value.value.clone())).collect()
 }
 
-/// Replaces a map of strings below `metadata`; an empty one disappears.
+/// Replaces a map of strings below `metadata`. An empty map is removed.
 pub(crate) fn set_meta_map(
     node: &mut YamlNode,
     name: &str,
@@ -142,7 +143,7 @@ pub(crate) fn set_meta_map(
     field_edit::set_all(metadata, name, strings)
 }
 
-/// Sets one annotation; all become strings.
+/// Sets one annotation. All annotations become strings.
 pub(crate) fn set_annotation(node: &mut YamlNode, key: &str, value: &str) -> Result<()> {
     let mut annotations = meta_map(node, ANNOTATIONS);
     annotations.insert(key.to_owned(), value.to_owned());
@@ -150,7 +151,7 @@ pub(crate) fn set_annotation(node: &mut YamlNode, key: &str, value: &str) -> Res
 }
 
 impl BuildResource {
-    /// An object without a history, except for the one in kustomize's own annotations.
+    /// Creates an object without a history, apart from the history in kustomize's own annotations.
     pub(crate) fn new(node: YamlNode) -> Self {
         let mut resource = Self { node, ..Self::default() };
         resource.take_notes();
@@ -230,7 +231,7 @@ impl BuildResource {
         field_edit::set_at(&mut self.node, &[METADATA], "name", field_edit::untyped(name))
     }
 
-    /// Sets the namespace; an empty one is removed.
+    /// Sets the namespace. An empty namespace is removed.
     pub(crate) fn set_namespace(&mut self, namespace: &str) -> Result<()> {
         if !namespace.is_empty() {
             let value = field_edit::untyped(namespace);
@@ -250,12 +251,12 @@ impl BuildResource {
         field_edit::set_field(&mut self.node, "apiVersion", field_edit::untyped(api_version))
     }
 
-    /// Whether it was deleted as a whole.
+    /// Whether the whole object was deleted.
     pub(crate) fn is_gone(&self) -> bool {
         field_edit::is_empty(&self.node)
     }
 
-    /// Its current id.
+    /// The present id of the object.
     pub(crate) fn id(&self, schema: &OpenApiSchemas) -> ResourceId {
         let api_version = self.api_version();
         let kind = self.kind();
@@ -265,7 +266,7 @@ impl BuildResource {
         ResourceId { gvk: Gvk::new(api_version, kind), name, namespace, is_cluster_scoped }
     }
 
-    /// Its earlier ids, oldest first.
+    /// The earlier ids of the object, oldest first.
     ///
     /// Parity(kustomize): groups and versions are the current ones, and every kind counts as namespaced.
     pub(crate) fn past_ids(&self) -> impl DoubleEndedIterator<Item = ResourceId> {
@@ -278,16 +279,16 @@ impl BuildResource {
         })
     }
 
-    /// Its original id.
+    /// The original id of the object.
     pub(crate) fn original_id(&self, schema: &OpenApiSchemas) -> ResourceId {
         let first = self.past_ids().next();
         first.unwrap_or_else(|| self.id(schema))
     }
 
-    /// Notes its id, before that changes.
+    /// Records the present id before it changes.
     ///
     /// # Errors
-    /// The build has used up what it may.
+    /// The build has exceeded its budget.
     pub(crate) fn remember(&mut self, schema: &OpenApiSchemas, budget: &BuildBudget) -> Result<()> {
         let strings = self.name().len() + self.namespace().len() + self.kind().len();
         budget.bytes(size_of::<PreviousResourceName>() + 3 * strings)?;
@@ -305,7 +306,7 @@ impl BuildResource {
         self.keep_annotations();
     }
 
-    /// Sees to it that there are annotations if there would be notes in them.
+    /// Creates an empty map of annotations if kustomize would have stored internal data in it.
     ///
     /// Parity(kustomize): a JSON patch can add one below them without making them first.
     pub(crate) fn keep_annotations(&mut self) {
@@ -324,7 +325,7 @@ impl BuildResource {
         }
     }
 
-    /// Whether the prefixes and suffixes could come from the same layers as those of `other`.
+    /// Whether the prefixes and suffixes may come from the same layers as those of `other`.
     pub(crate) fn has_affixes_of(&self, other: &Self, allow_empty: bool) -> bool {
         let same = |own: &[String], others: &[String]| {
             allow_empty && (own.is_empty() || others.is_empty()) || is_same_ending(own, others)
@@ -332,7 +333,7 @@ impl BuildResource {
         same(&self.prefixes, &other.prefixes) && same(&self.suffixes, &other.suffixes)
     }
 
-    /// Takes name, namespace, labels, annotations and history of the object that it replaces.
+    /// Copies name, namespace, labels, annotations and history from the object that this one replaces.
     pub(crate) fn take_metadata_from(&mut self, other: &Self) -> Result<()> {
         let mut labels = other.labels();
         labels.extend(self.labels());
@@ -378,7 +379,7 @@ impl BuildResource {
     }
 }
 
-/// Whether one list is the end of the other; the empty one is only that of itself.
+/// Whether one list is the end of the other. An empty list matches only an empty list.
 fn is_same_ending(left: &[String], right: &[String]) -> bool {
     if left.is_empty() || right.is_empty() {
         return left.is_empty() && right.is_empty();
@@ -386,10 +387,10 @@ fn is_same_ending(left: &[String], right: &[String]) -> bool {
     left.ends_with(right) || right.ends_with(left)
 }
 
-/// Checks what every object needs.
+/// Checks the fields that every object needs.
 ///
 /// # Errors
-/// In kustomize's words.
+/// kustomize's message.
 pub(crate) fn check_metadata(node: &YamlNode) -> Result<()> {
     let gvk_text = |name| field_edit::at(node, &[name]).filter(|node| !field_edit::is_empty(node));
     let api_version = gvk_text("apiVersion");
@@ -438,18 +439,18 @@ pub(crate) fn check_metadata(node: &YamlNode) -> Result<()> {
 }
 
 impl BuildResource {
-    /// Whether this is its id now.
+    /// Whether this is the present id of the object.
     pub(crate) fn has_id(&self, id: &ResourceId, schema: &OpenApiSchemas) -> bool {
         self.name() == id.name && self.kind() == id.gvk.kind && self.id(schema).is_same(id)
     }
 
-    /// Whether this was its id once.
+    /// Whether this was an earlier id of the object.
     pub(crate) fn had_id(&self, id: &ResourceId) -> bool {
         let could = |past: &PreviousResourceName| past.name == id.name && past.kind == id.gvk.kind;
         self.past.iter().any(could) && self.past_ids().any(|past| past.is_same(id))
     }
 
-    /// How many steps it takes to find out whether a selector matches it.
+    /// The steps for checking whether a selector matches the object.
     pub(crate) fn steps_of(&self, matcher: &ResourceMatcher) -> usize {
         let id = self.api_version().len() + self.kind().len() + self.name().len();
         let past: usize = self.past.iter().map(|past| past.name.len() + past.kind.len()).sum();
@@ -459,7 +460,7 @@ impl BuildResource {
         1_000 + matcher.steps(id + self.namespace().len()) + past + 64 * marks
     }
 
-    /// Whether labels and annotations are such as a selector wants.
+    /// Whether the labels and annotations match a selector.
     ///
     /// # Errors
     /// One of the label selectors is not valid.

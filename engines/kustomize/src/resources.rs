@@ -1,6 +1,5 @@
-//! The objects of a build in their order, each id once.
-//!
-//! Here: adding, finding, selecting. Elsewhere: single objects (`resource.rs`), what is done to them (`transform/`).
+//! The objects of a build, in order. Each id occurs once.
+//! Here: adding, finding, selecting. Elsewhere: single objects (`resource.rs`), changing them (`transform/`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use crate::resource::{BuildResource, GeneratorBehavior};
 use crate::schema::OpenApiSchemas;
 use crate::selector::ResourceSelector;
 
-/// What two ids of the same object have in common.
+/// The key that is equal for all ids of the same object.
 type ResourceMatchKey = (Gvk, String, String);
 
 fn key(id: &ResourceId) -> ResourceMatchKey {
@@ -23,7 +22,7 @@ fn key(id: &ResourceId) -> ResourceMatchKey {
 #[derive(Debug, Clone)]
 pub(crate) struct BuildResources {
     list: Vec<BuildResource>,
-    /// How many objects have a key, as long as none has been changed.
+    /// The number of objects for each key; `None` after an object was changed.
     keys: Option<BTreeMap<ResourceMatchKey, usize>>,
     budget: BuildBudget,
 }
@@ -35,12 +34,12 @@ const STEPS_PER_COMPARISON: usize = 16;
 const LOOKED_AT: usize = 256;
 
 impl BuildResources {
-    /// No objects, with the budget for operations on them.
+    /// An empty list of objects, with a budget for work on them.
     pub(crate) fn new(budget: &BuildBudget) -> Self {
         Self { list: Vec::new(), keys: None, budget: budget.clone() }
     }
 
-    /// What everything that is done to the objects is counted by.
+    /// The budget for all work on the objects.
     pub(crate) fn budget(&self) -> BuildBudget {
         self.budget.clone()
     }
@@ -55,7 +54,7 @@ impl BuildResources {
         &self.list
     }
 
-    /// The objects to be changed; none may become one of another's id.
+    /// The objects, for changes. No object may get the id of another one.
     pub(crate) fn list_mut(&mut self) -> &mut Vec<BuildResource> {
         self.keys = None;
         &mut self.list
@@ -79,7 +78,7 @@ impl BuildResources {
     /// Adds an object at the end.
     ///
     /// # Errors
-    /// One of its id is there.
+    /// An object with the same id exists.
     pub(crate) fn append(
         &mut self,
         resource: BuildResource,
@@ -126,7 +125,7 @@ impl BuildResources {
     /// Adds a generated object according to its behavior.
     ///
     /// # Errors
-    /// There is no object to merge with or to replace, or one exists and the new object asks for neither.
+    /// There is no object to merge with or to replace, or an object exists and the behavior is neither merge nor replace.
     pub(crate) fn absorb(&mut self, mut new: BuildResource, schema: &OpenApiSchemas) -> Result<()> {
         let id = new.id(schema);
         self.count_ids()?;
@@ -187,10 +186,10 @@ impl BuildResources {
         Ok(())
     }
 
-    /// Places of the objects that have or had an id which fits.
+    /// The positions of the objects with a present or earlier id that matches.
     ///
     /// # Errors
-    /// The build has used up what it may.
+    /// The build has exceeded its budget.
     pub(crate) fn any_id(
         &self,
         fits: impl Fn(&ResourceId) -> bool,
@@ -264,7 +263,7 @@ impl BuildResources {
     /// Checks that no two objects have the same id.
     ///
     /// # Errors
-    /// In the words of [`Self::append`].
+    /// The message of [`Self::append`].
     pub(crate) fn check_ids(&mut self, schema: &OpenApiSchemas) -> Result<()> {
         let list = std::mem::take(self.list_mut());
         *self = Self::of(list, schema, &self.budget.clone())?;
@@ -272,7 +271,7 @@ impl BuildResources {
     }
 }
 
-/// An id as Go's `%#v` prints it.
+/// An id in the form of Go's `%#v`.
 fn shown(id: &ResourceId) -> String {
     let ResourceId { gvk: Gvk { group, version, kind }, name, namespace, is_cluster_scoped } = id;
     format!(

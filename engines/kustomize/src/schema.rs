@@ -1,6 +1,6 @@
-//! Which lists of which kinds are merged, and which kinds live in namespaces: what kustomize takes from OpenAPI.
+//! The schemas that kustomize takes from OpenAPI: which lists of which kinds are merged, and which kinds are namespaced.
 //!
-//! Here: asking. Below: what is built in (`schema/builtin.rs`), OpenAPI documents and comments (`schema/read.rs`).
+//! Here: reading schemas. Below: built-in schemas (`schema/builtin.rs`), OpenAPI documents and comments (`schema/read.rs`).
 //! Elsewhere: merging (`merge.rs`).
 
 mod builtin;
@@ -13,18 +13,18 @@ use serde_json::Value;
 
 pub use read::ReadError;
 
-/// How often a reference may lead to another one.
+/// The most references that are followed in a row.
 const MAX_REFERENCES: usize = 100;
 
 /// The schemas of kinds.
 ///
-/// Of the built-in kinds only what leads to merged lists is kept, and fields of any content: other fields do not need a
+/// For built-in kinds, only fields that lead to merged lists are kept, and fields that allow any content. Other fields need no
 /// schema.
 #[derive(Debug, Clone)]
 pub struct OpenApiSchemas {
-    /// Whether what is built in is known besides what was added.
+    /// Whether the built-in schemas are used in addition to the added ones.
     is_builtin_known: bool,
-    /// Shared: documents are added to a copy.
+    /// The added schemas. They are shared between copies; adding a document copies them.
     added: Arc<SchemaAdditions>,
 }
 
@@ -33,46 +33,46 @@ pub struct OpenApiSchemas {
 struct SchemaAdditions {
     shapes: Vec<SchemaShape>,
     definitions: BTreeMap<String, usize>,
-    /// By API version and kind.
+    /// The definitions of kinds, by API version and kind.
     kinds: BTreeMap<(String, String), usize>,
     /// Whether kinds live in namespaces.
     scopes: BTreeMap<(String, String), bool>,
 }
 
-/// The schema of one definition or field, as a document has it.
+/// The schema of one definition or field in a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct SchemaShape {
-    /// The definition that it is instead.
+    /// The definition that this schema refers to.
     reference: Option<String>,
     fields: BTreeMap<String, usize>,
-    /// Of fields that are not named.
+    /// The schema of fields that are not named.
     additional: Option<usize>,
     is_list: bool,
     items: Option<usize>,
     /// Whether the items of a list are merged.
     is_merged: bool,
-    /// What makes items the same; none if it is the item itself.
+    /// The keys by which items are the same; empty if the items themselves are compared.
     keys: Vec<String>,
 }
 
 impl OpenApiSchemas {
-    /// What kustomize knows without `openapi` files: Kubernetes 1.21.2 and its own kinds.
+    /// The schemas that kustomize knows without `openapi` files: Kubernetes 1.21.2 and its own kinds.
     pub fn builtin() -> Self {
         Self { is_builtin_known: true, added: Arc::default() }
     }
 
-    /// The schemas of the document of an `openapi: {path: …}`, instead of the built-in ones. Scopes of built-in kinds
-    /// stay known.
+    /// The schemas from a document in `openapi: {path: …}`, instead of the built-in ones. Which built-in kinds are namespaced
+    /// stays known.
     ///
     /// # Errors
-    /// The text is neither JSON nor YAML, or no OpenAPI.
+    /// The text is neither JSON nor YAML, or is not OpenAPI.
     pub(crate) fn with_openapi(document: &Value) -> Result<Self, ReadError> {
         let mut schema = Self { is_builtin_known: false, added: Arc::default() };
         schema.add_openapi(document)?;
         Ok(schema)
     }
 
-    /// Adds the schemas of a document, which win over the existing ones.
+    /// Adds the schemas of a document. They take precedence over the existing ones.
     ///
     /// # Errors
     /// As [`Self::with_openapi`].
@@ -90,14 +90,14 @@ impl OpenApiSchemas {
         Some(ResourceSchema { schema: self, place })
     }
 
-    /// Whether objects of a kind live in namespaces; `None` if that is not known, where kustomize takes them to.
+    /// Whether a kind is namespaced; `None` if that is unknown. kustomize then treats the kind as namespaced.
     pub fn is_namespaced(&self, api_version: &str, kind: &str) -> Option<bool> {
         // Parity(kustomize): the scope of a built-in kind stays as it is, even if a document sets another one.
         builtin::is_namespaced(api_version, kind)
             .or_else(|| find(&self.added.scopes, api_version, kind).copied())
     }
 
-    /// The schema in a comment about its field, if it is JSON.
+    /// The schema in a comment on a field, if the comment is JSON.
     pub(crate) fn of_comment(&self, comment: &str) -> Option<ResourceSchema<'_>> {
         let json = comment.trim_start_matches('#').trim_start();
         if !json.starts_with('{') {
@@ -105,7 +105,7 @@ impl OpenApiSchemas {
         }
         let shapes = read::comment(json)?;
         let reference = shapes.first().and_then(|shape| shape.reference.as_deref());
-        // A reference to what is not known counts as a schema that knows nothing.
+        // A reference to an unknown definition counts as an empty schema.
         if let Some(known) = reference.and_then(|reference| self.definition(reference)) {
             return Some(known);
         }
@@ -141,12 +141,12 @@ pub struct ResourceSchema<'s> {
     place: SchemaOrigin,
 }
 
-/// Where it is known from.
+/// The source of a schema.
 #[derive(Debug, Clone)]
 enum SchemaOrigin {
     Builtin(builtin::BuiltinShape),
     Added(usize),
-    /// The shapes of a comment, and which of them it is.
+    /// The schemas from a comment, and the index of this one.
     Comment(Arc<Vec<SchemaShape>>, usize),
 }
 
@@ -160,7 +160,7 @@ impl ResourceSchema<'_> {
         self.follow(shape.fields.get(name).copied().or(shape.additional)?)
     }
 
-    /// The schema of a list's items; `None` also if it is not a list.
+    /// The schema of a list's items; `None` if the schema is unknown or not that of a list.
     pub fn elements(&self) -> Option<Self> {
         if let SchemaOrigin::Builtin(shape) = &self.place {
             return Some(self.at(SchemaOrigin::Builtin(shape.items()?)));
@@ -177,7 +177,7 @@ impl ResourceSchema<'_> {
         }
     }
 
-    /// The fields that make items of a merged list the same; none if items that are equal are.
+    /// The fields by which items of a merged list are the same; none if whole items are compared.
     pub(crate) fn merge_keys(&self) -> Vec<String> {
         match &self.place {
             SchemaOrigin::Builtin(shape) => shape.keys().map(str::to_owned).collect(),
@@ -189,7 +189,7 @@ impl ResourceSchema<'_> {
         Self { place, ..*self }
     }
 
-    /// The shape, unless it is built in.
+    /// The shape, unless the schema is built in.
     fn shape(&self) -> Option<&SchemaShape> {
         match &self.place {
             SchemaOrigin::Builtin(_) => None,
@@ -198,7 +198,7 @@ impl ResourceSchema<'_> {
         }
     }
 
-    /// Another shape from the same place, or the definition that it refers to.
+    /// The schema with this number from the same source. A reference is followed to its definition.
     fn follow(&self, shape: usize) -> Option<Self> {
         let mut found = match &self.place {
             SchemaOrigin::Comment(shapes, _) => {

@@ -1,7 +1,7 @@
-//! Which objects a target means: names by regular expressions, labels by Kubernetes' selectors.
+//! Selectors for the target of a patch or replacement: regular expressions for names, and label selectors of Kubernetes.
 //!
-//! Here: the selector, and matching an object's parts. Elsewhere: label selectors (`selector/labels.rs`), and which of
-//! an object's names, present or past, are matched.
+//! Here: the selector, and matching the parts of an object. Elsewhere: label selectors (`selector/labels.rs`), and which
+//! present or earlier names of an object are matched.
 
 pub mod labels;
 mod labels_name;
@@ -11,22 +11,22 @@ use golang::regexp::GoRegexp;
 use crate::plain_pattern::{self, PlainRegularExpression};
 use labels::{LabelSelector, LabelSelectorSyntaxError};
 
-/// The target of a patch or of a replacement. What is empty restricts nothing.
+/// The selector for the target of a patch or of a replacement. An empty field matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResourceSelector {
     /// Regular expression for all of the API group.
     pub group: String,
-    /// For all of the API version, without the group.
+    /// An expression for the whole API version, without the group.
     pub version: String,
-    /// For all of the kind.
+    /// An expression for the whole kind.
     pub kind: String,
-    /// For all of the name.
+    /// An expression for the whole name.
     pub name: String,
-    /// For all of the namespace.
+    /// An expression for the whole namespace.
     pub namespace: String,
     /// A label selector.
     pub label_selector: String,
-    /// A label selector for annotations, whose values have to be such as labels may have.
+    /// A label selector for annotations. Only annotation values that are valid as label values can be selected.
     pub annotation_selector: String,
 }
 
@@ -40,7 +40,7 @@ pub struct ResourceMatcher {
     namespace: SelectorPattern,
     labels: Result<LabelSelector, LabelSelectorSyntaxError>,
     annotations: Result<LabelSelector, LabelSelectorSyntaxError>,
-    /// How long the strings of both are.
+    /// The total length of both label selectors.
     marks: usize,
 }
 
@@ -48,7 +48,7 @@ pub struct ResourceMatcher {
 const STEPS_PER_REGEX_COMPILATION: usize = 100_000;
 
 impl ResourceSelector {
-    /// How many steps [`Self::compile`] takes.
+    /// The steps for [`Self::compile`].
     pub(crate) fn steps(&self) -> usize {
         let patterns = [&self.group, &self.version, &self.kind, &self.name, &self.namespace];
         let steps = |pattern: &String| {
@@ -62,11 +62,11 @@ impl ResourceSelector {
         patterns.into_iter().map(steps).sum::<usize>() + 16 * marks
     }
 
-    /// Compiles the expressions. An invalid label selector is reported only when it is used, as in kustomize, which
-    /// never reports it as long as nothing else matches.
+    /// Compiles the expressions. An invalid label selector is reported only when it is used. kustomize does the same, and never
+    /// reports it if the other fields match nothing.
     ///
     /// # Errors
-    /// One of the regular expressions is not valid.
+    /// A regular expression is not valid.
     pub fn compile(&self) -> Result<ResourceMatcher, golang::regexp::Error> {
         Ok(ResourceMatcher {
             group: anchored(&self.group)?,
@@ -87,7 +87,7 @@ impl ResourceMatcher {
         self.marks > 0
     }
 
-    /// How many steps it takes to match an object whose id takes so many bytes, once.
+    /// The steps for matching one object whose id has this many bytes.
     pub(crate) fn steps(&self, id: usize) -> usize {
         let patterns = [&self.group, &self.version, &self.kind, &self.name, &self.namespace];
         patterns.into_iter().map(|pattern| pattern.steps(id)).sum::<usize>() + self.marks
@@ -108,7 +108,7 @@ impl ResourceMatcher {
         self.namespace.allows(namespace)
     }
 
-    /// Whether an object with these labels matches; `label` finds the value of a key.
+    /// Whether an object matches by its labels. `label` returns the value of a key.
     ///
     /// # Errors
     /// The label selector is not valid.
@@ -119,7 +119,7 @@ impl ResourceMatcher {
         self.labels.as_ref().map(|selector| selector.matches(label)).map_err(Clone::clone)
     }
 
-    /// As [`Self::matches_labels`], for annotations.
+    /// Like [`Self::matches_labels`], for annotations.
     ///
     /// # Errors
     /// The annotation selector is not valid.
@@ -134,7 +134,7 @@ impl ResourceMatcher {
 /// An expression for all of a text.
 #[derive(Debug, Clone)]
 enum SelectorPattern {
-    /// It is empty.
+    /// The expression is empty and matches any text.
     Any,
     Plain(PlainRegularExpression),
     Expression(GoRegexp),

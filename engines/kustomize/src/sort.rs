@@ -1,4 +1,4 @@
-//! The order of what is printed.
+//! Sorts the objects for the output.
 
 use crate::error::{Error, Result};
 use crate::id::{Gvk, ResourceId};
@@ -33,7 +33,7 @@ const FIRST: [&str; 22] = [
 
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// The rank of a kind: negative for those that come first, positive for the last.
+/// The rank of a kind: negative for kinds that come first, positive for kinds that come last.
 fn rank<S: AsRef<str>>(kind: &str, first: &[S], last: &[S]) -> isize {
     let place = |list: &[S]| list.iter().rposition(|known| known.as_ref() == kind);
     let signed = |number: usize| isize::try_from(number).unwrap_or(isize::MAX);
@@ -125,7 +125,7 @@ impl Ord for ResourceSortKey {
             true => other.gvk.cmp(&self.gvk),
             false => self.gvk.cmp(&other.gvk),
         };
-        // Groups with a `_` can have the same text; the order still has to be total.
+        // Because groups may contain a `_`, different ids can have the same text. The order must still be total.
         self.rank.cmp(&other.rank).then(by_text).then_with(|| self.id.gvk.cmp(&other.id.gvk))
     }
 }

@@ -1,6 +1,6 @@
-//! What changes the objects of a build, in the form in which all transformers wait for their turn.
+//! The transformers, which change the objects of a build, behind one type.
 //!
-//! Below: one file each. Elsewhere: their order (`kustomization_target.rs`), their configuration as plugins
+//! Below: one file for each transformer. Elsewhere: their order (`kustomization_target.rs`), their configuration as plugins
 //! (`builtin_plugin.rs`).
 
 pub(crate) mod affix;
@@ -20,7 +20,7 @@ use crate::resource::{self, BuildResource};
 use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
 
-/// A transformer and all it needs.
+/// A transformer with its configuration.
 #[derive(Debug, Clone)]
 pub(crate) enum ResourceTransformer {
     StrategicMerge(patch::StrategicMergeTransformer),
@@ -38,10 +38,10 @@ pub(crate) enum ResourceTransformer {
 }
 
 impl ResourceTransformer {
-    /// Whether it merges anything into one of the objects, for which it asks the schema.
+    /// Whether the transformer merges a patch into one of the objects, and therefore uses the schema.
     ///
     /// # Errors
-    /// The build has used up what it may.
+    /// The build has exceeded its budget.
     pub(crate) fn merges(
         &self,
         resources: &BuildResources,
@@ -54,7 +54,7 @@ impl ResourceTransformer {
         }
     }
 
-    /// What errors call it.
+    /// The name of the transformer in errors.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::StrategicMerge(_) => "PatchStrategicMergeTransformer",
@@ -78,7 +78,7 @@ impl ResourceTransformer {
     /// Changes the objects.
     ///
     /// # Errors
-    /// The transformation cannot be done; some objects may have been changed.
+    /// The transformation fails. Some objects may already be changed.
     pub(crate) fn transform(
         &self,
         resources: &mut BuildResources,
@@ -101,7 +101,7 @@ impl ResourceTransformer {
     }
 }
 
-/// Adds hashes to the names of the objects that ask for one.
+/// Adds hashes to the names of objects that need one.
 fn add_hashes(resources: &mut BuildResources, schema: &OpenApiSchemas) -> Result<()> {
     if !resources.list().iter().any(|resource| resource.needs_hash) {
         return Ok(());
@@ -119,7 +119,7 @@ fn add_hashes(resources: &mut BuildResources, schema: &OpenApiSchemas) -> Result
     Ok(())
 }
 
-/// An object, in the error that the build has used up what it may.
+/// The name of an object in the error about an exceeded budget.
 pub(crate) fn named(resource: &BuildResource) -> String {
     format!("object {}", resource::id(&resource.node))
 }

@@ -1,6 +1,6 @@
-//! Which fields each transformer changes: kustomize's own configuration, and what is added to it.
+//! Which fields each transformer changes: kustomize's built-in configuration, and additions to it.
 //!
-//! Below: the defaults (`config/defaults.rs`), what `crds` adds (`config/crds.rs`).
+//! Below: the defaults (`config/defaults.rs`), additions from `crds` (`config/crds.rs`).
 
 mod crds;
 mod defaults;
@@ -22,7 +22,7 @@ const STEPS_PER_COMPARISON: usize = 4;
 /// The fields that refer to objects of a kind by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NameReference {
-    /// What is referred to; empty parts stand for any.
+    /// The referenced kind. An empty part matches any.
     pub(crate) target: Gvk,
     pub(crate) referrers: Vec<FieldSpec>,
 }
@@ -37,7 +37,7 @@ decode_struct!(NameReference, "builtinconfig", "NameBackReferences", {
 /// The fields of all transformers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TransformerConfig {
-    /// Whether it is the built-in configuration, so that hundreds of fields need not be compared.
+    /// Whether this is the built-in configuration. Then hundreds of fields need not be compared.
     is_builtin: bool,
     pub(crate) name_prefix: Vec<FieldSpec>,
     pub(crate) name_suffix: Vec<FieldSpec>,
@@ -66,7 +66,7 @@ decode_struct!(TransformerConfig, "builtinconfig", "TransformerConfig", {
     "replicas" => replicas,
 });
 
-/// The built-in configuration; every kustomization adds it to what it got from others.
+/// The built-in configuration. Every kustomization adds it to the configuration of the kustomizations that it includes.
 static BUILTIN: LazyLock<TransformerConfig> = LazyLock::new(TransformerConfig::of_table);
 
 fn specs(entries: &[defaults::DefaultFieldSpec]) -> Vec<FieldSpec> {
@@ -77,7 +77,7 @@ fn specs(entries: &[defaults::DefaultFieldSpec]) -> Vec<FieldSpec> {
     entries.iter().map(spec).collect()
 }
 
-/// The parts of `group/version/kind`; a group may contain a slash.
+/// Splits `group/version/kind`. The group may contain a slash.
 fn parts(text: &str) -> [&str; 3] {
     let (rest, kind) = text.rsplit_once('/').unwrap_or(("", text));
     let (group, version) = rest.rsplit_once('/').unwrap_or(("", rest));
@@ -113,10 +113,10 @@ impl TransformerConfig {
         }
     }
 
-    /// The defaults with the files of `configurations`.
+    /// The default configuration with the files of `configurations`.
     ///
     /// # Errors
-    /// A file cannot be read, or contradicts another one or the defaults.
+    /// A file cannot be read, or contradicts another file or the defaults.
     pub(crate) fn with_files(
         loader: &KustomizationLoader<'_>,
         paths: &[String],
@@ -171,10 +171,10 @@ impl TransformerConfig {
         Ok(Cow::Owned(joined))
     }
 
-    /// Adds what is not there yet.
+    /// Adds the entries that are missing.
     ///
     /// # Errors
-    /// The same place is made in one and not in the other.
+    /// Both have the same path, but only one of them creates missing fields.
     fn merge(&mut self, other: Self, budget: &BuildBudget) -> Result<()> {
         if *self == other || other == Self::default() {
             return Ok(());
@@ -242,10 +242,10 @@ pub(crate) fn selection(spec: &FieldSpec) -> Gvk {
     Gvk { group, version, kind }
 }
 
-/// Adds field specifications that are not there yet.
+/// Adds field specs that are not there yet.
 ///
 /// # Errors
-/// One that is there differs in whether it makes its place.
+/// An existing field spec differs only in whether it creates missing fields.
 pub(crate) fn add_all(
     own: &mut Vec<FieldSpec>,
     others: impl IntoIterator<Item = FieldSpec>,
@@ -254,7 +254,7 @@ pub(crate) fn add_all(
     others.into_iter().try_for_each(|spec| add(own, spec, budget))
 }
 
-/// As [`add_all`], for one.
+/// Like [`add_all`], for one field spec.
 ///
 /// # Errors
 /// As [`add_all`].

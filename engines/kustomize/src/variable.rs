@@ -1,4 +1,4 @@
-//! `vars`: `$(NAME)` in fields gives way to the value of a field of another object.
+//! `vars`: replaces `$(NAME)` in fields by the value of a field of another object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::resources::BuildResources;
 use crate::schema::OpenApiSchemas;
 use crate::yaml_path;
 
-/// Steps that comparing a variable with what is looked for costs.
+/// The steps for comparing a variable with a reference.
 const STEPS_PER_COMPARISON: usize = 16;
 
 /// Variables by their names.
@@ -27,7 +27,7 @@ impl KustomizeVariables {
     /// Adds variables.
     ///
     /// # Errors
-    /// One of a name is there.
+    /// A variable of the same name exists.
     pub(crate) fn add(&mut self, variables: impl IntoIterator<Item = VariableEntry>) -> Result<()> {
         for variable in variables {
             if self.0.contains_key(&variable.name) {
@@ -47,10 +47,10 @@ impl KustomizeVariables {
     }
 }
 
-/// Notes on objects which variables read them.
+/// Records on each object which variables read it.
 ///
 /// # Errors
-/// Several objects fit a variable.
+/// Several objects match a variable.
 pub(crate) fn mark(
     resources: &mut BuildResources,
     variables: &[VariableEntry],
@@ -85,7 +85,7 @@ pub(crate) fn mark(
     Ok(())
 }
 
-/// What a variable gives.
+/// The value of a variable.
 #[derive(Debug, Clone, PartialEq)]
 enum VariableValue {
     Text(String),
@@ -146,7 +146,7 @@ fn value_of(variable: &VariableEntry, resources: &[BuildResource]) -> Result<Var
     })
 }
 
-/// The value at a path such as `spec.ports[0].port`.
+/// The value of the field at a path such as `spec.ports[0].port`.
 fn field_value(node: &YamlNode, path: &str) -> Option<VariableValue> {
     let mut parts = Vec::new();
     for part in yaml_path::split_brackets(path, '.') {
@@ -240,7 +240,7 @@ impl VariableReplacer<'_> {
         Ok(())
     }
 
-    /// A text with its references replaced; one that is a single reference becomes the value itself.
+    /// Replaces the references in a text. A text that is a single reference becomes the value itself.
     fn replaced(&mut self, text: &str) -> Result<VariableValue> {
         let last = text.rfind(')');
         let mut result = String::new();
@@ -252,7 +252,7 @@ impl VariableReplacer<'_> {
                 break;
             }
             result.push_str(before);
-            // Whether a closing parenthesis follows at all is known, so that it is not searched again and again.
+            // It is known whether a closing parenthesis follows at all, so that the rest need not be searched repeatedly.
             let has_end = last.is_some_and(|last| last > text.len() - after.len());
             let reference = after.strip_prefix('(').filter(|_| has_end);
             let reference = reference.and_then(|inner| inner.split_once(')'));
@@ -300,7 +300,7 @@ impl VariableReplacer<'_> {
     }
 }
 
-/// A value within a text, as Go's `%v` prints it.
+/// The text of a value within a text, in the form of Go's `%v`.
 fn shown(value: &VariableValue) -> String {
     match value {
         VariableValue::Text(text) => text.clone(),

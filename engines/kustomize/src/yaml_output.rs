@@ -1,4 +1,4 @@
-//! Nodes to what is printed: through JSON, so that comments, styles and the order of keys are gone.
+//! Prints nodes by converting them to JSON, so that comments, styles and the order of keys are lost.
 
 use goyaml::YamlLimits;
 use goyaml::v3::YamlNode;
@@ -10,13 +10,13 @@ use crate::field_edit;
 use crate::resource::{self, BuildResource};
 use crate::transform::named;
 
-/// The value of a node, as kustomize gets it: it writes the node and reads it back.
+/// The JSON value of a node. kustomize writes the node as YAML and reads it back.
 ///
 /// # Errors
-/// The node cannot be read back, for example because of keys that are not strings, or strings that do not fit their
-/// tags.
+/// The node cannot be read back, for example because of keys that are not strings, or strings that do not match their tags.
 pub(crate) fn value(node: &YamlNode) -> Result<Value> {
-    // Most nodes stay what they are; errors name lines of the text, so a node with an error is written nevertheless.
+    // For most nodes writing and reading changes nothing. A node with an error is written all the same, because the error names
+    // a line of the text.
     if goyaml::v3::is_stable(node)
         && let Ok(value) = goyaml::v3::to_json(node, &YamlLimits::default())
     {
@@ -44,7 +44,7 @@ pub(crate) fn yaml(node: &YamlNode) -> Result<String> {
     goyaml::emit::emit(&value).map_err(|error| Error::new(error.to_string()))
 }
 
-/// The text of objects; empty without any.
+/// The text of objects; empty if there are none.
 ///
 /// # Errors
 /// As [`value`].

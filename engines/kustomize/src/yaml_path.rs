@@ -1,8 +1,8 @@
-//! Ways through a document: `spec`, `[name=web]`, `2`, `*`.
+//! Paths through a document: `spec`, `[name=web]`, `2`, `*`.
 //!
-//! Here: the one node at the end of a way ([`lookup`]), and all nodes that a way with patterns leads to
-//! ([`matches`]). Strings of paths become parts in `path/split.rs`; the paths of field specs, which
-//! descend lists by themselves, are in `fieldspec.rs`.
+//! Here: the one node at the end of a path ([`lookup`]), and all nodes that a path with patterns leads to ([`matches`]).
+//! Strings are split into the parts of a path in `path/split.rs`. The paths of field specs, which enter lists automatically,
+//! are in `fieldspec.rs`.
 
 mod lookup;
 mod matches;
@@ -21,7 +21,7 @@ pub(crate) use split::split_brackets;
 /// Most parts of a path. Differs(kustomize): it has no limit.
 pub const MAX_PARTS: usize = 200;
 
-/// Why a path leads nowhere. In kustomize's words where it has some.
+/// Why a path cannot be followed. The text is kustomize's, where kustomize has one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -45,7 +45,7 @@ pub enum Error {
     Index {
         /// The number.
         index: usize,
-        /// How long the list is.
+        /// The length of the list.
         found: usize,
     },
     /// The value in `[key=value]` is not a regular expression.
@@ -54,16 +54,16 @@ pub enum Error {
     /// A path runs through a text that is not YAML.
     #[error(transparent)]
     Text(#[from] goyaml::Error),
-    /// A path runs through a text without anything in it.
+    /// A path leads through a field whose text is empty.
     #[error("wrong node kind: expected {expected} but got : node contents:\nnull\n")]
     EmptyText {
-        /// What would have to be there.
+        /// The kind of node that the path needs here.
         expected: &'static str,
     },
-    /// An item was created for a `[key=value]` that does not match it.
+    /// An item was created for a `[key=value]`, but the item does not match it.
     #[error("the element created for `{0}` does not match it")]
     Unmatched(String),
-    /// What the path leads through takes too much time or memory.
+    /// Following the path needs too much time or memory.
     #[error(transparent)]
     Exhausted(#[from] golang::work_meter::WorkLimitExceeded),
     /// More parts than [`MAX_PARTS`].
@@ -71,20 +71,20 @@ pub enum Error {
     TooLong,
 }
 
-/// Where a node stands: which child to take, from the root on.
+/// The position of a node: the index of the child on each level, from the root on.
 pub type ChildIndexPath = Vec<usize>;
 
-/// The node at a place; `None` if the tree has changed and the place is gone.
+/// The node at a position; `None` if the tree has changed and the position no longer exists.
 pub fn at<'n>(root: &'n YamlNode, place: &[usize]) -> Option<&'n YamlNode> {
     place.iter().try_fold(root, |node, child| node.content.get(*child))
 }
 
-/// As [`at`], to change it.
+/// Like [`at`], for changes.
 pub(crate) fn at_mut<'n>(root: &'n mut YamlNode, place: &[usize]) -> Option<&'n mut YamlNode> {
     place.iter().try_fold(root, |node, child| node.content.get_mut(*child))
 }
 
-/// The number that Go reads a part as, of either sign. Most are names, of which no error has to be made.
+/// The number that Go reads from a part, positive or negative. Most parts are names, for which no error needs to be created.
 fn number(part: &str) -> Option<i64> {
     let is_name = part.bytes().next().is_none_or(|byte| byte.is_ascii_alphabetic());
     if is_name { None } else { golang::strconv::atoi(part).ok() }
@@ -95,12 +95,12 @@ fn index(part: &str) -> Option<usize> {
     number(part).and_then(|index| usize::try_from(index).ok())
 }
 
-/// Whether a part chooses items by what they contain.
+/// Whether a part selects items by their content.
 fn is_pair(part: &str) -> bool {
     part.starts_with('[') && part.ends_with(']')
 }
 
-/// The field and the value of `[field=value]`; without a field, the items themselves have the value.
+/// The field and the value of `[field=value]`. Without a field, the items themselves are compared with the value.
 fn pair(part: &str) -> Result<(&str, &str), Error> {
     let inner = part.strip_suffix(']').unwrap_or(part);
     inner.strip_prefix('[').unwrap_or(inner).split_once('=').ok_or(Error::NoPair)
@@ -130,7 +130,7 @@ fn created_item(field: &str, value: &str) -> YamlNode {
     YamlNode { content, ..created(YamlNodeKind::Mapping, "") }
 }
 
-/// The root of a document, or the node itself; and its place.
+/// The root of a document, or the node itself; and its position.
 fn root(node: &YamlNode) -> (&YamlNode, ChildIndexPath) {
     match (node.kind, node.content.first()) {
         (YamlNodeKind::Document, Some(root)) => (root, vec![0]),

@@ -1,6 +1,5 @@
-//! Asking at a phase: which event is to be there, and which are over.
-//!
-//! Elsewhere: what an event means (`event_verdict.rs`).
+//! Determines which event should exist for the present phase of an operation, and which events are no longer needed.
+//! Elsewhere: how an event is judged (`event_verdict.rs`).
 
 use reconcile::Time;
 
@@ -12,7 +11,7 @@ use crate::lifecycle_selection::HoldingLifecycle;
 /// A revision of a release or of a source, as an event names it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventRevision {
-    /// Its number, or the revision of the source.
+    /// The number of the release's revision, or the revision of the source.
     pub revision: String,
     /// The chart's name; empty if there is none.
     pub chart_name: String,
@@ -23,9 +22,9 @@ pub struct EventRevision {
 /// An event that is to be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LifecycleEventRequest {
-    /// Its name.
+    /// The name of the event.
     pub name: String,
-    /// Why it is asked.
+    /// The hold that the event is created for.
     pub hold: HoldingLifecycle,
     /// The phase.
     pub phase: LifecycleHoldPhase,
@@ -35,40 +34,40 @@ pub struct LifecycleEventRequest {
     pub from: Option<EventRevision>,
     /// The revision afterwards.
     pub to: Option<EventRevision>,
-    /// Until when it has to be answered.
+    /// The time until which the event must be answered.
     pub deadline: Time,
 }
 
-/// An event for which no operation waits any more.
+/// An event that no operation waits for any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DismissedLifecycleEvent {
-    /// Its name.
+    /// The name of the event.
     pub name: String,
-    /// Its uid.
+    /// The uid of the event.
     pub uid: String,
-    /// Whether it may still be answered.
+    /// Whether the event may still be answered.
     pub is_open: bool,
 }
 
 /// The state of an operation at one hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OperationHoldState {
-    /// It continues.
+    /// The operation continues.
     Pass(LifecycleEventAnswer),
-    /// It fails.
+    /// The operation fails.
     Fail(LifecycleEventAnswer),
-    /// It waits, for this reason, and no longer than until a time if there is one.
+    /// The operation waits. The text says why, and the time, if any, is the latest end of the wait.
     Wait(String, Option<Time>),
     /// The event is to be created first.
     Ask(Box<LifecycleEventRequest>),
 }
 
-/// The question that an event asks: for which object, in which phase and when.
+/// The subject of an event: for which object, in which phase and when it was created.
 #[derive(Debug, Clone, Copy)]
 pub struct LifecycleQuestion<'q> {
-    /// The uid of the object that waits.
+    /// The uid of the object whose operation waits.
     pub owner: &'q str,
-    /// With what the name of the event begins.
+    /// The first part of the event's name.
     pub subject: &'q str,
     /// The operation.
     pub operation: &'q str,
@@ -115,8 +114,8 @@ impl LifecycleQuestion<'_> {
     }
 }
 
-/// The events that no phase of the present operation waits for: those of other operations, and those whose answers are
-/// recorded.
+/// The events that the present operation does not wait for. They belong to other operations, or their answers are recorded
+/// already.
 pub fn dismissed(
     events: &[ObservedLifecycleEvent],
     operation: Option<&str>,

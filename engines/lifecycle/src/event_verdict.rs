@@ -1,4 +1,4 @@
-//! What an event means for the operation that waits for it.
+//! Judges whether an operation continues, waits or fails because of an event that it waits for.
 
 use reconcile::Time;
 use serde::{Deserialize, Serialize};
@@ -7,21 +7,21 @@ use crate::lifecycle_event::{LifecycleApproval, LifecycleEventState, ObservedLif
 use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 use crate::lifecycle_selection::{HoldingLifecycle, LifecycleTimeoutPolicy};
 
-/// How long a message in an answer may be, in bytes.
+/// The longest message in an answer, in bytes.
 const MAX_TEXT: usize = 512;
-/// How many approvals an answer names.
+/// The most approvals that an answer lists.
 const MAX_APPROVALS: usize = 16;
 
-/// How a phase ended for a lifecycle.
+/// How a phase ended for one lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LifecyclePhaseOutcome {
-    /// It was answered well.
+    /// The event was answered with success.
     Succeeded,
-    /// It was answered badly.
+    /// The event was answered with a failure.
     Failed,
-    /// It was not answered in time.
+    /// The event was not answered in time.
     TimedOut,
-    /// Break-glass released it.
+    /// Break-glass released the operation.
     Released,
 }
 
@@ -37,7 +37,7 @@ impl LifecyclePhaseOutcome {
     }
 }
 
-/// The end of an event, as it is recorded.
+/// The recorded result of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LifecycleEventAnswer {
@@ -45,7 +45,7 @@ pub struct LifecycleEventAnswer {
     pub lifecycle: String,
     /// The phase.
     pub phase: LifecycleHoldPhase,
-    /// How it ended.
+    /// How the phase ended.
     pub outcome: LifecyclePhaseOutcome,
     /// The uid of the event.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -53,16 +53,16 @@ pub struct LifecycleEventAnswer {
     /// The user who answered.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answered_by: String,
-    /// More, for people.
+    /// A message with details for users.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The users who approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<LifecycleApproval>,
-    /// When it was asked.
+    /// When the event was created.
     #[serde(with = "reconcile::time_json")]
     pub asked: Time,
-    /// When it ended.
+    /// When the phase ended.
     #[serde(with = "reconcile::time_json")]
     pub ended: Time,
 }
@@ -91,17 +91,17 @@ impl LifecycleEventAnswer {
 pub enum LifecycleEventVerdict {
     /// The operation continues.
     Pass(LifecycleEventAnswer),
-    /// The operation waits, for this reason, and no longer than until a time if there is one.
+    /// The operation waits. The text says why, and the time, if any, is the latest end of the wait.
     Wait(String, Option<Time>),
     /// The operation fails.
     Fail(LifecycleEventAnswer),
 }
 
-/// Judges what an event means for an operation that a lifecycle holds. `glass` is whether break-glass is in force, which
-/// does not release what the namespace requires.
+/// Judges an event for an operation that a lifecycle holds. `glass` says whether break-glass is in force. Break-glass does not
+/// release lifecycles that the namespace requires.
 ///
-/// Approvals count by user. An event in the phase `Succeeded` without enough approvals still waits: a user who may
-/// answer for a controller does not approve for others.
+/// Each user counts once as an approver. A `Succeeded` event without enough approvals still waits, because the right to answer
+/// for a controller does not include the right to approve.
 pub fn judge(
     hold: &HoldingLifecycle,
     phase: LifecycleHoldPhase,
@@ -136,7 +136,8 @@ pub fn judge(
         {
             return LifecycleEventVerdict::Pass(answer(LifecyclePhaseOutcome::Succeeded));
         }
-        // windlass alone cancels, and not what it waits for; another client must not make it wait for ever.
+        // windlass cancels only events that it no longer waits for. If another client cancels an event, the operation must not
+        // wait for ever.
         LifecycleEventState::Cancelled => {
             let message = "the LifecycleEvent was cancelled".to_owned();
             return LifecycleEventVerdict::Fail(LifecycleEventAnswer {

@@ -1,28 +1,28 @@
-//! What the handlers of windlass itself make of what they see: a time, the answer to a Prometheus query, a Job.
+//! Checks of the handlers that windlass itself runs: a waiting time, a Prometheus query, a Job.
 //!
-//! Nothing is remembered between two checks but the time of the event and, in its status, that its Job was begun, so that a
-//! restart changes nothing.
+//! The only state between two checks is the time of the event, and the note in its status that its Job was begun. A restart
+//! therefore changes nothing.
 
 use std::time::Duration;
 
 use reconcile::Time;
 use serde_json::Value;
 
-/// How many values of one answer are compared.
+/// The most values of one response that are compared.
 const MAX_SAMPLES: usize = 1000;
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandlerCheckResult {
-    /// Not decided yet, for this reason.
+    /// The check is not decided yet, for this reason.
     Wait(String),
-    /// As it should be.
+    /// The check passed, for this reason.
     Good(String),
-    /// Not as it should be.
+    /// The check failed, for this reason.
     Bad(String),
 }
 
-/// The bounds between which a metric is good; without both it never is.
+/// The limits within which a metric is good. If both are absent, the metric is never good.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetricBounds {
     /// The least good value.
@@ -32,7 +32,7 @@ pub struct MetricBounds {
 }
 
 impl MetricBounds {
-    /// Why a value is not good. What is not a number is within no bounds.
+    /// Why a value is not good. A NaN is never good.
     fn violation(&self, value: f64) -> Option<String> {
         if value.is_nan() {
             return Some("the value is not a number".to_owned());
@@ -53,8 +53,8 @@ pub fn pause(created: Time, duration: Duration, now: Time) -> HandlerCheckResult
     }
 }
 
-/// What the answer of a Prometheus server to an instant query means. Every value of the result has to be within the
-/// bounds; a result without values decides nothing, and neither does an answer that cannot be read.
+/// Judges the response of a Prometheus server to an instant query. Every value of the result must be within the bounds. A
+/// response without values or an unreadable response decides nothing.
 ///
 /// Source of the format: the HTTP API of Prometheus, `/api/v1/query`.
 pub fn measurement(body: &[u8], bounds: MetricBounds) -> HandlerCheckResult {
@@ -101,7 +101,7 @@ fn values(data: &Value) -> Result<Vec<f64>, &'static str> {
     }
 }
 
-/// The result of a measurement that has to be good for `duration`: a good one waits until that time is over.
+/// Turns a measurement into a result that must stay good for `duration`. A good measurement waits until that time has passed.
 pub fn promoted(
     found: HandlerCheckResult,
     created: Time,
@@ -120,14 +120,14 @@ pub fn promoted(
 /// The next step for the Job of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventJobStep {
-    /// It is noted that the Job is begun, then it is created.
+    /// Note in the status that the Job is begun, and then create it.
     Begin,
-    /// No step is needed: the Job has this result so far.
+    /// No action is needed, because the Job has this result so far.
     Judge(HandlerCheckResult),
 }
 
-/// The next step for the Job of an event, which runs once. `is_begun` is whether it was noted before it was created: a
-/// Job that is absent afterwards may have run, since a TTL or another client may have deleted it.
+/// The next step for the Job of an event, which must run only once. `is_begun` says that the status noted the Job before it was
+/// created. If such a Job is absent, it may already have run, since a TTL or another client may have deleted it.
 pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> EventJobStep {
     match (job, is_begun) {
         (Some(job), _) => EventJobStep::Judge(completion(job)),
@@ -139,7 +139,7 @@ pub fn job_task(name: &str, is_begun: bool, job: Option<&Value>) -> EventJobStep
     }
 }
 
-/// How far a Job is.
+/// The result of a Job so far.
 fn completion(job: &Value) -> HandlerCheckResult {
     let conditions = job["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let holds =

@@ -1,24 +1,24 @@
-//! Variables of an event, for the texts of handlers: `${subject}` in a name, a URL or a query.
+//! Variables of an event for the strings of handlers, such as `${subject}` in a name, a URL or a query.
 //!
-//! The user who binds a Lifecycle chooses parameters, and its author chooses the text around them. A value is escaped
-//! for its position in the text, so that it always stays a value there.
+//! The user who binds a Lifecycle chooses parameters, and the author of the Lifecycle writes the text around them. Each value
+//! is escaped for its position in the text, so that it cannot change the meaning of the text.
 
 use std::collections::BTreeMap;
 
 use envsubst::{SubstitutionLimits, UnsetVariablePolicy, substitute};
 
-/// Where a text is used.
+/// The place of a value in a text, which determines how it is escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableTextContext {
-    /// As the name of an object, as it is.
+    /// In the name of an object, without escapes.
     Name,
-    /// In a URL, behind the host.
+    /// In a URL, after the host.
     Url,
     /// Within a string of a query in PromQL.
     Query,
 }
 
-/// Values by name. Those of the event hide parameters of the same name.
+/// Values by name. A variable of the event takes precedence over a parameter of the same name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LifecycleHandlerVariables {
     own: BTreeMap<&'static str, String>,
@@ -31,10 +31,10 @@ impl LifecycleHandlerVariables {
         Self { own, parameters }
     }
 
-    /// A text with the values in it.
+    /// Replaces the variables in a text.
     ///
     /// # Errors
-    /// The text has an unknown form, or names something that has no value.
+    /// The text has an unknown form, or a variable has no value.
     pub fn fill(&self, text: &str, place: VariableTextContext) -> Result<String, String> {
         let own = self.own.iter().map(|(name, value)| ((*name).to_owned(), value));
         let parameters = self.parameters.iter().map(|(name, value)| (name.clone(), value));
@@ -52,9 +52,9 @@ impl LifecycleHandlerVariables {
         String::from_utf8(filled).map_err(|_| "it is not UTF-8".to_owned())
     }
 
-    /// Environment variables by name, with values as the `env` of a container has them.
+    /// The variables as environment variables, escaped for the `env` of a container.
     ///
-    /// Kubernetes replaces `$(NAME)` in such values by other variables of the container, and `$$` by `$`.
+    /// Kubernetes replaces `$(NAME)` in such values with other variables of the container, and `$$` with `$`.
     pub fn environment(&self) -> BTreeMap<String, String> {
         let literal = |value: &String| value.replace('$', "$$");
         let own =

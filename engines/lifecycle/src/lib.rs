@@ -1,4 +1,4 @@
-//! Lifecycles: which of them hold an operation at a phase, in which order, and what the answers to their events mean.
+//! Lifecycles: which of them hold an operation at a phase and in which order, and how the answers to their events are judged.
 //!
 //! ```text
 //!   lifecycles, bindings, subject ── select ── holds ─┐
@@ -6,7 +6,7 @@
 //!   an event with its status, the time ───────────────┘
 //! ```
 //!
-//! Here: all that can be decided without a cluster. Elsewhere: where an operation is held (engine `release`), the objects
+//! Here: all decisions that need no cluster. Elsewhere: where an operation is held (engine `release`), the objects
 //! (`crds::lifecycle`), reading and writing them (the program).
 
 mod event_request;

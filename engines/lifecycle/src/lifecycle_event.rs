@@ -1,4 +1,4 @@
-//! A LifecycleEvent as it was observed, and the name that it has.
+//! An observed LifecycleEvent, and the naming of events.
 
 use reconcile::Time;
 use serde::{Deserialize, Serialize};
@@ -6,19 +6,19 @@ use sha2::{Digest as _, Sha256};
 
 use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 
-/// The state of an event: how far its answer is.
+/// The state of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LifecycleEventState {
-    /// Nothing was answered.
+    /// There is no answer yet.
     #[default]
     Pending,
-    /// A controller works on it.
+    /// A controller is working on the answer.
     Running,
     /// The operation may continue.
     Succeeded,
     /// The operation must not continue.
     Failed,
-    /// Nothing waits for the answer.
+    /// No operation waits for the answer any more.
     Cancelled,
 }
 
@@ -46,47 +46,47 @@ impl LifecycleEventState {
 pub struct LifecycleApproval {
     /// The user who approved.
     pub user: String,
-    /// When.
+    /// When the user approved.
     #[serde(
         default,
         with = "reconcile::time_json::exact",
         skip_serializing_if = "Option::is_none"
     )]
     pub at: Option<Time>,
-    /// Why, in the words of the user.
+    /// The user's reason for the approval.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comment: String,
 }
 
-/// An event as it was observed.
+/// An observed event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedLifecycleEvent {
-    /// Its name.
+    /// The name of the event.
     pub name: String,
-    /// Its uid.
+    /// The uid of the event.
     pub uid: String,
     /// The Lifecycle.
     pub lifecycle: String,
-    /// The phase; `None` if only a later version knows it.
+    /// The phase; `None` if this version does not know it.
     pub phase: Option<LifecycleHoldPhase>,
     /// The operation.
     pub operation: String,
-    /// How far the answer is.
+    /// The state of the answer.
     pub state: LifecycleEventState,
     /// The user who answered.
     pub answered_by: String,
-    /// More about the answer, for people.
+    /// A message with details of the answer, for users.
     pub message: String,
-    /// When it was created.
+    /// When the event was created.
     pub created: Option<Time>,
-    /// Until when it has to be answered.
+    /// The time until which the event must be answered.
     pub deadline: Option<Time>,
     /// The approvals.
     pub approvals: Vec<LifecycleApproval>,
 }
 
-/// The name of an event: the same for the same phase of the same operation, so that a crash does not lead to a second
-/// one.
+/// The name of an event. It is the same for the same phase of the same operation, so that a crash does not lead to a second
+/// event.
 pub(crate) fn event_name(
     release: &str,
     phase: LifecycleHoldPhase,

@@ -48,7 +48,7 @@ phases! {
 }
 
 impl LifecycleHoldPhase {
-    /// The phase that the API spells so; `None` if there is none.
+    /// Reads a phase from its name in the API; `None` if there is no such phase.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|phase| phase.as_str() == text)
     }

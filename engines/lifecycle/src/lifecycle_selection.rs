@@ -1,5 +1,4 @@
-//! Which lifecycles hold an object, and in which order: those that its bindings name, and those that its namespace requires.
-//!
+//! Determines which lifecycles hold an object, and in which order. Bindings and the namespace of the object select them.
 //! Elsewhere: how a hold ends (`event_verdict.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::lifecycle_hold_phase::LifecycleHoldPhase;
 
-/// How many lifecycles may hold one object.
+/// The most lifecycles that may hold one object.
 pub(crate) const MAX_HOLDS: usize = 16;
 
 type LabelMap = BTreeMap<String, String>;
 
-/// What happens when an event is not answered in time.
+/// The reaction if an event is not answered in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum LifecycleTimeoutPolicy {
     /// The operation fails.
@@ -33,11 +32,11 @@ pub struct LabelRequirement {
     pub key: String,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
     pub operator: String,
-    /// For `In` and `NotIn`.
+    /// The values for `In` and `NotIn`.
     pub values: Vec<String>,
 }
 
-/// Selects by labels; an empty one selects everything.
+/// A label selector. An empty one selects everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SubjectLabelSelector {
     /// Labels with exactly these values.
@@ -47,8 +46,8 @@ pub struct SubjectLabelSelector {
 }
 
 impl SubjectLabelSelector {
-    /// Whether labels are selected. What has an operator that Kubernetes does not know counts as selected: a requirement
-    /// is not weakened by what cannot be read.
+    /// Whether the selector matches labels. An unknown operator counts as a match, so that a value windlass cannot read does
+    /// not weaken a requirement.
     pub fn selects(&self, labels: &LabelMap) -> bool {
         let meets = |it: &LabelRequirement| {
             let value = labels.get(&it.key);
@@ -65,33 +64,33 @@ impl SubjectLabelSelector {
     }
 }
 
-/// A Lifecycle, as far as it matters here.
+/// The fields of a Lifecycle that matter here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lifecycle {
-    /// Its name.
+    /// The name of the Lifecycle.
     pub name: String,
     /// The label of its events.
     pub key: String,
-    /// Its phases.
+    /// The phases at which the Lifecycle holds.
     pub phases: Vec<LifecycleHoldPhase>,
-    /// How long an event may be unanswered.
+    /// How long an event may stay unanswered.
     pub timeout: Duration,
-    /// What happens then.
+    /// The reaction to a timeout.
     pub on_timeout: LifecycleTimeoutPolicy,
-    /// How many users have to approve; 0 if a controller answers.
+    /// How many users must approve; 0 if a controller answers instead.
     pub approvals: u16,
-    /// The namespaces that require it.
+    /// Selects the namespaces that require the Lifecycle.
     pub required: Option<SubjectLabelSelector>,
-    /// What of it cannot be read; then it lets nothing continue that it holds.
+    /// Why the Lifecycle cannot be read. If it is set, every operation that the Lifecycle holds keeps waiting.
     pub broken: Option<String>,
 }
 
 /// The objects that a binding means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectSelector {
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: String,
-    /// The name of one; all if there is none.
+    /// The name of one object; none means all objects of the kind.
     pub name: Option<String>,
     /// Labels with exactly these values.
     pub labels: LabelMap,
@@ -100,28 +99,28 @@ pub struct SubjectSelector {
 /// A LifecycleBinding of the namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedLifecycleBinding {
-    /// Its name.
+    /// The name of the binding.
     pub name: String,
-    /// The Lifecycle that it names.
+    /// The Lifecycle that the binding refers to.
     pub lifecycle: String,
-    /// The objects that it means.
+    /// The objects that the binding selects.
     pub subjects: Vec<SubjectSelector>,
-    /// The phases; all of the Lifecycle if there are none.
+    /// The phases at which the binding holds; empty means all phases of the Lifecycle.
     pub phases: Vec<LifecycleHoldPhase>,
     /// Parameters that events pass to the users or controllers that answer them.
     pub parameters: BTreeMap<String, String>,
-    /// Its place among others: lower ones come first.
+    /// The position among other bindings. Lower numbers come first.
     pub order: i64,
 }
 
 /// An object that may be held.
 #[derive(Debug, Clone, Copy)]
 pub struct HoldSubject<'a> {
-    /// Its kind.
+    /// The kind of the object.
     pub kind: &'a str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'a str,
-    /// Its labels.
+    /// The labels of the object.
     pub labels: &'a LabelMap,
     /// The labels of its namespace.
     pub namespace_labels: &'a LabelMap,
@@ -137,7 +136,7 @@ impl ObservedLifecycleBinding {
     }
 }
 
-/// A lifecycle that holds an object, as it was when the operation began.
+/// A lifecycle that holds an object, in its state at the beginning of the operation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HoldingLifecycle {
@@ -147,23 +146,23 @@ pub struct HoldingLifecycle {
     pub key: String,
     /// At which phases.
     pub phases: Vec<LifecycleHoldPhase>,
-    /// How long an event may be unanswered, in milliseconds.
+    /// How long an event may stay unanswered, in milliseconds.
     pub timeout_ms: u64,
-    /// What happens then.
+    /// The reaction to a timeout.
     #[serde(default)]
     pub on_timeout: LifecycleTimeoutPolicy,
-    /// How many users have to approve; 0 if a controller answers.
+    /// How many users must approve; 0 if a controller answers instead.
     #[serde(default)]
     pub approvals: u16,
     /// Parameters that events pass to the users or controllers that answer them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// Whether the namespace requires it, so that nothing in the namespace releases it.
+    /// Whether the namespace requires the lifecycle. Users of the namespace then cannot release its hold.
     #[serde(default)]
     pub required: bool,
 }
 
-/// Why it cannot be decided what holds an object.
+/// Why the holds on an object cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LifecycleSelectError {
     /// A binding names a Lifecycle that does not exist.
@@ -181,7 +180,7 @@ pub enum LifecycleSelectError {
     Broken {
         /// The Lifecycle.
         lifecycle: String,
-        /// What is wrong.
+        /// The problem in the Lifecycle.
         problem: String,
     },
     /// There are too many.
@@ -189,14 +188,14 @@ pub enum LifecycleSelectError {
     TooMany(usize),
 }
 
-/// The holds on an object, in the order in which they are asked at a phase: by the order of their bindings, then by name. What
-/// only the namespace requires has the order 0.
+/// The holds on an object, ordered by their bindings' `order` and then by name. A Lifecycle that only the namespace requires
+/// has the order 0.
 ///
-/// A lifecycle that several bindings name holds once, at the phases of all of them and with the parameters of the
-/// first. One that the namespace requires holds at all of its phases; bindings cannot narrow that.
+/// A Lifecycle with several bindings holds once, at the phases of all bindings and with the parameters of the first. A
+/// Lifecycle that the namespace requires holds at all of its phases, and bindings cannot limit that.
 ///
 /// # Errors
-/// A binding names a Lifecycle that does not exist, one that holds the object cannot be read, or there are too many.
+/// A binding names a missing Lifecycle, a Lifecycle that holds the object cannot be read, or there are too many.
 pub fn holds(
     subject: &HoldSubject<'_>,
     lifecycles: &[Lifecycle],

@@ -1,7 +1,7 @@
-//! Dispatch of an event: which Alerts select it, and how it is delivered to their Providers.
+//! Decides which Alerts select an event, and how the event is delivered to their Providers.
 //!
-//! Here: the order of the checks, and the warnings on Alerts. Elsewhere: metadata (`event_metadata`), what is sent
-//! (`providers`), sending.
+//! Here: the order of the checks, and the warnings on Alerts. Elsewhere: metadata (`event_metadata`), the messages
+//! (`providers`), sending them.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `event_handlers.go`.
 
@@ -17,10 +17,10 @@ use crate::provider_options::{SecretToMask, assemble};
 use crate::provider_request::{DeliveryFailure, DeliveryStage, EventDelivery, ProviderFlow};
 use crate::providers;
 
-/// The timeout of sending if the Provider has none.
+/// The timeout of sending if the Provider sets none.
 const DEFAULT_SEND_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long it may take at most.
+/// The longest time that sending may take.
 ///
 /// Differs(flux): in Flux the Provider alone decides.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
@@ -28,9 +28,9 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// Longest part of a warning that an object, a Secret or a service wrote, in bytes.
 const LONGEST_TEXT: usize = 16 << 10;
 
-/// The cluster, as far as dispatching reads it.
+/// The objects of the cluster that a dispatch reads.
 pub trait DispatchCluster {
-    /// The labels of an object; none if it cannot be read.
+    /// The labels of an object; none if the object cannot be read.
     fn labels(&self, object: &ObjectReference) -> Option<BTreeMap<String, String>>;
     /// A Provider by namespace and name.
     fn provider(&self, namespace: &str, name: &str) -> Option<Provider>;
@@ -52,11 +52,11 @@ pub struct AlertControllerSettings {
 /// A Warning event on an Alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertWarningEvent {
-    /// Its reason.
+    /// The reason of the event.
     pub reason: &'static str,
-    /// Its message.
+    /// The message of the event.
     pub message: String,
-    /// Its annotations.
+    /// The annotations of the event.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -67,7 +67,7 @@ impl AlertWarningEvent {
     }
 }
 
-/// An event with all its metadata, and where it goes.
+/// An event with all its metadata, and its Provider.
 #[derive(Debug)]
 pub struct EventRoute {
     /// The event.
@@ -76,12 +76,12 @@ pub struct EventRoute {
     pub provider: Provider,
 }
 
-/// What [`route()`] decides.
+/// The result of [`route()`].
 #[derive(Debug)]
 pub struct RoutingDecision {
     /// Events to put on the Alert.
     pub warnings: Vec<AlertWarningEvent>,
-    /// Where the event goes, if the Alert sends it.
+    /// The Provider for the event, if the Alert sends the event.
     pub route: Option<EventRoute>,
 }
 
@@ -90,7 +90,7 @@ pub struct RoutingDecision {
 pub struct AlertVerdict {
     /// Events to put on the Alert.
     pub warnings: Vec<AlertWarningEvent>,
-    /// What is sent, if anything is.
+    /// The dispatch; none if the event is not sent.
     pub dispatch: Option<EventDispatch>,
 }
 
@@ -99,7 +99,7 @@ pub struct AlertVerdict {
 pub struct EventDispatch {
     /// The conversation.
     pub delivery: EventDelivery,
-    /// How long it may take.
+    /// How long sending may take.
     pub timeout: Duration,
     /// The event with all its metadata.
     pub event: FluxEvent,
@@ -108,7 +108,7 @@ pub struct EventDispatch {
 }
 
 impl EventDispatch {
-    /// The dispatch of an event with all its metadata to a Provider; the filters of the Alert are not applied.
+    /// Creates the dispatch of an event with all its metadata to a Provider. The filters of the Alert are not applied.
     pub fn new(
         event: FluxEvent,
         provider: &Provider,
@@ -150,11 +150,11 @@ impl EventDispatch {
     }
 }
 
-/// Hides a token wherever it stands.
+/// Masks a token wherever it occurs in a text.
 ///
 /// Parity(flux): the last character of the token counts any number of times, none included.
 fn mask(text: &str, token: &str) -> String {
-    // Its last character, which has at most four bytes, need not be there.
+    // The last character of the token may be missing. It has at most four bytes.
     if token.is_empty() || token.len() > text.len() + 4 {
         return text.to_owned();
     }
@@ -165,7 +165,7 @@ fn mask(text: &str, token: &str) -> String {
     shown.unwrap_or_else(|| "the message is too long to be shown".to_owned())
 }
 
-/// Decides what an Alert makes of an event whose metadata is clean.
+/// Decides how an Alert handles an event. The metadata of the event must be clean.
 pub fn dispatch(
     event: &FluxEvent,
     alert: &Alert,
@@ -180,7 +180,7 @@ pub fn dispatch(
     AlertVerdict { warnings, dispatch }
 }
 
-/// Decides whether an Alert sends an event whose metadata is clean, and where to. No Secret is read.
+/// Decides whether an Alert sends an event, and to which Provider. The metadata of the event must be clean. No Secret is read.
 pub fn route(
     event: &FluxEvent,
     alert: &Alert,
@@ -188,7 +188,7 @@ pub fn route(
     settings: AlertControllerSettings,
 ) -> RoutingDecision {
     let mut warnings = Vec::new();
-    // What may cost much is not done for events that the Alert does not get.
+    // Expensive checks are skipped for events that the Alert does not receive anyway.
     let wants = if is_denied(event, alert, settings) {
         alert.spec.event_sources.iter().any(|source| names(event, alert, source))
     } else {
@@ -201,8 +201,8 @@ pub fn route(
     routed(event, alert, cluster, settings, warnings)
 }
 
-/// Decides where an event goes that is about something the Alert selected before, such as the end of an incident: neither
-/// severity nor message nor the object of this event has to be one that the Alert selects.
+/// Decides where a follow-up event is sent, such as the end of an incident that the Alert selected before. Severity, message
+/// and object of the follow-up event are not checked against the Alert again.
 pub fn follow_up(
     event: &FluxEvent,
     alert: &Alert,
@@ -232,7 +232,7 @@ fn routed(
     }
 }
 
-/// Whether an event is of a namespace whose events the Alert must not get.
+/// Whether an event comes from a namespace whose events the Alert may not receive.
 ///
 /// Differs(flux): that is decided before labels are read and patterns compared, which makes no difference to what is sent.
 fn is_denied(event: &FluxEvent, alert: &Alert, settings: AlertControllerSettings) -> bool {
@@ -291,7 +291,7 @@ fn names(event: &FluxEvent, alert: &Alert, source: &EventSourceSelector) -> bool
         && (source.name == "*" || source.name == object.name)
 }
 
-/// Whether a selector may name such a label.
+/// Whether this key and value are valid as a label in a selector.
 fn is_label(key: &str, value: &str) -> bool {
     let is_name = |name: &str, most: usize| {
         let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -316,16 +316,16 @@ fn is_label(key: &str, value: &str) -> bool {
     is_key && (value.is_empty() || is_name(value, 63))
 }
 
-/// How much work the patterns of an Alert may be for one event, in steps of a few nanoseconds.
+/// The most work for the patterns of an Alert for one event, in steps of a few nanoseconds.
 const MOST_WORK: usize = 200_000_000;
 
-/// How many steps it takes to compile a pattern, for each step that it takes to compare it with a byte.
+/// The steps for compiling a pattern, for each step of comparing it with a byte.
 const PATTERN_COMPILATION_STEPS: usize = 1_000;
 
-/// The steps that an invalid pattern is charged: it may have been too large to be compiled.
+/// The steps charged for an invalid pattern, because it may have been too large to compile.
 const INVALID_PATTERN_STEPS: usize = MOST_WORK / 10;
 
-/// Whether the message is in the inclusion list, if there is one, and not in the exclusion list.
+/// Whether the message matches the inclusion list, if there is one, and does not match the exclusion list.
 fn is_selected(event: &FluxEvent, alert: &Alert, warnings: &mut Vec<AlertWarningEvent>) -> bool {
     let included = &alert.spec.inclusion_list;
     let excluded = &alert.spec.exclusion_list;
@@ -336,7 +336,7 @@ fn is_selected(event: &FluxEvent, alert: &Alert, warnings: &mut Vec<AlertWarning
     (included.is_empty() || matches(included, "inclusion")) && !matches(excluded, "exclusion")
 }
 
-/// Whether a pattern matches.
+/// Whether one of the patterns matches.
 ///
 /// Differs(flux): patterns whose matching would cost too much are not compared, and a warning reports that.
 fn matches_any(
@@ -436,7 +436,7 @@ fn is_comment_type(kind: &str) -> bool {
     )
 }
 
-/// Whether a Provider of this type has nothing to do with such an event.
+/// Whether a Provider of this type ignores such an event.
 fn is_dropped(event: &FluxEvent, kind: &str) -> bool {
     let has =
         |key: &str| event.meta(&format!("{EVENT_GROUP}/{key}")).is_some_and(|it| !it.is_empty());
@@ -477,7 +477,7 @@ fn deliver(
     }
 }
 
-/// The delivery of an event whose metadata is combined; the filters of the Alert are not applied.
+/// Creates the delivery of an event whose metadata is already combined. The filters of the Alert are not applied.
 pub fn delivery(
     event: &FluxEvent,
     provider: &Provider,

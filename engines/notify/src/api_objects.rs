@@ -1,6 +1,6 @@
-//! Alerts, providers and Secrets as this engine sees them.
+//! The fields of Alerts, Providers and Secrets that this engine uses.
 //!
-//! Here: the fields that decide something. Elsewhere: the definitions (`crds`).
+//! Elsewhere: the definitions (`crds`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// For lists and maps that Go writes as null when they are empty.
+/// Reads lists and maps, which Go writes as null when they are empty.
 pub(crate) fn nil<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + Default,
@@ -29,7 +29,7 @@ pub struct ApiObjectMetadata {
     pub uid: String,
 }
 
-/// A name in the same namespace.
+/// A reference by name to an object in the same namespace.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct NameReference {
@@ -37,17 +37,17 @@ pub struct NameReference {
     pub name: String,
 }
 
-/// Objects whose events an Alert wants, or that a Receiver wakes.
+/// Selects objects: those whose events an Alert sends, or those that a Receiver reconciles.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventSourceSelector {
-    /// The API version; it does not count on an Alert.
+    /// The API version. An Alert ignores it.
     pub api_version: String,
     /// The kind.
     pub kind: String,
     /// The name, or `*`.
     pub name: String,
-    /// The namespace; that of the referring object if empty.
+    /// The namespace; if empty, that of the object with the selector.
     pub namespace: String,
     /// Labels that the object has to have.
     pub match_labels: Option<BTreeMap<String, String>>,
@@ -55,50 +55,50 @@ pub struct EventSourceSelector {
     pub filter: String,
 }
 
-/// What an Alert asks for.
+/// The spec of an Alert.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AlertSpec {
-    /// Where its events go.
+    /// The Provider to which events are sent.
     pub provider_ref: NameReference,
-    /// `info` for all, else exactly these.
+    /// The severity of the events that are sent. `info` includes all severities.
     pub event_severity: String,
-    /// Whose events it wants.
+    /// The objects whose events are sent.
     #[serde(deserialize_with = "nil")]
     pub event_sources: Vec<EventSourceSelector>,
     /// Metadata for its events.
     #[serde(deserialize_with = "nil")]
     pub event_metadata: BTreeMap<String, String>,
-    /// Patterns of which a message has to match one, if there are any.
+    /// Patterns for messages. If there are any, a message must match at least one.
     #[serde(deserialize_with = "nil")]
     pub inclusion_list: Vec<String>,
-    /// Patterns of which a message may match none.
+    /// Patterns for messages. A message that matches one of them is not sent.
     #[serde(deserialize_with = "nil")]
     pub exclusion_list: Vec<String>,
     /// Deprecated: the value of the metadata key `summary`.
     pub summary: String,
-    /// Whether it takes no events.
+    /// Whether the Alert is suspended and sends no events.
     pub suspend: bool,
 }
 
 /// An Alert.
 #[derive(Debug, Clone, Default)]
 pub struct Alert {
-    /// Its metadata.
+    /// The metadata of the Alert.
     pub metadata: ApiObjectMetadata,
-    /// Its spec.
+    /// The spec of the Alert.
     pub spec: AlertSpec,
-    /// All of it, for expressions.
+    /// The whole object, for expressions.
     pub object: Value,
 }
 
-/// What a Provider asks for.
+/// The spec of a Provider.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProviderSpec {
     /// One of [`crate::TYPES`].
     pub r#type: String,
-    /// Where to send.
+    /// The address to which messages are sent.
     pub address: String,
     /// Channel, room, topic or routing key.
     pub channel: String,
@@ -112,24 +112,24 @@ pub struct ProviderSpec {
     pub secret_ref: Option<NameReference>,
     /// The Secret with certificates.
     pub cert_secret_ref: Option<NameReference>,
-    /// The ServiceAccount whose identity is used.
+    /// The ServiceAccount that is used to log in.
     pub service_account_name: String,
-    /// The expression that gives the id of a commit status.
+    /// The expression that computes the id of a commit status.
     pub commit_status_expr: String,
     /// Whether nothing is sent.
     pub suspend: bool,
-    /// How long sending may take, as Go writes durations; 15 s if empty.
+    /// How long sending may take, in Go's notation for durations; 15 s if empty.
     pub timeout: String,
 }
 
 /// A Provider.
 #[derive(Debug, Clone, Default)]
 pub struct Provider {
-    /// Its metadata.
+    /// The metadata of the Provider.
     pub metadata: ApiObjectMetadata,
-    /// Its spec.
+    /// The spec of the Provider.
     pub spec: ProviderSpec,
-    /// All of it, for expressions.
+    /// The whole object, for expressions.
     pub object: Value,
 }
 

@@ -1,11 +1,11 @@
-//! Comparison of texts in any case, by Unicode's simple folding as Go has it.
+//! Compares texts without regard to upper and lower case, by Unicode's simple folding as Go does.
 
-/// Whether two texts are the same but for the case of their characters.
+/// Whether two texts are equal apart from upper and lower case.
 pub(crate) fn equal_fold(one: &str, other: &str) -> bool {
     one.chars().map(fold).eq(other.chars().map(fold))
 }
 
-/// One character for all cases of a character: also `ſ` and the Kelvin sign fold to ASCII letters.
+/// Maps all cases of a character to the same character. `ſ` and the Kelvin sign are mapped to ASCII letters, too.
 fn fold(character: char) -> char {
     lower(upper(lower(character)))
 }

@@ -1,4 +1,4 @@
-//! The id of a commit status: by default from object and Provider, else from an expression.
+//! Computes the id of a commit status: by default from object and Provider, else from an expression.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `provider_commit_status.go`.
 
@@ -13,11 +13,10 @@ pub(crate) fn is_commit_status_type(kind: &str) -> bool {
     ["github", "gitlab", "gitea", "bitbucketserver", "bitbucket", "azuredevops"].contains(&kind)
 }
 
-/// The id of the commit status for an event after its metadata was combined; `None` if the Provider is not of a type that
-/// sets commit statuses.
+/// The id of the commit status for an event with combined metadata; `None` if the Provider's type sets no commit statuses.
 ///
 /// # Errors
-/// Flux's message when the expression cannot be read, has another type than text, or fails.
+/// Flux's message if the expression cannot be read, does not return a string, or fails.
 pub fn commit_status(
     provider: &Provider,
     alert: &Alert,

@@ -1,7 +1,7 @@
-//! The input of a driver: a request, or a message for a service with another protocol.
+//! A message for the driver to send: an HTTP request, or a message for a service with another protocol.
 //!
-//! Here: subject, payload and login of such messages. Elsewhere: requests (`provider_request`), the protocols (the
-//! program). No `Debug` shows credentials or payloads.
+//! Here: subject, payload and login of such messages. Elsewhere: requests (`provider_request`), the protocols (the program). No
+//! `Debug` shows credentials or payloads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,18 +20,18 @@ pub struct NatsMessage {
     pub subject: String,
     /// The payload.
     pub data: Vec<u8>,
-    /// How to log in.
+    /// The login to NATS.
     pub login: NatsLogin,
 }
 
-/// How to log in to NATS.
+/// The login to NATS.
 #[derive(Clone)]
 pub enum NatsLogin {
-    /// Not at all.
+    /// No login.
     None,
-    /// By name and password.
+    /// A user name and password.
     Password(String, String),
-    /// By a key that signs the nonce of the server, with the JWT of the user if there is one.
+    /// A key that signs the nonce of the server, optionally with the JWT of the user.
     Key(NatsKey),
 }
 
@@ -52,7 +52,7 @@ pub struct PubSubMessage {
     pub data: Vec<u8>,
     /// Attributes.
     pub attributes: BTreeMap<String, String>,
-    /// The JSON of a service account key; the identity of the program if empty.
+    /// The JSON of a service account key. If empty, the identity of the program is used.
     pub credentials: String,
 }
 
@@ -69,20 +69,20 @@ pub struct EventHubMessage {
     pub host: String,
     /// The hub.
     pub hub: String,
-    /// How to log in.
+    /// The login to the Event Hub.
     pub login: EventHubLogin,
     /// The payload.
     pub data: Vec<u8>,
 }
 
-/// How to log in to an Event Hub.
+/// The login to an Event Hub.
 #[derive(Clone)]
 pub enum EventHubLogin {
-    /// By a shared key and its name.
+    /// A shared key and its name.
     SharedKey(String, String),
-    /// By a token.
+    /// A token.
     Token(String),
-    /// As the ServiceAccount of this name, or as the program if it is empty.
+    /// The identity of the ServiceAccount with this name. If the name is empty, the identity of the program.
     Identity(String),
 }
 

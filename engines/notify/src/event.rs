@@ -1,6 +1,6 @@
-//! Events: what controllers post about an object, and what receivers of forwarded events parse.
+//! Events: controllers post them about an object, and receivers of forwarded events parse them.
 //!
-//! Here: reading and writing an event as Go does. Elsewhere: which Providers get it (`alert_dispatch`).
+//! Here: reading and writing an event like Go. Elsewhere: which Providers receive it (`alert_dispatch`).
 //!
 //! Source of the semantics: fluxcd/pkg/apis/event v1beta1, Go's `encoding/json`.
 
@@ -23,24 +23,24 @@ const PROGRESSING: &str = "Progressing";
 /// The object that an event is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectReference {
-    /// Its kind.
+    /// The kind of the object.
     pub kind: String,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// Its UID.
+    /// The uid of the object.
     pub uid: String,
-    /// Its API version, as `group/version`.
+    /// The API version of the object, as `group/version`.
     pub api_version: String,
-    /// The version of the object that the event was made for.
+    /// The `resourceVersion` of the object that the event is about.
     pub resource_version: String,
     /// A part of the object.
     pub field_path: String,
 }
 
 impl ObjectReference {
-    /// The API group: empty for core kinds and for an API version that has more than two parts.
+    /// The API group; empty for core kinds and for an API version with more than two parts.
     pub fn group(&self) -> &str {
         match self.api_version.split_once('/') {
             Some((group, version)) if !version.contains('/') => group,
@@ -48,7 +48,7 @@ impl ObjectReference {
         }
     }
 
-    /// A key of metadata in the group of the object; it begins with `/` for core kinds.
+    /// A metadata key in the API group of the object. For core kinds it begins with `/`.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}/{name}", self.group())
     }
@@ -64,47 +64,47 @@ impl ObjectReference {
     }
 }
 
-/// The incident that a notification opens or resolves, for services that have incidents of their own.
+/// The incident that a notification opens or resolves, for services that have their own incidents.
 ///
 /// Differs(flux): it has no incidents. An event without one is sent as Flux sends it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NotifiedIncident {
-    /// The key by which the service knows it: the same from the opening to the end.
+    /// The key by which the service identifies the incident. It does not change while the incident exists.
     pub key: String,
-    /// Whether it is open; else it is resolved.
+    /// Whether the incident is open. Otherwise it is resolved.
     pub is_open: bool,
-    /// When it was opened, in seconds since 1970.
+    /// When the incident was opened, in seconds since 1970.
     pub since: i64,
-    /// The class of the failure: the same from the opening to the end.
+    /// The class of the failure. It does not change while the incident exists.
     pub reason: String,
-    /// The message that opened it, by the id that the service gave it: what follows is posted in its thread.
+    /// The service's id for the message that opened the incident. Later messages are posted in its thread.
     pub thread: Option<String>,
 }
 
-/// What a controller reports about an object.
+/// An event that a controller reports about an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FluxEvent {
     /// The object.
     pub object: ObjectReference,
     /// `info`, `error`, `trace`, or any other text.
     pub severity: String,
-    /// Seconds since 1970, or none if the event has no time.
+    /// The time of the event in seconds since 1970; none if it has no time.
     pub timestamp: Option<i64>,
-    /// Nanoseconds after that second; only spans have them.
+    /// Nanoseconds after that second. Only spans use them.
     pub nanoseconds: u32,
-    /// What happened.
+    /// The message about the event.
     pub message: String,
-    /// A word for it.
+    /// The reason, as one word.
     pub reason: String,
-    /// More about it.
+    /// Further data about the event.
     pub metadata: BTreeMap<String, String>,
-    /// Whether it was posted without metadata, which is not the same as without any keys.
+    /// Whether the event was posted without metadata. Metadata without keys is a different case.
     pub lacks_metadata: bool,
     /// The controller.
     pub reporting_controller: String,
     /// The process of the controller.
     pub reporting_instance: String,
-    /// The incident that it is about; it is not part of the event as it is posted.
+    /// The incident that the event is about. It is not part of the posted event.
     pub incident: Option<NotifiedIncident>,
 }
 
@@ -114,12 +114,12 @@ pub struct FluxEvent {
 pub struct NotAnEventError(String);
 
 impl FluxEvent {
-    /// Reads a posted event: member names match in any case, and the last of several counts.
+    /// Reads a posted event. Names of members match in any case, and if a member occurs several times, the last one counts.
     ///
-    /// Only the types are checked: `{}` and `null` are events.
+    /// Only the types are checked, so `{}` and `null` are valid events.
     ///
     /// # Errors
-    /// If it is not JSON or a member has another type.
+    /// If the text is not JSON or a member has another type.
     pub fn parse(body: &[u8]) -> Result<Self, NotAnEventError> {
         let text = String::from_utf8_lossy(body);
         let event: Option<Self> =
@@ -127,7 +127,7 @@ impl FluxEvent {
         Ok(event.unwrap_or_default())
     }
 
-    /// The event as Go writes it, byte for byte; signatures are made of this.
+    /// Writes the event byte for byte like Go, because signatures are computed from these bytes.
     pub fn to_json(&self) -> Vec<u8> {
         crate::json::bytes(self)
     }
@@ -145,17 +145,17 @@ impl FluxEvent {
         self.metadata.get(key).map(String::as_str)
     }
 
-    /// The revision that a commit status is for: the key that a user set wins, also when it is empty.
+    /// The revision for a commit status. A key that a user set takes precedence, even if its value is empty.
     pub(crate) fn revision(&self) -> Option<&str> {
         ["commit", "originRevision", "revision"].into_iter().find_map(|key| self.meta(key))
     }
 
-    /// Seconds since 1970; without a time those of Go's zero time.
+    /// Seconds since 1970. An event without a time has Go's zero time.
     pub(crate) fn unix(&self) -> i64 {
         self.timestamp.unwrap_or_else(|| GoTime::zero().unix())
     }
 
-    /// The time as text; without one Go's zero time.
+    /// The time as text. An event without a time has Go's zero time.
     pub(crate) fn rfc3339(&self) -> String {
         rfc3339(self.unix())
     }
@@ -255,7 +255,7 @@ impl<'de> Deserialize<'de> for ObjectReference {
 }
 
 impl ObjectReference {
-    /// Takes over what another has: Go reads a member that comes twice into the same struct.
+    /// Takes over the members of a later value. If a member occurs twice, Go reads both into the same struct.
     fn merge(&mut self, later: Self) {
         let take = |mine: &mut String, theirs: String| {
             if !theirs.is_empty() {

@@ -1,5 +1,5 @@
-//! The metadata of an event: what is dropped when it arrives, the key by which repetitions are found, and what the
-//! Alert adds.
+//! The metadata of an event: keys that are dropped on arrival, the key that identifies repetitions, and keys that the Alert
+//! adds.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `event_server.go` and `combineEventMetadata`.
 
@@ -16,8 +16,8 @@ const CONFLICT: &str = "metadata key conflicts detected (please refer to the Ale
                         Flux RFC 0008 for more information)";
 
 impl FluxEvent {
-    /// Keeps only metadata whose key begins with `event.toolkit.fluxcd.io/` or with the API group of the event's object, and of
-    /// the latter neither `checksum` nor `digest`.
+    /// Drops metadata of other origins. It keeps keys with the prefix `event.toolkit.fluxcd.io/` or with the API group of the
+    /// event's object, except `checksum` and `digest` of that group.
     pub fn clean_metadata(&mut self) {
         self.lacks_metadata = false;
         let excluded = [self.object.key("checksum"), self.object.key("digest")];
@@ -29,8 +29,7 @@ impl FluxEvent {
         });
     }
 
-    /// The rate limit key: events with the same key count as repetitions of each other. Call [`FluxEvent::clean_metadata`]
-    /// before.
+    /// The key for the rate limit. Events with the same key count as repetitions. Call [`FluxEvent::clean_metadata`] before.
     pub fn rate_key(&self) -> String {
         let object = &self.object;
         let mut key = format!(
@@ -45,13 +44,13 @@ impl FluxEvent {
         hex::encode(Sha256::digest(key))
     }
 
-    /// Drops what only the rate limit needs.
+    /// Drops metadata that only the rate limit uses.
     pub(crate) fn exclude_internal(&mut self) {
         let token = self.object.key("token");
         self.metadata.remove(&token);
     }
 
-    /// Combines the metadata of the event, the Alert and the controller; later ones win.
+    /// Combines the metadata of the event, the Alert and the controller. Later ones take precedence.
     ///
     /// Returns a warning if several of them set the same key.
     pub(crate) fn combine_metadata(&mut self, alert: &Alert) -> Option<AlertWarningEvent> {

@@ -1,4 +1,4 @@
-//! Texts as Go writes them: quoted, header names, statuses, words of a name in camel case.
+//! Text in Go's notation: quoted strings, header names, statuses, and splitting camel case into words.
 
 use golang::strconv::{QuotingStyle, quote};
 
@@ -19,7 +19,7 @@ pub(crate) fn canonical_header(name: &str) -> String {
     name.chars().map(letter).collect()
 }
 
-/// The text of a status; empty if it is not known.
+/// The text of an HTTP status; empty if the status is unknown.
 pub(crate) fn status_text(status: u16) -> &'static str {
     match status {
         200 => "OK",
@@ -70,7 +70,7 @@ enum CharacterClass {
     Other,
 }
 
-/// The words of a reason, in lower case: `HTTPRouteReady` is `http route ready`.
+/// Splits a reason into lower-case words: `HTTPRouteReady` becomes `http route ready`.
 pub(crate) fn words(reason: &str) -> String {
     let mut runs: Vec<(CharacterClass, String)> = Vec::new();
     for character in reason.chars() {
@@ -103,7 +103,7 @@ pub(crate) fn words(reason: &str) -> String {
     golang::unicode::lower(&words.join(" "))
 }
 
-/// A word with a capital at its beginning and none behind it.
+/// A word with an upper-case first letter, followed by lower-case letters.
 pub(crate) fn title(text: &str) -> String {
     let mut is_inside = false;
     let mut titled = String::with_capacity(text.len());
@@ -141,7 +141,7 @@ pub(crate) fn query(text: &str) -> String {
     escaped
 }
 
-/// One element of a path, as Go's `url.PathEscape` writes it.
+/// Escapes one element of a path, like Go's `url.PathEscape`.
 pub(crate) fn path_element(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(&byte);
     let mut escaped = String::with_capacity(text.len());
@@ -155,12 +155,12 @@ pub(crate) fn path_element(text: &str) -> String {
     escaped
 }
 
-/// Whether an element would be taken for a folder, although it is written as [`path_element`] does.
+/// Whether an element would be read as a relative folder, even after [`path_element`].
 pub(crate) fn is_relative(text: &str) -> bool {
     matches!(text, "." | "..")
 }
 
-/// Two paths as one, without empty elements, `.` and `..`.
+/// Joins two paths, without empty elements, `.` and `..`.
 pub(crate) fn join_path(one: &[u8], other: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     let both = one.split(|byte| *byte == b'/').chain(other.split(|byte| *byte == b'/'));

@@ -1,16 +1,16 @@
-//! JSON as Go's `encoding/json` writes it: characters that mean something in HTML are escaped.
+//! Writes JSON like Go's `encoding/json`, which escapes characters with a meaning in HTML.
 
 use serde::Serialize;
 
-/// A value as JSON; nothing that is written here can fail.
+/// A value as JSON. Values of this crate can always be written.
 pub(crate) fn bytes(value: &impl Serialize) -> Vec<u8> {
     text(value).into_bytes()
 }
 
-/// The same as text.
+/// A value as JSON text.
 pub(crate) fn text(value: &impl Serialize) -> String {
     let plain = serde_json::to_string(value).unwrap_or_default();
-    // Outside of strings none of these can occur.
+    // These characters occur only in strings.
     let mut escaped = String::with_capacity(plain.len());
     for character in plain.chars() {
         match character {

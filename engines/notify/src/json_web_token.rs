@@ -1,6 +1,5 @@
-//! JSON Web Tokens: reading one, and whether a public key has signed it.
-//!
-//! Elsewhere: which claims count, and where keys come from (`receivers/oidc_token.rs`, logins of pages).
+//! JSON Web Tokens: reading a token, and checking its signature with a public key.
+//! Elsewhere: which claims are required, and where keys come from (`receivers/oidc_token.rs`, logins of pages).
 
 use aws_lc_rs::signature::{
     self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
@@ -11,21 +10,21 @@ use serde_json::{Map, Value};
 
 /// A JWT that was not verified yet.
 pub struct UnverifiedJwt {
-    /// Its header `alg`; empty if there is none.
+    /// The header `alg` of the token; empty if it is absent.
     pub algorithm: String,
-    /// Its header `kid`; empty if there is none.
+    /// The header `kid` of the token; empty if it is absent.
     pub key: String,
-    /// What it says, which counts only once the signature is verified.
+    /// The claims of the token. They may be trusted only after the signature is verified.
     pub claims: Map<String, Value>,
     signed: String,
     signature: Vec<u8>,
 }
 
 impl UnverifiedJwt {
-    /// Reads a token of three parts, in the compact form. Verifies nothing.
+    /// Parses a token in the compact form, which has three parts. It does not verify the signature.
     ///
     /// # Errors
-    /// It is none, for a person.
+    /// The text is not a token. The message is for users.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<_> = text.split('.').collect();
         let [header, claims, signature] = *parts else {
@@ -56,7 +55,7 @@ impl UnverifiedJwt {
         })
     }
 
-    /// A claim that is a text; empty if it is not.
+    /// The value of a claim that is a string; otherwise empty.
     pub fn text(&self, name: &str) -> &str {
         self.claims.get(name).and_then(Value::as_str).unwrap_or_default()
     }
@@ -68,8 +67,8 @@ impl UnverifiedJwt {
         value.as_i64().or_else(|| value.as_f64().map(|seconds| seconds as i64))
     }
 
-    /// Whether a key of a set (JWK) has signed it by the algorithm that its header names. Never for `none` and for algorithms
-    /// with a shared secret, since keys of sets are public.
+    /// Whether a key of a key set (JWK) signed the token with the algorithm in its header. Always false for `none` and for
+    /// algorithms with a shared secret, because the keys of a set are public.
     pub fn is_signed_by(&self, key: &Value) -> bool {
         let data = self.signed.as_bytes();
         let tag = &*self.signature;

@@ -1,17 +1,15 @@
-//! Notifications: which Providers get an event, what is sent, and which requests to Receivers are accepted.
+//! Notifications: which Providers receive an event, the messages to them, and which requests to Receivers are accepted.
 //!
 //! Here: decisions and texts, without network, clock or cluster. Elsewhere: sending, and reading objects (the program).
 //!
-//! * [`route()`] decides where an [`Alert`] sends an [`FluxEvent`]; a [`EventDispatch`] is the conversation with the
-//!   Provider.
-//! * A [`EventDelivery`] gives the requests, step by step; its driver sends them and hands the answers back.
-//! * [`receivers`] judges requests that webhooks make; a [`json_web_token`] is what some of them have.
-//! * A [`PullRequestConversation`] leads to one pull request for a pushed branch, at the forge of a Provider; a
-//!   [`PullRequestCheckConversation`] to one comment of a pull request, and a commit status; a
-//!   [`PullRequestReviewConversation`] to the reviews of the pull request that became a commit.
+//! * [`route()`] decides where an [`Alert`] sends a [`FluxEvent`]. An [`EventDispatch`] is the conversation with the Provider.
+//! * An [`EventDelivery`] returns the requests step by step. Its driver sends them and passes the responses back.
+//! * [`receivers`] checks the requests of webhooks. Some requests contain a [`json_web_token`].
+//! * A [`PullRequestConversation`] creates or updates the pull request for a pushed branch at the forge of a Provider. A
+//!   [`PullRequestCheckConversation`] writes one comment on a pull request and a commit status. A
+//!   [`PullRequestReviewConversation`] reads the reviews of the pull request that became a commit.
 //!
-//! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main
-//! branch.
+//! Source of the semantics: notification-controller 1.9.3; zoom, incident.io and the alias of Opsgenie as on its main branch.
 
 mod alert_dispatch;
 mod api_objects;

@@ -1,4 +1,4 @@
-//! What a provider is set up with: the spec of a Provider and its Secrets, put together.
+//! The settings of a provider, combined from the spec of a Provider and its Secrets.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `createNotifier` and its factory.
 
@@ -25,7 +25,7 @@ pub(crate) struct ProviderOptions {
     pub(crate) token: String,
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) tls: Option<Arc<TlsSettings>>,
-    /// The id of the commit status; empty where there is none.
+    /// The id of the commit status; empty if there is none.
     pub(crate) commit_status: String,
     pub(crate) provider: ApiObjectMetadata,
     pub(crate) service_account: String,
@@ -36,7 +36,7 @@ pub(crate) struct ProviderOptions {
     pub(crate) now: i64,
 }
 
-/// What error messages must not show.
+/// A secret that error messages must not show.
 pub(crate) struct SecretToMask(pub(crate) String);
 
 /// Puts a Provider and its Secrets together.
@@ -106,7 +106,7 @@ fn take_secret(options: &mut ProviderOptions, secret: &SecretData) -> Result<(),
         options.headers = read_headers(headers)
             .map_err(|error| format!("failed to read headers from secret: {error}"))?;
     }
-    // A malformed part drops all of them, without a word.
+    // If a part is malformed, all login methods of the Secret are dropped without an error.
     if let Ok(methods) = secret_credentials::methods(secret) {
         if let Some(token) = methods.token {
             options.token = token;
@@ -125,7 +125,7 @@ fn take_secret(options: &mut ProviderOptions, secret: &SecretData) -> Result<(),
     Ok(())
 }
 
-/// Headers in YAML: texts by name.
+/// Reads headers from YAML: a map of strings.
 fn read_headers(text: &[u8]) -> Result<BTreeMap<String, String>, String> {
     let value = goyaml::to_json(text).map_err(|error| error.to_string())?;
     let wrong = |kind: &str, at: &str, to: &str| {
@@ -141,7 +141,7 @@ fn read_headers(text: &[u8]) -> Result<BTreeMap<String, String>, String> {
             .map(|(name, value)| match value {
                 serde_json::Value::String(value) => Ok((name, value)),
                 serde_json::Value::Null => Ok((name, String::new())),
-                // Go's reader of YAML makes texts of these where a text is due.
+                // Go's YAML reader converts these values to strings where a string is expected.
                 serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {
                     Ok((name, value.to_string()))
                 }

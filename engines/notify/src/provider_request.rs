@@ -1,9 +1,8 @@
-//! Requests, answers, and the conversation that sending an event is: without a network.
+//! Requests, responses, and the conversation that delivers an event. No network is used here.
 //!
-//! Here: what is sent when, retries and redirects. Elsewhere: what a provider sends (`providers`), messages that are
-//! not sent over HTTP (`delivery_message`), connections.
-//! [`EventDelivery::start`] and [`EventDelivery::answer`] return a [`HttpStep`]; the caller sends the request of that
-//! step.
+//! Here: the order of requests, retries and redirects. Elsewhere: the requests of each provider (`providers`), messages that
+//! are not sent over HTTP (`delivery_message`), connections. [`EventDelivery::start`] and [`EventDelivery::answer`] return a
+//! [`HttpStep`]. The caller sends the request of that step.
 //!
 //! Source of the semantics: hashicorp/go-retryablehttp 0.7.8, Go's `net/http`.
 
@@ -20,20 +19,20 @@ use crate::secret_credentials::TlsSettings;
 
 /// Most redirects that are followed.
 const MAX_REDIRECTS: u32 = 10;
-/// Most bytes of an answer that count; a driver should not read more.
+/// The most bytes of a response that are used. A driver should not read more.
 pub const MAX_ANSWER: usize = 4 << 20;
 /// Longest id of a message that counts.
 const LONGEST_ID: usize = 255;
 /// Most bytes of an answer that a message repeats.
 const MAX_SHOWN: usize = 16 << 10;
 
-/// How often a request is made again.
+/// How many times a request is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HttpRetryPolicy {
     Never,
-    /// Five tries, 2, 4, 8 and 16 s apart; a server may set the delay.
+    /// Five tries, with delays of 2, 4, 8 and 16 s. A server may set the delay.
     Doubling,
-    /// Six tries within seconds, as GitLab's client does; the last answer counts.
+    /// Six tries within seconds, like GitLab's client. The last response counts.
     Soon,
 }
 
@@ -44,7 +43,7 @@ pub struct ProviderRequest {
     pub method: &'static str,
     /// The URL.
     pub url: String,
-    /// Names are as they were set; a name is there once.
+    /// The headers, with the names as they were set. Each name occurs once.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -82,7 +81,7 @@ impl ProviderRequest {
         }
     }
 
-    /// Sets a header; what it was before is gone.
+    /// Sets a header and replaces its old value.
     pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.set(name, value.into());
         self
@@ -93,7 +92,7 @@ impl ProviderRequest {
         self.headers.push((name.to_owned(), value));
     }
 
-    /// The value of a header; `None` without it.
+    /// The value of a header; `None` if it is absent.
     pub fn get(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
@@ -132,13 +131,13 @@ impl ProviderRequest {
         self
     }
 
-    /// Has no redirect to another scheme, host or port followed: the answer that redirects is handed on.
+    /// Does not follow redirects to another scheme, host or port. The caller gets the redirecting response instead.
     pub(crate) fn stay_at_server(mut self) -> Self {
         self.stays_at_server = true;
         self
     }
 
-    /// Sends it, and calls `then` with the answer.
+    /// Sends the request, and calls `then` with the response.
     pub(crate) fn send(
         self,
         then: impl FnOnce(Result<HttpResponse, String>) -> ProviderFlow + Send + 'static,
@@ -146,7 +145,7 @@ impl ProviderRequest {
         ProviderFlow::Send(Box::new(self), Box::new(then))
     }
 
-    /// Why Go's client would not send it, and whether it would try again.
+    /// Why Go's client would not send the request, and whether it would retry.
     fn fault(&self) -> Option<(String, bool)> {
         let url = match GoUrl::parse(self.url.as_bytes()) {
             Ok(url) => url,
@@ -179,8 +178,8 @@ impl ProviderRequest {
         None
     }
 
-    /// The request as Go's client writes it: without fragment, with escapes in the path, and with the user of the URL
-    /// as basic authentication.
+    /// The request as Go's client sends it: without a fragment, with an escaped path, and with the user of the URL as basic
+    /// authentication.
     fn on_the_wire(&self) -> Self {
         let mut request = self.clone();
         let (url, _) = self.url.split_once('#').unwrap_or((&self.url, ""));
@@ -204,7 +203,7 @@ impl ProviderRequest {
         request
     }
 
-    /// The request that an answer redirects to, if it does.
+    /// The request to which a response redirects, if it does.
     fn redirected(&self, answer: &HttpResponse) -> Option<Self> {
         let keeps = match answer.status {
             301..=303 => matches!(self.method, "GET" | "HEAD"),
@@ -239,7 +238,7 @@ impl ProviderRequest {
     }
 }
 
-/// Whether two URLs have the same scheme, host and port, as they are written.
+/// Whether the texts of two URLs have the same scheme, host and port.
 fn is_same_server(one: &str, other: &str) -> bool {
     let parse = |text: &str| GoUrl::parse(text.as_bytes()).ok();
     parse(one).zip(parse(other)).is_some_and(|(one, other)| {
@@ -247,7 +246,7 @@ fn is_same_server(one: &str, other: &str) -> bool {
     })
 }
 
-/// A path whose bytes that may not stand in one are escaped.
+/// Escapes the bytes that are not allowed in a path.
 fn escaped(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"<>[\\]^`{|}".contains(&byte);
     let write = |byte: u8| match is_plain(byte) {
@@ -257,7 +256,7 @@ fn escaped(path: &str) -> String {
     path.bytes().map(write).collect()
 }
 
-/// What a location means beside the URL that it is an answer to.
+/// The absolute URL of a redirect's location, relative to the URL of the request.
 fn resolve(base: &str, location: &str) -> Option<String> {
     let to = GoUrl::parse(location.as_bytes()).ok()?;
     let mut url = GoUrl::parse(base.as_bytes()).ok()?;
@@ -290,7 +289,7 @@ pub(crate) fn basic(username: &str, password: &str) -> String {
 pub struct HttpResponse {
     /// The status.
     pub status: u16,
-    /// Headers; names in any case.
+    /// The headers. Names are in any case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -306,18 +305,18 @@ impl HttpResponse {
         (200..300).contains(&self.status)
     }
 
-    /// As much of the body as a message repeats.
+    /// The part of the body that a message repeats.
     pub(crate) fn text(&self) -> String {
         let shown = self.body.get(..MAX_SHOWN).unwrap_or(&self.body);
         String::from_utf8_lossy(shown).into_owned()
     }
 
-    /// The status as Go shows it: `404 Not Found`.
+    /// The status in Go's form: `404 Not Found`.
     pub(crate) fn status_line(&self) -> String {
         format!("{} {}", self.status, crate::go_text::status_text(self.status))
     }
 
-    /// How long the server asks to wait, where that counts.
+    /// The delay that the server asks for, if the status allows one.
     fn retry_after(&self) -> Option<Duration> {
         if !matches!(self.status, 429 | 503) {
             return None;
@@ -330,18 +329,18 @@ impl HttpResponse {
 /// The stage of a delivery that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryStage {
-    /// When the id of a commit status was computed.
+    /// While computing the id of a commit status.
     CommitStatus,
     /// Before the event was read.
     Init,
-    /// When it was sent.
+    /// While sending the message.
     Post,
 }
 
-/// Why an event was not delivered, unmasked.
+/// Why an event was not delivered. The text is not masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryFailure {
-    /// When.
+    /// The stage at which the delivery failed.
     pub stage: DeliveryStage,
     /// Flux's message.
     pub message: String,
@@ -360,13 +359,13 @@ impl DeliveryFailure {
 type ResponseHandler = Box<dyn FnOnce(Result<HttpResponse, String>) -> ProviderFlow + Send>;
 type PublishResultHandler = Box<dyn FnOnce(Result<(), String>) -> ProviderFlow + Send>;
 
-/// What a provider does next.
+/// The next action of a provider.
 pub(crate) enum ProviderFlow {
     Send(Box<ProviderRequest>, ResponseHandler),
     /// Something other than HTTP.
     Publish(DeliveryMessage, PublishResultHandler),
     Done,
-    /// It is delivered, as a message with an id.
+    /// The message was delivered and has this id.
     Posted(String),
     Failed(DeliveryFailure),
 }
@@ -380,7 +379,7 @@ impl ProviderFlow {
         }
     }
 
-    /// Ends with the id of the posted message, if the service returned one that can be used.
+    /// Ends with the id of the posted message, if the service returned a usable one.
     pub(crate) fn posted(id: Option<&str>) -> Self {
         let is_id = |id: &&str| {
             (1..=LONGEST_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic())
@@ -400,15 +399,15 @@ impl ProviderFlow {
 /// The next step of the driver of a delivery.
 #[derive(Debug)]
 pub enum HttpStep {
-    /// Waits so long, sends this, and calls [`EventDelivery::answer`] with the outcome.
+    /// Wait for this time, send this message, and call [`EventDelivery::answer`] with the result.
     Send(Duration, DeliveryMessage),
-    /// Nothing: the event is delivered, or needs no delivery.
+    /// No action: the event is delivered, or needs no delivery.
     Done,
-    /// Nothing: it was not delivered.
+    /// No action: the delivery failed.
     Failed(DeliveryFailure),
 }
 
-/// The result of a message: the answer, or the text of the error, with whether another try may help.
+/// The result of sending a message: the response, or the text of the error and whether a retry may help.
 pub type DeliveryResult = Result<HttpResponse, (String, bool)>;
 
 /// The delivery of one event to one provider.
@@ -442,7 +441,7 @@ impl EventDelivery {
         }
     }
 
-    /// The id that the service gave the message, for services with threads; `None` before the event is delivered.
+    /// The service's id for the message, if the service has threads; `None` before the event is delivered.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
@@ -452,7 +451,7 @@ impl EventDelivery {
         self.advance(Duration::ZERO)
     }
 
-    /// The step after this outcome of the last one.
+    /// The next step after the outcome of the last message.
     pub fn answer(&mut self, outcome: DeliveryResult) -> HttpStep {
         match self.flow.take() {
             Some(ProviderFlow::Send(request, then)) => self.answered(request, then, outcome),
@@ -467,7 +466,7 @@ impl EventDelivery {
         }
     }
 
-    /// Moves on to the next request; requests that Go would not send fail here.
+    /// Continues to the next request. A request that Go would not send fails here.
     fn advance(&mut self, mut wait: Duration) -> HttpStep {
         loop {
             match self.flow.take() {
@@ -531,7 +530,7 @@ impl EventDelivery {
         self.advance(wait.unwrap_or_default())
     }
 
-    /// Decides whether a request is made again, and after how long; else hands its outcome on.
+    /// Decides whether a request is retried, and after which delay. Otherwise returns its result.
     fn settle(
         &mut self,
         request: Box<ProviderRequest>,

@@ -1,7 +1,6 @@
-//! What is sent to each type of Provider: one file a type; and pull requests, which forges have for some of them
-//! (`pull_request`).
+//! The messages for each type of Provider, with one file for each type. Forges also have pull requests (`pull_request`).
 //!
-//! Here: the list of types, and what many of them share. Elsewhere: how requests are made again (`provider_request`).
+//! Here: the list of types, and functions that several types share. Elsewhere: retrying requests (`provider_request`).
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/notifier`.
 
@@ -96,7 +95,7 @@ const MAKERS: [(&str, ProviderFactory); 34] = [
     ("zulip", zulip::flow),
 ];
 
-/// The types of Providers that there are.
+/// All types of Providers.
 pub const TYPES: [&str; 34] = {
     let mut types = [""; 34];
     let mut at = 0;
@@ -124,7 +123,7 @@ fn request_uri(address: &str) -> Result<GoUrl, String> {
     if address.is_empty() {
         return Err(format!("parse {quoted}: empty url"));
     }
-    // A fragment is not looked for: the `#` belongs to the path.
+    // A `#` does not begin a fragment here, but is part of the path.
     let url = GoUrl::parse(address.replace('#', "%23").as_bytes())
         .map_err(|error| error.to_string().replace("%23", "#"))?;
     let is_rooted = url.path.starts_with(b"/") || address == "*" || url.path.is_empty();
@@ -146,7 +145,7 @@ fn message(options: &ProviderOptions, url: &str, payload: &Value) -> ProviderReq
         .tls(options.tls.clone())
 }
 
-/// Posts a message; any status of success counts.
+/// Posts a message. Every 2xx status is a success.
 fn post(
     request: ProviderRequest,
     then: impl FnOnce(Result<(), String>) -> ProviderFlow + Send + 'static,
@@ -154,7 +153,7 @@ fn post(
     post_judged(request, judge, |result| then(result.map(drop)))
 }
 
-/// Posts a message whose answer is judged by a function of the provider.
+/// Posts a message. A function of the provider judges the response.
 fn post_judged(
     request: ProviderRequest,
     judge: fn(&HttpResponse) -> Result<(), String>,

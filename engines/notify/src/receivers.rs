@@ -1,9 +1,9 @@
-//! Receivers: which requests of webhooks count, and which objects they wake.
+//! Receivers: which webhook requests are accepted, and which objects they cause to be reconciled.
 //!
 //! Here: what a Receiver is, its path, and the order of the checks. Below: authentication (`receivers/authenticate.rs`,
-//! `receivers/oidc_token.rs`), what bodies have to be (`receivers/payload.rs`, `receivers/cdevents.rs`), what a spec has to
-//! be (`receivers/spec.rs`), which objects are woken (`receivers/select.rs`).
-//! The caller of a [`WebhookReception`] fetches keys of issuers.
+//! `receivers/oidc_token.rs`), the format of bodies (`receivers/payload.rs`, `receivers/cdevents.rs`), checks of the spec
+//! (`receivers/spec.rs`), which objects are reconciled (`receivers/select.rs`). The caller of a [`WebhookReception`] fetches
+//! keys of issuers.
 //!
 //! Source of the semantics: notification-controller 1.9.3, `internal/server/receiver_*.go`.
 
@@ -32,10 +32,11 @@ use crate::provider_request::ProviderRequest;
 pub const MAX_BODY: usize = 3 << 20;
 /// Most bytes of headers of a request.
 pub const MAX_HEADERS: usize = 256 << 10;
-/// What paths of Receivers begin with.
+/// The beginning of a Receiver's path.
 pub const PATH: &str = "/hook/";
 
-/// What the expressions of a Receiver may use up for one request, after they were read: about a second of a processor.
+/// The allowance for evaluating a Receiver's expressions for one request: about a second of a processor. Reading the
+/// expressions is not included.
 const EVALUATING: WorkAllowance = WorkAllowance { steps: 10_000_000, bytes: 256 << 20 };
 
 /// Most entries of `resources`.
@@ -43,7 +44,7 @@ const EVALUATING: WorkAllowance = WorkAllowance { steps: 10_000_000, bytes: 256 
 /// Differs(flux): Flux has no limit.
 const MOST_RESOURCES: usize = 64;
 
-/// What is wrong with too many entries.
+/// The error about too many entries.
 fn too_many(receiver: &Receiver) -> Option<String> {
     let count = receiver.spec.resources.len();
     (count > MOST_RESOURCES).then(|| {
@@ -51,14 +52,14 @@ fn too_many(receiver: &Receiver) -> Option<String> {
     })
 }
 
-/// Whether a Receiver may name objects of an API version.
+/// Whether a Receiver may refer to objects of an API version.
 ///
-/// Differs(flux): windlass reads and annotates objects with its own permissions and not with those of the Receiver's author,
-/// so only objects of Flux and windlass are allowed.
+/// Differs(flux): windlass reads and annotates objects with its own permissions and not with those of the Receiver's author, so
+/// only objects of Flux and windlass are allowed.
 fn is_within_reach(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let of_theirs = [".toolkit.fluxcd.io", ".extensions.fluxcd.io", ".windlass.dev"];
-    // The last is that of helmfile-operator, whose Helmfiles windlass reconciles.
+    // The last group belongs to helmfile-operator, whose Helmfiles windlass reconciles.
     of_theirs.iter().any(|end| group.ends_with(end)) || group == "apps.mumoshu.github.io"
 }
 
@@ -69,9 +70,9 @@ pub struct OidcProvider {
     /// The issuer.
     #[serde(rename = "issuerURL")]
     pub issuer_url: String,
-    /// The audience; `notification-controller` if empty.
+    /// The audience of the token; `notification-controller` if empty.
     pub audience: String,
-    /// Expressions by name, for those after them.
+    /// Named expressions. Later expressions can use them.
     #[serde(deserialize_with = "nil")]
     pub variables: Vec<OidcVariable>,
     /// Expressions that have to be true.
@@ -83,7 +84,7 @@ pub struct OidcProvider {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct OidcVariable {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
     /// The expression.
     pub expression: String,
@@ -95,17 +96,17 @@ pub struct OidcVariable {
 pub struct OidcValidation {
     /// The expression.
     pub expression: String,
-    /// The message if it is not.
+    /// The message if the expression is false.
     pub message: String,
 }
 
-/// What a Receiver asks for.
+/// The spec of a Receiver.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReceiverSpec {
     /// The type, which names the sender.
     pub r#type: String,
-    /// Kinds of events that count; all if there are none.
+    /// The kinds of events that are accepted; empty for all.
     #[serde(deserialize_with = "nil")]
     pub events: Vec<String>,
     /// The objects.
@@ -118,20 +119,20 @@ pub struct ReceiverSpec {
     /// Trusted issuers.
     #[serde(deserialize_with = "nil")]
     pub oidc_providers: Vec<OidcProvider>,
-    /// Whether nothing is taken.
+    /// Whether the Receiver is suspended and accepts no requests.
     pub suspend: bool,
 }
 
 /// A Receiver.
 #[derive(Debug, Clone, Default)]
 pub struct Receiver {
-    /// Its metadata.
+    /// The metadata of the Receiver.
     pub metadata: ApiObjectMetadata,
-    /// Its spec.
+    /// The spec of the Receiver.
     pub spec: ReceiverSpec,
-    /// The path in its status, by which it is found.
+    /// The path in the Receiver's status. Requests are matched by this path.
     pub path: String,
-    /// Whether it is ready, by its conditions.
+    /// Whether the Receiver's conditions say that it is ready.
     pub is_ready: bool,
 }
 
@@ -158,13 +159,13 @@ impl Receiver {
     }
 }
 
-/// The path of a Receiver, from its token (empty for types without one).
+/// The path of a Receiver, computed from its token. The token is empty for types without one.
 pub fn path(token: &[u8], name: &str, namespace: &str) -> String {
     let digest = Sha256::new_with_prefix(token).chain_update(name).chain_update(namespace);
     format!("{PATH}{}", hex::encode(digest.finalize()))
 }
 
-/// Whether a token is empty or blank: a sender who knows the name of the Receiver could compute its path and forge its
+/// Whether a token is empty or blank. A sender who knows the name of the Receiver could then compute its path and forge its
 /// HMAC.
 fn is_blank(token: &[u8]) -> bool {
     token.trim_ascii().is_empty()
@@ -191,10 +192,9 @@ impl ReceiverWebhookRequest {
 pub struct ReceiverControllerSettings {
     /// Whether objects of other namespaces are out of reach.
     pub no_cross_namespace: bool,
-    /// Whether an empty token counts and switches the check of a signature or header off, as in Flux.
+    /// Whether an empty token is allowed and disables the check of a signature or header, as in Flux.
     ///
-    /// Differs(flux): by default a Receiver with such a token takes no requests, because it would accept those of every
-    /// sender.
+    /// Differs(flux): by default a Receiver with such a token takes no requests, because it would accept those of every sender.
     pub allows_empty_token: bool,
     /// Seconds since 1970.
     pub now: i64,
@@ -203,21 +203,21 @@ pub struct ReceiverControllerSettings {
 /// The content of an accepted request, which filters may read.
 #[derive(Debug)]
 pub struct AcceptedHookRequest {
-    /// The body, as filters see it.
+    /// The body for filters.
     body: Vec<u8>,
     /// Whether filters read the body.
     is_json: bool,
-    /// The claims of the token, where there is one.
+    /// The claims of the token, if there is one.
     claims: Option<Map<String, Value>>,
 }
 
 /// The next step for a request.
 #[derive(Debug)]
 pub enum ReceiverRequestStep {
-    /// Keys have to be fetched; [`WebhookReception::answer`] takes the answer.
+    /// Keys must be fetched. [`WebhookReception::answer`] takes the response.
     Fetch(Box<ProviderRequest>),
     /// The status of the answer, and why. The reason is for logs.
     Refused(u16, String),
-    /// It is accepted.
+    /// The request is accepted.
     Accepted(AcceptedHookRequest),
 }

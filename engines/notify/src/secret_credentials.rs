@@ -1,4 +1,4 @@
-//! Credentials and certificates that a Secret has.
+//! Reads credentials and certificates from a Secret.
 //!
 //! Source of the semantics: fluxcd/pkg/runtime `secrets`.
 
@@ -13,10 +13,10 @@ use crate::api_objects::SecretData;
 /// Longest address of a proxy, in bytes.
 const MAX_PROXY: usize = 2048;
 
-/// What to trust and what to show when a connection is made. Its `Debug` shows no keys.
+/// The certificates that a connection trusts and presents. Its `Debug` shows no keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// Certificates to trust instead of those of the system.
+    /// Certificate authorities to trust instead of those of the system.
     pub authorities: Option<Vec<u8>>,
     /// Certificate and private key of the client.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
@@ -31,7 +31,7 @@ impl fmt::Debug for TlsSettings {
     }
 }
 
-/// What a Secret authenticates with.
+/// The login methods in a Secret.
 #[derive(Default)]
 pub(crate) struct SecretAuthMethods {
     /// Name and password.
@@ -44,16 +44,16 @@ pub(crate) struct SecretAuthMethods {
 
 /// Why the certificates of a Secret cannot be used.
 enum TlsSecretError {
-    /// It has none, or only one of a pair: callers that know other credentials try those.
+    /// There are no credentials, or only one part of a pair. Callers with other credentials try those next.
     Incomplete(String),
-    /// They cannot be read.
+    /// The certificates cannot be read.
     Malformed(String),
 }
 
-/// Everything that a Secret authenticates with.
+/// Reads all login methods from a Secret.
 ///
 /// # Errors
-/// Go's message when a part is malformed; then nothing of it counts.
+/// Go's message if a part is malformed. Then no method of the Secret is used.
 pub(crate) fn methods(secret: &SecretData) -> Result<SecretAuthMethods, String> {
     let has = |key: &str| secret.data.contains_key(key);
     let name = &secret.name;
@@ -86,10 +86,10 @@ pub(crate) fn methods(secret: &SecretData) -> Result<SecretAuthMethods, String> 
     Ok(SecretAuthMethods { basic, token: secret.text("token"), tls })
 }
 
-/// The certificates of a Secret.
+/// The certificates in a Secret.
 ///
 /// # Errors
-/// Go's message when it has none that can be used.
+/// Go's message if the Secret has no usable certificates.
 pub(crate) fn tls(secret: &SecretData) -> Result<Arc<TlsSettings>, String> {
     match read_tls(secret) {
         Ok(tls) => Ok(Arc::new(tls)),

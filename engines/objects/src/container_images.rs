@@ -14,8 +14,8 @@ const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralCo
 /// The longest name of an image that is counted, in bytes.
 const MAX_IMAGE_LENGTH: usize = 512;
 
-/// The images of a built-in workload by its containers; `volume NAME` stands for a volume that is an image. Objects of other
-/// kinds have none.
+/// The images of a built-in workload, by container name. `volume NAME` stands for a volume that is an image. The result is
+/// empty for other kinds.
 #[must_use]
 pub fn images_by_container(object: &Object) -> BTreeMap<String, &str> {
     let Some(spec) = pod_spec(object) else { return BTreeMap::new() };
@@ -31,8 +31,8 @@ pub fn images_by_container(object: &Object) -> BTreeMap<String, &str> {
     containers.chain(volumes).collect()
 }
 
-/// The images of several objects, each once, in their order; none if there are more than `limit`, because a part of them would look
-/// like the whole.
+/// The images of several objects, each once, in order. If there are more than `limit`, the result is empty, because a part of
+/// the images would look like all of them.
 #[must_use]
 pub fn images_of<'o>(objects: impl IntoIterator<Item = &'o Object>, limit: usize) -> Vec<String> {
     let mut all = BTreeSet::new();

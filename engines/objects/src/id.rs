@@ -1,6 +1,6 @@
-//! The names of objects: their identity across API versions, and their kind with one.
+//! The identity of an object without an API version, and its kind with a version.
 //!
-//! The text form of [`ObjectId`] is the inventory's `id`, so it is a promise kept byte for byte.
+//! The text form of [`ObjectId`] is the `id` in Flux's inventory. It must never change, byte for byte.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub struct Gvk {
 }
 
 impl Gvk {
-    /// Splits an `apiVersion` and joins it with a kind.
+    /// Creates a kind from an `apiVersion` and a kind.
     pub fn new(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self { group: group.into(), version: version.into(), kind: kind.into() }
@@ -41,10 +41,10 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// Identity of an object without its version: namespace, name, group and kind.
+/// The identity of an object without an API version: namespace, name, group and kind.
 ///
-/// `Display` and `FromStr` are the inventory's codec, `<namespace>_<name>_<group>_<kind>`
-/// (source: cli-utils `object.ObjMetadata`). Colons in the names of RBAC objects are written `__`.
+/// `Display` and `FromStr` use the form of the inventory, `<namespace>_<name>_<group>_<kind>` (source: cli-utils
+/// `object.ObjMetadata`). Colons in the names of RBAC objects are written `__`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId {
     /// Namespace; empty for cluster-scoped objects.
@@ -75,7 +75,7 @@ impl ObjectId {
         }
     }
 
-    /// How messages name it: `Kind/namespace/name`, or `Kind/name` when cluster-scoped.
+    /// The name of the object in messages: `Kind/namespace/name`, or `Kind/name` if it is cluster-scoped.
     pub fn subject(&self) -> String {
         if self.namespace.is_empty() {
             format!("{}/{}", self.kind, self.name)

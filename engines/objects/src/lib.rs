@@ -1,9 +1,9 @@
-//! Kubernetes objects as data: their ids, how manifests become objects, how secrets stay unseen, and how text of objects is
-//! shown.
+//! Kubernetes objects as data: their ids, reading them from manifests, masking Secrets, and displaying text from objects.
 //!
 //! Here: [`Object`], [`ObjectId`], [`Gvk`], reading manifests and streams, [`LabelSelector`], [`RedactedValue`],
-//! [`SecretMasking`], [`clean_line`], images of containers ([`container_images`]). Elsewhere: YAML itself (`goyaml`), what to do with objects (`apply`), reading them
-//! from a cluster (the program's `cluster` room).
+//! [`SecretMasking`], [`clean_line`], images of containers ([`container_images`]).
+//! Elsewhere: YAML itself (`goyaml`), applying objects (`apply`), reading objects from a cluster (the program's `cluster`
+//! room).
 
 pub mod container_images;
 pub mod id;

@@ -1,13 +1,13 @@
-//! Manifests as people write them, turned into objects that remember where they stood.
+//! Reads objects from manifests that users write, and remembers the file and line of each object.
 //!
-//! Here: documents of a YAML stream, `List` objects taken apart, errors with file and line.
-//! Elsewhere: what a folder of manifests means (the kustomization that reads it).
+//! Here: documents of a YAML stream, splitting `List` objects, errors with file and line.
+//! Elsewhere: the meaning of a folder of manifests (the kustomization that reads it).
 
 use serde_json::Value;
 
 use crate::object::{Object, ObjectError};
 
-/// An object and where it was written.
+/// An object, with the file and line where it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LocatedObject {
     /// File, relative to the root of the artifact.
@@ -21,32 +21,32 @@ pub struct LocatedObject {
 /// Why a file is not a stream of Kubernetes manifests. `Display` names file and line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// It is not YAML.
+    /// The text is not YAML.
     #[error("{file}{}: {problem}", line.map(|line| format!(":{line}")).unwrap_or_default())]
     Yaml {
-        /// File it is about.
+        /// The name of the file.
         file: String,
-        /// Where in it, if that is known.
+        /// The line in the file, if it is known.
         line: Option<usize>,
-        /// What is wrong there, in Go's words.
+        /// The syntax error, in Go's words.
         problem: String,
     },
-    /// It is YAML, but not an object.
+    /// The document is YAML but not an object.
     #[error("{file}:{line}: {cause}")]
     NotAnObject {
-        /// File it is about.
+        /// The name of the file.
         file: String,
         /// Line on which the document starts.
         line: usize,
-        /// What is missing.
+        /// The missing part of the object.
         cause: ObjectError,
     },
 }
 
-/// Reads every object of a YAML or JSON stream; `List` kinds are replaced by their items.
+/// Reads every object of a YAML or JSON stream. An object of a `List` kind is replaced by its items.
 ///
 /// # Errors
-/// The first document that is not an object, or the first place that is not YAML.
+/// The first document that is not an object, or the first place that is not valid YAML.
 pub fn read(
     file: &str,
     text: &[u8],
@@ -72,7 +72,7 @@ pub fn read(
     Ok(found)
 }
 
-/// A `List` gives its items; anything else gives itself.
+/// The items of a `List`. Any other value is returned as the only item.
 fn items(value: Value) -> Vec<Value> {
     let is_list = value.get("kind").and_then(Value::as_str).is_some_and(|k| k.ends_with("List"))
         && value.get("items").is_some_and(Value::is_array);

@@ -1,7 +1,8 @@
-//! Masking of Secret values in foreign texts: API servers, webhooks and templates quote what they refuse.
+//! Masks values of Secrets in texts from other programs, because API servers, webhooks and templates quote rejected values.
 //!
-//! Here: in which forms a value may be quoted, and when a short text is one. Elsewhere: values that are never shown at
-//! all ([`crate::RedactedValue`]), data of versions that are compared (`apply::mask`).
+//! Here: the forms in which a value may be quoted, and when a short text counts as a value.
+//! Elsewhere: values that are never shown at all ([`crate::RedactedValue`]), data of versions that are compared
+//! (`apply::mask`).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,19 +15,20 @@ use serde_json::Value;
 
 use crate::Object;
 
-/// What stands in the place of a value.
+/// The text that replaces a value.
 const MASK: &str = "****";
 
-/// A value of so many bytes is masked wherever it stands.
+/// A value of at least this many bytes is masked everywhere.
 const MIN_ANYWHERE_MASKED_BYTES: usize = 8;
 
-/// A shorter one of so many bytes is masked where it stands as a word; what is shorter still, where it is quoted as a value.
+/// A shorter value of at least this many bytes is masked where it is a whole word. A value that is shorter still is masked only
+/// where it is quoted.
 const MIN_WORD_MASKED_BYTES: usize = 5;
 
-/// Steps that looking for one string takes besides reading the text.
+/// The steps that a search for one string takes in addition to reading the text.
 const STEPS_PER_NEEDLE: u64 = 64;
 
-/// Words that are as common as short ones.
+/// Common words. They are masked like very short values, only where they are quoted.
 const COMMON: [&str; 10] = [
     "false",
     "default",
@@ -40,13 +42,13 @@ const COMMON: [&str; 10] = [
     "latest",
 ];
 
-/// What Secrets hold, and must not be repeated.
+/// Masks the values of Secrets in texts.
 ///
 /// # Guarantees
 /// Every value is masked where it is quoted, in quotation marks or as a field's value. A value of at least eight bytes is
-/// masked wherever it stands, also in the middle of a longer word, in base64, or with escapes; so is each line of a value
-/// of several lines, and each text in a value that is YAML or JSON. Words that are common, such as `false`, and values of
-/// less than five bytes stay where they are not quoted as a value.
+/// masked everywhere, even inside a longer word, in base64, or with escapes. The same holds for each line of a value, and for
+/// each string in a value that is YAML or JSON. Common words such as `false`, and values of less than five bytes, are masked
+/// only where they are quoted.
 #[derive(Clone, Default)]
 pub struct SecretMasking(Arc<SecretMaskingContents>);
 
@@ -54,7 +56,7 @@ pub struct SecretMasking(Arc<SecretMaskingContents>);
 struct SecretMaskingContents {
     contents: Vec<Vec<u8>>,
     needles: OnceLock<Vec<SecretNeedle>>,
-    /// How much masking may still take; none if that is not bounded.
+    /// The steps that masking may still take; none if they are not limited.
     steps_left: Option<AtomicU64>,
 }
 
@@ -63,7 +65,7 @@ impl SecretMaskingContents {
         self.needles.get_or_init(|| needles(&self.contents))
     }
 
-    /// Whether masking a text is within the bound, from which it is taken. Once exceeded, nothing is.
+    /// Takes the steps for masking a text from the limit. Returns false if the limit is exceeded, from then on always.
     fn take(&self, text: &str) -> bool {
         let Some(left) = &self.steps_left else { return true };
         if left.load(Ordering::Relaxed) == 0 {
@@ -82,7 +84,7 @@ impl SecretMaskingContents {
 
 struct SecretNeedle {
     text: String,
-    /// Where it is masked.
+    /// Where the string is masked.
     place: MatchBoundary,
 }
 
@@ -100,20 +102,20 @@ impl fmt::Debug for SecretMasking {
 }
 
 impl SecretMasking {
-    /// Of the contents of Secrets. Nothing is made of them before something is masked.
+    /// Creates a masking for values of Secrets. The search strings are only computed when a text is masked.
     pub fn new(contents: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let contents = contents.into_iter().filter(|it| !it.is_empty()).collect();
         let needles = OnceLock::new();
         Self(Arc::new(SecretMaskingContents { contents, needles, steps_left: None }))
     }
 
-    /// The same, with what the Secrets among some manifests hold.
+    /// Adds the values of the Secrets among some manifests.
     #[must_use]
     pub fn with_manifests<'o>(self, manifests: impl IntoIterator<Item = &'o Object>) -> Self {
         self.with(manifests.into_iter().flat_map(contents))
     }
 
-    /// The same, with more contents of Secrets.
+    /// Adds further values of Secrets.
     #[must_use]
     pub fn with(self, more: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let mut contents: Vec<Vec<u8>> = more.into_iter().collect();
@@ -124,8 +126,8 @@ impl SecretMasking {
         Self::new(contents)
     }
 
-    /// The same for texts and Secrets that may come from anyone: a step is a byte of a text and a string that is looked for
-    /// in it. After so many steps, texts are masked as a whole.
+    /// Limits the steps, for texts and Secrets from untrusted users. Each byte of a text is a step for each string that is
+    /// searched for. Once the steps are used up, every text is masked completely.
     #[must_use]
     pub fn within(self, steps: u64) -> Self {
         let contents = self.0.contents.clone();
@@ -147,7 +149,7 @@ impl SecretMasking {
     }
 }
 
-/// What a manifest holds, if it is a Secret: `data` decoded, and as it stands where it cannot be.
+/// The values of a manifest that is a Secret. Each entry of `data` is included as written and, if possible, decoded.
 fn contents(manifest: &Object) -> Vec<Vec<u8>> {
     if (manifest.api_version(), manifest.kind()) != ("v1", "Secret") {
         return Vec::new();
@@ -167,7 +169,8 @@ fn contents(manifest: &Object) -> Vec<Vec<u8>> {
     data.chain(values("stringData").map(String::into_bytes)).collect()
 }
 
-/// What is looked for, long strings first, so that a part of one does not keep the rest of it from being found.
+/// The strings to search for. Long strings come first, so that masking a part of a long string does not hide the rest of it
+/// from the search.
 fn needles(contents: &[Vec<u8>]) -> Vec<SecretNeedle> {
     let mut found = BTreeSet::new();
     for bytes in contents {
@@ -181,7 +184,7 @@ fn needles(contents: &[Vec<u8>]) -> Vec<SecretNeedle> {
     needles
 }
 
-/// The strings in a content: the whole, what it is made of where it is YAML or JSON, and else its lines.
+/// The strings in a value: the whole value, the strings in its YAML or JSON, or else its lines.
 fn strings(bytes: &[u8]) -> Vec<String> {
     let whole = String::from_utf8_lossy(bytes);
     let mut strings = vec![whole.trim().to_owned(), whole.into_owned()];
@@ -205,7 +208,7 @@ fn strings(bytes: &[u8]) -> Vec<String> {
     strings
 }
 
-/// The lines of a text of several, and what is assigned in them (`PASSWORD=…`).
+/// The lines of a text, and the values in assignments such as `PASSWORD=…`.
 fn lines(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);
     let assigned = |line: &'_ str| {
@@ -215,7 +218,7 @@ fn lines(text: &str) -> Vec<String> {
     lines.flat_map(|line| [Some(line.to_owned()), assigned(line)]).flatten().collect()
 }
 
-/// How a text may be quoted: as it is, without the ends of its lines, with escapes, in base64.
+/// The forms in which a text may be quoted: unchanged, without line ends, with escapes, in base64.
 fn forms(text: &str) -> [String; 6] {
     let escaped = serde_json::to_string(text).unwrap_or_default();
     let inner = escaped.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or_default();
@@ -267,14 +270,14 @@ impl SecretNeedle {
         *text = masked;
     }
 
-    /// Whether what stands between two strings is the value and no word that happens to be the same.
+    /// Whether the text between `before` and `after` is the value, and not a part of an unrelated word.
     fn is_at(&self, before: &str, after: &str) -> bool {
         let is_word =
             |letter: Option<char>| letter.is_some_and(|it| it.is_alphanumeric() || it == '_');
         match self.place {
             MatchBoundary::Anywhere => true,
             MatchBoundary::Word => {
-                // Where it begins or ends with a sign, that is its border.
+                // If the value begins or ends with a sign, that sign is its boundary.
                 let begins =
                     !is_word(self.text.chars().next()) || !is_word(before.chars().next_back());
                 let ends =
@@ -286,7 +289,7 @@ impl SecretNeedle {
     }
 }
 
-/// Whether a text is quoted as a value: in quotation marks, or in the way in which API servers quote refused values.
+/// Whether a text is quoted as a value: in quotation marks, or in the form in which API servers quote rejected values.
 fn is_quoted(before: &str, after: &str) -> bool {
     let left = before.trim_end_matches('\\');
     let right = after.trim_start_matches('\\');

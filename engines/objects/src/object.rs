@@ -7,8 +7,8 @@ use crate::id::{Gvk, ObjectId};
 /// A JSON object with `apiVersion`, `kind` and `metadata.name`.
 ///
 /// # Guarantees
-/// The accessors below cannot fail: [`Object::new`] checked what they read.
-/// `metadata.labels` and `metadata.annotations` are read leniently: an entry that is not a string is not seen.
+/// The accessors below cannot fail, because [`Object::new`] checked the fields that they read. Entries of `metadata.labels` and
+/// `metadata.annotations` that are not strings are ignored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Object(Map<String, Value>);
 
@@ -35,10 +35,10 @@ fn kind_of(value: &Value) -> &'static str {
 }
 
 impl Object {
-    /// Checks that a value has what every object has.
+    /// Checks that a value has the fields that every object needs.
     ///
     /// # Errors
-    /// Names the missing field.
+    /// The missing field.
     pub fn new(value: Value) -> Result<Self, ObjectError> {
         let Value::Object(map) = value else {
             return Err(ObjectError::NotAMapping(kind_of(&value)));
@@ -157,7 +157,7 @@ impl Object {
         &self.0
     }
 
-    /// The whole object, to change; if a field that [`Object::new`] checked is removed, its accessor returns "".
+    /// All fields of the object, for changes. If a field that [`Object::new`] checked is removed, its accessor returns "".
     pub fn fields_mut(&mut self) -> &mut Map<String, Value> {
         &mut self.0
     }

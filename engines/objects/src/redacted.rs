@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A value whose `Display` and `Debug` print `****`.
 ///
-/// Reaching inside is spelled [`expose`](Self::expose), so that a review can list every place that does.
+/// The value can only be read with [`expose`](Self::expose), so that a review can find every place that reads it.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct RedactedValue<T>(T);
 
@@ -14,7 +14,7 @@ impl<T> RedactedValue<T> {
         Self(value)
     }
 
-    /// The value itself, for the one place that must send it.
+    /// The value itself, for the code that must send it.
     pub fn expose(&self) -> &T {
         &self.0
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// Longest text that is read.
 const MAX_SELECTOR_BYTES: usize = 8192;
 
-/// Which labels an object has to have; the empty one selects everything.
+/// A label selector. An empty one selects every object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSelector {
     text: String,
@@ -44,7 +44,7 @@ impl LabelSelector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// What was expected, and where.
+    /// Which syntax was expected, and at which position.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SELECTOR_BYTES {
             return Err(format!("a label selector has at most {MAX_SELECTOR_BYTES} bytes"));
@@ -66,17 +66,17 @@ impl LabelSelector {
         Ok(Self { text: text.to_owned(), expressions })
     }
 
-    /// Whether labels, given by the value of each key, match.
+    /// Whether labels match. `value_of` returns the value of a key.
     pub fn selects<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.expressions.iter().all(|expression| expression.selects(&value_of))
     }
 
-    /// The keys on which it has requirements, in its order; one with several requirements is there as often.
+    /// The keys of the requirements, in order. A key with several requirements occurs several times.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.expressions.iter().map(LabelExpression::key)
     }
 
-    /// As it was given.
+    /// The text that the selector was read from.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -201,7 +201,7 @@ fn is_label_word(text: &str) -> bool {
     is_word(text, |byte| byte.is_ascii_alphanumeric(), b"-_.")
 }
 
-/// Whether a text begins and ends with `outer`, and has only those and `inner` between.
+/// Whether a text begins and ends with a byte that `outer` accepts, and otherwise has only such bytes and bytes of `inner`.
 fn is_word(text: &str, outer: impl Fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     let ends = |byte: Option<&u8>| byte.is_some_and(|&byte| outer(byte));

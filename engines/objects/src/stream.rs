@@ -1,16 +1,16 @@
-//! A stream of objects as Flux reads it, in its words: what a build gives, before it is applied.
+//! Reads the objects that a build printed, as Flux does before it applies them. Errors have Flux's wording.
 //!
-//! Here: documents, lists taken apart, what is left out. Elsewhere: hand-written manifests, with file and line
+//! Here: documents, splitting lists, documents that are left out. Elsewhere: hand-written manifests, with file and line
 //! ([`crate::manifest`]).
 //!
 //! Source of the semantics: fluxcd/pkg/ssa 0.76 `utils.ReadObjects`, apimachinery 0.36 `util/yaml`.
 
 use serde_json::{Map, Value};
 
-/// Why a text is not a stream of objects; in Go's words.
+/// Why a text is not a stream of objects. The messages have Go's wording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// Something other than a comment stands behind the dashes between two documents.
+    /// After the dashes between two documents, there is text other than a comment.
     #[error("invalid Yaml document separator: {0}")]
     Separator(String),
     /// A document is not YAML.
@@ -31,9 +31,8 @@ pub enum StreamError {
 
 /// Reads all objects of a stream of YAML or JSON.
 ///
-/// Lists are replaced by their items, of any kind. Of everything else, what has no name or API version is left
-/// out, and so are kustomizations of kustomize itself. Whole numbers beyond 64 bits are floats, and `1.0` is the
-/// integer 1.
+/// Lists of any kind are replaced by their items. Other documents are left out if they have no name or API version, and so are
+/// kustomizations of kustomize itself. Whole numbers beyond 64 bits are floats, and `1.0` is the integer 1.
 ///
 /// # Errors
 /// The first document that is not an object.
@@ -42,7 +41,7 @@ pub fn read(text: &str) -> Result<Vec<Map<String, Value>>, StreamError> {
     let mut rest = text;
     if text.trim_start().starts_with('{') {
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-        // What is not JSON may still be YAML that begins with a brace.
+        // A text that is not JSON may still be YAML that begins with a brace.
         while let Some(Ok(value)) = values.next() {
             add(value, &mut objects)?;
             rest = text.get(values.byte_offset()..).unwrap_or_default();

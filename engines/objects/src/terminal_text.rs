@@ -1,12 +1,12 @@
-//! Text from anywhere as a terminal, a log or a page may show it: messages of servers, values of manifests, lines of
-//! containers.
+//! Makes text from other sources safe for a terminal, a log or a web page, such as messages of servers, values of manifests,
+//! and output of containers.
 //!
-//! Elsewhere: values of Secrets in such text (`masking.rs`), how long a line may be, and markup (whichever crate prints it).
+//! Elsewhere: values of Secrets in such text (`masking.rs`), the length of lines and markup (the crate that prints the text).
 
 use std::fmt::Write as _;
 
-/// A text on one line in which nothing steers a terminal, turns the text around or is not seen: such characters are escaped
-/// as `\u{1b}`. Blanks at both ends stay.
+/// Writes a text on one line and escapes unsafe characters, as in `\u{1b}`. Unsafe characters control a terminal, change the
+/// direction of text, or are invisible. Blanks at both ends stay.
 #[must_use]
 pub fn clean_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
@@ -22,7 +22,7 @@ pub fn clean_line(text: &str) -> String {
     line
 }
 
-/// Characters that change the direction of a text or are not seen, so that it reads as another.
+/// Characters that are invisible or change the direction of text, so that the text can be misread.
 fn is_invisible(letter: char) -> bool {
     matches!(
         letter,

@@ -1,7 +1,7 @@
-//! The blind digest of an applier: one word for what it applies, as far as the repository and declared facts say that. Equal
-//! ones stand for the same result, wherever they are computed.
+//! The blind digest of an applier: a hash of everything that the applier applies, computed without access to a cluster. Equal
+//! digests mean the same result, no matter where they were computed.
 //!
-//! Here: what is part of it. Elsewhere: rendering, and what identifies the inputs of a release (the program).
+//! Here: which data is part of the digest. Elsewhere: rendering, and the identity of a release's inputs (the program).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use sha2::{Digest, Sha256};
 use crate::field_change::is_encrypted;
 use crate::rendering::{HelmReleaseTarget, RenderedApplier};
 
-/// Changes with what is part of a digest: digests of other versions mean nothing to each other.
+/// The format version. It changes with the data that is hashed, because digests of different versions cannot be compared.
 const FORMAT: &str = "windlass blind digest 1";
 
-/// The blind digest of an applier; `None` if it could not be rendered. `inputs` identify everything that the objects of a release
-/// are rendered from: chart by its content, values, references. They stand for objects, hooks, tests and definitions, so that a
-/// release that is not rendered, because nothing of it changes, has a digest, too. Other appliers have their objects in it.
+/// The blind digest of an applier; `None` if its rendering failed. For a release, `inputs` identifies its chart, values and
+/// references, and is hashed in place of the objects. An unchanged release then has a digest without being rendered. For other
+/// appliers the objects are hashed.
 ///
 /// # Guarantees
-/// A value that is not known is hashed as its name. Of an object that SOPS encrypted, the encrypted fields are hashed without
-/// the metadata of SOPS, which differs at each encryption. Neither the revision of the source nor the order of objects counts. The digest is not a
-/// secret, and has no key: a value that is neither in the repository nor in declared facts must not be in the rendering.
+/// An unknown value is hashed by its name. An object encrypted by SOPS is hashed as ciphertext, without the metadata of SOPS,
+/// which changes with each encryption. The source's revision and the order of objects have no effect. The digest has no key and
+/// is public, so the rendering must hold only values from the repository or declared facts.
 pub fn blind_digest(
     id: &ObjectId,
     applier: &RenderedApplier,
@@ -33,7 +33,7 @@ pub fn blind_digest(
     }
     let mut hash = Sha256::new();
     let mut add = |part: &str| {
-        // The same on every machine.
+        // The length has a fixed size, so that every machine computes the same digest.
         hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes());
         hash.update(part);
     };
@@ -64,7 +64,7 @@ pub fn blind_digest(
     Some(format!("blind-sha256:{}", hex::encode(hash.finalize())))
 }
 
-/// The digest of an object, of an encrypted one that of its ciphertext.
+/// The digest of an object. For an encrypted object, the digest of its ciphertext.
 fn content_of(object: &Object) -> String {
     if !is_encrypted(object) {
         return apply::digest(object);

@@ -1,6 +1,6 @@
-//! The result of a comparison, as JSON and YAML show it: the names of its fields are a promise.
+//! The result of a comparison in the form that is printed as JSON and YAML. Other programs depend on the names of its fields.
 //!
-//! Elsewhere: making it (`comparison.rs`), what deserves attention in it (`plan_finding.rs`), reading one that was printed
+//! Elsewhere: computing the result (`comparison.rs`), its findings (`plan_finding.rs`), reading a printed result
 //! (`plan_json.rs`), other formats (`table.rs`, `markdown.rs`, `sarif.rs`).
 
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use crate::immutable_field::ImmutableFieldChange;
 use crate::plan_finding::PlanFinding;
 use crate::rendering::{MissingReference, UnknownValue};
 
-/// What changes between two revisions of a repository.
+/// The changes between two revisions of a repository.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangePlan {
@@ -24,9 +24,9 @@ pub struct ChangePlan {
     pub base_revision: String,
     /// The revision that would be applied.
     pub head_revision: String,
-    /// How much changes.
+    /// The total numbers of changes.
     pub summary: PlanSummary,
-    /// What deserves attention, the most severe first.
+    /// The findings that need attention, the most severe first.
     pub findings: Vec<PlanFinding>,
     /// How many findings are left out.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -42,8 +42,8 @@ pub struct ChangePlan {
 }
 
 impl ChangePlan {
-    /// Whether nothing changes, nothing fails, and everything was compared. What is not known on both sides alike does not
-    /// count, unless an upgrade draws it anew.
+    /// Whether nothing changes, nothing fails, and everything was compared. Values that are unknown on both sides do not count
+    /// as a change, unless an upgrade generates them anew.
     pub fn is_unchanged(&self) -> bool {
         self.findings.is_empty()
             && self.base_incomplete.is_none()
@@ -60,9 +60,9 @@ pub struct PlanSummary {
     pub added: usize,
     /// Objects in which a field changes.
     pub changed: usize,
-    /// Objects that no applier has any more, those that stay in the cluster included.
+    /// Objects that no applier has any more, including objects that stay in the cluster.
     pub removed: usize,
-    /// Those of them that are deleted.
+    /// Removed objects that are deleted from the cluster.
     pub deleted: usize,
     /// Objects that another applier has now.
     pub moved: usize,
@@ -72,34 +72,34 @@ pub struct PlanSummary {
     pub images: usize,
     /// Appliers that could not be compared.
     pub not_compared: usize,
-    /// Appliers that are removed, and whose objects are not known.
+    /// Appliers that are removed and whose objects are unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown_removals: usize,
 }
 
-/// What changes in an applier.
+/// The changes of one applier.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApplierChange {
     /// Which.
     pub applier: PlanObjectReference,
-    /// Whether it could be compared. In all but [`ApplierComparison::Compared`], [`ApplierComparison::New`] and
-    /// [`ApplierComparison::Removed`] nothing counts as added, changed or removed.
+    /// Whether the applier could be compared. Only with [`ApplierComparison::Compared`], [`ApplierComparison::New`] and
+    /// [`ApplierComparison::Removed`] does anything count as added, changed or removed.
     pub comparison: ApplierComparison,
-    /// Why it could not be compared.
+    /// Why the applier could not be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Whether it failed in the base, too. One that was not fetched, or whose rendering was interrupted, did so only if the
-    /// base declares just the same of it.
+    /// Whether the applier failed in the base, too. If its files were not fetched or its rendering was interrupted, this
+    /// requires that the base declares exactly the same.
     #[serde(default, skip_serializing_if = "is_false")]
     pub fails_in_base: bool,
-    /// Whether it failed in the base, and the head has just the same of it: it does not change.
+    /// Whether the applier failed in the base and the head declares exactly the same, so that nothing changes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub fails_alike: bool,
-    /// The file in the repository that declares it.
+    /// The file in the repository that declares the applier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// The cluster that it applies to; none for the one that it lives in.
+    /// The cluster that the applier applies to; empty for the cluster in which the applier is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target_cluster: String,
     /// The revision of its source in the base.
@@ -108,14 +108,15 @@ pub struct ApplierChange {
     /// The revision of its source in the head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub head_source_revision: Option<String>,
-    /// Names what it applies in the head, as far as the repository and declared facts say it: the same digest elsewhere stands
-    /// for the same result.
+    /// A digest of the objects that the applier applies in the head, computed without a cluster. An equal digest elsewhere
+    /// means the same result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blind_digest: Option<String>,
-    /// Whether it is suspended in the head: nothing of this happens before it is resumed.
+    /// Whether the applier is suspended in the head. Its changes happen only after it is resumed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_suspended: bool,
-    /// Whether it was suspended in the base, and is not any more: what changed meanwhile happens, too.
+    /// Whether the applier was suspended in the base and is resumed in the head. Changes from the time of the suspension then
+    /// happen, too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_resumed: bool,
     /// Objects that are created.
@@ -124,18 +125,18 @@ pub struct ApplierChange {
     /// Objects in which a field changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ChangedObject>,
-    /// Objects that neither this nor another applier has any more.
+    /// Objects that no applier has any more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<RemovedObject>,
-    /// What becomes of the objects of a removed applier that are not known; none if they are known.
+    /// The fate of the objects of a removed applier when these objects are unknown; none if they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown_removal: Option<UnknownRemoval>,
     /// Objects that this applier takes over from another one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved: Vec<MovedObject>,
-    /// How many objects another applier takes over from this one: what changes in them is listed there.
+    /// How many objects another applier takes over from this one. Changes in these objects are listed at the other applier.
     pub moved_away: usize,
-    /// Which these are, as far as it is known which applier takes them over.
+    /// The objects that other appliers take over, if the new applier is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_to: Vec<MovedAwayObject>,
     /// How many objects do not change.
@@ -152,20 +153,21 @@ pub struct ApplierChange {
     /// CustomResourceDefinitions that lose something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub definitions: Vec<DefinitionChange>,
-    /// What this applier deletes, and what the appliers delete that go with it; none if nothing is deleted.
+    /// The deletions by this applier, and by appliers that are deleted with it, compared with the budget; none if nothing is
+    /// deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion: Option<BudgetVerdict>,
-    /// What is not known without a cluster.
+    /// The values that are unknown without a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_values: Vec<UnknownValue>,
-    /// Whether some of these are drawn at random or taken from the time, and masked: an upgrade of the release changes them, also
-    /// where nothing else changes.
+    /// Whether some unknown values are random or taken from the time, and therefore masked. An upgrade of the release changes
+    /// them even if nothing else changes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_drawn_values: bool,
-    /// Sources that are at another place since the head: what the new place has is not compared.
+    /// Sources that have another location in the head. Files at the new location are not compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub moved_sources: Vec<UnknownValue>,
-    /// ConfigMaps and Secrets that it needs since the head, and that the cluster does not have.
+    /// ConfigMaps and Secrets that the applier needs since the head, and that the cluster does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing_references: Vec<MissingReference>,
 }
@@ -192,30 +194,31 @@ impl ApplierChange {
 pub enum ApplierComparison {
     /// Both sides were rendered.
     Compared,
-    /// Only the head has it.
+    /// Only the head has the applier.
     New,
-    /// Only the base has it.
+    /// Only the base has the applier.
     Removed,
-    /// It is in the head, and could not be rendered there: its objects stay as they are.
+    /// The applier is in the head, and its rendering failed there. Its objects stay as they are.
     HeadFailed,
-    /// It is in the head, and it, or the applier that declares it, needs files or a chart that were not fetched: what it
-    /// applies is not known.
+    /// The applier is in the head, but it or its parent applier needs files or a chart that were not fetched. Its objects are
+    /// unknown.
     HeadNotFetched,
-    /// It was not found in the head because something else could not be rendered there: nothing says that it is removed.
+    /// The applier was not found in the head because the rendering of another applier failed. This does not prove that it is
+    /// removed.
     HeadUnknown,
-    /// It could not be rendered in the base: the head is shown alone.
+    /// The rendering of the applier failed in the base. Only the head is shown.
     BaseFailed,
-    /// What it, or the applier that declares it, needs was not fetched in the base, or was interrupted there, or objects of
-    /// the applier that declares it are not followed: the head is shown alone, and what it deletes is not known.
+    /// In the base, files of the applier or its parent were not fetched, a rendering was interrupted, or the parent's objects
+    /// are not followed. Only the head is shown, and the applier's deletions are unknown.
     BaseNotFetched,
-    /// It was not found in the base because something else could not be rendered there: the head is shown alone.
+    /// The applier was not found in the base because the rendering of another applier failed. Only the head is shown.
     BaseUnknown,
-    /// It has more objects than are compared.
+    /// The applier has more objects than can be compared.
     TooLarge,
 }
 
 impl ApplierComparison {
-    /// Whether everything is known of what changes.
+    /// Whether all changes of the applier are known.
     pub(crate) fn is_complete(self) -> bool {
         matches!(self, Self::Compared | Self::New | Self::Removed)
     }
@@ -227,7 +230,7 @@ impl ApplierComparison {
 pub struct ChangedObject {
     /// Which.
     pub object: PlanObjectReference,
-    /// What changes.
+    /// The fields that change.
     #[serde(flatten)]
     pub fields: FieldChangeList,
 }
@@ -238,18 +241,18 @@ pub struct ChangedObject {
 pub struct RemovedObject {
     /// Which.
     pub object: PlanObjectReference,
-    /// Why it stays in the cluster; none if it is deleted.
+    /// Why the object stays in the cluster; none if it is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_in_cluster: Option<Cow<'static, str>>,
 }
 
-/// The objects of a removed applier, of which it is not known which they are.
+/// The unknown objects of a removed applier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownRemoval {
-    /// Why they are not known.
+    /// Why the objects are unknown.
     pub reason: String,
-    /// Why they stay in the cluster; none if they are deleted.
+    /// Why the objects stay in the cluster; none if they are deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_in_cluster: Option<Cow<'static, str>>,
 }
@@ -260,14 +263,14 @@ pub struct UnknownRemoval {
 pub struct MovedObject {
     /// Which.
     pub object: PlanObjectReference,
-    /// The applier that had it.
+    /// The applier that had the object in the base.
     pub from: PlanObjectReference,
-    /// The applier that has it now.
+    /// The applier that has the object in the head.
     pub to: PlanObjectReference,
-    /// Whether the other one still has it, too: both apply it then.
+    /// Whether the previous applier still has the object, too. Then both apply it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_shared: bool,
-    /// What changes besides.
+    /// The fields of the object that change as well.
     #[serde(flatten)]
     pub fields: FieldChangeList,
 }
@@ -278,11 +281,11 @@ pub struct MovedObject {
 pub struct MovedAwayObject {
     /// Which.
     pub object: PlanObjectReference,
-    /// The applier that has it now.
+    /// The applier that has the object in the head.
     pub to: PlanObjectReference,
 }
 
-/// What an object is called.
+/// The identity of an object in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanObjectReference {
@@ -304,7 +307,7 @@ impl PlanObjectReference {
         ObjectId::new(&self.namespace, &self.name, &self.group, &self.kind).subject()
     }
 
-    /// What happens to an applier that is removed: a release of Helm is uninstalled.
+    /// The verb for the removal of an applier: a Helm release is uninstalled, other appliers are deleted.
     pub(crate) fn removal_verb(&self) -> &'static str {
         match self.kind.as_str() {
             "HelmRelease" | "Helmfile" => "uninstalled",
@@ -320,7 +323,7 @@ impl From<&ObjectId> for PlanObjectReference {
     }
 }
 
-/// For serde: whether a field that is rarely true is left out.
+/// For serde: leaves out a field that is false.
 fn is_false(value: &bool) -> bool {
     !value
 }

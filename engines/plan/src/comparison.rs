@@ -1,10 +1,10 @@
-//! Compares two renderings of a repository.
+//! Compares two renderings of a repository, the base and the head.
 //!
-//! Here: which appliers can be compared, and what of their objects is added, changed, moved or gone. Elsewhere: what is
-//! deleted of that (`removal.rs`), single fields (`field_change.rs`), images, immutable fields, definitions, and what
-//! deserves attention (`plan_finding.rs`).
+//! Here: which appliers can be compared, and which of their objects are added, changed, moved or removed.
+//! Elsewhere: which removed objects are deleted (`removal.rs`), single fields (`field_change.rs`), images, immutable fields,
+//! definitions, and findings (`plan_finding.rs`).
 //!
-//! Everything takes time in proportion to the objects, times the logarithm of their number.
+//! The run time is proportional to the number of objects times its logarithm.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,18 +33,18 @@ const MAX_LISTED_FIELDS: usize = 20_000;
 /// The most unknown values, and the most missing references, of an applier that are listed.
 const MAX_UNKNOWN_VALUES: usize = 100;
 
-/// What a comparison needs besides both sides.
+/// The settings of a comparison.
 #[derive(Debug, Clone)]
 pub struct CompareOptions {
-    /// What may be deleted without attention.
+    /// How many objects each applier may delete without a finding.
     pub budgets: ApplierBudgets,
-    /// What was decrypted, or read from Secrets, and may have been substituted into other objects. It is masked wherever it
-    /// is; what a Secret of a rendering holds is never shown of this Secret, and need not be here.
+    /// Masks decrypted values and values read from Secrets wherever they occur, because they may have been substituted into
+    /// other objects. The values of a Secret within a rendering need not be listed here, because they are never shown.
     pub secrets: SecretMasking,
-    /// How many fields of an object are listed; the rest is counted.
+    /// How many fields of an object are listed. Further fields are only counted.
     pub max_listed_fields: usize,
-    /// The namespace whose appliers are listed and counted; all of them if there is none. The others are compared, because
-    /// objects move between appliers.
+    /// The namespace whose appliers are listed and counted; none means all namespaces. The other appliers are still compared,
+    /// because objects can move between appliers.
     pub namespace: Option<String>,
 }
 
@@ -59,11 +59,11 @@ impl Default for CompareOptions {
     }
 }
 
-/// What changes from one rendering to another.
+/// Computes the changes from the base rendering to the head rendering.
 ///
 /// # Guarantees
-/// A rendering compared with itself has no changes. Exchanging both sides exchanges what is added and what is removed, as
-/// long as neither side has failures or suspended appliers. Nothing counts as removed because of a failure.
+/// A rendering compared with itself has no changes. If neither side has failures or suspended appliers, exchanging the sides
+/// exchanges added and removed objects. A failure never makes an object count as removed.
 pub fn compare(
     base: &RepositoryRendering,
     head: &RepositoryRendering,
@@ -103,7 +103,7 @@ pub fn compare(
     plan
 }
 
-/// What an applier lacks in the head, and not in the base.
+/// The ConfigMaps and Secrets that an applier lacks in the head but not in the base.
 fn new_missing_references(
     base: Option<&RenderedApplier>,
     head: Option<&RenderedApplier>,
@@ -142,7 +142,7 @@ pub(crate) struct ClusterObject<'i> {
 /// The objects of a rendering by their ids.
 pub(crate) struct RenderingIndex<'r> {
     pub(crate) rendering: &'r RepositoryRendering,
-    /// Of each applier that was rendered.
+    /// The objects of each applier that was rendered.
     objects: BTreeMap<&'r ObjectId, BTreeMap<ObjectId, &'r Object>>,
 }
 
@@ -174,7 +174,8 @@ impl<'r> RenderingIndex<'r> {
         self.applier(applier).map_or("", |it| it.target_cluster.as_str())
     }
 
-    /// All objects but those that a suspended applier does not have on an earlier side.
+    /// All objects that appliers apply on this side. A suspended applier counts only with the objects that it already had on
+    /// the earlier side.
     fn applied_since(&self, earlier: &RenderingIndex<'_>) -> BTreeSet<ClusterObject<'_>> {
         let mut applied = BTreeSet::new();
         for (applier, objects) in &self.objects {
@@ -224,9 +225,9 @@ pub(crate) struct RenderingComparison<'i> {
     pub(crate) head: &'i RenderingIndex<'i>,
     base_owners: BTreeMap<ClusterObject<'i>, &'i ObjectId>,
     head_owners: BTreeMap<ClusterObject<'i>, &'i ObjectId>,
-    /// The objects of the head but for those that a suspended applier would take over.
+    /// The objects that appliers of the head apply. Objects that a suspended applier would take over are left out.
     applied_in_head: BTreeSet<ClusterObject<'i>>,
-    /// Of all appliers of both sides.
+    /// The states of all appliers on both sides.
     pub(crate) states: BTreeMap<&'i ObjectId, ApplierState>,
     options: &'i CompareOptions,
     /// How many fields may still be listed.
@@ -305,22 +306,22 @@ impl<'i> RenderingComparison<'i> {
         }
     }
 
-    /// Why the objects of a removed applier are not known; none if they are known, or if it is not removed.
+    /// Why the objects of a removed applier are unknown; none if they are known, or if the applier is not removed.
     pub(crate) fn unknown_objects(&self, id: &ObjectId) -> Option<String> {
         let state = self.states.get(id)?.comparison;
         let reason = self.base.failure(id).filter(|_| state == ApplierComparison::Removed)?;
         Some(shown_text(reason, &self.options.secrets))
     }
 
-    /// Whether an applier of the head has an object; one that is suspended applies only what it had before.
+    /// Whether an applier of the head applies an object. A suspended applier applies only the objects that it had before.
     pub(crate) fn is_in_head(&self, object: ClusterObject<'_>) -> bool {
         self.applied_in_head.contains(&object)
     }
 
-    /// Whether an applier of the head has an object that left another one, and the object is not deleted in between.
+    /// Whether an applier of the head takes over an object that left another applier, without a deletion in between.
     ///
-    /// A release of Helm deletes what it has no more, whichever applier has it now, unless a release of another name took
-    /// it over and is its owner then. One that becomes another release of the same applier is uninstalled before.
+    /// A Helm release deletes each object that it no longer has, even if another applier has the object now. The exception is
+    /// an object that a release of another name took over. A release whose name changes within an applier is uninstalled first.
     pub(crate) fn is_taken_over(
         &self,
         from: &ObjectId,
@@ -338,7 +339,7 @@ impl<'i> RenderingComparison<'i> {
         taking.is_some_and(|taking| taking.name != release.name) || !deletes(self, from, object)
     }
 
-    /// Whether an applier that both sides have applies to the same cluster, and upgrades the same release of Helm.
+    /// Whether an applier of both sides still applies to the same cluster, and still upgrades the same Helm release.
     fn is_same_place(&self, id: &ObjectId) -> bool {
         let is_suspended = self.head.applier(id).is_some_and(|it| it.is_suspended);
         let base = self.base.applier(id).and_then(|it| it.helm_release.as_ref());
@@ -347,7 +348,7 @@ impl<'i> RenderingComparison<'i> {
         (is_suspended || is_upgraded) && self.base.cluster(id) == self.head.cluster(id)
     }
 
-    /// The objects of an applier that it does not have any more, as they were; none if that is not known.
+    /// The objects that an applier no longer has, in their state of the base; none if that is unknown.
     pub(crate) fn gone(
         &self,
         id: &ObjectId,
@@ -364,7 +365,7 @@ impl<'i> RenderingComparison<'i> {
             .map(move |(id, object)| (ClusterObject { cluster, id }, *object))
     }
 
-    /// The objects of an applier in the head if they are where they were before.
+    /// The objects of an applier in the head, if its cluster and Helm release have not changed.
     fn kept_objects(&self, id: &ObjectId) -> Option<&'i BTreeMap<ObjectId, &'i Object>> {
         let head: &'i RenderingIndex<'i> = self.head;
         head.objects(id).filter(|_| self.is_same_place(id))
@@ -421,7 +422,7 @@ impl<'i> RenderingComparison<'i> {
                 | ApplierComparison::BaseNotFetched
                 | ApplierComparison::BaseUnknown => {
                     let ids = objects.keys().take(MAX_COMPARED_OBJECTS);
-                    change.not_compared = ids.map(PlanObjectReference::from).collect();
+                    change.not_compared = ids.map(Into::into).collect();
                 }
                 _ => {}
             }
@@ -429,7 +430,7 @@ impl<'i> RenderingComparison<'i> {
         change
     }
 
-    /// Objects that left an applier, each with the one that takes it over.
+    /// Objects that left an applier, each with the applier that takes it over.
     fn moved_to(&self, leaving: &[ClusterObject<'i>]) -> Vec<MovedAwayObject> {
         let owned = leaving.iter().filter_map(|key| {
             let to = self.head_owners.get(key)?;
@@ -467,7 +468,7 @@ impl<'i> RenderingComparison<'i> {
         UnknownValue { what: shown(&value.what), reason: shown(&value.reason) }
     }
 
-    /// Adds an object of the head to what changes in its applier.
+    /// Compares an object of the head with the base and adds its changes to those of its applier.
     fn add_object(
         &self,
         change: &mut ApplierChange,
@@ -509,8 +510,8 @@ impl<'i> RenderingComparison<'i> {
         change.images.extend(image_changes(None, object, &self.options.secrets));
     }
 
-    /// The fields in which two states of an object differ; none if they are applied alike. What follows from them is added
-    /// to what changes in the applier.
+    /// The fields in which two states of an object differ; none if both states are applied alike. Consequences of these changes
+    /// are added to the changes of the applier.
     fn add_differences(
         &self,
         change: &mut ApplierChange,
@@ -523,7 +524,7 @@ impl<'i> RenderingComparison<'i> {
         }
         let mut before = before.clone();
         let mut after = after.clone();
-        // The type of a Secret has no field for what SOPS knows, and ciphertext is no base64.
+        // The type of a Secret has no field for the metadata of SOPS, and ciphertext is not base64.
         if !is_encrypted(&before) && !is_encrypted(&after) {
             apply::normalize::typed(&mut before);
             apply::normalize::typed(&mut after);
@@ -549,24 +550,24 @@ impl<'i> RenderingComparison<'i> {
     }
 }
 
-/// Why it is not known that an applier is absent from a side.
+/// Why an applier cannot be called absent from a side.
 struct UnknownAbsence {
     reason: String,
     cause: AbsenceCause,
 }
 
-/// What is between a side and an applier that may be on it.
+/// Why an applier may exist on a side although it was not found there.
 #[derive(Clone, Copy)]
 enum AbsenceCause {
     /// The side, or an applier above it, was not read.
     UnreadSide,
-    /// What an applier above it needs was not fetched.
+    /// An applier above it needs input that was not fetched.
     UnfetchedInput,
-    /// It is declared there by an applier whose objects are not followed.
+    /// The applier is declared by another applier whose objects are not followed.
     UnfollowedOwner,
 }
 
-/// Why it is not known that an applier of one side is absent from the other one; none if it is absent.
+/// Why an applier of one side cannot be called absent from the other side; none if it certainly is absent.
 fn unknown_absence(
     id: &ObjectId,
     present: &RenderingIndex<'_>,

@@ -1,6 +1,7 @@
-//! What a CustomResourceDefinition loses, as far as two versions of it say without the objects that exist.
+//! Compares two versions of a CustomResourceDefinition and reports what the newer one drops. Existing objects are not
+//! consulted.
 //!
-//! Elsewhere: reading a definition, and judging a change by live objects (`crdguard`).
+//! Elsewhere: reading a definition, and judging a change with live objects (`crdguard`).
 
 use std::borrow::Cow;
 
@@ -17,32 +18,32 @@ use crate::change_plan::PlanObjectReference;
 pub struct DefinitionChange {
     /// Which.
     pub object: PlanObjectReference,
-    /// What it loses.
+    /// The parts that the definition loses.
     pub losses: Vec<DefinitionFinding>,
 }
 
-/// What a definition loses.
+/// A part that a definition loses, or a change that is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "loss", rename_all = "camelCase")]
 pub enum DefinitionFinding {
     /// A version, which objects may be stored in.
     VersionRemoved {
-        /// Such as `v1beta1`.
+        /// The name of the version, such as `v1beta1`.
         version: String,
     },
-    /// The version in which objects are stored: the API server rejects that.
+    /// The version in which objects are stored is removed. The API server rejects that.
     StorageVersionRemoved {
-        /// Such as `v1beta1`.
+        /// The name of the version, such as `v1beta1`.
         version: String,
     },
     /// A version that clients can use.
     VersionUnserved {
-        /// Such as `v1beta1`.
+        /// The name of the version, such as `v1beta1`.
         version: String,
     },
-    /// A field changes that cannot be changed: the API server rejects that.
+    /// An immutable field of the definition changes. The API server rejects that.
     IdentityChanged {
-        /// Such as `spec.scope`.
+        /// The path of the field, such as `spec.scope`.
         field: Cow<'static, str>,
         /// Before.
         old: String,
@@ -51,7 +52,7 @@ pub enum DefinitionFinding {
     },
     /// One of both could not be read.
     Unreadable {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
@@ -62,7 +63,7 @@ impl DefinitionFinding {
         matches!(self, Self::StorageVersionRemoved { .. } | Self::IdentityChanged { .. })
     }
 
-    /// What it means, in words.
+    /// The description of the loss in a message.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::VersionRemoved { version } => format!(
@@ -86,7 +87,7 @@ fn is_definition(object: &Object) -> bool {
     gvk.group == "apiextensions.k8s.io" && gvk.kind == "CustomResourceDefinition"
 }
 
-/// What a definition loses; none if it loses nothing, or is not a definition.
+/// Compares two states of a definition; none if nothing is lost, or if the object is not a definition.
 pub(crate) fn definition_change(before: &Object, after: &Object) -> Option<DefinitionChange> {
     if !is_definition(after) {
         return None;

@@ -1,7 +1,7 @@
-//! What an applier deletes, compared with the budget, as a plan lists it.
+//! Compares the deletions by an applier with its budget, and lists the result in a plan.
 //!
-//! Elsewhere: the budget and the comparison (`apply::deletion_budget`, which judges in the cluster, too), what is deleted
-//! (`removal.rs`).
+//! Elsewhere: the budget and the comparison (`apply::deletion_budget`, which is also used in the cluster), which objects are
+//! deleted (`removal.rs`).
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::change_plan::PlanObjectReference;
 
-/// What appliers may delete without attention.
+/// How many objects appliers may delete without a finding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApplierBudgets {
-    /// The budget of an applier that has none of its own.
+    /// The budget for appliers without their own budget.
     pub default: DeletionBudget,
-    /// The budgets of single appliers; `None` where nothing is limited.
+    /// The budgets of single appliers; `None` means no limit.
     pub of_appliers: BTreeMap<ObjectId, Option<DeletionBudget>>,
 }
 
@@ -48,24 +48,24 @@ pub enum DeletionRule {
     },
     /// The build of the head has no objects at all.
     EmptyBuild,
-    /// An object of a kind whose deletion deletes more than itself.
+    /// The deletion includes an object of a kind whose deletion deletes further data or objects.
     HeldKind {
-        /// The first such object.
+        /// The first object of this kind.
         object: PlanObjectReference,
-        /// How many there are.
+        /// How many objects there are.
         count: usize,
     },
-    /// An applier goes with its objects, which are not known.
+    /// An applier is deleted together with its objects, which are unknown.
     UnknownObjects {
-        /// The first such applier.
+        /// The first applier with unknown objects.
         applier: PlanObjectReference,
-        /// How many there are.
+        /// How many appliers there are.
         count: usize,
     },
 }
 
 impl DeletionRule {
-    /// The rule; `None` if it is about what only a cluster knows.
+    /// Translates a rule of the budget; `None` for a rule that can only be judged in a cluster.
     fn of(rule: &apply::deletion_budget::DeletionRule) -> Option<Self> {
         use apply::deletion_budget::DeletionRule as ApplyRule;
         match rule {
@@ -82,7 +82,7 @@ impl DeletionRule {
         }
     }
 
-    /// The rule and by what it is exceeded, in words.
+    /// Describes the rule, and by how much it is exceeded.
     pub(crate) fn text(&self) -> String {
         use apply::deletion_budget::DeletionRule as ApplyRule;
         let rule = match self {
@@ -109,17 +109,17 @@ impl DeletionRule {
     }
 }
 
-/// What one applier deletes, compared with the budget.
+/// The deletions by one applier, compared with the budget.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetVerdict {
-    /// How many objects are deleted, those of appliers that are deleted with it included, each once.
+    /// How many objects are deleted. Objects of appliers that are deleted with this one are included; each object counts once.
     pub deleted: usize,
-    /// How many objects it had, with those of these appliers.
+    /// How many objects this applier and the appliers that are deleted with it had.
     pub of: usize,
     /// The first of the objects that are deleted.
     pub first: Vec<PlanObjectReference>,
-    /// The rules that are exceeded; none if the deletion is within the budget.
+    /// The rules that the deletion exceeds; empty if it is within the budget.
     pub exceeded: Vec<DeletionRule>,
 }
 

@@ -1,7 +1,7 @@
-//! The fields of an object that change, with both values, and without what Secrets hold.
+//! The fields of an object that change, each with its old and new value. Values of Secrets are never included.
 //!
-//! Elsewhere: which paths differ (`apply::diff_paths`), how they are printed (`table.rs`, `markdown.rs`; for `windlass diff`
-//! the program).
+//! Elsewhere: which paths differ (`apply::diff_paths`), printing them (`table.rs`, `markdown.rs`; for `windlass diff` the
+//! program).
 
 use apply::diff_paths;
 use objects::{Object, SecretMasking};
@@ -11,61 +11,61 @@ use sha2::{Digest, Sha256};
 
 use crate::plan_json::JsonShape;
 
-/// What stands for a value of a Secret.
+/// The text that replaces a value of a Secret.
 const MASK: &str = "****";
 
 /// Fields of a Secret that hold nothing secret.
 const PLAIN_SECRET_FIELDS: [&str; 4] = ["/apiVersion", "/metadata/labels", "/type", "/immutable"];
 
-/// Fields of a Secret whose keys are names.
+/// Fields of a Secret whose keys may be shown, because they are only names.
 const KEYED_SECRET_FIELDS: [&str; 3] = ["/data", "/stringData", "/metadata/annotations"];
 
-/// How ciphertext of SOPS begins.
+/// The prefix of SOPS's ciphertext.
 const CIPHERTEXT_PREFIX: &str = "ENC[AES256_GCM,data:";
 
-/// How many digits of a digest name a ciphertext.
+/// How many digits of a digest are shown for a ciphertext.
 const CIPHERTEXT_DIGEST_DIGITS: usize = 12;
 
-/// The most fields of an object that are counted; they are listed up to a lower bound.
+/// The most fields of an object that are counted. Fewer of them are listed.
 const MAX_COUNTED_FIELDS: usize = 10_000;
 
-/// Where values are cut, a longer one, as JSON, is not shown at all: masking it would take too long, and a part of it may
-/// be one of a Secret.
+/// The largest value, as JSON, that is shown if values are cut. A larger value is left out, because masking it would take too
+/// long, and a part of it may belong to a Secret.
 const MAX_SHOWN_VALUE_BYTES: usize = 16 << 10;
 
-/// Where values are cut, a longer one, as JSON, is cut.
+/// If values are cut, the longest value as JSON that is shown in full.
 const MAX_WHOLE_VALUE_BYTES: usize = 512;
 
-/// Where values are cut, one that is nested deeper is shown as text: parsers of JSON have a limit, and what is read again is a
-/// part of a plan.
+/// The deepest nesting of a value that is shown as JSON if values are cut. A deeper value is shown as text, because JSON
+/// parsers that read the plan again have a limit.
 const MAX_VALUE_DEPTH: usize = 64;
 
-/// A longer text that is no value, such as an error, is not shown at all.
+/// The longest text other than a value, such as an error, that is shown. A longer text is left out.
 const MAX_MASKED_TEXT_BYTES: usize = 256 << 10;
 
-/// A longer one is cut after it is masked.
+/// The longest text that is shown in full. A longer one is cut after masking.
 const MAX_SHOWN_TEXT_BYTES: usize = 2048;
 
-/// Where values are cut, a longer pointer is cut, too.
+/// If values are cut, the longest path that is shown in full.
 const MAX_PATH_BYTES: usize = 1024;
 
-/// How much is listed of what changes in an object.
+/// Limits the listed changes of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldChangeLimits {
-    /// How many fields are listed; the rest is counted.
+    /// How many fields are listed. Further fields are only counted.
     pub max_listed_fields: usize,
-    /// Whether long values and pointers are cut, and values over 16 KiB left out. If not, a list may be as large as both
-    /// states, and masking takes as long as they are.
+    /// Whether long values and paths are cut, and values over 16 KiB are left out. Without that, a list may be as large as both
+    /// states, and masking may take equally long.
     pub cuts_values: bool,
 }
 
 impl FieldChangeLimits {
-    /// A value as it is listed.
+    /// A value in the form in which it is listed.
     fn listed_value(self, value: Value) -> Value {
         if self.cuts_values { cut(value) } else { value }
     }
 
-    /// A pointer as it is listed.
+    /// A path in the form in which it is listed.
     fn listed_path(self, path: &str, secrets: &SecretMasking) -> String {
         if self.cuts_values { shown_path(path, secrets) } else { secrets.mask(path) }
     }
@@ -80,9 +80,9 @@ impl FieldChangeLimits {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldChangeList {
-    /// The first of them, in the order of the document.
+    /// The first changed fields, in the order of the document.
     pub fields: Vec<FieldChange>,
-    /// How many more there are, of which at most 10000 are counted.
+    /// How many further fields change. At most 10000 are counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_fields: usize,
 }
@@ -93,15 +93,15 @@ pub struct FieldChangeList {
 pub struct FieldChange {
     /// A JSON pointer.
     pub path: String,
-    /// The value before; none if there was none. One that is cut is a string that ends with `…` and its length.
+    /// The value before the change; none if the field is new. A cut value is a string that ends with `…` and the full length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
-    /// The value after; none if there is none.
+    /// The value after the change; none if the field is removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
 }
 
-/// For serde: whether a count is left out.
+/// For serde: leaves out a count of 0.
 pub(crate) fn is_zero(count: &usize) -> bool {
     *count == 0
 }
@@ -110,8 +110,9 @@ impl FieldChangeList {
     /// The fields in which two states of an object differ.
     ///
     /// # Guarantees
-    /// No value of an object that was or is a Secret is among them, nor what `secrets` masks. What SOPS encrypted is named
-    /// by a digest of its ciphertext; of what SOPS writes besides, `/sops` alone is listed, and only if nothing else changes.
+    /// Values of an object that was or is a Secret are never included, and text in `secrets` is masked. A value encrypted by
+    /// SOPS appears as a digest of its ciphertext. Other changes by SOPS appear only as `/sops`, and only if nothing else
+    /// changes.
     pub fn between(
         before: &Object,
         after: &Object,
@@ -156,7 +157,7 @@ impl FieldChangeList {
     }
 }
 
-/// Whether an object is a Secret, in whatever version.
+/// Whether an object is a Secret of any API version.
 fn is_secret(object: &Object) -> bool {
     let gvk = object.gvk();
     gvk.group.is_empty() && gvk.kind == "Secret"
@@ -167,7 +168,7 @@ pub(crate) fn is_encrypted(object: &Object) -> bool {
     object.get("sops").is_some_and(|sops| sops.get("mac").is_some_and(Value::is_string))
 }
 
-/// Whether a value of an object is ciphertext, or what SOPS knows of it.
+/// Whether a value of an object is ciphertext or the metadata of SOPS.
 fn is_encrypted_value(object: &Object, value: &Value) -> bool {
     let is_ciphertext = match value {
         Value::String(text) => text.starts_with(CIPHERTEXT_PREFIX) && text.ends_with(']'),
@@ -176,7 +177,7 @@ fn is_encrypted_value(object: &Object, value: &Value) -> bool {
     is_ciphertext && is_encrypted(object)
 }
 
-/// What SOPS writes besides ciphertext changes with every encryption.
+/// Removes the paths of SOPS's metadata, because it changes with every encryption. If no other path remains, `/sops` is kept.
 fn without_sops(paths: &mut Vec<String>) {
     let is_of_sops = |path: &str| path == "/sops" || path.starts_with("/sops/");
     let count = paths.len();
@@ -186,7 +187,7 @@ fn without_sops(paths: &mut Vec<String>) {
     }
 }
 
-/// Cuts a pointer into a Secret after the key of its data, label or annotation: what is below is not known to be a name.
+/// Cuts a path in a Secret after the key of its data, label or annotation. Deeper parts of the path might not be mere names.
 fn cut_secret_path(path: &mut String) {
     let parts = if path.starts_with("/metadata/") { 3 } else { 2 };
     if let Some((end, _)) = path.match_indices('/').nth(parts) {
@@ -212,12 +213,12 @@ fn value_at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
 #[derive(Debug, Clone, Copy)]
 struct FieldValue<'o> {
     value: &'o Value,
-    /// Whether it is ciphertext.
+    /// Whether the value is ciphertext.
     is_encrypted: bool,
 }
 
 impl FieldValue<'_> {
-    /// What stands for a value of a Secret: the keys of its data and its annotations, and nothing else.
+    /// The replacement for a value of a Secret. The keys of its data and annotations stay; all values are masked.
     fn hidden(self, path: &str) -> Value {
         match self.value {
             _ if self.is_encrypted => encrypted(self.value),
@@ -229,7 +230,7 @@ impl FieldValue<'_> {
         }
     }
 
-    /// The value without what is masked; only the length of one of more than `max_bytes`, as JSON.
+    /// The value with masked secrets. If the value has more than `max_bytes` as JSON, only its length.
     fn masked(self, secrets: &SecretMasking, max_bytes: usize) -> MaskedValue {
         if self.is_encrypted {
             return MaskedValue { value: encrypted(self.value), is_masked: false };
@@ -248,15 +249,15 @@ impl FieldValue<'_> {
     }
 }
 
-/// A value as it is shown.
+/// A value for display.
 #[derive(Debug, Clone)]
 struct MaskedValue {
     value: Value,
-    /// Whether something in it was masked.
+    /// Whether a part of the value was masked.
     is_masked: bool,
 }
 
-/// Both values of a field. Where one came from a Secret, the other one did so earlier or does so later.
+/// Both values of a field, for display. If one of them came from a Secret, the other one is masked, too.
 fn shown(
     values: [Option<FieldValue<'_>>; 2],
     secrets: &SecretMasking,
@@ -270,7 +271,7 @@ fn shown(
     })
 }
 
-/// What stands for ciphertext: it changes if the ciphertext does.
+/// The replacement for ciphertext: a digest, which changes whenever the ciphertext does.
 fn encrypted(value: &Value) -> Value {
     let digest = hex::encode(Sha256::digest(value.to_string()));
     let digits = digest.get(..CIPHERTEXT_DIGEST_DIGITS).unwrap_or(&digest);
@@ -300,12 +301,12 @@ fn cut_text(mut text: String, most: usize) -> String {
     text
 }
 
-/// A pointer without what is masked, or its beginning.
+/// The path of a field with masked secrets, cut if it is long.
 fn shown_path(path: &str, secrets: &SecretMasking) -> String {
     cut_text(secrets.mask(&cut_text(path.to_owned(), MAX_MASKED_TEXT_BYTES)), MAX_PATH_BYTES)
 }
 
-/// A text that is shown, such as an image or an error, without what is masked: the beginning of a long one.
+/// A text for display, such as an image or an error, with masked secrets and cut if it is long.
 pub(crate) fn shown_text(text: &str, secrets: &SecretMasking) -> String {
     if text.len() > MAX_MASKED_TEXT_BYTES {
         return format!("… ({} bytes)", text.len());

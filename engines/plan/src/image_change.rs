@@ -1,5 +1,4 @@
-//! Images of containers that change.
-//!
+//! Container images that change between two states of an object.
 //! Elsewhere: other fields (`field_change.rs`), the images of an object (`objects::container_images`).
 
 use std::collections::BTreeSet;
@@ -15,19 +14,19 @@ use crate::field_change::shown_text;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageChange {
-    /// The object whose Pods have it.
+    /// The object whose Pods have the container.
     pub object: PlanObjectReference,
-    /// The container; `volume NAME` for a volume that is an image.
+    /// The name of the container, or `volume NAME` for a volume that is an image.
     pub container: String,
-    /// The image before; none for a new container.
+    /// The image before the change; none for a new container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old: Option<String>,
-    /// The image after; none for a container that is removed.
+    /// The image after the change; none for a removed container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<String>,
 }
 
-/// The images in which two states of an object differ; without a state before, all that it has.
+/// The images in which two states of an object differ. Without an earlier state, all images of the object.
 pub(crate) fn image_changes(
     before: Option<&Object>,
     after: &Object,

@@ -1,10 +1,10 @@
-//! Fields of built-in kinds that the API server does not let change.
+//! Fields of built-in kinds that the API server does not allow to change.
 //!
-//! Here: the table of them, and which of them change between two manifests. Elsewhere: fields of definitions
-//! (`definition_change.rs`), what an API server says when it rejects one (`apply::dry_run_refusal`).
+//! Here: the table of these fields, and which of them change between two manifests. Elsewhere: immutable fields of definitions
+//! (`definition_change.rs`), the API server's message when it rejects a change (`apply::dry_run_refusal`).
 //!
-//! A field that a manifest lacks may have any value in the cluster, unless its default is known: such a field counts only
-//! where that is certain.
+//! If a manifest lacks a field, the cluster may have any value in it, unless the default is known. Such a field is reported
+//! only if its change is certain.
 //!
 //! Source of the semantics: Kubernetes 1.34, the functions `Validate…Update` of each group.
 
@@ -24,24 +24,24 @@ pub struct ImmutableFieldChange {
     pub object: PlanObjectReference,
     /// A JSON pointer.
     pub path: Cow<'static, str>,
-    /// Why it cannot be changed.
+    /// Why the field cannot be changed.
     pub rule: String,
-    /// What happens.
+    /// The consequence of the change.
     pub consequence: ImmutableFieldConsequence,
 }
 
-/// What happens when a field changes that cannot be changed.
+/// The consequence of changing an immutable field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ImmutableFieldConsequence {
     /// The API server rejects the object, and its applier fails.
     Rejected,
-    /// The applier deletes the object and creates it again, as its `force` says.
+    /// The applier deletes the object and creates it again, because its `force` is set.
     Recreated,
 }
 
 impl ImmutableFieldConsequence {
-    /// The same in words.
+    /// The consequence as a text for users.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Rejected => "the API server rejects it, unless the applier has `force`",
@@ -53,9 +53,9 @@ impl ImmutableFieldConsequence {
 /// Under which condition a change of a field counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ImmutableFieldChangeCondition {
-    /// Whenever the values differ; an absent one is the default.
+    /// The field changes whenever the values differ. An absent value means this default.
     Always(&'static str),
-    /// If both manifests have it: the API server or a controller fills it in.
+    /// The field changes only if both manifests have it, because otherwise the API server or a controller fills it in.
     SetInBoth,
     /// If the object was marked immutable before.
     MarkedImmutable,
@@ -214,7 +214,7 @@ impl ImmutableField {
                     let of_type = value_at(object, "/spec/type").and_then(Value::as_str);
                     of_type == Some("ExternalName")
                 };
-                // A Service without an address in its manifest got one, which cannot be taken away.
+                // The API server gave an address to a Service whose manifest has none. The address cannot be removed.
                 let becomes_headless = new.and_then(Value::as_str) == Some("None");
                 let is_known = new.is_some() && (old.is_some() || becomes_headless);
                 differ && is_known && !is_external(before) && !is_external(after)
@@ -224,7 +224,7 @@ impl ImmutableField {
     }
 }
 
-/// The value at a JSON pointer; none if it is empty, as the API server has it then.
+/// The value at a JSON pointer; none if the value is empty, because the API server treats an empty value as absent.
 fn value_at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     let path = path.strip_prefix('/')?;
     let (first, rest) = path.find('/').map_or((path, ""), |at| path.split_at(at));
@@ -237,12 +237,12 @@ fn value_at<'o>(object: &'o Object, path: &str) -> Option<&'o Value> {
     })
 }
 
-/// Whether a value is absent, or the same as if it were.
+/// Whether a value is absent or equals the default.
 fn is_default(value: Option<&Value>, default: &str) -> bool {
     value.is_none_or(|value| value.as_str() == Some(default))
 }
 
-/// Claims of a StatefulSet with their defaults, and without what the API server writes.
+/// The volume claims of a StatefulSet with their defaults, and without the fields that the API server writes.
 fn claims(templates: Option<&Value>) -> Vec<Value> {
     let mut templates = templates.and_then(Value::as_array).cloned().unwrap_or_default();
     for claim in templates.iter_mut().filter_map(Value::as_object_mut) {

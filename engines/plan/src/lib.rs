@@ -1,18 +1,18 @@
-//! What a change of a Git repository would change in a cluster: two renderings of it, compared.
+//! Compares two renderings of a Git repository, to show what a change of the repository would change in a cluster.
 //!
-//! Here: what is compared ([`RepositoryRendering`]), the comparison ([`compare`]) and its result ([`ChangePlan`]): objects
-//! added, changed, removed and moved from one applier to another, images, immutable fields, definitions, deletions beyond
-//! a budget (`apply::deletion_budget`), and what cannot be known without a cluster. Its formats: plain text ([`table_text`]),
-//! a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]); as JSON a plan is what serde makes of it, and is read
-//! again from that ([`ChangePlan::from_untrusted_json`]) where it is posted, with a commit status ([`check_status`]).
-//! An applier has a digest of what it applies ([`blind_digest()`]), by which a rendering elsewhere is compared with it.
-//! The base may also be a cluster: then its objects are those that exist, and the head has what they would become.
-//! Elsewhere: reading a repository and rendering what it declares (the program), which fields differ and which form an
-//! object is applied in (`apply`), whether a definition fits the objects that exist (`crdguard`).
+//! Here: a rendering ([`RepositoryRendering`]), the comparison ([`compare`]) and its result ([`ChangePlan`]). The result lists
+//! objects that are added, changed, removed or moved between appliers. It also lists images, immutable fields, definitions,
+//! deletions beyond a budget (`apply::deletion_budget`), and values that are unknown without a cluster. Its formats: plain text
+//! ([`table_text`]), a comment in Markdown ([`markdown_comment`]), SARIF ([`sarif_log`]), and JSON by serde. A CI job that
+//! posts a plan with a commit status ([`check_status`]) reads the JSON again ([`ChangePlan::from_untrusted_json`]). Each
+//! applier has a digest of the objects that it applies ([`blind_digest()`]), which can be compared with a rendering elsewhere.
+//! The base may also be a cluster. Then the base has the existing objects, and the head has the objects that they would become.
+//! Elsewhere: reading a repository and rendering what it declares (the program), which fields differ and which form an object
+//! is applied in (`apply`), whether a definition fits the objects that exist (`crdguard`).
 //!
 //! # Guarantees
-//! No value of a Secret is in a plan: neither of its data nor of an annotation. Of a Secret that SOPS encrypted, a digest
-//! of the ciphertext is. An object counts as removed only if the applier of both sides was rendered without an error.
+//! A plan contains no value of a Secret, neither from its data nor from an annotation. A Secret that SOPS encrypted appears as
+//! a digest of its ciphertext. An object counts as removed only if the applier of both sides was rendered without an error.
 
 mod blind_digest;
 mod change_plan;

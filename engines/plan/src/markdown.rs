@@ -1,11 +1,11 @@
-//! A plan as a comment of a pull request, in Markdown as forges show it.
+//! Prints a plan as a pull request comment, in the Markdown that forges show.
 //!
-//! Here: how the comment is divided, and what is left out of a long one. Elsewhere: the lines of an applier
-//! (`plan_lines.rs`), what makes text harmless (`untrusted_text.rs`).
+//! Here: the structure of the comment, and which lines of a long one are left out.
+//! Elsewhere: the lines of an applier (`plan_lines.rs`), escaping (`untrusted_text.rs`).
 //!
-//! Outside of fences there are fixed words, numbers, and names that have the characters of names only, each of them as
-//! code: a manifest can neither mention a user, nor add a link or HTML, nor end a fence. No line begins with a slash, which
-//! forges and their bots take for a command.
+//! Outside of fences there are only fixed words, numbers, and names as code. A name keeps only characters that are valid in
+//! names. A manifest can therefore not mention a user, add a link or HTML, or end a fence. No line begins with a slash, because
+//! forges and their bots read it as a command.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,26 +15,26 @@ use crate::plan_check::destroys;
 use crate::plan_lines::{FIELD_INDENT, applier_lines, applier_summary, finding_line, summary_text};
 use crate::untrusted_text::{fence_around, plain_name};
 
-/// The most that a comment may have: GitHub takes 65536 characters.
+/// The longest comment. GitHub allows 65536 characters.
 const MAX_COMMENT_BYTES: usize = 60_000;
 
 /// The most that its findings may have.
 const MAX_FINDINGS_BYTES: usize = 12_000;
 
-/// What is kept for the line that says what was left out.
+/// The space reserved for the line that says how much was left out.
 const LAST_LINE_BYTES: usize = 200;
 
-/// The part of an applier is not made shorter than this, but left out.
+/// The smallest part of the comment about an applier. If there is less space, the part is left out.
 const MIN_APPLIER_BYTES: usize = 1024;
 
-/// What is kept in a part for the line that says how many lines were left out.
+/// The space that each part reserves for the line that says how many lines were left out.
 const OMITTED_LINES_BYTES: usize = 40;
 
-/// Where a longer fence would be needed, other quotation marks stand for backticks.
+/// The longest fence. If a longer one would be needed, backticks are replaced by other quotation marks.
 const MAX_FENCE_CHARACTERS: usize = 16;
 
-/// The line with which a comment begins, and by which a program finds the comment that it wrote before. Plans of several
-/// clusters have names, which are made harmless; one without a name has an empty one.
+/// The first line of a comment, by which a program finds the comment that it wrote earlier. The plans of several clusters each
+/// have a name, which is escaped. A plan without a name passes an empty one.
 pub fn comment_marker(name: &str) -> String {
     match name {
         "" => "<!-- windlass plan -->".to_owned(),
@@ -42,7 +42,7 @@ pub fn comment_marker(name: &str) -> String {
     }
 }
 
-/// A plan as one comment, of at most 60000 bytes. Its last line says what was left out.
+/// A plan as one comment of at most 60000 bytes. If parts were left out, the last line says so.
 pub fn markdown_comment(plan: &ChangePlan) -> String {
     named_markdown_comment(plan, "", MAX_COMMENT_BYTES)
 }
@@ -54,7 +54,7 @@ struct CommentPart {
     omitted_lines: usize,
 }
 
-/// A plan as one comment of at most so many bytes, with the marker of a name. Its last line says what was left out.
+/// A plan as one comment of at most `most` bytes, with the marker of a name. If parts were left out, the last line says so.
 pub fn named_markdown_comment(plan: &ChangePlan, name: &str, most: usize) -> String {
     let marker = comment_marker(name);
     let title = match name {
@@ -99,8 +99,8 @@ pub fn named_markdown_comment(plan: &ChangePlan, name: &str, most: usize) -> Str
     text
 }
 
-/// Appliers with their places, in the order in which they get room: what destroys something must not be left out because
-/// much else changes.
+/// Appliers with their positions, in the order in which they get space in the comment. Destructive changes come first, so that
+/// other changes cannot push them out.
 fn by_severity(appliers: &[ApplierChange]) -> Vec<(usize, &ApplierChange)> {
     let mut all: Vec<(usize, &ApplierChange)> = appliers.iter().enumerate().collect();
     all.sort_by_key(|(_, change)| (!destroys(change), change.comparison.is_complete()));
@@ -115,7 +115,7 @@ fn without_slash(line: String) -> String {
     }
 }
 
-/// The part of an applier in at most so many bytes; none if that is not enough.
+/// The part of the comment about one applier, in at most `most` bytes; none if that is too little.
 fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
     let subject = plain_name(&change.applier.subject());
     let digest = change.blind_digest.iter();
@@ -136,10 +136,10 @@ fn applier_part(change: &ApplierChange, most: usize) -> Option<CommentPart> {
     Some(CommentPart { text, omitted_lines: body.omitted_lines })
 }
 
-/// Lines in a fence, as many as fit into so many bytes; an empty fence may take more.
+/// Lines in a fence, as many as fit into `most` bytes. An empty fence may take more.
 fn fenced(lines: &[String], language: &str, most: usize) -> CommentPart {
     let mut fence = fence_around(lines.iter().map(String::as_str));
-    // A line of backticks must not take the room of what it is about.
+    // A manifest with a long line of backticks would need a long fence, and leave little space for the changes.
     let has_long_fence = fence.len() > MAX_FENCE_CHARACTERS;
     if has_long_fence {
         fence = fence_around(std::iter::empty());

@@ -1,20 +1,20 @@
-//! Whether a plan passes the check of a pull request, and how a commit status says so.
+//! Decides whether a plan passes the check of a pull request, and writes the commit status about it.
 //!
-//! Elsewhere: its comment (`markdown.rs`), what is an error (`plan_finding.rs`).
+//! Elsewhere: the comment about the plan (`markdown.rs`), which findings are errors (`plan_finding.rs`).
 
 use crate::change_plan::{ApplierChange, ChangePlan};
 use crate::immutable_field::ImmutableFieldConsequence;
 use crate::plan_finding::FindingLevel;
 use crate::plan_lines::summary_text;
 
-/// The most characters of a description: GitHub takes no more.
+/// The longest description that GitHub accepts, in characters.
 const MAX_DESCRIPTION_CHARACTERS: usize = 140;
 
-/// By what a check of a plan fails. Errors are part of each.
+/// A rule by which the check of a plan fails. Every rule includes findings that are errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanFailureRule {
-    /// A finding is an error: deletions beyond the budget, what the API server rejects, what cannot be rendered, and what
-    /// changes and was not fetched.
+    /// The plan has an error: deletions beyond the budget, objects that the API server rejects, a failed rendering, or a change
+    /// in files that were not fetched.
     Errors,
     /// Something that changes is not known without a cluster, or could not be compared.
     UnknownValues,
@@ -27,11 +27,11 @@ pub enum PlanFailureRule {
 pub struct PlanCheckStatus {
     /// Whether no rule failed.
     pub is_success: bool,
-    /// What the plan has, in at most 140 characters: numbers and fixed words only.
+    /// A summary of the plan in at most 140 characters. It contains only numbers and fixed words.
     pub description: String,
 }
 
-/// The status of a plan by some rules; without any, it is a success.
+/// The commit status of a plan under the given rules. Without rules the status is a success.
 pub fn check_status(plan: &ChangePlan, rules: &[PlanFailureRule]) -> PlanCheckStatus {
     let errors = plan.findings.iter().filter(|it| it.level == FindingLevel::Error).count();
     let is_side_incomplete = plan.base_incomplete.is_some() || plan.head_incomplete.is_some();
@@ -53,7 +53,7 @@ pub fn check_status(plan: &ChangePlan, rules: &[PlanFailureRule]) -> PlanCheckSt
 
 /// Whether not all is known of an applier that changes.
 fn is_unknown(change: &ApplierChange) -> bool {
-    // What is drawn anew is masked on both sides, so that no change of it is seen.
+    // A value that is generated anew is masked on both sides, so that its change is not visible.
     let may_change = change.has_changes() || change.has_drawn_values;
     let has_unknown_values = may_change && !change.unknown_values.is_empty();
     has_unknown_values
@@ -62,7 +62,7 @@ fn is_unknown(change: &ApplierChange) -> bool {
         || !change.comparison.is_complete()
 }
 
-/// Whether an applier deletes something, or what goes with it.
+/// Whether the change of an applier destroys something: it deletes or recreates an object, or a definition loses a part.
 pub(crate) fn destroys(change: &ApplierChange) -> bool {
     let recreates = ImmutableFieldConsequence::Recreated;
     let removes_unknown = change.unknown_removal.as_ref();

@@ -1,6 +1,6 @@
-//! What deserves attention in a plan: what destroys something, is rejected, or could not be compared.
+//! The findings of a plan: changes that destroy something, that the API server rejects, or that could not be compared.
 //!
-//! Elsewhere: how findings are printed (`table.rs`, `markdown.rs`, `sarif.rs`).
+//! Elsewhere: printing findings (`table.rs`, `markdown.rs`, `sarif.rs`).
 
 use serde::{Deserialize, Serialize};
 
@@ -14,20 +14,20 @@ const MAX_FINDINGS: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanFinding {
-    /// What kind of finding it is.
+    /// The rule that the finding belongs to.
     pub rule: PlanRule,
-    /// How severe it is.
+    /// The severity of the finding.
     pub level: FindingLevel,
-    /// The applier; none if it is about a whole side.
+    /// The applier that the finding is about; none if it is about the whole base or head.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applier: Option<PlanObjectReference>,
-    /// The object; none if it is about the whole applier.
+    /// The object that the finding is about; none if it is about the whole applier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<PlanObjectReference>,
     /// The file in the repository that declares the applier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// What was found.
+    /// The text of the finding for users.
     pub message: String,
 }
 
@@ -48,7 +48,7 @@ pub enum PlanRule {
 }
 
 impl PlanRule {
-    /// All of them, in their order.
+    /// All rules, in their order.
     pub(crate) const ALL: [Self; 5] = [
         Self::DeletionBudget,
         Self::ImmutableField,
@@ -57,7 +57,7 @@ impl PlanRule {
         Self::MissingReference,
     ];
 
-    /// Its name, the same as in JSON.
+    /// The name of the rule, as in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::DeletionBudget => "deletion-budget",
@@ -68,7 +68,7 @@ impl PlanRule {
         }
     }
 
-    /// What it finds.
+    /// A description of the findings under this rule.
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::DeletionBudget => "An applier deletes more objects than the budget allows.",
@@ -84,18 +84,18 @@ impl PlanRule {
     }
 }
 
-/// How severe a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FindingLevel {
-    /// It destroys something, or the API server rejects it, or nothing says what a change does.
+    /// The change destroys something, the API server rejects it, or its effect is unknown.
     Error,
-    /// It may do so, or was so before.
+    /// The change may be destructive, or the problem already existed.
     Warning,
 }
 
 impl FindingLevel {
-    /// Its name, the same as in JSON and SARIF.
+    /// The name of the level, as in JSON and SARIF.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -180,7 +180,7 @@ fn applier_findings(change: &ApplierChange) -> Vec<PlanFinding> {
     findings
 }
 
-/// Why an applier was not compared, and how severe that is.
+/// Why an applier was not compared, and the severity of that.
 fn not_compared(change: &ApplierChange) -> Option<(FindingLevel, String)> {
     let reason = change.message.as_deref().unwrap_or_default();
     let finding = match change.comparison {
@@ -200,7 +200,7 @@ fn not_compared(change: &ApplierChange) -> Option<(FindingLevel, String)> {
         ApplierComparison::HeadNotFetched if change.fails_alike => {
             (FindingLevel::Warning, format!("is not known, as before: {reason}"))
         }
-        // What becomes of the objects that it has is not known, so they may be deleted.
+        // The fate of the applier's objects is unknown, so they may be deleted.
         ApplierComparison::HeadNotFetched => (
             FindingLevel::Error,
             format!("is not known in the head, so neither is what it deletes: {reason}"),

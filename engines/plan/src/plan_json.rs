@@ -1,9 +1,9 @@
-//! A plan that was printed as JSON, read again.
+//! Reads a plan that was printed as JSON.
 //!
-//! The job of a CI that posts a plan has a token, and so it builds nothing of a branch that anyone may propose. What it
-//! reads was printed by another job, which such a branch may change: bytes, values and their depth have limits, and no
-//! string in it is more than text. Elsewhere: its fields (`change_plan.rs`), what makes text harmless
-//! (`untrusted_text.rs`).
+//! In CI, the job that posts a plan has a token, so it must not run code of a branch that anyone may propose. It only reads the
+//! JSON of another job, which such a branch may manipulate. Bytes, values and nesting are therefore limited, and strings are
+//! treated as plain text.
+//! Elsewhere: the fields of a plan (`change_plan.rs`), escaping (`untrusted_text.rs`).
 
 use crate::change_plan::ChangePlan;
 use crate::plan_finding::plan_findings;
@@ -11,42 +11,42 @@ use crate::plan_finding::plan_findings;
 /// A larger file is not read.
 pub const MAX_PLAN_BYTES: usize = 32 << 20;
 
-/// The most values of a plan, as its commas and brackets count them: each takes some memory, however short it is.
+/// The most values in a plan, estimated from its commas and brackets. Each value needs some memory, however short it is.
 const MAX_PLAN_VALUES: usize = 4_000_000;
 
-/// How deep values may be nested. The parser ends at 127 by itself.
+/// The deepest nesting of values. The parser itself stops at 127.
 const MAX_PLAN_DEPTH: usize = 100;
 
 /// Why a plan cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanJsonError {
-    /// It has more than [`MAX_PLAN_BYTES`].
+    /// The plan has more than [`MAX_PLAN_BYTES`].
     #[error("the plan has more than {most} MiB, which is not read", most = MAX_PLAN_BYTES >> 20)]
     TooLarge,
-    /// It has more values than are read.
+    /// The plan has too many values.
     #[error("the plan has more than {most} values, which is not read", most = MAX_PLAN_VALUES)]
     TooManyValues,
-    /// Its values are nested too deep.
+    /// The values are nested too deeply.
     #[error("the plan is nested deeper than {most} levels, which is not read", most = MAX_PLAN_DEPTH)]
     TooDeep,
-    /// It is not what `windlass plan -o json` prints.
+    /// The text is not the output of `windlass plan -o json`.
     #[error(
         "this is not a plan as `windlass plan -o json` of this version prints it, so both jobs need the same version: {0}"
     )]
     Unreadable(#[from] serde_json::Error),
 }
 
-/// How a text in JSON is built, without reading its values.
+/// The nesting and size of a JSON text, determined without reading its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JsonShape {
-    /// How deep lists and objects are nested.
+    /// The deepest nesting of lists and objects.
     pub(crate) depth: usize,
-    /// At least as many as there are values.
+    /// An upper bound on the number of values.
     pub(crate) values: usize,
 }
 
 impl JsonShape {
-    /// That of a text, which need not be valid.
+    /// The shape of a text, which need not be valid JSON.
     pub(crate) fn of(text: &[u8]) -> Self {
         let mut shape = Self { depth: 0, values: 1 };
         let mut open: usize = 0;
@@ -73,13 +73,13 @@ impl JsonShape {
 }
 
 impl ChangePlan {
-    /// The plan that `windlass plan -o json` printed. It may be written by anyone: only its size and its form are checked.
+    /// Reads the output of `windlass plan -o json`. Anyone may have written the text, so only its size and form are checked.
     ///
     /// # Guarantees
-    /// What deserves attention follows from the appliers, and not from the list of findings in the text.
+    /// The findings are computed again from the appliers. The list of findings in the text is ignored.
     ///
     /// # Errors
-    /// It is too large, or not a plan.
+    /// The text is too large, or is not a plan.
     pub fn from_untrusted_json(text: &[u8]) -> Result<Self, PlanJsonError> {
         if text.len() > MAX_PLAN_BYTES {
             return Err(PlanJsonError::TooLarge);

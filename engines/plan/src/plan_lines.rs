@@ -1,6 +1,6 @@
-//! What changes, line by line, as plain text and Markdown have it: a sign and a text.
+//! The changes of an applier as single lines for plain text and Markdown. Each line has a sign and a text.
 //!
-//! Elsewhere: where the lines go (`table.rs`, `markdown.rs`).
+//! Elsewhere: where the lines are printed (`table.rs`, `markdown.rs`).
 
 use serde_json::Value;
 
@@ -11,10 +11,10 @@ use crate::field_change::FieldChangeList;
 use crate::plan_finding::PlanFinding;
 use crate::untrusted_text::clean_line;
 
-/// What is before a field, below its object.
+/// The indentation of a field below its object.
 pub(crate) const FIELD_INDENT: &str = "    ";
 
-/// Counts with their words, without those of nothing: `2 added, 1 removed`.
+/// Joins counts with their words, and leaves out counts of 0: `2 added, 1 removed`.
 fn counted(counts: &[(usize, &str)]) -> String {
     let counts = counts.iter().filter(|(count, _)| *count > 0);
     let counts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
@@ -24,7 +24,7 @@ fn counted(counts: &[(usize, &str)]) -> String {
     }
 }
 
-/// How much changes in all: `2 added, 1 removed`.
+/// The total number of changes in a plan: `2 added, 1 removed`.
 pub(crate) fn summary_text(plan: &ChangePlan) -> String {
     let summary = &plan.summary;
     let images = if summary.images == 1 { "image" } else { "images" };
@@ -45,7 +45,7 @@ pub(crate) fn summary_text(plan: &ChangePlan) -> String {
     ])
 }
 
-/// The same of an applier.
+/// The number of changes in one applier.
 pub(crate) fn applier_summary(change: &ApplierChange) -> String {
     let left = change.removed.iter().filter(|it| it.left_in_cluster.is_some()).count();
     let comparison = match change.comparison {
@@ -77,15 +77,15 @@ pub(crate) fn applier_summary(change: &ApplierChange) -> String {
     format!("{comparison}{counts}")
 }
 
-/// A finding: `error: Kustomization/flux-system/apps: deletes …`.
+/// The line of a finding: `error: Kustomization/flux-system/apps: deletes …`.
 pub(crate) fn finding_line(finding: &PlanFinding) -> String {
     let subjects = [&finding.applier, &finding.object].into_iter().flatten();
     let subjects: String = subjects.map(|it| format!("{}: ", it.subject())).collect();
     clean_line(&format!("{}: {subjects}{}", finding.level.name(), finding.message))
 }
 
-/// What changes in an applier. A line begins with the sign of what happens: `-` removed, `!` attention, `~` changed, `>`
-/// moved, `+` added, `=` an image, `?` not known, and a blank for a field of the object above it.
+/// The changes of an applier, one line each. The first character is a sign: `-` removed, `!` attention, `~` changed, `>` moved,
+/// `+` added, `=` an image, `?` unknown. A blank marks a field of the object above it.
 pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
     let mut lines = Vec::new();
     let mut add = |line: String| lines.push(clean_line(&line));
@@ -98,7 +98,7 @@ pub(crate) fn applier_lines(change: &ApplierChange) -> Vec<String> {
     if change.is_resumed {
         add("! it is resumed: what changed while it was suspended happens with this, and is not compared".to_owned());
     }
-    // Of a release, the version of its chart, which a range stands for, is named also where it stays.
+    // A release may name a range of chart versions, so the resolved version is shown even if it does not change.
     let is_release = matches!(change.applier.kind.as_str(), "HelmRelease" | "Helmfile");
     match (&change.base_source_revision, &change.head_source_revision) {
         (Some(old), Some(new)) if old != new => add(format!("  source: {old} -> {new}")),

@@ -1,7 +1,7 @@
-//! What is deleted of the objects that no applier has any more, and by which applier.
+//! Determines which removed objects are deleted from the cluster, and by which applier.
 //!
-//! Here: what stays in the cluster and why, and the applier that deletes the rest: the one that had the objects, or, if it
-//! goes itself, the one above it that deletes it. Elsewhere: how much may be deleted (`apply::deletion_budget`).
+//! Here: which objects stay in the cluster and why, and which applier deletes the others. That is the applier that had the
+//! objects, or the applier above it if it is removed itself. Elsewhere: how much may be deleted (`apply::deletion_budget`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,10 +25,10 @@ const EXCLUDED_OBJECT: &str = "its annotations or labels exclude it from deletio
 /// The group of Kustomizations.
 const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
 
-/// Annotation of Helm; with the value `keep`, an object survives its release.
+/// Annotation of Helm. With the value `keep`, an object stays when its release is uninstalled.
 const HELM_RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 
-/// What becomes of the objects that an applier does not have any more.
+/// The fate of the objects that an applier no longer has.
 #[derive(Debug, Clone, Copy)]
 enum RemovalEffect<'i> {
     /// This applier deletes them.
@@ -41,7 +41,7 @@ enum RemovalEffect<'i> {
 struct ObjectRemoval<'i> {
     key: ClusterObject<'i>,
     object: &'i Object,
-    /// Whether it says of itself that it stays.
+    /// Whether the object has an annotation to stay.
     is_excluded: bool,
 }
 
@@ -90,7 +90,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
         removals.objects.iter().map(removed).collect()
     }
 
-    /// What becomes of the objects of a removed applier that are not known; none if they are known.
+    /// The fate of the unknown objects of a removed applier; none if its objects are known.
     pub(crate) fn unknown_removal(&self, id: &ObjectId) -> Option<UnknownRemoval> {
         let reason = self.comparison.unknown_objects(id)?;
         let left_in_cluster = match self.by_applier.get(id)?.effect {
@@ -100,7 +100,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
         Some(UnknownRemoval { reason, left_in_cluster })
     }
 
-    /// The verdicts on what appliers delete, by these appliers.
+    /// The deletions of each applier, compared with its budget.
     pub(crate) fn verdicts(
         &self,
         budgets: &ApplierBudgets,
@@ -143,7 +143,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
                 ..PendingDeletion::default()
             };
             let mut verdict = BudgetVerdict::from(&budgets.judging(by).verdict(&pending));
-            // However many objects the budget allows: nothing says how many these are.
+            // The number of these objects is unknown, so no budget allows their deletion.
             verdict.exceeded.extend(unknown_objects_rule(&deletion.unknown));
             if budgets.limits_nothing(by) {
                 verdict.exceeded.clear();
@@ -153,7 +153,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
         deletions.map(|(by, deletion)| (by, verdict(by, deletion))).collect()
     }
 
-    /// Whether a Kustomization had objects, and has none at all in the head.
+    /// Whether a Kustomization had objects in the base and has none in the head.
     fn is_empty_build(&self, id: &ObjectId) -> bool {
         let [before, after] = [self.comparison.base, self.comparison.head]
             .map(|side| side.objects(id).map(BTreeMap::is_empty));
@@ -161,7 +161,7 @@ impl<'c, 'i> ObjectRemovals<'c, 'i> {
     }
 }
 
-/// What becomes of the objects that an applier does not have any more.
+/// Determines whether the objects that an applier no longer has are deleted, and by which applier.
 fn removal_effect<'i>(comparison: &RenderingComparison<'i>, id: &'i ObjectId) -> RemovalEffect<'i> {
     let mut at = id;
     for _ in 0..=comparison.states.len() {
@@ -191,7 +191,7 @@ fn removal_effect<'i>(comparison: &RenderingComparison<'i>, id: &'i ObjectId) ->
             _ => return RemovalEffect::LeftInCluster(PARENT_UNKNOWN),
         };
         let Some(parent) = parent else { return RemovalEffect::LeftInCluster(NO_PARENT) };
-        // Nothing in the head declares the applier, else it would not count as removed.
+        // The head does not declare the applier, or the applier would not count as removed.
         let declared = comparison.base.objects(parent).and_then(|it| it.get(at));
         match declared {
             Some(object) if is_excluded(parent, object) => {
@@ -205,7 +205,7 @@ fn removal_effect<'i>(comparison: &RenderingComparison<'i>, id: &'i ObjectId) ->
     RemovalEffect::LeftInCluster(NO_PARENT)
 }
 
-/// Whether an applier deletes an object that it does not have any more, unless another applier has it.
+/// Whether an applier deletes an object that it no longer has, unless another applier has the object.
 pub(crate) fn deletes(
     comparison: &RenderingComparison<'_>,
     applier: &ObjectId,
@@ -215,7 +215,7 @@ pub(crate) fn deletes(
     matches!(effect, RemovalEffect::DeletedBy(_)) && !is_excluded(applier, object)
 }
 
-/// What one applier deletes.
+/// The objects that one applier deletes.
 #[derive(Default)]
 struct ApplierDeletion<'i> {
     /// Each object once.
@@ -226,13 +226,13 @@ struct ApplierDeletion<'i> {
     of: usize,
 }
 
-/// The rule that a deletion of objects that are not known is beyond; none if all are known.
+/// The rule about a deletion of unknown objects; none if all objects are known.
 fn unknown_objects_rule(appliers: &[&ObjectId]) -> Option<DeletionRule> {
     let applier = (*appliers.first()?).into();
     Some(DeletionRule::UnknownObjects { applier, count: appliers.len() })
 }
 
-/// Whether an object says of itself that it stays when its applier does not have it any more.
+/// Whether an object has an annotation to stay when its applier no longer has it.
 fn is_excluded(applier: &ObjectId, object: &Object) -> bool {
     if applier.group == KUSTOMIZE_GROUP {
         return apply::switches(object).skips_prune();

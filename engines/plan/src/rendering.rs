@@ -1,6 +1,5 @@
 //! One side of a comparison: everything that a repository declares at a revision, rendered.
-//!
-//! Elsewhere: comparing two of them (`comparison.rs`); reading the repository and rendering (the program).
+//! Elsewhere: comparing two renderings (`comparison.rs`), reading the repository and rendering (the program).
 
 use std::collections::BTreeMap;
 
@@ -9,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::change_plan::PlanObjectReference;
 
-/// What a repository declares at a revision, from an entry point down.
+/// Everything that a repository declares at a revision, found from one entry point.
 #[derive(Debug, Clone, Default)]
 pub struct RepositoryRendering {
-    /// The revision, as people read it: a commit.
+    /// The revision in the form for users: a commit.
     pub revision: String,
-    /// The appliers that were found, by the objects that declare them. All of them are objects of one cluster.
+    /// All appliers that were found, by their declaring objects. These objects are all in one cluster.
     pub appliers: BTreeMap<ObjectId, RenderedApplier>,
-    /// Why there may be appliers that were not found, such as a limit that the search reached. No applier counts as absent
-    /// from such a side.
+    /// Why some appliers may not have been found, such as a limit that the search reached. Then no applier counts as absent
+    /// from this side.
     pub incomplete: Option<String>,
-    /// Whether it is what a cluster has. An applier that failed there was not read, so it is not known whether it exists.
+    /// Whether this side was read from a cluster. An applier that failed there could not be read, so its existence is unknown.
     pub is_cluster: bool,
 }
 
@@ -28,100 +27,102 @@ pub struct RepositoryRendering {
 pub struct RenderedApplier {
     /// The revision of its source: a commit, or the version of a chart.
     pub source_revision: String,
-    /// The cluster that it applies to; empty for the one that it lives in. Objects of different clusters are different
-    /// objects, whatever their names are.
+    /// The cluster that the applier applies to; empty for its own cluster. Objects in different clusters are different objects,
+    /// even if they have the same name.
     pub target_cluster: String,
-    /// The file in the repository that declares it, where that is known: a path with `/`, from the root of the repository.
+    /// The file in the repository that declares the applier, if it is known. The path uses `/` and begins at the repository's
+    /// root.
     pub file: Option<String>,
-    /// The applier that applies it; none for the entry point.
+    /// The applier that applies this one; none for the entry point.
     pub parent: Option<ObjectId>,
-    /// Whether it is no object of its own but a part of its parent, as a release is of its Helmfile: the parent deletes it when
-    /// it has it no more.
+    /// Whether the applier is a part of its parent instead of an object, like a release of a Helmfile. The parent deletes such
+    /// a part when it no longer has it.
     pub is_part_of_parent: bool,
-    /// The release of Helm that it is; none for other appliers.
+    /// The Helm release that the applier installs; none for other appliers.
     pub helm_release: Option<HelmReleaseTarget>,
-    /// What it applies, with the namespaces that the objects will have. Of two objects of one name the last one counts.
+    /// The objects that it applies, with their final namespaces. If two objects have the same name, the last one counts.
     pub objects: Vec<Object>,
-    /// The digest of all that (see [`crate::blind_digest()`]); none where it could not be rendered, or values that only a cluster
-    /// has are part of it.
+    /// The digest of this data (see [`crate::blind_digest()`]); none if the rendering failed or needs values that only a
+    /// cluster has.
     pub blind_digest: Option<String>,
-    /// What could not be known when it was rendered.
+    /// The values that were unknown during rendering.
     pub unknown_values: Vec<UnknownValue>,
-    /// Whether some of these are drawn at random or taken from the time, and masked in the objects.
+    /// Whether some unknown values are random or taken from the time, and masked in the objects.
     pub has_drawn_values: bool,
-    /// Sources whose files are taken from the repository, although the cluster takes them from another place than before.
+    /// Sources whose files were read from the repository, although their location in the cluster changes.
     pub moved_sources: Vec<UnknownValue>,
-    /// Of a base that is a cluster: what is not known of objects there, such as those that the user may not read. They are not
-    /// among the objects of either side.
+    /// For a base that is a cluster: objects that could not be read there, for example for lack of permission. Neither side
+    /// contains them.
     pub unread_objects: Vec<UnknownValue>,
-    /// Of a base that is a cluster: how many objects the applier has recorded that it applied. Its budget of deletions is a
-    /// part of them. If there is none, it is a part of its objects.
+    /// For a base that is a cluster: how many objects the applier has recorded as applied. The deletion budget is a share of
+    /// this number. Without it, the budget is a share of the applier's objects.
     pub recorded_objects: Option<usize>,
-    /// ConfigMaps and Secrets that it needs and the cluster does not have.
+    /// ConfigMaps and Secrets that the applier needs and the cluster does not have.
     pub missing_references: Vec<MissingReference>,
-    /// Why it could not be rendered; the objects mean nothing then.
+    /// Why the rendering failed. The objects have no meaning then.
     pub failure: Option<String>,
-    /// Of a failure: whether it is only that files or a chart are needed which were not fetched, because their host is not
-    /// allowed or their source is another one. Nothing is wrong with the applier then; its objects are not known.
+    /// For a failure: whether the only reason is that files or a chart were not fetched, because their host is not allowed or
+    /// they belong to another source. The applier itself may be correct, but its objects are unknown.
     pub is_not_fetched: bool,
-    /// Of a failure: whether it says nothing about the applier, because a server did not deliver, or a limit of the command
+    /// For a failure: whether the cause lies outside of the applier, because a server did not respond or a limit of the command
     /// was reached.
     pub is_interrupted: bool,
-    /// Of a failure: identifies all that the revision has of the applier, such as its spec and the files of its source. Empty
-    /// if that is not known; it counts as changed then.
+    /// For a failure: identifies the spec of the applier and the files of its source. If it is empty, it is unknown and the
+    /// applier counts as changed.
     pub declaration_digest: String,
-    /// Whether it is suspended: nothing is applied or deleted.
+    /// Whether the applier is suspended. A suspended applier applies and deletes nothing.
     pub is_suspended: bool,
-    /// Whether it deletes objects that it no longer has: `spec.prune` of a Kustomization; true for releases of Helm.
+    /// Whether the applier deletes objects that it no longer has: `spec.prune` of a Kustomization, and always for Helm
+    /// releases.
     pub prunes: bool,
-    /// Whether its objects are deleted when it is deleted itself, as `spec.prune` and `spec.deletionPolicy` of a
-    /// Kustomization say; true for releases of Helm.
+    /// Whether deleting the applier deletes its objects: by `spec.prune` and `spec.deletionPolicy` for a Kustomization, and
+    /// always for Helm releases.
     pub deletes_with_itself: bool,
-    /// Whether it recreates an object whose immutable field changes: `spec.force` of a Kustomization, `upgrade.force` of a
-    /// HelmRelease.
+    /// Whether the applier recreates an object whose immutable field changes: `spec.force` of a Kustomization, `upgrade.force`
+    /// of a HelmRelease.
     pub forces: bool,
 }
 
 impl RenderedApplier {
-    /// Whether it cannot be rendered in a cluster either, so that its objects stay there as they are.
+    /// Whether rendering would fail in a cluster, too, so that the objects there stay as they are.
     fn is_broken(&self) -> bool {
         self.failure.is_some() && !self.is_not_fetched && !self.is_interrupted
     }
 
-    /// Whether it cannot be rendered on an earlier side either, and both sides have just the same of it.
+    /// Whether the applier also fails on the earlier side, and both sides declare exactly the same.
     pub(crate) fn fails_alike(&self, earlier: &Self) -> bool {
         let is_same = self.declaration_digest == earlier.declaration_digest;
         let fails = self.failure.is_some() && earlier.failure.is_some();
         fails && is_same && !self.declaration_digest.is_empty()
     }
 
-    /// Whether it failed on an earlier side, too: both are broken, or both sides have the same of it. What is only not known
-    /// on both sides may have changed.
+    /// Whether the applier failed on the earlier side, too. Either both sides are broken, or both declare exactly the same. If
+    /// its objects were merely not fetched, they may have changed.
     pub(crate) fn fails_as_in(&self, earlier: &Self) -> bool {
         self.fails_alike(earlier) || (self.is_broken() && earlier.is_broken())
     }
 
-    /// Whether it has a failure that says nothing about what it applies in a cluster.
+    /// Whether the applier has a failure that leaves open what it applies in a cluster.
     pub(crate) fn is_unread(&self) -> bool {
         self.failure.is_some() && !self.is_broken()
     }
 }
 
-/// A release of Helm, by what decides whether it is upgraded, or uninstalled and installed anew.
+/// The identity of a Helm release. It decides whether the release is upgraded, or uninstalled and installed again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HelmReleaseTarget {
-    /// `namespace/name`. Objects belong to releases by it, whichever applier has the release.
+    /// The release as `namespace/name`. It identifies the owner of an object, whichever applier has the release.
     pub name: String,
     /// The namespace of its records.
     pub storage_namespace: String,
-    /// The name of its chart; empty where the chart was not rendered.
+    /// The name of the chart; empty if the chart was not rendered.
     pub chart: String,
-    /// Whether it is upgraded to a chart of another name, and not installed anew.
+    /// Whether the release is upgraded to a chart of another name, instead of being installed again.
     pub keeps_with_other_chart: bool,
 }
 
 impl HelmReleaseTarget {
-    /// Whether its applier upgrades it to a later target.
+    /// Whether the applier upgrades this release to a later target.
     pub(crate) fn is_upgraded_to(&self, later: &Self) -> bool {
         let is_same_chart =
             self.chart == later.chart || self.chart.is_empty() || later.chart.is_empty();
@@ -131,19 +132,18 @@ impl HelmReleaseTarget {
     }
 }
 
-/// A ConfigMap or Secret that an applier needs, that the repository does not declare, and that the cluster is known not to
-/// have.
+/// A ConfigMap or Secret that an applier needs. The repository does not declare it, and the cluster is known not to have it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MissingReference {
     /// Which.
     pub object: PlanObjectReference,
-    /// The field of the applier that names it, such as `spec.valuesFrom`.
+    /// The field of the applier that names the ConfigMap or Secret, such as `spec.valuesFrom`.
     pub field: String,
 }
 
 impl MissingReference {
-    /// What is wrong with it.
+    /// The message about the missing object.
     pub(crate) fn text(&self) -> String {
         format!(
             "{} needs it, the repository does not declare it, and by its facts the cluster does not have it",
@@ -156,8 +156,8 @@ impl MissingReference {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnknownValue {
-    /// What is not known, such as `Secret/apps/database, key password`, never a value.
+    /// The name of the unknown value, such as `Secret/apps/database, key password`, but never the value.
     pub what: String,
-    /// Why, such as `spec.valuesFrom names it, and it is not in the repository`.
+    /// Why the value is unknown, such as `spec.valuesFrom names it, and it is not in the repository`.
     pub reason: String,
 }

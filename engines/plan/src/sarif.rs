@@ -1,6 +1,6 @@
-//! The findings of a plan as a log of SARIF 2.1.0, which forges show beside the files of a change.
+//! Prints the findings of a plan as a SARIF 2.1.0 log. Forges show such a log next to the changed files.
 //!
-//! Elsewhere: what is a finding (`plan_finding.rs`).
+//! Elsewhere: which changes are findings (`plan_finding.rs`).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use crate::change_plan::{ChangePlan, PlanObjectReference};
 use crate::plan_finding::{PlanFinding, PlanRule};
 use crate::untrusted_text::{clean_line, plain_name};
 
-/// What is encoded in the path of a URI.
+/// The characters that are encoded in the path of a URI.
 const URI_PATH_CHARACTERS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The findings of a plan as a log of SARIF 2.1.0, one result each.
+/// The findings of a plan as a SARIF 2.1.0 log, with one result for each finding.
 ///
-/// The fingerprint of a result depends on its rule and on what it is about, not on its numbers.
+/// The fingerprint of a result depends on the rule, the applier and the object, but not on numbers in the message.
 pub fn sarif_log(plan: &ChangePlan) -> Value {
     let rules = PlanRule::ALL
         .map(|rule| json!({"id": rule.name(), "shortDescription": {"text": rule.description()}}));
@@ -41,7 +41,8 @@ fn result(finding: &PlanFinding) -> Value {
     let subjects = [&applier, &object].into_iter().filter(|it| !it.is_empty());
     let subjects: Vec<&str> = subjects.map(String::as_str).collect();
     let prefix: String = subjects.iter().map(|it| format!("{it}: ")).collect();
-    // Of an object, each rule has a message of its own; those of an applier have numbers and errors.
+    // For an object the message identifies the finding. The messages about an applier contain numbers and errors, so they are
+    // left out of the fingerprint.
     let of_object = finding.object.as_ref().map_or("", |_| finding.message.as_str());
     let identity = format!("{}\n{applier}\n{object}\n{of_object}", finding.rule.name());
     let fingerprint = hex::encode(Sha256::digest(identity));
@@ -69,7 +70,7 @@ fn result(finding: &PlanFinding) -> Value {
     result
 }
 
-/// A message on one line without a link, a placeholder or a mention.
+/// A message on one line, without links, placeholders and mentions of users.
 fn plain_message(message: &str) -> String {
     let letters = clean_line(message);
     let letter = |letter: char| match letter {

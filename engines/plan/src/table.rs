@@ -1,4 +1,4 @@
-//! A plan as plain text for a terminal: the signs say what happens, without colours.
+//! Prints a plan as plain text for a terminal. Signs show the kind of change, without colours.
 //!
 //! Elsewhere: the lines of an applier (`plan_lines.rs`).
 

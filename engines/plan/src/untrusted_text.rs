@@ -1,7 +1,7 @@
-//! Text of manifests and errors, made harmless: what a repository says may come from anyone who can propose a change.
+//! Escapes text from manifests and errors, because anyone who can propose a change may have written it.
 //!
-//! Here: how long a line is, names of objects outside of code, fences of Markdown. Elsewhere: which characters of a line
-//! are escaped (`objects::clean_line`), what is printed (`plan_lines.rs`), where (`table.rs`, `markdown.rs`, `sarif.rs`).
+//! Here: the length of a line, names of objects outside of code, fences of Markdown. Elsewhere: which characters of a line are
+//! escaped (`objects::clean_line`), the printed lines (`plan_lines.rs`), their place (`table.rs`, `markdown.rs`, `sarif.rs`).
 
 /// A longer line is cut.
 const MAX_LINE_BYTES: usize = 1600;
@@ -19,14 +19,14 @@ pub fn clean_line(text: &str) -> String {
     line
 }
 
-/// A name with nothing but what names of Kubernetes have: no HTML, no Markdown and no mention is left of another text.
+/// Keeps only characters that are valid in Kubernetes names. HTML, Markdown and mentions of users are removed.
 pub(crate) fn plain_name(name: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._:/".contains(letter);
     let letters = name.chars().take(MAX_NAME_CHARACTERS);
     letters.map(|letter| if is_plain(letter) { letter } else { '?' }).collect()
 }
 
-/// A fence of Markdown around some lines: longer than each run of backticks in them.
+/// A Markdown fence around some lines. It is longer than every run of backticks in them.
 pub(crate) fn fence_around<'l>(lines: impl Iterator<Item = &'l str>) -> String {
     let runs = lines.flat_map(|line| line.split(|letter| letter != '`')).map(str::len);
     "`".repeat(runs.max().unwrap_or_default().max(2) + 1)

@@ -1,32 +1,33 @@
-//! What a result was made from, so that two results can be compared and the last good one can be made again.
+//! Records which source, spec and inputs a result was built from. Two results can then be compared, and the last good result
+//! can be built again.
 //!
-//! The facts of a good result are kept in the metadata of its entry in `status.history`, which windlass alone writes.
+//! The facts of a good result are in the metadata of its entry in `status.history`, which only windlass writes.
 //! Elsewhere: which entries the history has (`reconcile::SnapshotHistory`).
 
 use std::collections::BTreeMap;
 
-/// Key of the metadata: where the artifact lies below the root of the storage.
+/// Metadata key: the path of the artifact below the storage root.
 const ARTIFACT_PATH: &str = "windlass.dev/ArtifactPath";
 
-/// Key of the metadata: the digest of the artifact.
+/// Metadata key: the digest of the artifact.
 const ARTIFACT_DIGEST: &str = "windlass.dev/ArtifactDigest";
 
-/// Key of the metadata: the digest of the spec.
+/// Metadata key: the digest of the spec.
 const SPEC: &str = "windlass.dev/SpecDigest";
 
-/// Key of the metadata: the digest of what is read beside the artifact, made with a key of the cluster.
+/// Metadata key: the digest of the Secrets and ConfigMaps that the build reads, computed with a key of the cluster.
 const INPUTS: &str = "windlass.dev/InputsDigest";
 
-/// Key of the metadata: the images, with a space between two of them, which no image has in its name.
+/// Metadata key: the images, separated by spaces. The name of an image contains no space.
 const IMAGES: &str = "windlass.dev/Images";
 
 /// The longest list of images in the metadata, in bytes.
 const MAX_IMAGES_LENGTH: usize = 4096;
 
-/// Key of the metadata, of Flux: the revision of the source.
+/// Flux's metadata key: the revision of the source.
 const REVISION: &str = "revision";
 
-/// What a result was made from.
+/// The source, spec and inputs that a result was built from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BuildFacts {
     /// Names the result.
@@ -35,19 +36,18 @@ pub struct BuildFacts {
     pub revision: String,
     /// The digest of the artifact.
     pub artifact_digest: String,
-    /// Where the artifact lies below the root of the storage.
+    /// The path of the artifact below the storage root.
     pub artifact_path: String,
-    /// The digest of the spec, without what says only when it is applied.
+    /// The digest of the spec, without the fields that only decide when it is applied.
     pub spec: String,
-    /// Names the content of the Secrets and ConfigMaps that are read beside the artifact; empty if there are none. It gives no
-    /// value away.
+    /// Identifies the content of the Secrets and ConfigMaps that the build reads; empty if there are none. It reveals no value.
     pub inputs: String,
-    /// The images of its workloads, as far as they are known.
+    /// The images of the result's workloads, if they are known.
     pub images: Vec<String>,
 }
 
 impl BuildFacts {
-    /// What is added to the metadata of the entry of a good result. Its digest and its revision are there already.
+    /// The metadata to add to the history entry of a good result. The entry already has the digest and the revision.
     #[must_use]
     pub fn metadata(&self) -> BTreeMap<String, String> {
         let images = known_images(self.images.clone()).join(" ");
@@ -62,7 +62,7 @@ impl BuildFacts {
         known.map(|(key, value)| (key.to_owned(), value.clone())).collect()
     }
 
-    /// The facts that an entry has; `None` if it was written without them.
+    /// Reads the facts from a history entry; `None` if it was written without them.
     #[must_use]
     pub fn of_entry(digest: &str, metadata: &BTreeMap<String, String>) -> Option<Self> {
         let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
@@ -82,7 +82,8 @@ impl BuildFacts {
     }
 }
 
-/// The images of a result as facts have them: none if the list is longer than is kept, because half a list would look like a whole.
+/// The images to record for a result. A list that is too long is recorded as empty, because a part of the list would look
+/// complete.
 #[must_use]
 pub fn known_images(mut images: Vec<String>) -> Vec<String> {
     images.retain(|image| !image.is_empty() && !image.contains(char::is_whitespace));
@@ -90,8 +91,8 @@ pub fn known_images(mut images: Vec<String>) -> Vec<String> {
     if length > MAX_IMAGES_LENGTH { Vec::new() } else { images }
 }
 
-/// Whether two artifacts belong to the same source: they lie in the same folder. A path from a status may be anything, so one
-/// with `..` belongs to none.
+/// Whether two artifacts belong to the same source, because they are in the same folder. A path with `..` belongs to no source,
+/// because a path from a status may be manipulated.
 #[must_use]
 pub fn is_of_same_source(one: &str, other: &str) -> bool {
     let folder = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());

@@ -1,16 +1,16 @@
-//! What a rollback leaves alone: objects whose deletion or change loses data that no revision brings back; and what no applier
-//! applies.
+//! The objects that a rollback does not delete or change, because data would be lost that no revision restores. Also the kinds
+//! of objects that no applier may apply.
 
 use objects::{Object, ObjectId};
 
-/// Whether an object is one whose deletion takes data with it. The way back to the last good result deletes none.
+/// Whether deleting an object deletes data. A rollback to the last good result never deletes such an object.
 #[must_use]
 pub fn is_kept(id: &ObjectId) -> bool {
     matches!((id.group.as_str(), id.kind.as_str()), ("", "PersistentVolumeClaim" | "Namespace"))
         || is_definition(id)
 }
 
-/// Whether the deletion of an object deletes PersistentVolumeClaims as well: a StatefulSet may ask for that.
+/// Whether deleting an object also deletes PersistentVolumeClaims. A StatefulSet can be configured so.
 #[must_use]
 pub fn deletes_claims(object: &Object) -> bool {
     let policy =
@@ -18,18 +18,17 @@ pub fn deletes_claims(object: &Object) -> bool {
     object.kind() == "StatefulSet" && policy.is_some_and(|it| it["whenDeleted"] == "Delete")
 }
 
-/// Whether an object is a CustomResourceDefinition. One that exists stays as it is on the way back: objects may be stored in a
-/// version that an older definition does not have.
+/// Whether an object is a CustomResourceDefinition. A rollback does not change an existing one, because objects may be stored
+/// in a version that an older definition lacks.
 #[must_use]
 pub fn is_definition(id: &ObjectId) -> bool {
     id.group == "apiextensions.k8s.io" && id.kind == "CustomResourceDefinition"
 }
 
-/// Why no applier applies an object: `None` unless it is of a kind that only windlass writes.
+/// Why an applier may not apply an object. `None` unless the object is of a kind that only windlass itself writes.
 ///
-/// windlass may write them, so a commit or a chart could record a failure, a change or an audit that never was, or have a
-/// Quarantine or a Plan pruned that is in force. Kustomizations, releases and hooks of Helmfiles ask this before they write, and
-/// before they delete.
+/// Without this check, a commit or a chart could fake a recorded failure, change or audit, or prune an active Quarantine or
+/// Plan. Kustomizations, releases and hooks of Helmfiles check it before they write and before they delete.
 #[must_use]
 pub fn record_refusal(id: &ObjectId) -> Option<String> {
     let is_record = matches!(

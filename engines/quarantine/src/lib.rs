@@ -1,7 +1,7 @@
-//! Quarantine: what follows from a result that failed, without I/O.
+//! Quarantine: how windlass reacts to a result that failed. Without I/O.
 //!
-//! Here: what a user asks for by annotation ([`on_failure`]), what results are made from and which of them was good
-//! ([`build_facts`]), whether a rollback helps ([`way_back`]), what a rollback leaves alone ([`kept_objects`]).
+//! Here: the user's choice by annotation ([`on_failure`]), which inputs results were built from and which result was good
+//! ([`build_facts`]), whether a rollback helps ([`way_back`]), which objects a rollback keeps ([`kept_objects`]).
 //! Elsewhere: Quarantines as objects (`operator/quarantine`), health (engine `apply`), remediation of releases (engine
 //! `release`).
 
@@ -18,8 +18,8 @@ const MAX_NAME_LENGTH: usize = 40;
 /// How many hexadecimal digits of a digest the name of a Quarantine has.
 const DIGEST_LENGTH: usize = 24;
 
-/// The name of the Quarantine of a result: the same for the same applier, by its uid, and the same result, so that a crash does
-/// not lead to a second one. The name of the applier is there for people.
+/// The name of the Quarantine of a failed result. It depends on the uid of the applier and on the result, so that a crash does
+/// not lead to a second Quarantine. The applier's name is included for users.
 #[must_use]
 pub fn quarantine_name(applier: &str, uid: &str, result: &str) -> String {
     let mut hash = Sha256::new();

@@ -1,16 +1,16 @@
-//! What a user asks for by the annotation `windlass.dev/on-failure`.
+//! The annotation `windlass.dev/on-failure`, with which a user chooses how windlass reacts to a failed result.
 
-/// Annotation of an applier: what follows from a result that fails its health checks, tests or lifecycles.
+/// Annotation of an applier: how windlass reacts if a result fails its health checks, tests or lifecycles.
 pub const ON_FAILURE: &str = "windlass.dev/on-failure";
 
-/// What follows from a result that failed.
+/// The reaction to a failed result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailure {
-    /// It is quarantined, and the last good result is applied.
+    /// The result is quarantined, and the last good result is applied again.
     RollBack,
-    /// It is quarantined: what it changed stays, and it is not applied again.
+    /// The result is quarantined. Its changes stay in the cluster, and it is not applied again.
     Hold,
-    /// Nothing: it is repeated as Flux repeats it.
+    /// The result is not quarantined. It is tried again, as in Flux.
     #[default]
     Never,
 }
@@ -21,10 +21,10 @@ pub enum OnFailure {
 pub struct InvalidOnFailure(String);
 
 impl OnFailure {
-    /// What the annotation asks for; without one, nothing.
+    /// Reads the annotation. Without an annotation, failed results are not quarantined.
     ///
     /// # Errors
-    /// Its value has no meaning. No default may stand for it: the user wanted something else than what others get.
+    /// The value is not valid. No default replaces it, because the user clearly wanted a special behavior.
     pub fn parse(annotation: Option<&str>) -> Result<Self, InvalidOnFailure> {
         match annotation {
             None | Some("Never") => Ok(Self::Never),

@@ -1,30 +1,30 @@
-//! Whether going back to the last good result helps.
+//! Decides whether a rollback to the last good result helps.
 //!
-//! Only the source can go back. If a Secret, a ConfigMap or the spec differs from the last good result, applying an older revision
-//! with it makes a result that never was, and hides what failed.
+//! A rollback restores only the source. If a Secret, a ConfigMap or the spec differs from the last good result, an older
+//! revision together with it would be a combination that was never tested. It would also hide the cause of the failure.
 
 use crate::build_facts::BuildFacts;
 use crate::on_failure::OnFailure;
 
-/// Why nothing is rolled back.
+/// Why there is no rollback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldCause {
-    /// The user asks for that.
+    /// The user chose `Hold` in the annotation.
     Requested,
-    /// No result was good before, or it is not known from what it was made.
+    /// There was no good result before, or its inputs are unknown.
     NoLastGood,
     /// The spec is another.
     Spec,
-    /// The content of a Secret or ConfigMap is another; these are read.
+    /// The content of a Secret or ConfigMap changed. The list names all that the build reads.
     Inputs(Vec<String>),
-    /// Neither of them differs, and the source neither.
+    /// The spec, the inputs and the source are all unchanged.
     NothingDiffers,
     /// The spec of the release does not undo its last failure.
     NotUndone,
 }
 
 impl HoldCause {
-    /// The cause for people.
+    /// The cause as a text for users.
     #[must_use]
     pub fn text(&self) -> String {
         match self {
@@ -46,16 +46,17 @@ impl HoldCause {
     }
 }
 
-/// What follows from a result that failed.
+/// The reaction to a failed result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FailureConsequence {
-    /// The result is quarantined, and this one is applied.
+    /// The result is quarantined, and this earlier result is applied.
     RollBack(BuildFacts),
     /// The result is quarantined, and nothing is applied.
     Hold(Vec<HoldCause>),
 }
 
-/// What follows from a result that failed and is to be quarantined. `read` names the Secrets and ConfigMaps that the build reads.
+/// Decides the reaction to a failed result that is to be quarantined. `read` names the Secrets and ConfigMaps that the build
+/// reads.
 #[must_use]
 pub fn consequence(
     asked: OnFailure,
@@ -76,7 +77,7 @@ pub fn consequence(
     if failed.inputs != good.inputs {
         causes.push(HoldCause::Inputs(read.to_vec()));
     }
-    // Two revisions may have the same files, which fail for another reason then.
+    // Two revisions may have the same files. Then the cause of the failure is elsewhere.
     if causes.is_empty() && failed.digest == good.digest {
         causes.push(HoldCause::NothingDiffers);
     }

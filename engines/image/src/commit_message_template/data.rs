@@ -1,6 +1,7 @@
-//! An update as templates see it: Go's values of Flux's types.
+//! An update as data for templates: Go's values of Flux's types.
 //!
-//! It is made whole before a template runs. What occurs in several places is made once, and all of it is counted before.
+//! All data is built before a template runs. Values that occur in several places are built once, and their size is counted
+//! first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use golang::value::{
 use super::CommitMessageData;
 use crate::update_result::{ImageValueChange, ObjectChanges, ObjectIdentifier, UpdateResult};
 
-/// Bytes that a change takes beside its texts, about.
+/// The approximate memory of a change besides its strings, in bytes.
 const BYTES_PER_CHANGE: u64 = 512;
 
-/// Bytes that an object takes beside its names, about: they are fields of several structs.
+/// The approximate memory of an object besides its names, in bytes. An object occurs as a field of several structs.
 const BYTES_PER_OBJECT: u64 = 2048;
 
-/// Bytes that a place takes where a change is listed, or an entry of a map, about.
+/// The approximate memory of each place that lists a change, or of a map entry, in bytes.
 const BYTES_PER_PLACE: u64 = 96;
 
 /// A struct without methods that templates can call.
@@ -27,7 +28,7 @@ const BYTES_PER_PLACE: u64 = 96;
 struct TemplateDataStruct {
     type_name: &'static str,
     fields: Vec<(&'static str, GoRuntimeValue)>,
-    /// Fields of structs within, which it has as its own.
+    /// The fields of embedded structs, which count as fields of the outer struct.
     promoted: Vec<(&'static str, GoRuntimeValue)>,
 }
 
@@ -130,7 +131,7 @@ impl GoObject for UpdateResultData {
     }
 }
 
-/// `update.ObjectChanges`, a map whose keys are structs.
+/// `update.ObjectChanges`: a map with structs as keys.
 #[derive(Debug)]
 struct ObjectChangesData {
     entries: Vec<(GoRuntimeValue, GoRuntimeValue)>,
@@ -158,7 +159,7 @@ fn object_changes_type() -> GoType {
     GoType::Named("update.ObjectChanges".into(), ReflectKind::Map)
 }
 
-/// About how many bytes [`template_data`] takes.
+/// The approximate memory of [`template_data`], in bytes.
 pub(super) fn template_data_bytes(data: &CommitMessageData<'_>) -> u64 {
     let bytes = |strings: &[&String]| strings.iter().map(|text| text.len() as u64).sum::<u64>();
     let of_change = |change: &ImageValueChange| {

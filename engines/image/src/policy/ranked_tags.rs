@@ -1,7 +1,8 @@
-//! The best of some strings, in the order of each policy.
+//! Ranks strings by the order of each policy.
 //!
-//! Here: the places of the best few, best first: each is the best of those that are left without the ones before it. How two
-//! compare, and why a string does not count. Elsewhere: which strings are compared, and what that may cost (`policy.rs`).
+//! Here: the positions of the best strings, with the best first. Each is the best of the strings that remain without the
+//! earlier ones. Also how two strings compare, and why a string does not count.
+//! Elsewhere: which strings are compared, and the allowed cost (`policy.rs`).
 
 use std::cmp::Ordering;
 
@@ -17,7 +18,7 @@ struct RankedVersion {
     place: usize,
 }
 
-/// The highest versions in a range; of equal ones the first goes before. Only what has three parts is a version.
+/// The highest versions within a range. If versions are equal, the first one comes first. A version must have three parts.
 pub(super) fn highest(range: &VersionConstraint, strings: &[&str], count: usize) -> Vec<usize> {
     let mut best: Vec<RankedVersion> = Vec::new();
     for (place, text) in strings.iter().enumerate() {
@@ -36,7 +37,8 @@ fn version_of(text: &str) -> Option<SemverVersion> {
     has_three_parts.then(|| SemverVersion::parse(text).ok()).flatten()
 }
 
-/// The last strings by their bytes, of equal ones the last, or in descending order the first, of equal ones the first.
+/// The last strings in bytewise order, or the first ones if the order is descending. If strings are equal, the last one comes
+/// first, or the first one if the order is descending.
 pub(super) fn outermost(order: TagSortOrder, strings: &[&str], count: usize) -> Vec<usize> {
     let mut best: Vec<usize> = Vec::new();
     for (place, text) in strings.iter().enumerate() {
@@ -61,8 +63,8 @@ struct RankedNumber {
     place: usize,
 }
 
-/// The largest or smallest numbers; of equal ones the last goes before. Parity(flux): NaN is better than what is before it,
-/// and what follows it is better than NaN.
+/// The largest or smallest numbers. If numbers are equal, the last one comes first. Parity(flux): NaN is better than what is
+/// before it, and what follows it is better than NaN.
 ///
 /// # Errors
 /// A string is not a number.
@@ -102,7 +104,7 @@ fn best_number(order: TagSortOrder, numbers: &[RankedNumber]) -> usize {
     best
 }
 
-/// How a string compares with another one in the order of a policy; `None` where one of both cannot be compared.
+/// Compares two strings in the order of a policy; `None` if one of them cannot be compared.
 pub(super) fn compare(ranking: &TagRanking, text: &str, with: &str) -> Option<Ordering> {
     match ranking {
         TagRanking::SemVer { .. } => Some(version_of(text)?.cmp(&version_of(with)?)),
@@ -122,12 +124,12 @@ fn directed(ordering: Ordering, order: TagSortOrder) -> Ordering {
     }
 }
 
-/// Whether a string is lower than another one; false where one of both cannot be compared.
+/// Whether a string is lower than another one; false if one of them cannot be compared.
 pub(super) fn is_lower(ranking: &TagRanking, text: &str, than: &str) -> bool {
     compare(ranking, text, than) == Some(Ordering::Less)
 }
 
-/// Whether a string counts, and why not. Those that do are those of which the best are chosen.
+/// Whether a string can be chosen, and if not, why.
 pub(super) fn standing(ranking: &TagRanking, text: &str) -> TagEligibility {
     match ranking {
         TagRanking::SemVer { range, .. } => match version_of(text) {

@@ -1,7 +1,7 @@
-//! What a policy makes of each tag: whether it counts, and how it compares with the one that is chosen.
+//! Reports how a policy judges each tag: whether the tag can be chosen, and how it compares with the chosen tag.
 //!
-//! Here: the verdicts on a list of tags. Elsewhere: the choice, on whose order and rules they rest (`policy.rs`, `ranked_tags.rs`);
-//! tags that do not count yet, because their digest is not known for long enough (`tag_history.rs`).
+//! Here: the verdicts on a list of tags. Elsewhere: choosing a tag, and the order of tags (`policy.rs`, `ranked_tags.rs`); tags
+//! whose digest is not old enough yet (`tag_history.rs`).
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,34 +10,34 @@ use golang::work_meter::WorkMeter;
 
 use super::{BYTES_PER_CANDIDATE, CompiledFilter, FilterTags, PolicyError, TagPolicy, ranked_tags};
 
-/// How many tags that count are put in order; further ones follow in the order of the list.
+/// How many eligible tags are sorted. Further ones follow in the order of the list.
 const MAX_ORDERED_TAGS: usize = 1000;
 
 /// Whether a tag counts, in the order in which that is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagEligibility {
-    /// `spec.filterTags.pattern` is not found in it.
+    /// `spec.filterTags.pattern` does not match the tag.
     NotMatched,
-    /// What is compared is not a version with three numbers.
+    /// The compared text is not a version with three numbers.
     NotAVersion,
-    /// What is compared is a version, and not in the range.
+    /// The compared text is a version outside of the range.
     OutsideRange,
-    /// What is compared is not a number. As long as there is such a tag, a numerical policy chooses none.
+    /// The compared text is not a number. A numerical policy chooses no tag as long as there is such a tag.
     NotANumber,
-    /// It is one of those of which the best is chosen.
+    /// The tag can be chosen.
     Counts,
 }
 
-/// What a policy makes of a tag.
+/// The verdict of a policy on one tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagVerdict {
     /// The tag.
     pub tag: String,
-    /// What of it is compared; `None` if the filter does not let it through.
+    /// The text that is compared; `None` if the filter rejects the tag.
     pub compared: Option<String>,
-    /// Whether it counts.
+    /// Whether the tag can be chosen.
     pub standing: TagEligibility,
-    /// How it compares with the tag that is chosen, in the order of the policy; `None` if one of both cannot be compared.
+    /// How the tag compares with the chosen tag in the order of the policy; `None` if one of them cannot be compared.
     pub order: Option<Ordering>,
 }
 
@@ -49,14 +49,14 @@ impl TagVerdict {
 }
 
 impl TagPolicy {
-    /// What this policy makes of each of some tags: first those that count, best first, then the others in their order. A tag
-    /// that is listed twice is there once.
+    /// The verdicts on some tags: first the eligible tags with the best first, then the others in their order. A tag that is
+    /// listed twice appears once.
     ///
-    /// `chosen` is the tag that is the latest so far, which need not be one of them. If no tag is [`TagEligibility::NotANumber`],
-    /// the first that counts is [`Self::latest`].
+    /// `chosen` is the latest tag so far, which need not be in the list. If no tag is [`TagEligibility::NotANumber`], the first
+    /// eligible tag is [`Self::latest`].
     ///
     /// # Errors
-    /// The filter is invalid, or it or comparing the tags costs more than `meter` allows.
+    /// The filter is invalid, or filtering or comparing costs more than `meter` allows.
     pub fn verdicts(
         &self,
         filter: Option<&FilterTags>,
@@ -83,7 +83,7 @@ impl TagPolicy {
         Ok(counting)
     }
 
-    /// The verdict on one tag; `chosen` is what is compared of the chosen one.
+    /// The verdict on one tag. `chosen` is the compared text of the chosen tag.
     fn verdict(
         &self,
         filter: Option<&CompiledFilter<'_>>,
@@ -106,7 +106,7 @@ impl TagPolicy {
         Ok(TagVerdict { tag: tag.to_owned(), compared, standing, order })
     }
 
-    /// Puts those of some tags that count in the order in which they would be chosen.
+    /// Sorts the eligible tags in the order in which they would be chosen.
     fn put_in_order(
         &self,
         filter: Option<&FilterTags>,
@@ -129,7 +129,7 @@ impl TagPolicy {
     }
 }
 
-/// What is compared of a tag; `None` if the filter does not let it through.
+/// The text of a tag that is compared; `None` if the filter rejects the tag.
 fn compared_of(
     filter: Option<&CompiledFilter<'_>>,
     tag: &str,

@@ -1,6 +1,6 @@
-//! The text of a file, its documents, and which object a document is.
+//! Splits a file into documents, and finds the object in each document.
 //!
-//! Here: documents as kyaml divides and reads them. Elsewhere: YAML (`goyaml`).
+//! Here: documents, split and read like kyaml. Elsewhere: YAML (`goyaml`).
 
 use std::borrow::Cow;
 
@@ -9,18 +9,18 @@ use goyaml::v3::{NodeDocuments, YamlNode, YamlNodeKind};
 
 use crate::update_result::ObjectIdentifier;
 
-/// The tag of what is nothing.
+/// The tag of a null.
 const NULL: &str = "!!null";
 
-/// A line, counted from 1, where it is known, and what is wrong there.
+/// The number of a line from 1, if it is known, and the problem in it.
 pub(super) type DocumentProblem = (Option<usize>, String);
 
-/// A text whose lines end in line feeds, which knows where its bytes were before.
+/// A text with line feeds as line ends. It can translate its positions back to the original text.
 #[derive(Debug)]
 pub(super) struct LineFeedText<'t> {
     original: &'t str,
     text: Cow<'t, str>,
-    /// Line feeds in `text` in front of which a carriage return was.
+    /// The positions of line feeds in `text` that originally followed a carriage return.
     returns: Vec<usize>,
 }
 
@@ -28,9 +28,9 @@ pub(super) struct LineFeedText<'t> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamDocumentPart<'p> {
     pub(super) text: &'p str,
-    /// Bytes before it.
+    /// The number of bytes before the part.
     pub(super) start: usize,
-    /// Lines before it.
+    /// The number of lines before the part.
     pub(super) line: usize,
 }
 
@@ -51,17 +51,17 @@ impl<'t> LineFeedText<'t> {
         &self.text
     }
 
-    /// The text as it was.
+    /// The original text.
     pub(super) fn original(&self) -> &'t str {
         self.original
     }
 
-    /// Where a byte was before. A line feed stands for the carriage return in front of it, too.
+    /// The position of a byte in the original text. The position of a line feed includes the carriage return before it.
     pub(super) fn original_offset(&self, offset: usize) -> usize {
         offset + self.returns.partition_point(|at| *at < offset)
     }
 
-    /// The parts in order. A line that begins with `---` divides them, unless it is the first.
+    /// The parts in order. They are separated by lines that begin with `---`, except at the beginning.
     ///
     /// # Errors
     /// Something other than a comment follows the `---`.
@@ -93,7 +93,7 @@ impl<'t> LineFeedText<'t> {
     }
 }
 
-/// The document of a part; `None` if the part has none, or a null. What follows the document is not read.
+/// The document in a part of a stream; `None` if there is none, or a null. Text after the document is not read.
 pub(super) fn document(
     part: &StreamDocumentPart<'_>,
     limits: &YamlLimits,
@@ -110,13 +110,13 @@ pub(super) fn field<'n>(node: &'n YamlNode, name: &str) -> Option<&'n YamlNode> 
     node.entries().find(|(key, _)| key.value == name).map(|(_, value)| value)
 }
 
-/// Whether kyaml takes a value for one that is not there.
+/// Whether kyaml treats a value as absent.
 pub(super) fn is_nothing(node: &YamlNode) -> bool {
     let is_collection = matches!(node.kind, YamlNodeKind::Mapping | YamlNodeKind::Sequence);
     node.tag == NULL || is_collection && node.content.is_empty()
 }
 
-/// The text of a field; empty without one.
+/// The text of a field; empty if there is none.
 pub(super) fn text_of(node: &YamlNode, name: &str) -> String {
     let value = field(node, name).filter(|value| !is_nothing(value));
     value.map(|value| value.value.clone()).unwrap_or_default()
@@ -134,7 +134,7 @@ pub(super) fn identity(root: &YamlNode) -> ObjectIdentifier {
     }
 }
 
-/// Whether the only document of a file is a list whose items are objects of their own.
+/// Whether the only document of a file is a list of objects.
 pub(super) fn is_list(root: &YamlNode) -> bool {
     matches!(text_of(root, "kind").as_str(), "List" | "ResourceList")
         && (field(root, "items").is_some() || field(root, "functionConfig").is_some())

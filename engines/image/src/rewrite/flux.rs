@@ -1,8 +1,8 @@
-//! Files as Flux writes them: all documents of a file in which a value changes are encoded again, as kyaml does it.
+//! Rewrites files as Flux does. If a value changes, all documents of its file are encoded again like kyaml.
 //!
 //! Parity(flux): empty lines, `---` at the beginning, carriage returns and documents of comments alone are lost, lists are
-//! indented alike, a value that was a number keeps the tag of one, annotations of kyaml are removed, the items of a list
-//! become files, and some annotations and names end the run.
+//! indented alike, a value that was a number keeps the tag of one, annotations of kyaml are removed, the items of a list become
+//! files, and some annotations and names end the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,13 +39,13 @@ const OF_KYAML: [&str; 6] = [
 /// A document of a file, with its values set.
 #[derive(Debug)]
 pub(super) struct FluxFormattedDocument {
-    /// The file, whose documents share its name; nothing for an item of a list.
+    /// The file of the document; `None` for an item of a list. Documents of the same file share the name.
     file: Option<Arc<str>>,
     /// A document, or the item.
     node: YamlNode,
     object: Arc<ObjectIdentifier>,
     changes: Vec<ImageValueChange>,
-    /// Whether a value became another one, even if that is not reported.
+    /// Whether a value changed, even if the change is not reported.
     is_changed: bool,
     /// Whether lists are further in than their keys.
     is_wide: bool,
@@ -56,7 +56,7 @@ impl FluxFormattedDocument {
         root(&self.node)
     }
 
-    /// What changes are listed under.
+    /// The path under which changes are listed.
     fn key(&self) -> Arc<str> {
         let of_annotations = || {
             [PATH, LEGACY_PATH]
@@ -172,7 +172,7 @@ fn quote_if_special(node: &mut YamlNode) {
     }
 }
 
-/// kyaml's `DeriveSeqIndentStyle`: the first list that is as far in as its key, or two columns further, decides.
+/// kyaml's `DeriveSeqIndentStyle`. The first list that is indented like its key, or two columns deeper, decides.
 fn is_wide(text: &str) -> bool {
     let lines: Vec<&str> = text.split('\n').collect();
     for (at, line) in lines.iter().enumerate() {
@@ -253,7 +253,7 @@ fn ended(reason: &str) -> RewriteError {
     RewriteError::AsFlux(reason.to_owned())
 }
 
-/// The value of an annotation; empty without one.
+/// The value of an annotation; empty if there is none.
 fn annotation(root: &YamlNode, name: &str) -> String {
     let annotations = field(root, "metadata").and_then(|it| field(it, "annotations"));
     annotations.map(|it| text_of(it, name)).unwrap_or_default()
@@ -271,7 +271,7 @@ fn check_annotations(document: &FluxFormattedDocument) -> Result<(), RewriteErro
         let own = annotation(root, name);
         let legacy = annotation(root, legacy);
         let is_mismatch = match (&document.file, what) {
-            // The name of the file replaces one form after it was copied to the other one.
+            // One form of the annotation is set to the file's name after it was copied to the other form.
             (Some(file), "path") => {
                 let other = if legacy.is_empty() { own } else { legacy };
                 !other.is_empty() && other != **file
@@ -326,7 +326,7 @@ fn encoded(mut documents: Vec<FluxFormattedDocument>) -> Result<String, RewriteE
         .map_err(|error| RewriteError::AsFlux(error.to_string()))
 }
 
-/// Removes what kyaml sets, and metadata that is empty then.
+/// Removes the annotations that kyaml sets, and metadata that is empty afterwards.
 fn clean(root: &mut YamlNode) {
     clear_empty(root);
     if let Some(annotations) =
@@ -353,7 +353,7 @@ fn remove(map: &mut YamlNode, name: &str) {
     }
 }
 
-/// Sets an annotation to the value of another one, if that has one and it has none.
+/// Copies the value of an annotation to another one, if the first exists and the other does not.
 fn copy(annotations: &mut YamlNode, from: &str, to: &str) {
     let value = text_of(annotations, from);
     if value.is_empty() || !text_of(annotations, to).is_empty() {

@@ -1,6 +1,6 @@
-//! The values of a document that have markers, and which markers of a file were read.
+//! Finds the values of a document that have markers, and records which markers of a file were read.
 //!
-//! Elsewhere: what a marker means (`image_setter.rs`), how a value is replaced (`value_replacement.rs`, `flux.rs`).
+//! Elsewhere: the meaning of a marker (`image_setter.rs`), replacing a value (`value_replacement.rs`, `flux.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ pub(super) struct SeenMarkers {
     setters: BTreeSet<String>,
 }
 
-/// A comment, and whether other text precedes it in its line.
+/// A comment, and whether other text comes before it on its line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct MarkerComment {
     text: String,
@@ -32,14 +32,14 @@ struct SeenMarker {
     unknown: Option<String>,
 }
 
-/// A value that stands somewhere in a document.
+/// A value and its place in the document.
 struct PlacedYamlNode<'n> {
     node: &'n mut YamlNode,
     is_in_flow: bool,
 }
 
-/// Goes over the values below a node, in the order of the text, and gives those with markers to `set`, with whether they
-/// are within brackets or braces.
+/// Visits the values below a node in the order of the text. Calls `set` for each value with a marker, and says whether it is
+/// within brackets or braces.
 ///
 /// Parity(flux): of a key that a map has twice only the first counts.
 pub(super) fn assign(
@@ -81,7 +81,7 @@ pub(super) fn assign(
     }
 }
 
-/// Turns the last nodes around, so that the first of them is taken first.
+/// Reverses the last nodes, so that the first of them is taken first.
 fn reverse_from(open: &mut [PlacedYamlNode<'_>], first: usize) {
     if let Some(new) = open.get_mut(first..) {
         new.reverse();
@@ -89,7 +89,7 @@ fn reverse_from(open: &mut [PlacedYamlNode<'_>], first: usize) {
 }
 
 impl SeenMarkers {
-    /// What the comment behind a value wants, or else that above it.
+    /// The assignment in the comment after a value, or else in the comment above it.
     fn read(&mut self, node: &YamlNode, setters: &ImageSetterValues) -> Option<MarkerAssignment> {
         let line = node.notes.get(AnchorOrCommentKind::Line);
         let is_behind = !line.is_empty();
@@ -115,7 +115,7 @@ impl SeenMarkers {
         }
     }
 
-    /// What set values, where a tag may need its digest.
+    /// The setters that set values, to check that a tag has its digest.
     pub(super) fn setters(&self) -> &BTreeSet<String> {
         &self.setters
     }
@@ -129,7 +129,7 @@ impl SeenMarkers {
             let seen = before.rfind('#').and_then(|hash| {
                 let content = before.get(..hash).unwrap_or_default().trim_end_matches('#');
                 let text = line.get(content.len()..).unwrap_or_default().to_owned();
-                // A `-` alone has no comment behind it.
+                // A comment after a lone `-` does not belong to the `-`.
                 let is_behind = content.contains(|c| !matches!(c, ' ' | '\t' | '-'));
                 self.comments.get_mut(&MarkerComment { text, is_behind })
             });

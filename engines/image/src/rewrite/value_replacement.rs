@@ -1,6 +1,6 @@
-//! Values that are set while all other bytes of a file stay.
+//! Sets values in a file while all other bytes stay.
 //!
-//! A value is replaced in place; then the file is read again, and has to have the same content except for the values.
+//! A value is replaced in place. Then the file is read again, and its content must be the same except for the values.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -18,10 +18,10 @@ use super::scalars::{SeenMarkers, assign};
 use crate::image_setter::{ImageSetterValues, MarkerAssignment};
 use crate::update_result::{ImageValueChange, ObjectIdentifier};
 
-/// What became of a file.
+/// The result for one file.
 #[derive(Debug, Default)]
 pub(super) struct FileRewriteResult {
-    /// The new content; nothing if nothing changes.
+    /// The new content; `None` if nothing changes.
     pub(super) text: Option<String>,
     pub(super) changes: Vec<(Arc<ObjectIdentifier>, ImageValueChange)>,
     pub(super) problems: Vec<DocumentProblem>,
@@ -45,26 +45,26 @@ struct TextEdit {
     text: String,
 }
 
-/// A document as it is to be read again.
+/// The expected content of a document when it is read again.
 struct ExpectedDocument {
     part: usize,
     node: YamlNode,
 }
 
-/// Part of a document that is an object, and whether it stands within brackets or braces.
+/// An object within a document, and whether it is within brackets or braces.
 struct ObjectYamlNode<'n> {
     node: &'n mut YamlNode,
     is_in_flow: bool,
-    /// Whose changes these are, if not its own.
+    /// The object that the changes belong to, if it is not the object itself.
     owner: Option<Arc<ObjectIdentifier>>,
 }
 
-/// What setting the values of a document did.
+/// The edits in one document.
 #[derive(Debug, Default)]
 struct DocumentEdits {
     edits: Vec<ScalarEdit>,
     changes: Vec<(Arc<ObjectIdentifier>, ImageValueChange)>,
-    /// Whether a value becomes another one. Without that a value that only needs quotes stays as it is.
+    /// Whether any value changes. If none does, a value that only lacks quotes stays as it is.
     is_changed: bool,
 }
 
@@ -170,7 +170,7 @@ fn set_values(
     done
 }
 
-/// The objects of a document: itself, or the items of a list.
+/// The objects of a document: the document itself, or the items of a list.
 ///
 /// Differs(flux): the items of a list stay in the list; there each gets a file of its own.
 fn objects(document: &mut YamlNode, is_only: bool) -> Vec<ObjectYamlNode<'_>> {
@@ -230,7 +230,7 @@ fn place(
     Ok(placed)
 }
 
-/// A value on one line, as Flux writes it there: in the quotes that the old one had, or in those that it needs.
+/// Writes a value on one line as Flux does. It keeps the quotes of the old value, or gets quotes if it needs them.
 fn inline(edit: &ScalarEdit) -> Option<String> {
     let is_single = edit.style.contains(YamlNodeStyle::SINGLE_QUOTED) && !edit.value.contains('\n');
     let is_quoted = edit.style.is_quoted() || edit.value.is_empty() || edit.value.contains('\n');
@@ -260,7 +260,7 @@ fn inline(edit: &ScalarEdit) -> Option<String> {
     (!text.contains('\n')).then_some(text)
 }
 
-/// A value in a block, which stays one if the value is a line.
+/// Writes a block scalar. It stays a block if the new value is one line.
 fn block(edit: &ScalarEdit, old: &str) -> Option<Vec<TextEdit>> {
     let (header, content) = match old.split_once('\n') {
         Some((header, content)) => (header, content),
@@ -273,7 +273,7 @@ fn block(edit: &ScalarEdit, old: &str) -> Option<Vec<TextEdit>> {
     if trimmed.is_empty() {
         return Some(vec![TextEdit { bytes: 0..indicator, text: inline(edit)? }]);
     }
-    // All but the line break of the last line and the empty lines behind it.
+    // All except the line break of the last line and the empty lines after it.
     let rest = content.get(trimmed.len()..)?;
     let end = trimmed.len() + rest.find('\n').unwrap_or(rest.len());
     let first = trimmed.len() - trimmed.trim_start_matches(is_blank).len();
@@ -295,7 +295,7 @@ fn block(edit: &ScalarEdit, old: &str) -> Option<Vec<TextEdit>> {
     })
 }
 
-/// Whether readers of YAML 1.1 take a text for another type than a string, unless it is quoted.
+/// Whether YAML 1.1 would read a text as another type than a string if it had no quotes.
 pub(super) fn is_special(value: &str) -> bool {
     if value.is_empty() || value.contains('\n') {
         return false;
@@ -319,7 +319,7 @@ pub(super) fn is_special(value: &str) -> bool {
     is_no_json || goyaml::to_json(value.as_bytes()).is_ok_and(|value| !value.is_string())
 }
 
-/// The file with its edits, if it reads back as expected.
+/// Applies the edits, and returns the file if it reads back as expected.
 fn written(
     text: &LineFeedText<'_>,
     mut edits: Vec<TextEdit>,
@@ -341,7 +341,7 @@ fn written(
     is_as_expected(&new, parts, expected, limits).then_some(new)
 }
 
-/// Whether a file has as many parts, and some of them have the expected content.
+/// Whether a file has the expected number of parts, and certain parts have the expected content.
 fn is_as_expected(
     new: &str,
     parts: usize,
@@ -357,7 +357,7 @@ fn is_as_expected(
     read.len() == parts && expected.iter().all(is_right)
 }
 
-/// Whether two documents have the same content. Comments stay where they are, so they need no comparison.
+/// Whether two documents have the same content. Comments are not compared, because they are never changed.
 fn is_same(expected: &YamlNode, read: &YamlNode) -> bool {
     let mut pairs = vec![(expected, read)];
     while let Some((expected, read)) = pairs.pop() {

@@ -1,4 +1,4 @@
-//! JSON whose scalars keep their text, since `test` compares strings.
+//! JSON that keeps the text of scalars, because the operation `test` compares them as strings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,18 +11,18 @@ use super::{Error, MAX_DEPTH, VALUE_OVERHEAD_BYTES};
 /// A value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum JsonPatchValue {
-    /// A null that was read, or the value of a key that is not there.
+    /// A null that was read, or the value of a missing key.
     Null,
-    /// A null that an operation put there, which is not the same to json-patch.
+    /// A null that an operation added. json-patch treats it differently from a null that was read.
     AddedNull,
-    /// Any other scalar, as it was written.
+    /// Any other scalar, with its original text.
     Scalar(String),
     List(Vec<Self>),
     Object(BTreeMap<String, Self>),
 }
 
 impl JsonPatchValue {
-    /// The text of a string; `None` for other types.
+    /// The content of a string; `None` for other types.
     pub(super) fn as_string(&self) -> Option<String> {
         match self {
             Self::Scalar(text) if text.starts_with('"') => serde_json::from_str(text).ok(),
@@ -30,7 +30,7 @@ impl JsonPatchValue {
         }
     }
 
-    /// Go's message if it needs another type.
+    /// Go's error message about another expected type.
     pub(super) fn not_a(&self, wanted: &'static str) -> Error {
         let found = match self {
             Self::Null | Self::AddedNull => "null",
@@ -45,7 +45,7 @@ impl JsonPatchValue {
         Error::Type { found: found.to_owned(), wanted }
     }
 
-    /// How many bytes of memory it takes.
+    /// The memory of the value in bytes.
     pub(super) fn weight(&self) -> usize {
         let mut bytes = 0;
         let mut left = vec![self];
@@ -65,7 +65,7 @@ impl JsonPatchValue {
         bytes
     }
 
-    /// How many levels it has below it.
+    /// The number of levels below the value.
     pub(super) fn depth(&self) -> usize {
         let mut deepest = 0;
         let mut left = vec![(0, self)];
@@ -83,7 +83,7 @@ impl JsonPatchValue {
     }
 }
 
-/// A value that has been read already, written as Go writes it.
+/// Converts a parsed value. Scalars have the text that Go would write.
 pub(super) fn from_value(value: &Value) -> JsonPatchValue {
     // The reader bounds the depth of the value to less than serde's own recursion bears.
     match value {
@@ -98,7 +98,7 @@ pub(super) fn from_value(value: &Value) -> JsonPatchValue {
     }
 }
 
-/// A number as Go's `encoding/json` writes it.
+/// The text of a number, as Go's `encoding/json` writes it.
 fn number_text(number: &Number) -> String {
     let Some(float) = number.as_f64().filter(|_| number.is_f64()) else {
         return number.to_string();
@@ -111,7 +111,7 @@ fn number_text(number: &Number) -> String {
     format_float(float, FloatTextFormat::Fixed, None)
 }
 
-/// A string as Go's `encoding/json` writes it.
+/// The text of a string, as Go's `encoding/json` writes it.
 fn string_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -138,12 +138,12 @@ fn string_text(text: &str) -> String {
 /// Reads JSON.
 ///
 /// # Errors
-/// In Go's words; or it is deeper than [`MAX_DEPTH`].
+/// Go's message, or the nesting is deeper than [`MAX_DEPTH`].
 pub(super) fn parse(text: &str) -> Result<JsonPatchValue, Error> {
-    // The check comes first, so that reading needs none.
+    // The syntax is checked first, so that reading needs no further checks.
     let end = match golang::json::decode_prefix(text.as_bytes()) {
         Ok((_, end)) => end,
-        // Numbers are read when they are used.
+        // Numbers are only parsed when they are used.
         Err(golang::json::Error::NumberTooLarge(_)) => text.len(),
         Err(golang::json::Error::UnexpectedEnd) => {
             return Err(Error::Operation("unexpected end of JSON input".to_owned()));
@@ -194,7 +194,7 @@ pub(super) fn parse(text: &str) -> Result<JsonPatchValue, Error> {
     }
 }
 
-/// A list or object whose end has not come.
+/// A list or object that is not complete yet.
 enum OpenPatchContainer {
     List(Vec<JsonPatchValue>),
     Object(BTreeMap<String, JsonPatchValue>, String),
@@ -230,7 +230,7 @@ impl<'t> JsonTokenReader<'t> {
         &text[..length]
     }
 
-    /// The key that follows, with its colon; `None` at the end of the object.
+    /// Reads the next key and its colon; `None` at the end of the object.
     fn key(&mut self) -> Option<String> {
         let before = self.left;
         let mut token = self.token();
@@ -246,7 +246,7 @@ impl<'t> JsonTokenReader<'t> {
     }
 }
 
-/// How long the string is that a text begins with.
+/// The length of the string at the beginning of a text.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {

@@ -9,10 +9,10 @@ use super::json::JsonPatchValue;
 use super::{Error, MAX_DEPTH};
 use crate::field;
 
-/// The document that go-yaml reads from what it writes for an object.
+/// Converts an object to the document that go-yaml would read from its own output.
 ///
 /// # Errors
-/// It is not an object, has a number that no `float64` holds, or is too deep.
+/// The value is not an object, contains a number too large for a `float64`, or is nested too deeply.
 pub(super) fn document(json: JsonPatchValue) -> Result<YamlNode, Error> {
     if !matches!(json, JsonPatchValue::Object(_)) {
         return Err(json.not_a("map[string]interface {}"));
@@ -58,7 +58,7 @@ fn node(json: JsonPatchValue) -> Result<YamlNode, Error> {
     })
 }
 
-/// A text, quoted if it would be read as another type.
+/// A string. It has quotes if it would otherwise be read as another type.
 fn string(text: String) -> YamlNode {
     let plain = YamlNode { value: text, ..YamlNode::default() };
     let is_text = plain.short_tag() == "!!str";
@@ -72,7 +72,7 @@ fn string(text: String) -> YamlNode {
     YamlNode { kind: YamlNodeKind::Scalar, style, ..plain }
 }
 
-/// Whether YAML 1.1 reads a text as a number with base 60: `1:20`, `-190:20:30.15`.
+/// Whether YAML 1.1 reads a text as a number in base 60: `1:20`, `-190:20:30.15`.
 fn is_base_60(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (whole, fraction) = digits.split_once('.').map_or((digits, ""), |(a, b)| (a, b));
@@ -114,7 +114,7 @@ fn without_surrogates(text: &str) -> String {
     }
 }
 
-/// Sorts entries as go-yaml v3 does. Its order may run in circles, for which Rust's own sorts are not made.
+/// Sorts entries like go-yaml v3. Its order may be cyclic, which Rust's own sort functions do not support.
 fn sort(entries: &mut Vec<(String, JsonPatchValue)>) {
     let mut width = 1;
     while width < entries.len() {
@@ -140,8 +140,8 @@ fn sort(entries: &mut Vec<(String, JsonPatchValue)>) {
     }
 }
 
-/// Whether go-yaml v3 places one key before another: letters after others, but before them behind a digit; numbers by
-/// their value.
+/// Whether go-yaml v3 sorts one key before another. Letters come after other characters, but before them if a digit precedes.
+/// Numbers are sorted by value.
 fn is_before(a: &str, b: &str) -> bool {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let same = a.iter().zip(&b).take_while(|(a, b)| a == b).count();

@@ -15,15 +15,15 @@ const MISSING: &str = "missing value";
 const FAILED: &str = "test failed";
 const INVALID_INDEX: &str = "invalid index referenced";
 
-/// One operation, as it was read.
+/// One operation with its fields as they were read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct JsonPatchOperation(pub(super) BTreeMap<String, JsonPatchValue>);
 
-/// What happened in a list or object, as the innermost part of an error.
+/// The result of an operation on a list or object. The text is the innermost part of an error.
 type ContainerOperationResult<T> = Result<T, String>;
 
 impl JsonPatchOperation {
-    /// Applies it. `added` counts the bytes that operations have added.
+    /// Applies the operation. `added` counts the bytes that operations have added.
     pub(super) fn apply(
         &self,
         root: &mut JsonPatchValue,
@@ -59,7 +59,7 @@ impl JsonPatchOperation {
         }
     }
 
-    /// The value to be put somewhere; a null is not the null of what was read.
+    /// The value of the operation. Its null is different from a null that was read.
     fn value(&self) -> JsonPatchValue {
         match self.0.get("value") {
             None => JsonPatchValue::Null,
@@ -213,7 +213,7 @@ impl JsonPatchOperation {
         })
     }
 
-    /// A path of an operation; or the reason why it is not valid.
+    /// The decoded path of an operation.
     fn decoded(&self, kind: &str, field: &str) -> Result<String, Error> {
         self.text(field).map_err(|problem| {
             Error::Operation(format!("{kind} operation failed to decode {field}: {problem}"))
@@ -221,12 +221,12 @@ impl JsonPatchOperation {
     }
 }
 
-/// Counts what is copied, before it is.
+/// Counts the size of a copied value before it is copied.
 fn grow(added: &mut usize, value: &JsonPatchValue, budget: &BuildBudget) -> Result<(), Error> {
     let weight = value.weight();
     *added += weight;
     budget.steps(weight)?;
-    // Taken for a moment: whether there is room is asked with each, and the sum is taken at the end.
+    // The sum is only reserved for a moment, to check that there is room. It is taken from the budget at the end.
     drop(budget.hold(*added)?);
     Ok(())
 }
@@ -235,7 +235,7 @@ fn fail(text: String) -> Result<(), Error> {
     Err(Error::Operation(text))
 }
 
-/// The list or object that a path ends in, and the key in it.
+/// The list or object that contains the end of a path, and the key in it.
 fn find<'j>(root: &'j mut JsonPatchValue, path: &str) -> Option<(&'j mut JsonPatchValue, String)> {
     let (_, path) = path.split_once('/')?;
     let mut parts: Vec<&str> = path.split('/').collect();
@@ -258,7 +258,7 @@ fn find<'j>(root: &'j mut JsonPatchValue, path: &str) -> Option<(&'j mut JsonPat
         .then(|| (json, unescaped(key)))
 }
 
-/// A part of a path without its escapes. Both are replaced in one pass, so `~01` is `~1`.
+/// Removes the escapes from a part of a path. Both escapes are replaced in one pass, so `~01` becomes `~1`.
 fn unescaped(part: &str) -> String {
     let mut out = String::with_capacity(part.len());
     let mut left = part;
@@ -280,7 +280,7 @@ fn invalid_index(index: i64) -> String {
     format!("Unable to access invalid index: {index}: {INVALID_INDEX}")
 }
 
-/// Which item of a list a key means; negative ones count from its end.
+/// The index of the item that a key means. A negative key counts from the end.
 fn item(items: &[JsonPatchValue], key: &str) -> ContainerOperationResult<usize> {
     let index = atoi(key).map_err(|error| error.to_string())?;
     let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
@@ -323,7 +323,7 @@ fn add(
     }
     let index = atoi(key)
         .map_err(|error| format!("value was not a proper array index: '{key}': {error}"))?;
-    // Counted in the list as it will be.
+    // The index is counted in the list after the insertion.
     let length = i64::try_from(items.len() + 1).unwrap_or(i64::MAX);
     let place = if index < 0 { index.saturating_add(length) } else { index };
     match usize::try_from(place).ok().filter(|place| *place <= items.len()) {
@@ -347,7 +347,7 @@ fn remove(container: &mut JsonPatchValue, key: &str) -> ContainerOperationResult
     }
 }
 
-/// Whether two values are the same: their scalars as strings, so `1.0` is not `1`.
+/// Whether two values are equal. Scalars are compared as strings, so `1.0` does not equal `1`.
 fn is_equal(found: &JsonPatchValue, wanted: &JsonPatchValue) -> bool {
     let mut left = vec![(found, wanted)];
     while let Some(pair) = left.pop() {
@@ -377,7 +377,7 @@ fn is_equal(found: &JsonPatchValue, wanted: &JsonPatchValue) -> bool {
     true
 }
 
-/// Refuses what would nest too deeply at the end of a path.
+/// Rejects a value that would be nested too deeply at the end of a path.
 fn check_depth(path: &str, value: &JsonPatchValue) -> Result<(), Error> {
     if path.matches('/').count() + value.depth() > MAX_DEPTH {
         return Err(Error::TooDeep);

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 use super::list_entries::add_text;
 use crate::decode::decode_struct;
 
-/// Where charts and Helm's configuration are.
+/// The folders of charts and of Helm's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HelmGlobals {
-    /// The folder of charts, relative to the kustomization; `charts` if empty.
+    /// The folder of charts, relative to the kustomization. If it is empty, `charts`.
     pub chart_home: String,
     /// Helm's configuration.
     pub config_home: String,
@@ -19,16 +19,16 @@ decode_struct!(HelmGlobals, "types", "HelmGlobals", {
     "configHome" => config_home,
 });
 
-/// An entry of `helmCharts`: what `helm template` is asked for.
+/// An entry of `helmCharts`: the settings for `helm template`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HelmChart {
-    /// Its name, which is that of its folder too.
+    /// The name of the chart, which is also the name of its folder.
     pub name: String,
-    /// Its version.
+    /// The version of the chart.
     pub version: String,
-    /// The repository that it is fetched from if its folder is not there.
+    /// The repository from which the chart is fetched if its folder does not exist.
     pub repo: String,
-    /// The name of the release; Helm makes one up if empty.
+    /// The name of the release. If it is empty, Helm generates one.
     pub release_name: String,
     /// The namespace of the release.
     pub namespace: String,
@@ -38,7 +38,7 @@ pub struct HelmChart {
     pub values_file: String,
     /// Values, an object or null.
     pub values_inline: Value,
-    /// How `values_inline` meets `values_file`: `override`, `merge` or `replace`.
+    /// How `values_inline` is combined with `values_file`: `override`, `merge` or `replace`.
     pub values_merge: String,
     /// Whether the chart's CRDs are part of the result.
     pub include_crds: bool,
@@ -113,7 +113,7 @@ decode_struct!(HelmChartArgs, "types", "HelmChartArgs", {
 });
 
 impl HelmChart {
-    /// As kustomize hands it to its own generator, which errors show.
+    /// The configuration that kustomize passes to its own generator. Errors show it.
     pub(crate) fn to_config(&self, globals: &HelmGlobals) -> Value {
         let strings = [
             ("chartHome", &globals.chart_home),
@@ -155,7 +155,7 @@ impl HelmChart {
 }
 
 impl HelmChartArgs {
-    /// Old entries in today's form; several fields have no meaning any more.
+    /// Converts old entries to the present form. Several old fields have no effect any more.
     pub(crate) fn modernize(old: Vec<Self>) -> (Vec<HelmChart>, HelmGlobals) {
         let mut globals = HelmGlobals::default();
         let mut charts = Vec::new();

@@ -1,4 +1,4 @@
-//! What the entries of a kustomization's lists hold.
+//! The entries of the lists in a kustomization.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ decode_struct!(ResourceSelector, "types", "Selector", {
     "labelSelector" => label_selector,
 });
 
-/// `metadata`, which is read and ignored, and that of plugins.
+/// The field `metadata`. It is ignored, except in plugins.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KustomizationMetadata {
     pub(crate) name: String,
@@ -86,7 +86,7 @@ pub(crate) struct ReplicaEntry {
 
 decode_struct!(ReplicaEntry, "types", "Replica", { "name" => name, "count" => count });
 
-/// What a patch may change beyond the content of its target.
+/// Which identity fields of its target a patch may change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PatchOptions {
     pub(crate) allow_name_change: bool,
@@ -114,7 +114,7 @@ decode_struct!(PatchEntry, "types", "Patch", {
     "options" => options,
 });
 
-/// Adds a text unless it is empty, as Go's `omitempty` does.
+/// Adds a string unless it is empty, like Go's `omitempty`.
 pub(crate) fn add_text(map: &mut Map<String, Value>, name: &str, text: &str) {
     if !text.is_empty() {
         map.insert(name.to_owned(), text.into());
@@ -122,7 +122,7 @@ pub(crate) fn add_text(map: &mut Map<String, Value>, name: &str, text: &str) {
 }
 
 impl PatchEntry {
-    /// As kustomize hands it to its own transformer, which errors show.
+    /// The configuration that kustomize passes to its own transformer. Errors show it.
     pub(crate) fn to_config(&self, patch_name: &str) -> Value {
         let mut config = Map::new();
         add_text(&mut config, "path", &self.path);
@@ -168,7 +168,7 @@ decode_struct!(FieldOptions, "types", "FieldOptions", {
     "create" => create,
 });
 
-/// Where a replacement's value comes from.
+/// The source of a replacement's value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReplacementSource {
     pub(crate) id: ResourceId,
@@ -202,7 +202,7 @@ impl std::fmt::Display for ReplacementSource {
     }
 }
 
-/// Where a replacement's value goes.
+/// The target of a replacement's value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TargetSelector {
     pub(crate) select: Option<ResourceSelector>,
@@ -218,12 +218,12 @@ decode_struct!(TargetSelector, "types", "TargetSelector", {
     "options" => options,
 });
 
-/// A value and where it goes.
+/// A value, and the fields to set to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replacement {
     pub(crate) source: Option<ReplacementSource>,
     pub(crate) source_value: Option<String>,
-    /// `None` where the field is absent, which is refused; an empty list is not.
+    /// The targets. `None` means that the field is absent, which is an error. An empty list is allowed.
     pub(crate) targets: Option<Vec<TargetSelector>>,
 }
 
@@ -294,7 +294,7 @@ pub(crate) struct FieldReference {
 decode_struct!(FieldReference, "types", "FieldSelector", { "fieldPath" => path });
 
 impl VariableEntry {
-    /// The variable with what it leaves out.
+    /// The variable with its default values.
     pub(crate) fn with_defaults(mut self) -> Self {
         if self.field.path.is_empty() {
             "metadata.name".clone_into(&mut self.field.path);
@@ -305,7 +305,7 @@ impl VariableEntry {
 }
 
 impl ObjectReference {
-    /// Group, version and kind, those of `apiVersion` first.
+    /// Group, version and kind. The values in `apiVersion` take precedence.
     pub(crate) fn resolved(&self) -> Gvk {
         let mut gvk = self.gvk.clone();
         let parts: Vec<&str> = self.api_version.split('/').collect();
@@ -363,7 +363,8 @@ decode_struct!(GeneratorOptions, "types", "GeneratorOptions", {
 });
 
 impl GeneratorOptions {
-    /// Adds the options of all generators; the generator's own win, but a flag that is set stays set.
+    /// Adds the options for all generators. Options of this generator take precedence, except that a flag set for all stays
+    /// set.
     pub(crate) fn add(&mut self, global: &Self) {
         for (own, others) in
             [(&mut self.labels, &global.labels), (&mut self.annotations, &global.annotations)]

@@ -17,7 +17,7 @@ use crate::transform::replica::ReplicaTransformer;
 use crate::transform::{ResourceTransformer, patch};
 use crate::transformer_config::{self, TransformerConfig};
 
-/// With the origin of what it makes, if that is asked for.
+/// A value, with the origin of the objects that it generates if origins are recorded.
 type ValueWithOrigin<T> = (T, Option<ResourceOrigin>);
 
 /// Adds the configuration to an error, in kustomize's words.

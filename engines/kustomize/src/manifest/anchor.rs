@@ -1,4 +1,4 @@
-//! Aliases and merge keys give way to what they stand for.
+//! Replaces YAML aliases and merge keys by the nodes that they refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,11 @@ use crate::budget::BuildBudget;
 use crate::error::{Error, Result};
 use crate::field_edit;
 
-/// Replaces each alias by a copy of what it means, and merge keys by the entries that they bring.
+/// Replaces each alias by a copy of its anchor's node, and each merge key by the entries that it refers to.
 ///
 /// # Errors
-/// A merge of something other than maps, two merge keys in a map, more than `most` nodes, an alias within its own
-/// anchor.
+/// A merge key refers to something other than maps, a map has two merge keys, the result has more than `most` nodes, or an
+/// alias is within its own anchor.
 pub(super) fn expand(root: YamlNode, most: usize, budget: &BuildBudget) -> Result<YamlNode> {
     let has_any = root.walk().any(|(_, node)| {
         node.kind == YamlNodeKind::Alias
@@ -26,7 +26,7 @@ pub(super) fn expand(root: YamlNode, most: usize, budget: &BuildBudget) -> Resul
     }
     let left = budget.bytes_left();
     let expanded = AliasExpansion { anchors: BTreeMap::new(), left: most, budget }.node(root);
-    // The caller that keeps the node counts all of it.
+    // The caller keeps the result and counts its memory.
     budget.free_to(left);
     expanded
 }
@@ -37,7 +37,7 @@ fn has_null_key(node: &YamlNode) -> bool {
 }
 
 struct AliasExpansion<'b> {
-    /// What the names mean so far.
+    /// The nodes of the anchors so far, by name.
     anchors: BTreeMap<String, YamlNode>,
     left: usize,
     budget: &'b BuildBudget,
@@ -63,7 +63,7 @@ impl AliasExpansion<'_> {
         Ok(node)
     }
 
-    /// A copy of what an alias means.
+    /// A copy of the node that an alias refers to.
     fn copy(&mut self, name: &str) -> Result<YamlNode> {
         let Some(target) = self.anchors.get(name) else {
             return Err(Error::new(format!("yaml: anchor '{name}' value contains itself")));
@@ -78,7 +78,7 @@ impl AliasExpansion<'_> {
         Ok(target.clone())
     }
 
-    /// Brings the entries of a merge key into a map; its own entries win, then those of earlier maps.
+    /// Adds the entries of a merge key to a map. Entries of the map itself take precedence, then those of earlier merged maps.
     fn merge(&mut self, map: &mut YamlNode) -> Result<()> {
         let keys = (0..map.content.len() / 2).map(|pair| 2 * pair);
         let merges: Vec<usize> = keys.filter(|at| map.content[*at].tag == "!!merge").collect();
@@ -135,9 +135,9 @@ impl AliasExpansion<'_> {
     }
 }
 
-/// Sets entries one by one; an entry that is there gets the new key, too.
+/// Sets entries one after the other. An existing entry also gets the new key node.
 fn set_entries(map: &mut YamlNode, entries: Vec<YamlNode>) {
-    // Where keys stand; of those that come twice, the first counts.
+    // The positions of the keys. If a key occurs twice, the first one counts.
     let mut known: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for (pair, key) in map.content.iter().step_by(2).enumerate() {
         known.entry(key.value.clone()).or_default().insert(2 * pair);

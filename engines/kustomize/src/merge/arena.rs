@@ -1,4 +1,4 @@
-//! Nodes by number, since kyaml puts the same node into several places while it merges, and changes it in all of them.
+//! Nodes by number. While kyaml merges, it puts the same node into several places and changes it in all of them.
 //!
 //! Here: moving trees in and out, and fields of maps. Elsewhere: items of lists (`list.rs`).
 
@@ -15,7 +15,7 @@ use crate::field::{self, WrongNodeKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArenaNodeId(usize);
 
-/// All nodes of a merge. The content of the nodes themselves is empty; [`MergeNodeArena::children`] has it.
+/// All nodes of a merge. The content of each node is empty; [`MergeNodeArena::children`] has its children instead.
 #[derive(Debug)]
 pub(super) struct MergeNodeArena<'b> {
     nodes: Vec<YamlNode>,
@@ -68,9 +68,9 @@ impl<'b> MergeNodeArena<'b> {
         Ok(id)
     }
 
-    /// A copy of a tree, and what it weighs; what has several parents is copied for each.
+    /// A copy of a tree, and its memory. A node with several parents is copied for each of them.
     pub(super) fn export(&self, root: ArenaNodeId) -> Result<(YamlNode, usize), MergeError> {
-        // Each level is a node with the children that have been copied, and those that are left.
+        // Each level has a node, the children that were copied, and the children that are left.
         let mut levels: Vec<(YamlNode, Vec<YamlNode>, &[ArenaNodeId])> = Vec::new();
         let mut weight = 0;
         let mut most = usize::try_from(self.budget.bytes_left()).unwrap_or(usize::MAX);
@@ -114,7 +114,7 @@ impl<'b> MergeNodeArena<'b> {
         &self.children[id.0]
     }
 
-    /// As [`Self::children`], to change them.
+    /// Like [`Self::children`], for changes.
     pub(super) fn children_mut(&mut self, id: ArenaNodeId) -> &mut Vec<ArenaNodeId> {
         &mut self.children[id.0]
     }
@@ -141,7 +141,7 @@ impl<'b> MergeNodeArena<'b> {
         self.is_null(id) || self[id].kind == YamlNodeKind::Mapping && self.children(id).is_empty()
     }
 
-    /// Refuses a node of another kind; null passes as any.
+    /// Checks the kind of a node. A null is accepted as any kind.
     pub(super) fn expect(&self, id: ArenaNodeId, expected: YamlNodeKind) -> Result<(), MergeError> {
         let found = self[id].kind;
         if self.is_null(id) || found == expected {
@@ -151,7 +151,7 @@ impl<'b> MergeNodeArena<'b> {
         Err(WrongNodeKind { expected, found, contents }.into())
     }
 
-    /// The first entry of a map with this key; none if it is not a map.
+    /// The first entry with this key; none if the node is not a map.
     pub(super) fn entry(
         &mut self,
         map: ArenaNodeId,
@@ -190,8 +190,8 @@ impl<'b> MergeNodeArena<'b> {
         self.count(self.children(map).len())
     }
 
-    /// Sets the value of a key, as [`field::set`] does; without a value, or for a null that is not to be kept, the
-    /// key is removed. A new key is written in `key_style`.
+    /// Sets the value of a key like [`field::set`]. The key is removed if there is no value, or a null that must not stay. A
+    /// new key has the style `key_style`.
     pub(super) fn set_field(
         &mut self,
         map: ArenaNodeId,

@@ -8,7 +8,7 @@ use super::list::set_item;
 
 const KEY: &str = "$patch";
 
-/// What a patch does with the value that it is merged into.
+/// The action of a patch on the target value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PatchDirective {
     /// To be merged with the patch, as without a directive.
@@ -19,7 +19,7 @@ pub(super) enum PatchDirective {
     Delete,
 }
 
-/// Takes the directive out of a patch: the key of a map, or a list item that has no other key.
+/// Removes the directive from a patch: the key of a map, or a list item that has no other key.
 pub(super) fn take(
     arena: &mut MergeNodeArena<'_>,
     patch: Option<ArenaNodeId>,
@@ -46,7 +46,7 @@ pub(super) fn take(
     Ok(directive)
 }
 
-/// The directive in the first item that has one, unless that item has more.
+/// The directive in the first list item that has one, unless that item has other keys.
 fn in_list(
     arena: &mut MergeNodeArena<'_>,
     list: ArenaNodeId,

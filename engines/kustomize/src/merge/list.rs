@@ -1,7 +1,7 @@
-//! Lists whose items are merged.
+//! Merges lists item by item.
 //!
-//! Parity(kustomize): this follows kyaml step by step, since the result for unusual lists (items without keys, with the
-//! same keys, with some of several keys) depends on those steps.
+//! Parity(kustomize): this follows kyaml step by step, since the result for unusual lists (items without keys, with the same
+//! keys, with some of several keys) depends on those steps.
 
 use goyaml::v3::{YamlNode, YamlNodeKind, YamlNodeStyle};
 
@@ -63,7 +63,7 @@ impl<'s> ListMergeFrame<'s> {
         })
     }
 
-    /// The items of both sides that are to be merged next; `None` at the end.
+    /// The next pair of items to merge; `None` at the end.
     pub(super) fn next(
         &mut self,
         arena: &mut MergeNodeArena,
@@ -72,7 +72,7 @@ impl<'s> ListMergeFrame<'s> {
         self.next += 1;
         self.valid_keys = merge_keys::only(&self.used, &self.keys);
         self.valid_values = merge_keys::only(&self.used, tuple);
-        // An item is found by those of its keys that have a value.
+        // An item is found by the keys for which it has a value.
         let used =
             merge_keys::used_keys(std::slice::from_ref(&self.valid_values), &self.valid_keys);
         let keys = merge_keys::only(&used, &self.valid_keys);
@@ -118,7 +118,7 @@ impl<'s> ListMergeFrame<'s> {
         set_item(arena, self.done, Some(item.id), keys, values)
     }
 
-    /// The list, once all items have been taken.
+    /// The merged list, after all items were taken.
     pub(super) fn finish(
         &mut self,
         arena: &mut MergeNodeArena,
@@ -132,7 +132,7 @@ impl<'s> ListMergeFrame<'s> {
     }
 }
 
-/// Adds the items of `from` to `list`, where they take the places of those with the same keys.
+/// Adds the items of `from` to `list`. They replace items with the same keys.
 fn append(
     arena: &mut MergeNodeArena<'_>,
     list: ArenaNodeId,
@@ -164,8 +164,8 @@ fn append(
     Ok(())
 }
 
-/// Replaces each item that has these values; without one, appends the item. Without a new item, those are removed. Null
-/// and empty maps are removed in any case.
+/// Replaces each item that has these values, or appends the new item if none has them. Without a new item, the matching items
+/// are removed. Nulls and empty maps are always removed.
 pub(super) fn set_item(
     arena: &mut MergeNodeArena<'_>,
     list: ArenaNodeId,
@@ -204,7 +204,7 @@ pub(super) fn set_item(
     Ok(())
 }
 
-/// Whether an item has all values; an empty one is any.
+/// Whether an item has all values. An empty value matches any.
 fn has_values(
     arena: &mut MergeNodeArena<'_>,
     item: ArenaNodeId,

@@ -1,4 +1,4 @@
-//! The keys of list items: for each item the values of the list's merge keys, empty where it lacks one.
+//! The keys of list items: for each item, the values of the list's merge keys. A missing value is empty.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::arena::{ArenaNodeId, MergeNodeArena};
 /// The values of all merge keys in one item.
 pub(super) type MergeKeyValues = Vec<String>;
 
-/// The different tuples of several lists, in the order in which they are met.
+/// The distinct tuples of several lists, in the order of their first occurrence.
 pub(super) fn of_items(
     arena: &mut MergeNodeArena<'_>,
     lists: &[ArenaNodeId],
@@ -36,7 +36,7 @@ pub(super) fn of_items(
     Ok(tuples)
 }
 
-/// The same for items that are their own keys.
+/// The keys of scalar items. Each item is its own key.
 pub(super) fn of_scalars(arena: &MergeNodeArena<'_>, lists: &[ArenaNodeId]) -> Vec<MergeKeyValues> {
     let mut seen = BTreeSet::new();
     let items = lists.iter().flat_map(|list| arena.children(*list));
@@ -44,14 +44,14 @@ pub(super) fn of_scalars(arena: &MergeNodeArena<'_>, lists: &[ArenaNodeId]) -> V
     values.filter(|value| seen.insert(value.clone())).map(|value| vec![value]).collect()
 }
 
-/// Makes tuples the same that have a value in common and differ only where one has none.
+/// Unifies tuples that have a common value and differ only where one of them has no value.
 pub(super) fn complete(
     arena: &mut MergeNodeArena<'_>,
     tuples: &mut [MergeKeyValues],
 ) -> Result<(), MergeError> {
     arena.count(tuples.len().saturating_mul(tuples.len()))?;
     for first in 0..tuples.len() {
-        // Go uses the tuple as it was at this point.
+        // Go uses the tuple in its state at this point.
         let this = tuples[first].clone();
         for second in 0..tuples.len() {
             if let Some(both) = joined(&this, &tuples[second]) {
@@ -77,14 +77,14 @@ fn joined(first: &MergeKeyValues, second: &MergeKeyValues) -> Option<MergeKeyVal
     has_common.then_some(both)
 }
 
-/// Which merge keys any of the tuples has a value for; all of them if none has.
+/// The merge keys for which any tuple has a value; all merge keys if none has.
 pub(super) fn used_keys(tuples: &[MergeKeyValues], keys: &[String]) -> Vec<bool> {
     let has = |at: usize| tuples.iter().any(|tuple| tuple.get(at).is_some_and(|it| !it.is_empty()));
     let used: Vec<bool> = (0..keys.len()).map(has).collect();
     if used.contains(&true) { used } else { vec![true; keys.len()] }
 }
 
-/// The keys that are used, or a tuple's values for them.
+/// Keeps the keys that are used, or a tuple's values for these keys.
 pub(super) fn only(used: &[bool], strings: &[String]) -> Vec<String> {
     let strings = strings.iter().zip(used);
     strings.filter(|(_, is_used)| **is_used).map(|(text, _)| text.clone()).collect()

@@ -16,10 +16,10 @@ const KEYS: &str = "x-kubernetes-list-map-keys";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Neither JSON nor YAML.
+    /// The text is neither JSON nor YAML.
     #[error("invalid schema file: {0}")]
     Yaml(#[from] goyaml::Error),
-    /// Not a map.
+    /// The document is not a map.
     #[error("invalid schema file: an OpenAPI document is a map")]
     NoMap,
 }
@@ -53,13 +53,13 @@ pub(super) fn add(schema: &mut OpenApiSchemas, document: &Value) -> Result<(), R
     Ok(())
 }
 
-/// The shapes of a comment's schema, the outermost first; `None` if it has no schema.
+/// The shapes of the schema in a comment, the outermost first; `None` if the comment has no schema.
 pub(super) fn comment(json: &str) -> Option<Vec<SchemaShape>> {
     let mut schema: Value = serde_json::from_str(json).ok()?;
     if schema.as_object()?.is_empty() {
         return None;
     }
-    // References to setters in kpt's comments; they lead nowhere here.
+    // A reference to a setter in a comment of kpt. It refers to nothing here.
     let shorthand = schema.get("$openapi").and_then(Value::as_str).filter(|name| !name.is_empty());
     if let Some(name) = shorthand {
         let reference = format!("#/definitions/io.k8s.cli.setters.{name}");
@@ -71,7 +71,7 @@ pub(super) fn comment(json: &str) -> Option<Vec<SchemaShape>> {
     Some(shapes)
 }
 
-/// Adds the shape of a schema and of what is in it; returns its place.
+/// Adds the shape of a schema and of its parts. Returns its index.
 fn add_shape(shapes: &mut Vec<SchemaShape>, schema: &Value) -> usize {
     let first = shapes.len();
     shapes.push(SchemaShape::default());
@@ -103,7 +103,7 @@ fn add_shape(shapes: &mut Vec<SchemaShape>, schema: &Value) -> usize {
     first
 }
 
-/// The definition's name in a reference; for any other reference, a name that no definition has.
+/// The definition's name in a reference. For any other reference, a name that no definition has.
 fn definition_name(reference: &str) -> String {
     let name = reference.strip_prefix("#/definitions/").unwrap_or(reference);
     name.replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-//! Label selectors as Kubernetes reads them: `app in (a, b), !canary, tier=web`.
+//! Label selectors in Kubernetes' syntax: `app in (a, b), !canary, tier=web`.
 
 use golang::strconv;
 
@@ -7,7 +7,7 @@ use super::labels_name::{label_key_problems, label_value_problems};
 /// Longest selector that is read, in bytes. Differs(kubernetes): it has no limit.
 pub(crate) const MAX_SELECTOR: usize = 1 << 20;
 
-/// Why a text is not a label selector, in Kubernetes' words.
+/// Why a text is not a label selector. The text is Kubernetes'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LabelSelectorSyntaxError(String);
@@ -53,7 +53,7 @@ enum LabelSelectorToken {
 }
 
 impl LabelSelector {
-    /// Reads a selector; an empty one matches everything.
+    /// Reads a selector. An empty text matches everything.
     ///
     /// # Errors
     /// The text is not a selector, or a key or a value is not valid for a label.
@@ -66,7 +66,7 @@ impl LabelSelector {
         LabelSelectorParser { tokens: tokens(text), at: 0 }.parse()
     }
 
-    /// Whether labels match; `label` finds the value of a key.
+    /// Whether labels match. `label` returns the value of a key.
     pub fn matches<'v>(&self, label: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.0.iter().all(|requirement| requirement.matches(label(&requirement.key)))
     }
@@ -255,7 +255,7 @@ impl LabelSelectorParser {
         }
     }
 
-    /// The next token; `in` and `notin` are words like others.
+    /// The next token. `in` and `notin` are ordinary words here.
     fn peek(&self) -> (LabelSelectorToken, String) {
         let (token, text) =
             self.tokens.get(self.at).cloned().unwrap_or((LabelSelectorToken::End, String::new()));
@@ -309,7 +309,7 @@ fn tokens(text: &str) -> Vec<(LabelSelectorToken, String)> {
     }
 }
 
-/// The longest operator that a text begins with, and how much of the text it takes.
+/// The longest operator at the beginning of a text, and its length.
 fn symbol(text: &str) -> (LabelSelectorToken, usize, String) {
     let two = match text.get(..2) {
         Some("==") => Some(LabelSelectorToken::Equals),
@@ -352,7 +352,7 @@ fn expected(found: &str, expected: &str) -> LabelSelectorSyntaxError {
     LabelSelectorSyntaxError(format!("found '{found}', expected: {expected}"))
 }
 
-/// A text as Go's `%q` writes it.
+/// A text in the form of Go's `%q`.
 fn quoted(text: &str) -> String {
     let quoted = strconv::quote(text.as_bytes(), strconv::QuotingStyle::Printable);
     String::from_utf8_lossy(&quoted).into_owned()

@@ -15,7 +15,7 @@ validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const MAX_NAME: usize = 63;
 const MAX_SUBDOMAIN: usize = 253;
 
-/// What is wrong with a label's key.
+/// The problems of a label's key; none if it is valid.
 pub(super) fn label_key_problems(key: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let parts: Vec<&str> = key.split('/').collect();
@@ -51,7 +51,7 @@ pub(super) fn label_key_problems(key: &str) -> Vec<String> {
     problems
 }
 
-/// What is wrong with a label's value.
+/// The problems of a label's value; none if it is valid.
 pub(super) fn label_value_problems(value: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if value.len() > MAX_NAME {

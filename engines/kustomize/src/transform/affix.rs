@@ -16,7 +16,7 @@ pub(crate) enum NameSide {
     Suffix,
 }
 
-/// A prefix or suffix, and the fields that get it.
+/// A prefix or suffix, and the fields to which it is added.
 #[derive(Debug, Clone)]
 pub(crate) struct AffixTransformer {
     pub(crate) side: NameSide,
@@ -24,7 +24,7 @@ pub(crate) struct AffixTransformer {
     pub(crate) specs: Vec<FieldSpec>,
 }
 
-/// Kinds whose names are not free.
+/// Kinds whose names must not be changed.
 fn is_skipped(gvk: &crate::id::Gvk) -> bool {
     match gvk.kind.as_str() {
         "CustomResourceDefinition" | "Namespace" => true,

@@ -14,12 +14,12 @@ use crate::resources::BuildResources;
 /// Which images are changed.
 #[derive(Debug, Clone)]
 enum ImageNamePattern {
-    /// Those of a name, with any tag and digest.
+    /// Images of this name, with any tag and digest.
     Name(PlainRegularExpression),
     Expression(GoRegexp),
 }
 
-/// A new name, tag or digest for an image, and the fields that may hold it.
+/// A new name, tag or digest for an image, and the fields in which it is set.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageTransformer {
     image: ImageEntry,
@@ -31,7 +31,7 @@ pub(crate) struct ImageTransformer {
 const STEPS_PER_CONTAINER_SEARCH: usize = 512;
 
 impl ImageTransformer {
-    /// Steps that [`Self::new`] takes.
+    /// The steps for [`Self::new`].
     pub(crate) const CONSTRUCTION_STEPS: usize = 100_000;
 
     /// # Errors
@@ -73,7 +73,7 @@ impl ImageTransformer {
         Ok(())
     }
 
-    /// Looks for containers anywhere; nodes lie at most [`crate::manifest::MAX_DEPTH`] deep.
+    /// Searches all fields for containers. Nodes are nested at most [`crate::manifest::MAX_DEPTH`] deep.
     fn visit(&self, node: &mut YamlNode, budget: &BuildBudget) -> Result<()> {
         if field_edit::is_null(node) {
             return Ok(());
@@ -148,7 +148,7 @@ impl ImageEntry {
     }
 }
 
-/// Whether an image is the one of that name, perhaps with a tag and a digest.
+/// Whether an image has this name. A tag and a digest may follow.
 fn is_version_of(image: &str, name: &PlainRegularExpression) -> bool {
     let Some(rest) = name.after(image) else { return false };
     let is_of_version =

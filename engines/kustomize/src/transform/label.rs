@@ -9,7 +9,7 @@ use crate::field_edit;
 use crate::fieldspec::{CreatedNodeType, FieldSpec};
 use crate::resources::BuildResources;
 
-/// Labels or annotations, and the maps that get them.
+/// Labels or annotations, and the maps to which they are added.
 #[derive(Debug, Clone)]
 pub(crate) struct LabelTransformer {
     pub(crate) strings: BTreeMap<String, String>,

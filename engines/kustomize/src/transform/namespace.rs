@@ -23,7 +23,7 @@ pub(crate) enum RoleBindingSubjects {
     None,
 }
 
-/// A namespace, and the fields that get it beside `metadata.namespace`.
+/// A namespace, and the fields in which it is set in addition to `metadata.namespace`.
 #[derive(Debug, Clone)]
 pub(crate) struct NamespaceTransformer {
     pub(crate) namespace: String,

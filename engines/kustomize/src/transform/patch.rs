@@ -21,7 +21,7 @@ fn quoted(text: &str) -> String {
     String::from_utf8_lossy(&quoted).into_owned()
 }
 
-/// Merges a patch into an object, which keeps kind, name and namespace unless the patch may change them.
+/// Merges a patch into an object. Kind, name and namespace stay unless the patch may change them.
 fn merge_into(
     target: &mut BuildResource,
     patch: &BuildResource,
@@ -111,10 +111,10 @@ pub(crate) struct StrategicMergeTransformer {
 }
 
 impl StrategicMergeTransformer {
-    /// Reads patches: entries are YAML, or else paths.
+    /// Reads patches. An entry is YAML, or the path of a file.
     ///
     /// # Errors
-    /// A file cannot be read, or nothing is left.
+    /// A file cannot be read, or there is no patch.
     pub(crate) fn load(
         loader: &KustomizationLoader<'_>,
         paths: &[String],
@@ -170,7 +170,7 @@ pub(crate) struct PatchTransformer {
     source: PatchSource,
 }
 
-/// Where a patch comes from; displayed in errors.
+/// Where a patch comes from, for errors.
 #[derive(Debug, Clone)]
 enum PatchSource {
     Inline(String),
@@ -187,10 +187,10 @@ impl fmt::Display for PatchSource {
 }
 
 impl PatchTransformer {
-    /// Reads a patch, and finds out which of the two kinds it is.
+    /// Reads a patch and detects whether it is a strategic merge patch or a JSON patch.
     ///
     /// # Errors
-    /// It is neither, or both; or its file cannot be read.
+    /// The patch is neither of the two, or both; or its file cannot be read.
     pub(crate) fn load(loader: &KustomizationLoader<'_>, entry: &Entry) -> Result<Self> {
         let config = || {
             let mut entry = entry.clone();
@@ -214,7 +214,7 @@ impl PatchTransformer {
                 return Err(Error::new(text));
             }
         };
-        // A text that begins with a letter is not a list, so it is not searched for operations.
+        // A text that begins with a letter is not a list, so it need not be searched for operations.
         let is_no_list = text.first().is_some_and(u8::is_ascii_alphabetic);
         let budget = loader.budget();
         let content = match manifest::parse(&text, budget) {
@@ -250,7 +250,7 @@ impl PatchTransformer {
         Ok(patch)
     }
 
-    /// Whether it merges something into one of the objects.
+    /// Whether the patch merges something into one of the objects.
     pub(super) fn merges(
         &self,
         resources: &BuildResources,

@@ -1,6 +1,6 @@
-//! `replacements`: a value of one object into fields of others.
+//! `replacements`: copies a value of one object to fields of other objects.
 //!
-//! Elsewhere: fields of YAML or JSON that is itself a text (`structured_replacement.rs`).
+//! Elsewhere: fields in YAML or JSON that is itself the text of a field (`structured_replacement.rs`).
 
 use goyaml::v3::{YamlNode, YamlNodeKind};
 
@@ -16,12 +16,12 @@ use crate::resources::BuildResources;
 use crate::transform::named;
 use crate::yaml_path::{self, PathMatch};
 
-/// Steps that examining one id of an object costs, or at a path.
+/// The steps for examining one id of an object, or one place at a path.
 const LOOKED_AT: usize = 64;
 
 const DEFAULT_PATH: &str = "metadata.name";
 
-/// Values and where they go.
+/// Values and the fields to set to them.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplacementTransformer(pub(crate) Vec<Replacement>);
 
@@ -56,7 +56,7 @@ impl ReplacementTransformer {
     }
 }
 
-/// All ids of an object, as replacements see them: no kind is known to have no namespace.
+/// All ids of an object for replacements. Here every kind counts as namespaced.
 fn ids(resource: &BuildResource) -> Vec<ResourceId> {
     std::iter::once(resource::id(&resource.node)).chain(resource.past_ids()).collect()
 }
@@ -157,7 +157,7 @@ fn apply(
     Ok(())
 }
 
-/// Whether labels and annotations are such as a target wants.
+/// Whether labels and annotations match a target.
 fn selects_marks(
     resource: &BuildResource,
     selects: &crate::selector::ResourceMatcher,
@@ -222,7 +222,7 @@ fn copy(
     Ok(())
 }
 
-/// Sets a field: of a scalar only the text changes, with a delimiter only a part of it.
+/// Sets a field. Of a scalar only the text changes; with a delimiter, only a part of the text.
 fn set(
     node: &mut YamlNode,
     value: &YamlNode,
@@ -230,7 +230,7 @@ fn set(
     budget: &BuildBudget,
 ) -> Result<()> {
     let before = budget::weight(node);
-    // A part of a text may give way to a text, or all of it to a node.
+    // A part of a text is replaced by a text. The whole text may also be replaced by a node.
     let taken = node.value.len() + budget::weight(value);
     budget.grown(before, taken)?;
     let mut text = value.value.clone();

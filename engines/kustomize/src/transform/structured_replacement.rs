@@ -9,13 +9,13 @@ use crate::field_edit;
 use crate::name_hash::go_json;
 use crate::yaml_path::{self, PathMatch};
 
-/// Sets a field of the YAML or JSON that a field on the way to it holds as text.
+/// Sets a field in YAML or JSON that is the text of another field on the path.
 ///
-/// Returns whether there is such a text and such a field in it; after any error it is false.
+/// Returns whether such a text with such a field was found; after an error it returns false.
 ///
 /// # Errors
-/// The build has used up what it may. Other failures are left to the caller, which sets the field without this
-/// function.
+/// The build has exceeded its budget. Other failures are not errors here, because the caller then sets the field in another
+/// way.
 pub(super) fn set(
     object: &mut YamlNode,
     value: &YamlNode,
@@ -44,7 +44,7 @@ pub(super) fn set(
     }
 }
 
-/// Whether a scalar with readable YAML stands at the end of a path.
+/// Whether the end of a path is a scalar with readable YAML.
 fn holds_text(object: &YamlNode, parts: &[String], budget: &BuildBudget) -> Result<bool> {
     match yaml_path::lookup(object, parts) {
         Ok(Some(node)) if node.kind == YamlNodeKind::Scalar => {
@@ -54,7 +54,7 @@ fn holds_text(object: &YamlNode, parts: &[String], budget: &BuildBudget) -> Resu
     }
 }
 
-/// The first document of a text; an empty text has none, and still counts as readable.
+/// The first document of a text. An empty text has no document, but counts as readable.
 fn parse(text: &str, budget: &BuildBudget) -> Result<Option<Option<YamlNode>>> {
     let limits = budget.reading(text.len())?;
     let documents = goyaml::v3::NodeDocuments::new(text.as_bytes(), &limits).ok();

@@ -1,4 +1,4 @@
-//! The plugin `ValueAddTransformer`: a text into fields, or into a part of the paths they hold.
+//! The plugin `ValueAddTransformer`: sets fields to a text, or adds the text to a part of the paths in them.
 
 use goyaml::v3::YamlNodeKind;
 
@@ -13,10 +13,10 @@ use crate::yaml_path;
 /// Steps that following a path costs.
 const LOOKED_UP: usize = 1_000;
 
-/// Bytes of memory that may be created on the way, besides the names.
+/// The memory of fields that may be created on a path, in addition to their names, in bytes.
 const CREATED_PATH_BYTES: usize = 256;
 
-/// A text and where it goes.
+/// A text, and the fields to which it is added.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueAddTransformer {
     pub(crate) value: String,
@@ -28,7 +28,7 @@ pub(crate) struct ValueAddTransformer {
 pub(crate) struct ValueAddTarget {
     pub(crate) selector: Option<ResourceSelector>,
     pub(crate) field_path: String,
-    /// 0 replaces the text, more inserts a part into the path it is.
+    /// 0 replaces the text of a field. A larger number inserts the text as a part of the path in the field.
     pub(crate) position: i64,
 }
 
@@ -76,7 +76,7 @@ impl ValueAddTransformer {
     }
 }
 
-/// A path with one more part.
+/// Inserts a part into a path.
 fn inserted(path: &str, position: usize, part: &str) -> String {
     if part.is_empty() {
         return path.to_owned();

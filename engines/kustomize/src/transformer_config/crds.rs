@@ -1,4 +1,4 @@
-//! What the files of `crds` add to the configuration: OpenAPI definitions with vendor extensions.
+//! Additions to the configuration from the files of `crds`: OpenAPI definitions with vendor extensions.
 
 use serde_json::{Map, Value};
 
@@ -8,10 +8,10 @@ use crate::error::{Error, ErrorContext as _, Result};
 use crate::fieldspec::FieldSpec;
 use crate::id::Gvk;
 
-/// How many definitions may lie within each other. Differs(kustomize): it has no limit but its stack.
+/// How deeply definitions may be nested. Differs(kustomize): it has no limit but its stack.
 const MAX_DEPTH: usize = 100;
 
-/// How many properties are examined, as definitions may refer to each other again and again.
+/// The most properties that are examined, because definitions may refer to each other repeatedly.
 const MAX_PROPERTIES: usize = 100_000;
 
 /// The configuration in a file.

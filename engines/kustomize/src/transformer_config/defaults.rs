@@ -1,10 +1,9 @@
 //! The built-in configuration of transformers.
 //!
-//! Each entry is a kind as `group/version/kind`, of which empty parts stand for any, a path, and whether what is
-//! missing on the way is made. The entries are those of kustomize 5.8.1, in the order in which it uses them; a test sees
-//! that they are.
+//! Each entry has a kind as `group/version/kind`, where an empty part matches any, a path, and whether missing fields on the
+//! path are created. The entries are those of kustomize 5.8.1, in the order in which kustomize uses them. A test verifies this.
 
-/// A kind, a path, and whether it is made.
+/// A kind, a path, and whether missing fields on the path are created.
 pub(super) type DefaultFieldSpec = (&'static str, &'static str, bool);
 
 const CREATE: bool = true;
@@ -119,7 +118,7 @@ pub(super) const COMMON_ANNOTATIONS: &[DefaultFieldSpec] = &[
     ("", "metadata/annotations", CREATE),
 ];
 
-/// `namespace`, beside `metadata.namespace`.
+/// The fields for `namespace`, in addition to `metadata.namespace`.
 pub(super) const NAMESPACE: &[DefaultFieldSpec] = &[
     ("//Namespace", "metadata/name", CREATE),
     (

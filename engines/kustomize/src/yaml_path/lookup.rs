@@ -1,4 +1,4 @@
-//! One node by its path, as kyaml's `PathGetter` finds it.
+//! Finds one node by its path, like kyaml's `PathGetter`.
 
 use goyaml::v3::{YamlNode, YamlNodeKind};
 
@@ -8,10 +8,10 @@ use super::{
 };
 use crate::field;
 
-/// The node at the end of a path, and `None` if it or one on the way is missing or null.
+/// The node at the end of a path; `None` if this node or a node on the path is missing or null.
 ///
-/// Parts are keys, numbers of items, `-` for the last item, `[key=value]` for the first item with that,
-/// and `[=value]` for the first item that equals it. Values are compared as they are.
+/// A part is a key, the number of an item, `-` for the last item, `[key=value]` for the first item with that value, or
+/// `[=value]` for the first item that equals it. Values are compared literally.
 ///
 /// # Errors
 /// A part needs another kind of node or has no meaning.
@@ -22,7 +22,7 @@ pub fn lookup<'n>(
     Ok(find(node, path)?.and_then(|place| at(node, &place)))
 }
 
-/// As [`lookup`], to change it.
+/// Like [`lookup`], for changes.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -45,11 +45,11 @@ fn find(node: &YamlNode, path: &[impl AsRef<str>]) -> Result<Option<ChildIndexPa
     Ok(Some(place))
 }
 
-/// As [`lookup`], but what is missing is created: maps, lists before `[key=value]` and numbers, the last
-/// node of the given kind. Items are only created for `[key=value]`.
+/// Like [`lookup`], but creates missing nodes: maps, lists before `[key=value]` and numbers, and the last node with the given
+/// kind. Items are only created for `[key=value]`.
 ///
 /// # Errors
-/// As [`lookup`]; what has been created by then stays.
+/// As [`lookup`]. Nodes that were created before the error stay.
 pub(crate) fn lookup_create<'n>(
     node: &'n mut YamlNode,
     path: &[impl AsRef<str>],
@@ -81,7 +81,7 @@ fn create(
     Ok(Some(place))
 }
 
-/// Creates what a part means below `parent`, which does not have it.
+/// Creates the child that a part names below `parent`.
 fn create_child(
     parent: &mut YamlNode,
     part: &str,
@@ -132,7 +132,7 @@ fn step(node: &YamlNode, part: &str) -> Result<Option<usize>, Error> {
     Ok(node.content.iter().position(has_it))
 }
 
-/// The parts that are not blank, without white space around them.
+/// The parts that are not blank, without surrounding white space.
 fn clean(path: &[impl AsRef<str>]) -> Result<Vec<&str>, Error> {
     if path.len() > MAX_PARTS {
         return Err(Error::TooLong);

@@ -1,4 +1,4 @@
-//! All nodes that a path with patterns leads to, as kyaml's `PathMatcher` finds them.
+//! Finds all nodes that match a path with patterns, like kyaml's `PathMatcher`.
 
 use golang::regexp::GoRegexp;
 use goyaml::v3::{NodeDocuments, YamlNode, YamlNodeKind};
@@ -20,25 +20,23 @@ const STEPS_PER_REGEX_COMPILATION: usize = 100_000;
 /// A node that a path leads to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PathMatch {
-    /// It stands here.
+    /// The position of the node.
     Node(ChildIndexPath),
-    /// It stands within the YAML of a text, of which this is a copy: changing it changes nothing.
+    /// The node is within YAML that is the text of a field. This is a copy, so changing it has no effect.
     InText(Box<YamlNode>),
 }
 
-/// The nodes at the end of a path, in their order; a path without parts leads to `node`.
+/// The nodes at the end of a path, in order. A path without parts leads to `node` itself.
 ///
-/// Parts are keys, numbers of items, `*` for all items, `[key=regex]` for the items with such a value,
-/// and `[=regex]` for the items that are such; the expressions are not anchored and see a value as it
-/// is printed, with quotes and comments. Behind `[=regex]` further parts are ignored.
-/// A path that runs through a text continues in the YAML of it.
+/// Parts are keys, numbers of items, `*` for all items, `[key=regex]` for the items with a matching value, and `[=regex]` for
+/// the items that match. The expressions are not anchored, and match a value in its printed form with quotes and comments.
+/// Parts after `[=regex]` are ignored. If a field on the path has a text, the path continues in the YAML within that text.
 ///
-/// With `create`, what is missing is made: maps, items for `[key=regex]` of which none matches, an item
-/// behind the last, and at the end a node of the given kind.
+/// With `create`, missing nodes are created: maps, an item for `[key=regex]` if none matches, an item after the last one, and
+/// at the end a node of the given kind.
 ///
 /// # Errors
-/// A part needs another kind of node, has no meaning, or counts beyond the list. What has been created
-/// by then stays.
+/// A part needs another kind of node, has no meaning, or counts beyond the list. Nodes that were created before the error stay.
 pub fn matches(
     node: &mut YamlNode,
     path: &[impl AsRef<str>],
@@ -55,7 +53,7 @@ pub fn matches(
     Ok(found)
 }
 
-/// One search. It recurses a level for a part, of which there are at most [`MAX_PARTS`].
+/// One search. It recurses one level for each part, and a path has at most [`MAX_PARTS`] parts.
 struct PathMatchFinder<'n, 'f> {
     root: &'n mut YamlNode,
     create: Option<YamlNodeKind>,
@@ -123,7 +121,7 @@ impl PathMatchFinder<'_, '_> {
             return Err(Error::EmptyText { expected });
         };
         let mut document = document?;
-        // Each match is a copy of a part of it.
+        // Each match is a copy of a part of the document.
         let _document = self.budget.hold(budget::weight(&document))?;
         let (_, start) = root(&document);
         let mut found = Vec::new();
@@ -179,7 +177,7 @@ impl PathMatchFinder<'_, '_> {
         Err(Error::Unmatched(part.to_owned()))
     }
 
-    /// Goes on from the items that match; returns whether anything was found.
+    /// Continues the search from the matching items. Returns whether anything was found.
     fn find_matching(
         &mut self,
         place: &ChildIndexPath,
@@ -219,7 +217,7 @@ impl PathMatchFinder<'_, '_> {
         Ok(pattern.is_match(text.trim()))
     }
 
-    /// How many items the list at a place has; null has none.
+    /// The number of items in the list at a position. A null has none.
     fn items(&self, place: &ChildIndexPath) -> Result<usize, Error> {
         let Some(node) = super::at(self.root, place) else { return Ok(0) };
         field::expect(node, YamlNodeKind::Sequence)?;

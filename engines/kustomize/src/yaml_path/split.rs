@@ -1,6 +1,6 @@
 //! Strings of paths to their parts.
 
-/// Splits a path at a delimiter; a `\` before one keeps it, and one at the beginning is ignored.
+/// Splits a path at a delimiter. A `\` before a delimiter escapes it, and a delimiter at the beginning is ignored.
 ///
 /// Field specs split at `/`: `a/b\/c` has the parts `a` and `b/c`.
 pub fn split(path: &str, delimiter: char) -> Vec<String> {
@@ -23,10 +23,10 @@ pub fn split(path: &str, delimiter: char) -> Vec<String> {
     parts
 }
 
-/// As [`split`], but what is in brackets stays together: as `[name=a.b]` if it has a `=`, without its
-/// brackets otherwise.
+/// Like [`split`], but text in brackets stays together. The brackets are kept if the text contains a `=`, as in `[name=a.b]`,
+/// and are removed otherwise.
 ///
-/// Replacements split at `.`: `metadata.annotations.[a.b/c]` ends in `a.b/c`.
+/// Replacements split at `.`: the last part of `metadata.annotations.[a.b/c]` is `a.b/c`.
 pub(crate) fn split_brackets(path: &str, delimiter: char) -> Vec<String> {
     let mut pieces = split(path, delimiter).into_iter();
     let mut parts = Vec::new();

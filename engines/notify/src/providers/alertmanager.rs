@@ -1,7 +1,7 @@
-//! Type `alertmanager`: an alert, which is firing for every severity.
+//! Type `alertmanager`: posts an alert, which is firing for every severity.
 //!
-//! The alert of an incident keeps the same labels from its opening to its end, and carries an end: Alertmanager takes
-//! an alert without one for resolved after five minutes.
+//! The alert of an incident keeps the same labels from its opening to its end. It always has an end time, because Alertmanager
+//! resolves an alert without one after five minutes.
 
 use serde_json::json;
 
@@ -11,10 +11,10 @@ use crate::go_text::title;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::ProviderFlow;
 
-/// How long the alert of an incident fires at most where its end is not sent, in seconds.
+/// How long the alert of an incident fires at most if its end is not sent, in seconds.
 const MAX_ALERT_PERIOD_SECONDS: i64 = 30 * 24 * 3600;
 
-/// What depends on whether an alert is that of an incident.
+/// The fields that differ for the alert of an incident.
 struct AlertmanagerAlertFacts {
     status: &'static str,
     severity: String,
@@ -61,7 +61,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
         annotations["summary"] = json!(summary);
     }
     if event.incident.is_some() {
-        // They change while it is open.
+        // These labels change while the incident is open, so they cannot identify the alert.
         labels.retain(|key, _| !matches!(key.as_str(), "incidentState" | "affected"));
     }
     let AlertmanagerAlertFacts { status, severity, reason, starts, ends } =

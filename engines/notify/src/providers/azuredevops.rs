@@ -1,4 +1,4 @@
-//! Type `azuredevops`: a commit status, unless the newest one of the same context is the same.
+//! Type `azuredevops`: sets a commit status, unless the newest status of the same context is equal.
 
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ fn post(options: &ProviderOptions, url: &str, status: Value) -> ProviderFlow {
     })
 }
 
-/// Whether the newest status of the context is the same; those that lack a member do not count.
+/// Whether the newest status of the context is equal. Statuses that lack a member are ignored.
 fn is_known(statuses: &[Value], status: &Value) -> bool {
     let members = ["/context/name", "/context/genre", "/state", "/description"];
     let is_whole =

@@ -1,4 +1,4 @@
-//! Type `azureeventhub`: the event as a message for an Event Hub.
+//! Type `azureeventhub`: sends the event as a message to an Event Hub.
 //!
 //! Differs(flux): the message is sent to the REST interface of the hub, not over AMQP; consumers see the same body.
 
@@ -15,10 +15,10 @@ use crate::go_text::{is_relative, path_element};
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{ProviderFlow, ProviderRequest};
 
-/// What a token that is made of a shared key is good for, in seconds.
+/// How long a token made from a shared key is valid, in seconds.
 const TOKEN_LIFE: i64 = 300;
 
-/// What the hosts of Azure's clouds end in.
+/// The ends of the host names in Azure's clouds.
 const DOMAINS: [&str; 4] = [
     ".servicebus.windows.net",
     ".servicebus.chinacloudapi.cn",
@@ -27,8 +27,8 @@ const DOMAINS: [&str; 4] = [
 ];
 
 impl EventHubMessage {
-    /// The request that sends the message at a time, in seconds since 1970. `token` is that of the identity that sends,
-    /// where [`EventHubLogin::Identity`] needs one.
+    /// The request that sends the message. `now` is in seconds since 1970. `token` is the token of the sending identity, which
+    /// [`EventHubLogin::Identity`] needs.
     pub fn request(&self, now: i64, token: &str) -> ProviderRequest {
         let hub = format!("https://{}/{}", self.host, path_element(&self.hub));
         let authorization = match &self.login {
@@ -46,7 +46,7 @@ impl EventHubMessage {
     }
 }
 
-/// A shared access signature: the resource, until when it is valid, and the name of the key.
+/// A shared access signature: the resource, the end of its validity, and the name of the key.
 fn signature(resource: &str, name: &str, key: &str, until: i64) -> String {
     let encoded = |bytes: &[u8]| percent_encode(bytes, NON_ALPHANUMERIC).to_string();
     let resource = encoded(resource.as_bytes());
@@ -122,7 +122,7 @@ fn check(options: &ProviderOptions, shared: bool) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a host belongs to Azure: no other host may get a token of the machine.
+/// Whether a host belongs to Azure. No other host may receive a token of the machine's identity.
 fn is_of_azure(host: &str) -> bool {
     let is_label = |name: &str| {
         !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -137,7 +137,7 @@ fn host(namespace: &str) -> String {
     format!("{namespace}.servicebus.windows.net")
 }
 
-/// Reads a connection string: pairs with `=`, separated by `;`.
+/// Reads a connection string: pairs of the form `key=value`, separated by `;`.
 fn by_shared_key(text: &str, data: Vec<u8>) -> Result<EventHubMessage, String> {
     let mut pairs = BTreeMap::new();
     for pair in text.split(';').filter(|pair| !pair.is_empty()) {

@@ -1,4 +1,4 @@
-//! Type `bitbucket`: a build status at bitbucket.org, unless the one of the same key is the same.
+//! Type `bitbucket`: sets a build status at bitbucket.org, unless the status of the same key is equal.
 
 use aws_lc_rs::digest;
 use serde_json::{Value, json};

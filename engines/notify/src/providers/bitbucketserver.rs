@@ -1,4 +1,4 @@
-//! Type `bitbucketserver`: a build status of Bitbucket Data Center, unless the one of the same key is the same.
+//! Type `bitbucketserver`: sets a build status at Bitbucket Data Center, unless the status of the same key is equal.
 
 use golang::url::GoUrl;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::provider_request::{
     HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest, basic,
 };
 
-/// What stands between the context path and the project in the address of a clone.
+/// The part of a clone address between the context path and the project.
 const MARK: &str = "/scm/";
 
 /// The URL of the commits of a repository, from the address of its clone.
@@ -71,7 +71,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     let payload = json!({
         "description": description,
         "key": key(&options.commit_status),
-        // Its pages show the name only.
+        // The pages of Bitbucket show only the name.
         "name": format!("{name} [{description}]"),
         "state": state,
         "url": options.url,

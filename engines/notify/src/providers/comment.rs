@@ -1,4 +1,4 @@
-//! Comments on pull requests: one for each object and Provider, found again by a mark in it.
+//! Comments on pull requests: one for each object and Provider, identified by a hidden marker in its text.
 
 use serde_json::Value;
 
@@ -6,8 +6,8 @@ use super::markdown::markdown;
 use super::provider_repository::text;
 use crate::event::FluxEvent;
 
-/// A text in Markdown without commands. GitLab, and at other forges a bot, executes lines such as `/merge` or `/approve` with
-/// the rights of the author, which is the user of the token. Who may write a manifest or a commit message need not have them.
+/// Removes commands from a Markdown text. GitLab, or a bot at other forges, executes lines such as `/merge` with the rights of
+/// the token's user. The author of a manifest or commit message may not have these rights.
 ///
 /// Differs(flux): there, the message of an event may contain commands.
 pub(super) fn without_commands(text: &str) -> String {
@@ -18,7 +18,7 @@ pub(super) fn without_commands(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// A comment and the mark by which it is found.
+/// A comment, and the hidden marker that identifies it.
 pub(super) struct PullRequestComment {
     pub(super) body: String,
     mark: String,

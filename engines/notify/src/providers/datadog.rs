@@ -1,4 +1,4 @@
-//! Type `datadog`: an event.
+//! Type `datadog`: posts an event.
 
 use golang::url::GoUrl;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Type `discord`: a webhook in its form for Slack.
+//! Type `discord`: posts to a Discord webhook in the format of Slack.
 
 use serde_json::json;
 

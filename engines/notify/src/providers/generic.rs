@@ -1,4 +1,4 @@
-//! Types `generic` and `generic-hmac`: the event itself, for a custom receiver.
+//! Types `generic` and `generic-hmac`: posts the event itself to a custom receiver.
 
 use aws_lc_rs::hmac;
 
@@ -36,7 +36,7 @@ fn forward(options: &ProviderOptions, event: &FluxEvent, key: Option<&[u8]>) -> 
         .proxy(&options.proxy)
         .tls(options.tls.clone());
     for (name, value) in &options.headers {
-        // The host is always that of the address, and never that of the headers.
+        // The host always comes from the address, and never from the headers.
         if !name.eq_ignore_ascii_case("host") {
             request.set(name, value.clone());
         }

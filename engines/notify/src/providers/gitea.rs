@@ -1,6 +1,6 @@
-//! Type `gitea`, also for Forgejo: a commit status, unless the newest one of the same context is the same.
+//! Type `gitea`, also for Forgejo: sets a commit status, unless the newest status of the same context is equal.
 //!
-//! Here: also the client that both types of Gitea share with pull requests.
+//! Here: also the client that both Gitea types and pull requests share.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 use crate::secret_credentials::TlsSettings;
 
-/// A repository at Gitea, and how it is asked.
+/// A repository at Gitea, and the client for it.
 #[derive(Clone)]
 pub(super) struct GiteaClient {
     api: String,
@@ -26,7 +26,7 @@ pub(super) struct GiteaClient {
 }
 
 impl GiteaClient {
-    /// The client for pull requests. Gitea may be served below a path: owner and name are the last two elements of the
+    /// The client for pull requests. Gitea may be served below a path, so owner and name are the last two elements of the
     /// address.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl GiteaClient {
     }
 }
 
-/// Asks for the version of the server, as Gitea's client does, and calls `then` with it.
+/// Requests the server's version, as Gitea's client does, and then calls `then` with it.
 pub(super) fn connect(
     options: &ProviderOptions,
     then: impl FnOnce(GiteaClient) -> ProviderFlow + Send + 'static,
@@ -135,7 +135,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     })
 }
 
-/// The state of a commit by an event. Work in progress is `pending`; other services get no state for it.
+/// The commit state for an event. An event about work in progress gives `pending`, unlike at other services.
 fn state(event: &FluxEvent) -> Result<&'static str, String> {
     if event.is_progressing() {
         return Ok("pending");
@@ -157,13 +157,13 @@ fn post(client: GiteaClient, commit: &str, status: Value) -> ProviderFlow {
     })
 }
 
-/// A list, which has to be there.
+/// The list in a response, which must be present.
 pub(super) fn list(answer: &HttpResponse) -> Result<Vec<Value>, String> {
     let _is_json = provider_repository::json(answer)?;
     provider_repository::list(answer)
 }
 
-/// Whether the newest status of the context is the same; those with an empty member do not count.
+/// Whether the newest status of the context is equal. Statuses with an empty member are ignored.
 fn is_known(statuses: &[Value], status: &Value) -> bool {
     let members =
         [("/context", "/context"), ("/status", "/state"), ("/description", "/description")];

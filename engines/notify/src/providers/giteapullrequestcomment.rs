@@ -1,4 +1,4 @@
-//! Type `giteapullrequestcomment`: a comment on a pull request, which later events update.
+//! Type `giteapullrequestcomment`: writes a comment on a pull request. Later events update the comment.
 
 use serde_json::json;
 

@@ -1,6 +1,6 @@
-//! Type `github`: a commit status, unless the newest one of the same context is the same.
+//! Type `github`: sets a commit status, unless the newest status of the same context is equal.
 //!
-//! Here: also the client that all types of GitHub share, which logs in by a token or as a GitHub App.
+//! Here: also the client that all GitHub types share. It logs in by a token or as a GitHub App.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow, ProviderRequest};
 use crate::secret_credentials::TlsSettings;
 
-/// A repository at GitHub, and how it is asked.
+/// A repository at GitHub, and the client for it.
 #[derive(Clone)]
 pub(super) struct GithubClient {
     api: String,
@@ -39,7 +39,7 @@ impl GithubClient {
         self.dress(ProviderRequest::new("GET", format!("{}/user", self.api)))
     }
 
-    /// Asks in GraphQL for the user of the token, which the token of an app may do, too.
+    /// Requests the user of the token by GraphQL, which the token of an app may do, too.
     pub(super) fn viewer(&self) -> ProviderRequest {
         // Below `/api` where REST is below `/api/v3`.
         let api = self.api.strip_suffix("/v3").unwrap_or(&self.api);
@@ -102,7 +102,7 @@ fn client(
     Ok(GithubClient { api, owner, name, token, tls, app: String::new() })
 }
 
-/// Gets a token of an installation, and the name of the app where it is wanted.
+/// Requests a token of an installation, and the name of the app if it is needed.
 fn as_app(
     options: &ProviderOptions,
     wants_login: bool,
@@ -188,7 +188,7 @@ impl GithubApp {
             .tls(self.tls.clone())
     }
 
-    /// Finds the installation of the owner, where only that is known: an organization, or else a user.
+    /// Finds the installation of the app by its owner. The owner is an organization, or else a user.
     ///
     /// Parity(flux): the installation is asked for by the owner's name (`auth/githubapp` 0.54.1 of fluxcd/pkg), and so is found
     /// however many installations the app has.
@@ -316,7 +316,7 @@ fn post(client: GithubClient, commit: &str, status: Value) -> ProviderFlow {
     })
 }
 
-/// Whether the newest status of the context is the same; those that lack a member do not count.
+/// Whether the newest status of the context is equal. Statuses that lack a member are ignored.
 fn is_known(statuses: &[Value], status: &Value) -> bool {
     let members = ["context", "state", "description"];
     let is_whole =

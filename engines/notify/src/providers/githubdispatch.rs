@@ -1,4 +1,4 @@
-//! Type `githubdispatch`: a `repository_dispatch` event with the event as its payload.
+//! Type `githubdispatch`: triggers a `repository_dispatch` event whose payload is the event.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Type `githubpullrequestcomment`: a comment on a pull request, which later events update.
+//! Type `githubpullrequestcomment`: writes a comment on a pull request. Later events update the comment.
 
 use serde_json::json;
 

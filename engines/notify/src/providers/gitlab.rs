@@ -1,6 +1,6 @@
-//! Type `gitlab`: a commit status, unless one of the same name is the same for the commit.
+//! Type `gitlab`: sets a commit status, unless the commit has an equal status of the same name.
 //!
-//! Here: also the client that both types of GitLab share.
+//! Here: also the client that both GitLab types share.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, HttpRetryPolicy, ProviderFlow, ProviderRequest};
 use crate::secret_credentials::TlsSettings;
 
-/// A project at GitLab, and how it is asked.
+/// A project at GitLab, and the client for it.
 #[derive(Clone)]
 pub(super) struct GitlabClient {
     api: String,
@@ -52,7 +52,7 @@ impl GitlabClient {
     }
 }
 
-/// A part of a path; its dots are escaped too.
+/// Escapes a part of a path, including its dots.
 fn escape(text: &str) -> String {
     crate::go_text::path_element(text).replace('.', "%2E")
 }

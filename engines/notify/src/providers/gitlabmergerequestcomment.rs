@@ -1,4 +1,4 @@
-//! Type `gitlabmergerequestcomment`: a note on a merge request, which later events update.
+//! Type `gitlabmergerequestcomment`: writes a note on a merge request. Later events update the note.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Type `googlechat`: a card.
+//! Type `googlechat`: posts a card.
 
 use serde_json::{Value, json};
 

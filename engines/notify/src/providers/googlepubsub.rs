@@ -1,4 +1,4 @@
-//! Type `googlepubsub`: the event as a message for a topic, with the headers of the Secret as attributes.
+//! Type `googlepubsub`: publishes the event as a message to a topic. The headers in the Secret become attributes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,8 +11,7 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{ProviderFlow, ProviderRequest};
 
 impl PubSubMessage {
-    /// The request that publishes the message at a server such as `https://pubsub.googleapis.com`, with a token if there is
-    /// one.
+    /// The request that publishes the message at a server such as `https://pubsub.googleapis.com`. The token is optional.
     ///
     /// Differs(flux): over REST, not gRPC.
     pub fn request(&self, server: &str, token: Option<&str>) -> ProviderRequest {

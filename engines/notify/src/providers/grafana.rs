@@ -1,4 +1,4 @@
-//! Type `grafana`: an annotation in the form of Graphite.
+//! Type `grafana`: posts an annotation in the format of Graphite.
 
 use serde_json::json;
 

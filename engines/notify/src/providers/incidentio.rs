@@ -1,4 +1,4 @@
-//! Type `incident.io`, of Flux's main branch: an alert event of an HTTP source.
+//! Type `incident.io`, of Flux's main branch: posts an alert event to an HTTP source.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Type `lark`: an interactive card.
+//! Type `lark`: posts an interactive card.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Type `matrix`: a message to a room. Its transaction is named after the event, so a repetition is posted once.
+//! Type `matrix`: posts a message to a room. Its transaction is named after the event, so that a retry is not posted twice.
 //!
 //! Differs(flux): what follows the opening of an incident is posted in its thread (`m.thread` of
 //! <https://spec.matrix.org/v1.11/client-server-api/#threading>).
@@ -22,7 +22,7 @@ pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFl
     }
     let id = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &event.to_json());
     let thread = event.incident.as_ref().and_then(|it| it.thread.clone());
-    // One beside the thread is another message.
+    // A message outside of the thread is a different message, so it needs another transaction.
     let suffix = if thread.is_some() { "-reply" } else { "" };
     let url = format!(
         "{}/_matrix/client/r0/rooms/{}/send/m.room.message/{}{suffix}",
@@ -55,8 +55,8 @@ pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFl
     })
 }
 
-/// Whether the server rejects a message because of its content: a reply in a thread may refer to a message of another
-/// room, or to one that is gone. Then it is posted outside of the thread.
+/// Whether the server rejects a message because of its content. A reply in a thread may refer to a message in another room, or
+/// to a deleted one. Then the message is posted outside of the thread.
 fn is_rejected(answer: &HttpResponse) -> bool {
     answer.status == 400
 }

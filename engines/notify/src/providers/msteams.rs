@@ -1,4 +1,4 @@
-//! Type `msteams`: an Adaptive Card, or a message card for the connectors that are being retired.
+//! Type `msteams`: posts an Adaptive Card, or a message card for the connectors that Microsoft is retiring.
 
 use serde_json::{Value, json};
 

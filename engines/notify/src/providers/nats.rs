@@ -1,4 +1,4 @@
-//! Type `nats`: the event on a subject. The transport is the program's; subject, payload and login are decided here.
+//! Type `nats`: publishes the event on a subject. Subject, payload and login are decided here; the program has the transport.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::ProviderFlow;
 
-/// A key that signs the nonce of a server, and the JWT of the user if there is one. Its `Debug` shows neither.
+/// A key that signs the nonce of a server, and optionally the JWT of the user. Its `Debug` shows neither.
 #[derive(Clone)]
 pub struct NatsKey {
     seed: [u8; 32],
@@ -28,12 +28,12 @@ impl fmt::Debug for NatsKey {
 }
 
 impl NatsKey {
-    /// The JWT of the user; `None` if there is none.
+    /// The JWT of the user; `None` if the key has none.
     pub fn jwt(&self) -> Option<&str> {
         self.jwt.as_deref()
     }
 
-    /// The public key, as NATS writes it.
+    /// The public key in NATS's format.
     pub fn public(&self) -> Option<String> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&self.seed).ok()?;
         let mut raw = vec![self.prefix];
@@ -42,13 +42,13 @@ impl NatsKey {
         Some(base32(&raw))
     }
 
-    /// The signature of a nonce, as NATS wants it.
+    /// The signature of a nonce in NATS's format.
     pub fn sign(&self, nonce: &[u8]) -> Option<String> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&self.seed).ok()?;
         Some(URL_SAFE_NO_PAD.encode(pair.sign(nonce)))
     }
 
-    /// Reads a seed: a letter `S`, what it is for, 32 bytes and a checksum, in base 32.
+    /// Reads a seed in base 32: the letter `S`, the purpose of the key, 32 bytes and a checksum.
     fn from_seed(text: &str, jwt: Option<String>) -> Result<Self, &'static str> {
         let raw = from_base32(text.trim())
             .filter(|raw| raw.len() >= 4)
@@ -65,7 +65,7 @@ impl NatsKey {
         Ok(Self { seed, prefix: (first & 7) << 5 | (second & 0xf8) >> 3, jwt })
     }
 
-    /// Reads a file of credentials: a JWT and a seed, each between lines of dashes.
+    /// Reads a credentials file: a JWT and a seed, each between lines of dashes.
     fn from_credentials(text: &str) -> Result<Self, &'static str> {
         let mut blocks = text.lines().map(str::trim).skip_while(|line| !line.starts_with("---"));
         let mut lines = Vec::new();
@@ -88,7 +88,7 @@ impl NatsKey {
     }
 }
 
-/// What the first byte of a seed begins with: the letter `S`.
+/// The first bits of a seed, which encode the letter `S`.
 const SEED_PREFIX_BITS: u8 = 18 << 3;
 
 /// The CRC-16 of XMODEM.
@@ -171,7 +171,7 @@ fn login(options: &ProviderOptions) -> Result<NatsLogin, String> {
             .map_err(|error| format!("error parsing nkey seed: {error}"))?;
         return Ok(NatsLogin::Key(key));
     }
-    // Those in the address win over others.
+    // Credentials in the address take precedence.
     let user = GoUrl::parse(options.url.as_bytes()).ok().and_then(|url| url.user);
     if let Some(UrlUserInfo { name, password: Some(password) }) = user {
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,6 +1,6 @@
-//! Type `opsgenie`: an alert. Its alias, which lets Opsgenie see repetitions, is that of the main branch.
+//! Type `opsgenie`: posts an alert. Its alias, by which Opsgenie detects repetitions, is that of Flux's main branch.
 //!
-//! That of an incident is its key, by which the alert is closed when the incident is resolved.
+//! For an incident, the alias is the key of the incident. The alert is closed by this alias when the incident is resolved.
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -45,7 +45,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     post_message(message(&options, &options.url, &payload).header("Authorization", key))
 }
 
-/// The address at which the alert of an alias is closed; a query of the address of alerts stays.
+/// The address for closing the alert with an alias. A query in the address of alerts is kept.
 fn closing(alerts: &str, alias: &str) -> String {
     let (path, query) = alerts.split_once('?').unwrap_or((alerts, ""));
     let more = if query.is_empty() { String::new() } else { format!("&{query}") };

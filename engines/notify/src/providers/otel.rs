@@ -1,7 +1,7 @@
-//! Type `otel`: a span, sent over OTLP as protobuf.
+//! Type `otel`: sends a span over OTLP as protobuf.
 //!
-//! Source of the semantics: OpenTelemetry for Go 1.44.0; the messages are those of `opentelemetry-proto` 1.x, as far
-//! as they are used.
+//! Source of the semantics: OpenTelemetry for Go 1.44.0. The messages are those of `opentelemetry-proto` 1.x, reduced to the
+//! fields in use.
 
 use golang::url::{GoUrl, UrlUserInfo};
 use prost::Message;
@@ -102,7 +102,7 @@ fn pair(key: &str, value: &str) -> OtelKeyValue {
     OtelKeyValue { key: key.to_owned(), value: Some(value) }
 }
 
-/// Sampled; and it is known whether a parent is remote, which it always is.
+/// The flags of a span: it is sampled, and its parent is remote.
 const SPAN_FLAGS: u32 = 0x301;
 const SPAN_KIND_INTERNAL: i32 = 1;
 const STATUS_CODE_OK: i32 = 1;
@@ -135,7 +135,7 @@ pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFl
     request.send(|_| ProviderFlow::Done)
 }
 
-/// Where spans go; nowhere if the address is not valid.
+/// The address to which spans are sent; `None` if the configured address is not valid.
 ///
 /// Differs(flux): in that case Flux sends them to a port of its own host, where no collector listens.
 fn endpoint(address: &str) -> Option<String> {
@@ -228,7 +228,7 @@ fn spans(options: &ProviderOptions, event: &FluxEvent) -> OtelExportRequest {
     }
 }
 
-/// What all events of a deployment share: with the Alert, it names their trace.
+/// The revision that all events of a deployment share. Together with the Alert, it identifies their trace.
 fn revision(event: &FluxEvent) -> String {
     match (event.meta("oci-digest"), event.meta("app-version")) {
         (Some(digest), Some(version)) => format!("{version}@{digest}"),

@@ -1,7 +1,7 @@
-//! Type `pagerduty`: an alert that an error triggers and any other severity resolves, and a change event for
+//! Type `pagerduty`: posts an alert, which an error triggers and any other severity resolves, and a change event for
 //! information.
 //!
-//! An incident is an alert with its own key, and not a change event.
+//! An incident becomes an alert with its own key, without a change event.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What commit statuses and comments of all Git services share: addresses, revisions, numbers, lists of answers.
+//! Functions for commit statuses and comments that all Git services share: addresses, revisions, numbers, lists in responses.
 
 use golang::regexp::GoRegexp;
 use golang::strconv;
@@ -12,14 +12,14 @@ use crate::provider_request::{HttpResponse, ProviderFlow};
 const GIT_URL_SCHEMES: [&[u8]; 9] =
     [b"ssh", b"git", b"git+ssh", b"http", b"https", b"ftp", b"ftps", b"rsync", b"file"];
 
-/// A repository: scheme and host, and the path without `.git`.
+/// A repository: its scheme and host, and its path without `.git`.
 pub(super) struct ProviderRepository {
     pub(super) host: String,
     pub(super) id: String,
 }
 
 impl ProviderRepository {
-    /// Reads the address of a repository: a URL, the form of `scp`, or else a path. One over SSH is asked over HTTPS.
+    /// Reads the address of a repository: a URL, the form of `scp`, or else a path. For an SSH address, HTTPS is used.
     pub(super) fn parse(address: &str) -> Self {
         let url = transport(address).or_else(|| scp(address)).unwrap_or_else(|| GoUrl {
             scheme: b"file".to_vec(),
@@ -36,7 +36,7 @@ impl ProviderRepository {
         }
     }
 
-    /// Owner and name, where there are exactly these.
+    /// Owner and name, if the path consists of exactly these.
     pub(super) fn owner_and_name(&self) -> Option<(&str, &str)> {
         self.id.split_once('/').filter(|(_, name)| !name.contains('/'))
     }
@@ -64,11 +64,11 @@ fn scp(address: &str) -> Option<GoUrl> {
     })
 }
 
-/// The commit that an event is about.
+/// The commit hash in the revision of an event.
 ///
 /// # Errors
-/// If there is no revision, or it does not end in forty bytes. Parity(flux): they need not be hexadecimal. Differs(flux): signs of
-/// ASCII are none of them, because the commit becomes part of URLs, and it may be an annotation of the object.
+/// If there is no revision, or it does not end in forty bytes. Parity(flux): they need not be hexadecimal. Differs(flux): signs
+/// of ASCII are none of them, because the commit becomes part of URLs, and it may be an annotation of the object.
 pub(super) fn commit(event: &FluxEvent) -> Result<String, String> {
     let revision = event.revision().ok_or("missing revision metadata")?;
     let after = |mark| revision.rsplit_once(mark).map(|(_, hash)| hash);
@@ -80,10 +80,10 @@ pub(super) fn commit(event: &FluxEvent) -> Result<String, String> {
     Ok(hash.to_owned())
 }
 
-/// The state of a severity; information and errors have one each.
+/// The commit state for a severity: information and errors each have their own state.
 ///
 /// # Errors
-/// This message, for all other severities.
+/// `message`, for all other severities.
 pub(super) fn state(
     event: &FluxEvent,
     [info, error]: [&'static str; 2],
@@ -99,7 +99,7 @@ pub(super) fn state(
 /// The number of the pull request.
 ///
 /// # Errors
-/// Flux's message when it is missing or no number.
+/// Flux's message if the number is missing or not a number.
 pub(super) fn number(event: &FluxEvent, function: &str) -> Result<i64, String> {
     let text = event.meta("change_request").ok_or("missing \"change_request\" metadata key")?;
     strconv::parse_int(text, 10, 64).map_err(|error| {
@@ -112,15 +112,15 @@ pub(super) fn number(event: &FluxEvent, function: &str) -> Result<i64, String> {
     })
 }
 
-/// A member that is a text; empty if there is none.
+/// The string at a JSON pointer; empty if there is none.
 pub(super) fn text<'a>(value: &'a Value, path: &str) -> &'a str {
     value.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The JSON of an answer.
+/// The JSON of a response.
 ///
 /// # Errors
-/// If it is not JSON.
+/// If the body is not JSON.
 pub(super) fn json(answer: &HttpResponse) -> Result<Value, String> {
     if answer.body.is_empty() {
         return Err("EOF".to_owned());
@@ -128,18 +128,18 @@ pub(super) fn json(answer: &HttpResponse) -> Result<Value, String> {
     serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
 }
 
-/// Accepts an answer whose body, if it has one, is JSON.
+/// Accepts a response whose body is empty or JSON.
 ///
 /// # Errors
-/// If it is not JSON.
+/// If the body is not JSON.
 pub(super) fn readable(answer: &HttpResponse) -> Result<(), String> {
     if answer.body.is_empty() { Ok(()) } else { json(answer).map(drop) }
 }
 
-/// The list of an answer, where an empty body and `null` are an empty list.
+/// The list in a response. An empty body and `null` count as an empty list.
 ///
 /// # Errors
-/// If it is not a list.
+/// If the body is not a list.
 pub(super) fn list(answer: &HttpResponse) -> Result<Vec<Value>, String> {
     if answer.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Vec::new());
@@ -151,7 +151,7 @@ pub(super) fn list(answer: &HttpResponse) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Ends with a result of making a request, whose answer `judge` turns into an error.
+/// Ends the conversation with the result of a request. `judge` turns the response into an error.
 pub(super) fn ended(
     answer: Result<HttpResponse, String>,
     words: &str,

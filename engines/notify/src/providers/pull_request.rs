@@ -1,12 +1,11 @@
-//! Pull requests: the one that asks to merge a pushed branch is opened at its forge, or updated.
+//! Pull requests: opens or updates the pull request for a pushed branch at its forge.
 //!
-//! Here: what is sent in which order, and what follows from the answers. In the folder: comment and commit status of a
-//! check (`check`), the reviews of the one that became a commit (`review`), what GitHub, GitLab, Gitea and Forgejo name
-//! differently (`forge`), how each conversation goes on (`conversation`), answers that are no success (`refusal`). Elsewhere:
-//! logins and addresses (`github`, `gitlab`, `gitea`), redirects (`provider_request`), connections and further attempts (the
-//! program).
+//! Here: the order of requests, and the reaction to responses. In the folder: comment and commit status of a check (`check`),
+//! the reviews of a merged pull request (`review`), differences between GitHub, GitLab, Gitea and Forgejo (`forge`), the driver
+//! of each conversation (`conversation`), failed responses (`refusal`). Elsewhere: logins and addresses (`github`, `gitlab`,
+//! `gitea`), redirects (`provider_request`), connections and further attempts (the program).
 //!
-//! A merge request of GitLab is a pull request here.
+//! A merge request of GitLab counts as a pull request here.
 
 mod check;
 mod conversation;
@@ -33,34 +32,34 @@ use crate::api_objects::{Alert, Provider, SecretData};
 use crate::provider_options::assemble;
 use crate::provider_request::{HttpResponse, ProviderFlow};
 
-/// Longest title, in bytes: GitLab and Gitea take 255 characters.
+/// Longest title, in bytes. GitLab and Gitea accept 255 characters.
 const LONGEST_TITLE_BYTES: usize = 255;
 
-/// Longest body, in bytes: GitHub takes 65 536 characters.
+/// Longest body, in bytes. GitHub accepts 65 536 characters.
 const LONGEST_BODY_BYTES: usize = 60 << 10;
 
-/// What stands at the end of a body that was longer.
+/// The text at the end of a body that was shortened.
 const SHORTENED_BODY_END: &str = "\n\n(shortened)";
 
 /// Most pages of a list that are read.
 const MAX_PAGES: u32 = 40;
 
-/// By what a title begins that a person made a draft, at one of the forges.
+/// Prefixes of a title with which users mark a draft at one of the forges.
 const DRAFT_MARKS: [&str; 5] = ["Draft:", "[Draft]", "(Draft)", "WIP:", "[WIP]"];
 
-/// What is proposed: to merge a branch into another one of the same repository.
+/// The proposal to merge a branch into another one of the same repository.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PullRequestProposal {
-    /// The URL to which the branch was pushed. The address of the Provider is one of the same repository, whose scheme,
-    /// host and port may differ.
+    /// The URL to which the branch was pushed. The Provider's address belongs to the same repository, but may have another
+    /// scheme, host or port.
     pub repository: String,
-    /// The branch into which it is merged.
+    /// The branch to merge into.
     pub base: String,
     /// The branch that was pushed, and has a commit that `base` lacks.
     pub head: String,
     /// When the last commit of `head` was made, in seconds since 1970.
     pub committed: i64,
-    /// The title; of several lines the first one that is not empty counts, up to 255 bytes.
+    /// The title. Only its first line that is not empty is used, up to 255 bytes.
     pub title: String,
     /// The body in Markdown, up to 60 KiB. Lines that a forge would execute are shown instead.
     pub body: String,
@@ -69,46 +68,45 @@ pub struct PullRequestProposal {
 /// The change that was made to the pull request of a branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PullRequestChange {
-    /// It was opened.
+    /// A pull request was opened.
     Created,
-    /// It was open with another title or body.
+    /// The open pull request got a new title or body.
     Updated,
-    /// It was open as it should be.
+    /// The open pull request already had this title and body.
     Unchanged,
-    /// It was closed or merged after the last commit of the branch was made. No other one is opened before there is a
-    /// newer commit: a person who closes a pull request refuses the commits that it has.
+    /// A user closed or merged the pull request after the branch's last commit. No other one is opened until there is a newer
+    /// commit, because a user who closes a pull request rejects its commits.
     Ended,
 }
 
 /// The pull request of a branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequest {
-    /// Its number in the repository.
+    /// The number of the pull request in the repository.
     pub number: u64,
-    /// Its page; empty if the forge names none that can be shown.
+    /// The URL of its page; empty if the forge returns none that can be shown.
     pub url: String,
-    /// What became of it.
+    /// The change that was made to it.
     pub change: PullRequestChange,
 }
 
-/// The conversation with a forge that leads to one pull request for a branch.
+/// The conversation with a forge that opens or updates the pull request for a branch.
 ///
-/// The open one is found by its two branches and not by its author; it is opened if there is none, and its title and body
-/// are replaced if they differ. A mark by which a person made it a draft stays in the title.
+/// An open pull request is found by its two branches, regardless of its author. If there is none, one is opened. If title and
+/// body differ, they are replaced, but a user's draft mark stays in the title.
 ///
 /// # Guarantees
-/// At most one request changes something, and it is the last one. That there is no open one is concluded from whole lists
-/// only.
+/// At most one request changes something, and it is the last one. Only complete lists prove that there is no open pull request.
 pub type PullRequestConversation = ForgeConversation<PullRequest>;
 
 /// The next step of the driver of a [`PullRequestConversation`].
 pub type PullRequestStep = ForgeStep<PullRequest>;
 
 impl PullRequestConversation {
-    /// A conversation with the forge of a Provider, whose type is one of a commit status or of comments on pull requests
-    /// at GitHub, GitLab or Gitea, and whose address is the URL of the repository.
+    /// Creates a conversation with the forge of a Provider. The Provider's type must be for commit statuses or pull request
+    /// comments at GitHub, GitLab or Gitea, and its address must be the URL of the repository.
     ///
-    /// `now` is in seconds since 1970; `secret` gives a Secret by namespace and name.
+    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name.
     pub fn new(
         proposal: PullRequestProposal,
         provider: &Provider,
@@ -149,7 +147,7 @@ fn begin(
     })
 }
 
-/// Checks what can be known without the forge.
+/// Checks the proposal as far as that is possible without the forge.
 fn check(proposal: &PullRequestProposal, address: &str) -> Result<(), String> {
     let PullRequestProposal { repository, base, head, .. } = proposal;
     if base.is_empty() || head.is_empty() || base == head {
@@ -180,7 +178,7 @@ fn check(proposal: &PullRequestProposal, address: &str) -> Result<(), String> {
     ))
 }
 
-/// The title as a forge takes it.
+/// The title in a form that forges accept.
 fn title(proposal: &PullRequestProposal) -> String {
     let mut lines = proposal.title.lines().map(|line| line.replace(char::is_control, " "));
     let Some(line) = lines.find(|line| !line.trim().is_empty()) else {
@@ -193,11 +191,11 @@ fn shortened_title(title: &str) -> String {
     title[..title.floor_char_boundary(LONGEST_TITLE_BYTES)].trim_end().to_owned()
 }
 
-/// The body as a forge takes it.
+/// The body in a form that forges accept.
 fn body(text: &str) -> String {
-    // A database may refuse what cannot be seen.
+    // Invisible characters are removed, because a forge's database may reject them.
     let is_unseen = |it: char| it.is_control() && !matches!(it, '\n' | '\t');
-    // GitLab takes commands out of the body, which would differ each time then.
+    // GitLab removes commands from a body, so the body would differ in every comparison.
     let text = without_commands(&text.trim_end().replace(is_unseen, ""));
     if text.len() <= LONGEST_BODY_BYTES {
         return text;
@@ -206,7 +204,7 @@ fn body(text: &str) -> String {
     format!("{}{SHORTENED_BODY_END}", &text[..text.floor_char_boundary(most)])
 }
 
-/// A title in the place of another one, whose mark of a draft stays.
+/// Replaces a title. The draft mark of the old title stays.
 fn titled(current: &str, title: &str) -> String {
     let mark = |text: &str| {
         DRAFT_MARKS.into_iter().find(|mark| {
@@ -223,18 +221,18 @@ fn titled(current: &str, title: &str) -> String {
     }
 }
 
-/// Whether two bodies are the same but for the ends of lines, which some forges rewrite.
+/// Whether two bodies are equal apart from line ends, which some forges rewrite.
 fn is_same_body(one: &str, other: &str) -> bool {
     one.trim_end().lines().eq(other.trim_end().lines())
 }
 
-/// What follows from a page of a list.
+/// The conclusion from one page of a list.
 enum PageVerdict {
     /// The pull request that counts.
     Match(ListedPullRequest),
-    /// It may be on the next page.
+    /// The pull request may be on the next page.
     NextPage,
-    /// The list is read, and it has none that counts.
+    /// The list is complete, and contains no matching pull request.
     Absent,
 }
 
@@ -252,7 +250,7 @@ impl PullRequestSteps {
         ProviderFlow::Done
     }
 
-    /// Reads a page of a list, and goes on from there.
+    /// Reads a page of a list, and continues from there.
     fn list(self, list: PullRequestListFilter, page: u32) -> ProviderFlow {
         let request = self.forge.list(&self.proposal, list, page);
         request.send(move |answer| match (self.read_page(list, page, answer), list) {
@@ -291,7 +289,7 @@ impl PullRequestSteps {
                 return Ok(PageVerdict::Match(found));
             }
         }
-        // What ended after the commit was updated after it, too.
+        // A pull request that ended after the commit was also updated after it.
         let is_older = |item: &Value| forge.updated(item) < proposal.committed;
         let is_past = list == PullRequestListFilter::Ended && items.last().is_some_and(is_older);
         if is_past || !forge.has_next_page(&answer, items.len(), PAGE_ITEMS) {
@@ -315,7 +313,7 @@ impl PullRequestSteps {
         Err(lasting(&why))
     }
 
-    /// Has the open one say what is proposed.
+    /// Updates the open pull request to the proposed title and body.
     fn update(self, found: ListedPullRequest) -> ProviderFlow {
         let title = titled(&found.title, &self.proposal.title);
         if title == found.title && is_same_body(&found.body, &self.proposal.body) {
@@ -342,7 +340,7 @@ impl PullRequestSteps {
             let created =
                 accepted(&what, answer, &[201], self.now, &PROVIDER_ADVICE).and_then(|answer| {
                     let item = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
-                    // It is there now, and another attempt finds it.
+                    // The pull request exists now, so another attempt will find it.
                     let unreadable = |why: &str| PullRequestError {
                         may_help: true,
                         ..PullRequestError::lasting(format!("{what}: {why}"))

@@ -1,4 +1,4 @@
-//! Type `rocket`: an incoming webhook of Rocket.Chat, in its form for Slack.
+//! Type `rocket`: posts to an incoming webhook of Rocket.Chat, in the format of Slack.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Type `sentry`: a transaction for information, an event for errors, in an envelope.
+//! Type `sentry`: sends a transaction for information or an event for errors, in an envelope.
 //!
 //! Source of the semantics: sentry-go 0.46.2.
 
@@ -11,11 +11,11 @@ use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::{ProviderFlow, ProviderRequest};
 
-/// Where a project takes envelopes, and the key that goes with them.
+/// The address of a Sentry project for envelopes, and its key.
 struct SentryDsn {
     envelopes: String,
     key: String,
-    /// Deprecated by Sentry, and sent where it is there.
+    /// The secret key, which Sentry has deprecated. It is sent if it is set.
     secret: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Type `slack`: an incoming webhook, or `chat.postMessage` with a token.
+//! Type `slack`: posts to an incoming webhook, or with a token to `chat.postMessage`.
 //!
 //! Differs(flux): what follows the opening of an incident is posted in its thread, where there is a token; the channel sees its
 //! end as well (`thread_ts` and `reply_broadcast` of <https://docs.slack.dev/reference/methods/chat.postMessage>).
@@ -11,7 +11,7 @@ use crate::provider_options::ProviderOptions;
 use crate::provider_request::{HttpResponse, ProviderFlow};
 
 const POST_MESSAGE: &str = "https://slack.com/api/chat.postMessage";
-/// What the API answers a reply that has no thread to go to.
+/// The API's errors for a reply whose thread does not exist.
 const NO_THREAD: [&str; 4] = [
     "cannot_reply_to_message",
     "message_not_found",
@@ -61,7 +61,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     })
 }
 
-/// Whether the message that a reply is to is gone, locked, or in another channel. Such a reply is posted to the channel.
+/// Whether the message that a reply refers to is deleted, locked, or in another channel. Such a reply is posted to the channel.
 fn has_no_thread(answer: &HttpResponse) -> bool {
     said(answer, "error").is_some_and(|error| NO_THREAD.contains(&&*error))
 }
@@ -70,7 +70,7 @@ fn judge_reply(answer: &HttpResponse) -> Result<(), String> {
     if has_no_thread(answer) { Ok(()) } else { judge_api(answer) }
 }
 
-/// The body of the API's answer shows whether the message was posted; its status does not count.
+/// Judges a response of the API by its body. The HTTP status does not show whether the message was posted.
 fn judge_api(answer: &HttpResponse) -> Result<(), String> {
     let unreadable = |error: &str| format!("unable to unmarshal response body: {error}");
     if answer.body.iter().all(u8::is_ascii_whitespace) {

@@ -1,4 +1,4 @@
-//! Type `telegram`: a message of a bot to a chat, or to a topic of one.
+//! Type `telegram`: posts a message by a bot to a chat, or to a topic of a chat.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::event::FluxEvent;
 use crate::provider_options::ProviderOptions;
 use crate::provider_request::ProviderFlow;
 
-/// What MarkdownV2 gives a meaning; the backslash comes first.
+/// The characters with a meaning in MarkdownV2. The backslash comes first, because it escapes the others.
 const SPECIAL: &str = "\\.-_[]()~>`#+=|{}!*";
 
 pub(super) fn flow(mut options: ProviderOptions, event: FluxEvent) -> ProviderFlow {

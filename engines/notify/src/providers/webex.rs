@@ -1,4 +1,4 @@
-//! Type `webex`: a message in markdown to a room.
+//! Type `webex`: posts a message in Markdown to a room.
 
 use std::fmt::Write as _;
 

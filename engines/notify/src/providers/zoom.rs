@@ -1,4 +1,4 @@
-//! Type `zoom`, of Flux's main branch: an incoming webhook of a chat.
+//! Type `zoom`, of Flux's main branch: posts to an incoming webhook of a chat.
 
 use golang::url::{GoUrl, query_unescape};
 use serde_json::json;
@@ -39,7 +39,7 @@ pub(super) fn flow(options: ProviderOptions, event: FluxEvent) -> ProviderFlow {
     post_message(request.header("Authorization", &options.token))
 }
 
-/// Asks for the long form, which this payload is in, unless the address asks for another.
+/// Adds the query for the long message format, which this payload has, unless the address already sets a format.
 fn with_format(mut url: GoUrl) -> String {
     let mut pairs = Vec::new();
     for pair in url.query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {

@@ -1,4 +1,4 @@
-//! Type `zulip`: a message to a topic of a channel.
+//! Type `zulip`: posts a message to a topic of a channel.
 
 use golang::url::GoUrl;
 

@@ -1,4 +1,4 @@
-//! Authentication of requests: tokens, signatures and the shape of the body, by the type of the Receiver.
+//! Authenticates requests by the type of the Receiver: tokens, signatures and the format of the body.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ const GCR_DATA: PayloadType = PayloadType::Object(&[
     ("tag", PayloadType::Text),
 ]);
 
-/// The next step; a closure takes the answer to a request.
+/// The next step of authentication. A closure takes the response to a request.
 pub(super) enum AuthenticationStep {
     Fetch(Box<ProviderRequest>, ResponseContinuation),
     Refused(String),
@@ -80,7 +80,7 @@ impl fmt::Debug for WebhookReception {
 }
 
 impl WebhookReception {
-    /// Begins with a request. The Secret is that of the Receiver, if it can be read.
+    /// Begins to authenticate a request. `secret` is the Receiver's Secret, if it can be read.
     pub fn start(
         hook: ReceiverWebhookRequest,
         receiver: &Receiver,
@@ -127,7 +127,7 @@ impl AcceptedHookRequest {
     }
 }
 
-/// Whether one of the media types of a header is JSON; what follows one that cannot be read does not count.
+/// Whether one of the media types in a header is JSON. Media types after a malformed one are ignored.
 fn is_json(header: &str) -> bool {
     let kinds = header.split(',').map(media_type).take_while(Option::is_some).flatten();
     kinds.into_iter().any(|kind| kind == "application/json")
@@ -231,7 +231,7 @@ fn secret_header(header: &str, key: &[u8]) -> Result<(), String> {
     Err("the header with the token does not match the token of the Receiver".to_owned())
 }
 
-/// Checks a signature as GitHub writes it: the algorithm, `=`, and digits.
+/// Checks a signature in GitHub's form: the algorithm, `=`, and hexadecimal digits.
 fn signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> {
     if header.is_empty() {
         return Err("missing signature".to_owned());
@@ -250,7 +250,7 @@ fn signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> {
         .map_err(|_| "payload signature check failed".to_owned())
 }
 
-/// Checks the signature of a body in JSON or a form; filters see the JSON.
+/// Checks the signature of a body that is JSON or a form. Filters get the JSON.
 fn signed_form(
     mut hook: ReceiverWebhookRequest,
     key: &[u8],
@@ -304,7 +304,7 @@ fn nexus_signature(header: &str, body: &[u8], key: &[u8]) -> Result<(), String> 
         .map_err(|_| "invalid Nexus signature".to_owned())
 }
 
-/// A push of Pub/Sub: a token of Google's, and a message in base 64.
+/// Authenticates a push from Pub/Sub: it has a token from Google, and a message in base 64.
 fn gcr(hook: ReceiverWebhookRequest, secret: &SecretData, now: i64) -> AuthenticationStep {
     let field = |key: &str| {
         let found = secret.text(key).filter(|text| !text.is_empty());
@@ -318,7 +318,7 @@ fn gcr(hook: ReceiverWebhookRequest, secret: &SecretData, now: i64) -> Authentic
     }
 }
 
-/// Filters see what the message has.
+/// Replaces the body by the message in it, because filters check the message.
 fn gcr_body(mut hook: ReceiverWebhookRequest) -> Result<AcceptedHookRequest, String> {
     let push = first(&hook.body)?;
     shaped(push.clone(), &GCR)?;
@@ -336,7 +336,7 @@ fn gcr_body(mut hook: ReceiverWebhookRequest) -> Result<AcceptedHookRequest, Str
     Ok(AcceptedHookRequest::of(hook))
 }
 
-/// As much of base 64 as can be decoded.
+/// Decodes base 64 up to the first invalid character.
 fn decode(text: &str) -> Vec<u8> {
     if let Ok(bytes) = STANDARD.decode(text) {
         return bytes;

@@ -1,4 +1,4 @@
-//! Bodies of CDEvents 0.4.1: what all of them have in common. Below: what differs by type (`cdevents/content.rs`).
+//! Checks bodies of CDEvents 0.4.1: the fields that all events have. Below: fields that differ by type (`cdevents/content.rs`).
 
 mod content;
 
@@ -23,14 +23,14 @@ const SUBJECT: PayloadType = PayloadType::Object(&[
     ("type", PayloadType::Text),
 ]);
 
-/// Accepts a body that is an event. What its context lacks, and the type of its subject, is filled in and does not count; what
-/// it has must be right.
+/// Accepts a body that is an event. Fields missing in its context, and a missing type of its subject, are filled in. Fields
+/// that it has must be valid.
 ///
-/// Differs(flux): Flux's SDK fills in missing fields from the preceding event of that type, from any sender, and it
-/// also validates each link.
+/// Differs(flux): Flux's SDK fills in missing fields from the preceding event of that type, from any sender, and it also
+/// validates each link.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first problem of the body.
 pub(super) fn check(body: &[u8]) -> Result<(), String> {
     let refuse = |reason: &str| Err(format!("unable to validate CDEvent event: {reason}"));
     let event = match whole(body) {

@@ -1,6 +1,6 @@
-//! Tokens of issuers: JWTs, whose keys are fetched.
+//! Verifies JWTs from an OIDC issuer, whose keys are fetched.
 //!
-//! Elsewhere: the JWT itself, and whether a key has signed it (`json_web_token.rs`).
+//! Elsewhere: reading a JWT and checking its signature (`json_web_token.rs`).
 //! Source of the semantics: coreos/go-oidc 3.18.0, Google's `idtoken`.
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::provider_request::{HttpResponse, ProviderRequest};
 const AUDIENCE: &str = "notification-controller";
 const GOOGLE_KEYS: &str = "https://www.googleapis.com/oauth2/v3/certs";
 const GOOGLE_EC_KEYS: &str = "https://www.gstatic.com/iap/verify/public_key-jwk";
-/// How many keys of an issuer a signature is compared with.
+/// The most keys of an issuer that are tried for a signature.
 const MOST_KEYS: usize = 100;
-/// How far ahead a clock may be before which a token does not count, in seconds.
+/// How far the issuer's clock may be ahead, in seconds, before a token is rejected as not yet valid.
 const CLOCK_LEEWAY_SECONDS: i64 = 300;
 
 /// The keys of an answer.
@@ -111,7 +111,7 @@ pub(super) fn google(
     })
 }
 
-/// A token of one of the issuers that a Receiver trusts.
+/// Verifies a token of an issuer that the Receiver trusts.
 pub(super) fn oidc(
     hook: ReceiverWebhookRequest,
     providers: &[OidcProvider],

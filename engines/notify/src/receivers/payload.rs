@@ -1,22 +1,22 @@
-//! Bodies of requests: their first JSON value, and the types that its members have to have.
+//! Bodies of requests: reads their first JSON value, and checks the types of its members.
 
 use serde_json::{Deserializer, Value};
 
 use crate::case_folding::equal_fold;
 
-/// What a value has to be; null is always fine.
+/// The required type of a value. A null is always allowed.
 pub(super) enum PayloadType {
     Text,
     Strings,
     Time,
-    /// Members by name, in any case; others may be anything.
+    /// An object with these members. Their names match in any case, and other members may have any type.
     Object(&'static [(&'static str, Self)]),
 }
 
-/// The first JSON value of a text; what follows it does not count.
+/// The first JSON value of a text. Text after the value is ignored.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no value.
 pub(super) fn first(text: &[u8]) -> Result<Value, String> {
     let text = String::from_utf8_lossy(text);
     match Deserializer::from_str(&text).into_iter::<Value>().next() {
@@ -27,10 +27,10 @@ pub(super) fn first(text: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// The JSON value that a text is.
+/// Parses a text as one JSON value.
 ///
 /// # Errors
-/// If it is not JSON.
+/// If the text is not JSON.
 pub(super) fn whole(text: &[u8]) -> Result<Value, String> {
     serde_json::from_str(&String::from_utf8_lossy(text)).map_err(|error| error.to_string())
 }
@@ -53,7 +53,7 @@ pub(super) fn fits(value: &Value, shape: &PayloadType) -> bool {
     }
 }
 
-/// Whether a text is a time as JSON has them.
+/// Whether a string is a time in the form that Go reads from JSON.
 pub(super) fn is_time(text: &str) -> bool {
     golang::time::GoTime::parse(golang::time::RFC3339, text, &golang::time::GoTimeZone::Utc).is_ok()
 }
@@ -66,12 +66,12 @@ pub(super) fn member<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     })
 }
 
-/// A text member by name, in any case; empty if there is none.
+/// A string member by its name in any case; empty if there is none.
 pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     member(value, name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The media type of a header, in small letters; none if Go refuses the header.
+/// The media type of a header in lower case; none if Go rejects the header.
 pub(super) fn media_type(header: &str) -> Option<String> {
     let (kind, parameters) = header.split_once(';').unwrap_or((header, ""));
     let kind = kind.trim().to_lowercase();

@@ -1,4 +1,4 @@
-//! Which objects a request wakes: those that a Receiver names and its filters accept.
+//! Selects the objects that a request causes to be reconciled: objects that a Receiver names and its filters accept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::api_objects::EventSourceSelector;
 
-/// API versions of kinds that need none in a spec.
+/// The API versions of kinds for which a spec may omit it.
 const API_VERSIONS: [(&str, &str); 7] = [
     ("Bucket", "source.toolkit.fluxcd.io/v1"),
     ("HelmChart", "source.toolkit.fluxcd.io/v1"),
@@ -28,17 +28,17 @@ const API_VERSIONS: [(&str, &str); 7] = [
 /// An object to annotate.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AnnotationTarget {
-    /// Its API version.
+    /// The API version of the object.
     pub api_version: String,
-    /// Its kind.
+    /// The kind of the object.
     pub kind: String,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
-/// The objects of the cluster, as far as Receivers read them: API version, kind and metadata.
+/// The objects of the cluster, with the fields that Receivers read: API version, kind and metadata.
 pub trait ReceiverTargets {
     /// An object.
     fn object(&self, target: &AnnotationTarget) -> Option<Value>;
@@ -53,15 +53,15 @@ pub struct ReceiverSelection {
     pub status: u16,
     /// The objects to annotate, each once.
     pub targets: Vec<AnnotationTarget>,
-    /// What went wrong; for logs.
+    /// The errors, for logs.
     pub errors: Vec<String>,
 }
 
 /// The filters of a Receiver.
 struct ReceiverFilters {
-    /// The one for all entries.
+    /// The filter for all entries.
     top: Option<CelExpression>,
-    /// Those of the entries.
+    /// The filters of single entries.
     own: Vec<Option<CelExpression>>,
 }
 
@@ -70,13 +70,13 @@ struct ReceiverSelectionRun<'a> {
     targets: &'a dyn ReceiverTargets,
     request: Value,
     claims: Option<Value>,
-    /// What all of it may use up.
+    /// The allowance for all filters together.
     run: WorkMeter,
     selected: BTreeSet<AnnotationTarget>,
     selection: ReceiverSelection,
 }
 
-/// Numbers as JSON decoded by Go has them: all are floating. Returns how many values there are.
+/// Converts all numbers to floats, as in JSON decoded by Go. Returns the number of values.
 pub(super) fn doubles(value: &mut Value) -> u64 {
     let mut open = vec![value];
     let mut count = 0;
@@ -136,7 +136,7 @@ impl AcceptedHookRequest {
         selecting.selection
     }
 
-    /// Reads all filters before any object is touched; without any, the body is not read.
+    /// Compiles all filters before any object is read. If there are no filters, the body is not read.
     fn filters(&self, receiver: &Receiver) -> Result<(ReceiverFilters, Value), String> {
         let spec = &receiver.spec;
         let top = &spec.resource_filter;
@@ -243,14 +243,14 @@ fn too_much(exhausted: WorkLimitExceeded) -> String {
     format!("the Receiver names too many objects for one request: {exhausted}")
 }
 
-/// What is wrong with an entry of such a kind.
+/// The error about an entry whose kind is not allowed.
 pub(super) fn out_of_reach(version: &str, kind: &str) -> String {
     format!(
         "kind \"{kind}\" of apiVersion \"{version}\" is not allowed: a Receiver names objects of Flux and of windlass only"
     )
 }
 
-/// What filters see of an object: its metadata.
+/// The part of an object that filters can read: its metadata.
 fn partial(target: &AnnotationTarget, object: &Value) -> Value {
     let AnnotationTarget { api_version, kind, .. } = target;
     json!({"apiVersion": api_version, "kind": kind, "metadata": object["metadata"]})

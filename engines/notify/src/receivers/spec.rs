@@ -1,4 +1,4 @@
-//! What the spec of a Receiver has to be.
+//! Checks the spec of a Receiver.
 
 use gocel::{CelExpression, READING};
 use golang::work_meter::{StopSignal, WorkMeter};
@@ -7,10 +7,10 @@ use super::select::out_of_reach;
 use super::{OidcProvider, Receiver, is_blank, is_within_reach, oidc_token, path, too_many};
 use crate::api_objects::SecretData;
 
-/// What is wrong with a Receiver.
+/// The problem of a Receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverSpecError {
-    /// The spec has to change: the reason of the condition, and the message.
+    /// The spec must be changed. The values are the reason of the condition, and the message.
     Terminal(&'static str, String),
     /// The token cannot be read yet.
     TokenNotFound(String),
@@ -19,7 +19,7 @@ pub enum ReceiverSpecError {
 /// The path of a Receiver with a valid spec.
 ///
 /// # Errors
-/// The first problem: of expressions, then issuers, then the token.
+/// The first problem. Expressions are checked first, then issuers, then the token.
 pub fn check(
     receiver: &Receiver,
     secret: Option<&SecretData>,
@@ -29,7 +29,7 @@ pub fn check(
     if let Some(error) = too_many(receiver) {
         return Err(ReceiverSpecError::Terminal(VALIDATION, error));
     }
-    // All expressions of an object share what reading them may use up.
+    // All expressions of an object share one allowance for reading them.
     let run = &mut WorkMeter::new(READING, StopSignal::default());
     filters(receiver, run).map_err(|error| ReceiverSpecError::Terminal(EXPRESSION, error))?;
     kinds(receiver).map_err(|error| ReceiverSpecError::Terminal(VALIDATION, error))?;

@@ -1,7 +1,7 @@
-//! A check of a pull request: one comment, which later checks edit, and a commit status.
+//! The result of a check on a pull request: one comment, which later checks edit, and a commit status.
 //!
-//! Here: what is sent in which order, and which comment counts. Elsewhere: what forges name differently (`forge`), how the
-//! conversation goes on (`conversation`), what a comment says (the caller).
+//! Here: the order of requests, and which comment is used. Elsewhere: differences between forges (`forge`), the driver
+//! (`conversation`), the text of the comment (the caller).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,68 +18,67 @@ use crate::provider_options::assemble;
 use crate::provider_request::{HttpResponse, ProviderFlow};
 use crate::providers::comment::without_commands;
 
-/// Most pages of comments that are read: GitHub has at most 2500 comments on one pull request.
+/// The most pages of comments that are read. GitHub allows at most 2500 comments on a pull request.
 const MAX_COMMENT_PAGES: u32 = 250;
 
-/// Most further comments of its own that one check deletes.
+/// The most additional comments of its own that one check deletes.
 const MAX_DELETED_COMMENTS: usize = 20;
 
-/// What a check says of a pull request.
+/// The result of a check on a pull request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PullRequestCheck {
     /// The number of the pull request in the repository.
     pub number: u64,
     /// The commit that was checked, as 40 or 64 hexadecimal digits.
     pub commit: String,
-    /// What the comment begins with, by which later checks find it.
+    /// The first line of the comment, by which later checks find it.
     pub marker: String,
-    /// The comment in Markdown, as long as the forge takes. Lines that a forge would execute are shown instead.
+    /// The text of the comment in Markdown, cut to the forge's limit. Lines that a forge would execute are shown as text.
     pub comment: String,
     /// The name of the commit status.
     pub status: String,
     /// Whether the commit status is a success.
     pub is_success: bool,
-    /// The description of the commit status: GitHub takes 140 characters.
+    /// The description of the commit status. GitHub accepts 140 characters.
     pub description: String,
 }
 
 /// The change that was made to the comment of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckCommentChange {
-    /// It was written.
+    /// The comment was created.
     Created,
-    /// It was there with another text.
+    /// The text of the comment was replaced.
     Updated,
-    /// It was there as it should be.
+    /// The comment already had this text.
     Unchanged,
-    /// None: the pull request has another commit than the one that was checked, so its comment is about another one.
+    /// No change, because the pull request has another commit than the checked one.
     OtherCommit,
 }
 
-/// What became of a check.
+/// The result of posting a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullRequestCheckResult {
-    /// What became of the comment. The commit status is set in any case.
+    /// The change to the comment. The commit status is set in any case.
     pub comment: CheckCommentChange,
 }
 
-/// The conversation with a forge that leads to the comment of a check and its commit status.
+/// The conversation with a forge that writes the comment of a check and sets its commit status.
 ///
-/// The status is set first. The comment is the oldest one that the user of the token wrote and that begins with the marker;
-/// it is written if there is none, and its text is replaced if it differs.
+/// The status is set first. The comment is the oldest one by the token's user that begins with the marker. It is created if
+/// there is none, and its text is replaced if it differs.
 ///
 /// # Guarantees
-/// A comment of another author is neither edited nor deleted, whatever it says. That there is none is concluded from whole
-/// lists only. Checks that run at the same time leave one comment: whatever each of them wrote, those that list comments
-/// afterwards keep the oldest one. The comment is not changed while the pull request has another commit than the one that
-/// was checked: such a check is late, or was given the number of another pull request.
+/// A comment of another author is never edited or deleted. Only complete lists prove that there is no comment. If several
+/// checks run at once, only the oldest of their comments stays. The comment is not changed if the pull request has another
+/// commit than the checked one, because such a check is late or has a wrong number.
 pub type PullRequestCheckConversation = ForgeConversation<PullRequestCheckResult>;
 
 impl PullRequestCheckConversation {
-    /// A conversation with the forge of a Provider, whose type is `github`, `gitlab` or `gitea`, and whose address is the
-    /// URL of the repository.
+    /// Creates a conversation with the forge of a Provider. The Provider's type must be `github`, `gitlab` or `gitea`, and its
+    /// address the URL of the repository.
     ///
-    /// `now` is in seconds since 1970; `secret` gives a Secret by namespace and name.
+    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name.
     pub fn new(
         check: PullRequestCheck,
         provider: &Provider,
@@ -140,13 +139,13 @@ struct PullRequestCheckSteps {
     check: PullRequestCheck,
     result: SharedResult<PullRequestCheckResult>,
     now: i64,
-    /// Why the status was not set: the comment is written all the same.
+    /// Why the status was not set. The comment is written all the same.
     status_error: Option<PullRequestError>,
     /// The user of the token.
     author: String,
     /// The ids of all comments that were listed.
     seen: BTreeSet<u64>,
-    /// The bodies of the comments that count, by their ids. The lowest is the oldest one.
+    /// The bodies of the check's own comments, by id. The lowest id is the oldest comment.
     own: BTreeMap<u64, String>,
     is_created: bool,
     deleted: usize,
@@ -162,7 +161,7 @@ impl PullRequestCheckSteps {
         ProviderFlow::Done
     }
 
-    /// What the pull request is called in messages: `pull request 7 of acme/fleet`.
+    /// The name of the pull request in messages: `pull request 7 of acme/fleet`.
     fn subject(&self) -> String {
         format!("{} {} of {}", self.forge.noun(), self.check.number, self.forge.repository)
     }
@@ -185,7 +184,7 @@ impl PullRequestCheckSteps {
             let repository = &self.forge.repository;
             let what =
                 format!("could not set the status `{status}` of commit {commit} of {repository}");
-            // The conversation goes on, and knows of its last answer only whether another attempt may help.
+            // The conversation continues, and its last response only decides whether a retry may help.
             let is_final = answer.as_ref().is_ok_and(|answer| answer.status < 500);
             let error = self.accepted(&what, answer, &[201]).err();
             let status_error = error
@@ -237,7 +236,7 @@ impl PullRequestCheckSteps {
         })
     }
 
-    /// Reads a page of the comments, and goes on from there.
+    /// Reads a page of the comments, and continues from there.
     fn list(mut self, page: u32) -> ProviderFlow {
         let request = self.forge.list_comments(self.check.number, page);
         request.send(move |answer| match self.read_page(page, answer) {
@@ -247,7 +246,7 @@ impl PullRequestCheckSteps {
         })
     }
 
-    /// Keeps the comments of a page that count; whether there is another page.
+    /// Keeps the comments of a page that belong to the check. Returns whether there is another page.
     fn read_page(
         &mut self,
         page: u32,
@@ -265,7 +264,7 @@ impl PullRequestCheckSteps {
                 self.own.insert(comment.id, comment.body);
             }
         }
-        // A server without pages returns the same list each time.
+        // A server without pages returns the same list for every page.
         if !is_page_new || !self.forge.has_next_page(&answer, items.len(), PAGE_COMMENTS) {
             return Ok(false);
         }
@@ -281,7 +280,7 @@ impl PullRequestCheckSteps {
             && comment.body.trim_start().starts_with(&self.check.marker)
     }
 
-    /// Has the oldest comment say what the check says.
+    /// Sets the oldest comment to the text of the check.
     fn settle(self) -> ProviderFlow {
         let Some((id, body)) = self.own.first_key_value() else { return self.create() };
         let id = *id;
@@ -310,8 +309,8 @@ impl PullRequestCheckSteps {
                 comment.map_err(|why| PullRequestError::lasting(format!("{what}: {why}")))
             });
             match created {
-                // Another check may have written one since the list was read. The author of this one is the user of the
-                // token, whatever the forge calls it.
+                // Another check may have created a comment since the list was read. The author of this comment is the token's
+                // user, under whatever name the forge returns.
                 Ok(ListedComment { id, author, body }) => {
                     let own = BTreeMap::from([(id, body)]);
                     let seen = BTreeSet::new();
@@ -333,7 +332,7 @@ impl PullRequestCheckSteps {
         })
     }
 
-    /// Deletes the comments that other checks wrote at the same time.
+    /// Deletes the comments that other checks created at the same time.
     fn delete_others(mut self, change: CheckCommentChange) -> ProviderFlow {
         let other = self.own.keys().nth(1).copied();
         let Some(id) = other.filter(|_| self.deleted < MAX_DELETED_COMMENTS) else {
@@ -344,7 +343,7 @@ impl PullRequestCheckSteps {
         let request = self.forge.delete_comment(self.check.number, id);
         request.send(move |answer| {
             let what = format!("could not delete a second comment on {}", self.subject());
-            // Another check may delete it, too.
+            // Another check may have deleted the comment already.
             match self.accepted(&what, answer, &[200, 202, 204, 404]) {
                 Ok(_) => self.delete_others(change),
                 Err(error) => self.end(Err(error)),

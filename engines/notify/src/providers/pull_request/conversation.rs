@@ -1,6 +1,6 @@
-//! Conversations with a forge, whatever they lead to: their driver sends each request and hands back its outcome.
+//! A conversation with a forge, for any result. Its driver sends each request and passes back the response.
 //!
-//! Elsewhere: what is sent in which order (`pull_request`, `check`), connections and further attempts (the program).
+//! Elsewhere: the order of requests (`pull_request`, `check`), connections and retries (the program).
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::provider_request::{
     DeliveryResult, EventDelivery, HttpStep, ProviderFlow, ProviderRequest,
 };
 
-/// What Flux's words for a login put before an error.
+/// The prefix of Flux's error about a failed login.
 const LOGIN_ERROR_PREFIX: &str = "failed to initialize notifier: ";
 
-/// Why a conversation with a forge did not lead to what it is for.
+/// Why a conversation with a forge failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PullRequestError {
-    /// What failed, and what to do. What the forge said is part of it, so it is to be masked.
+    /// The action that failed, and how to proceed. The text contains the forge's response, so the caller must mask it.
     pub message: String,
     /// Whether another attempt may succeed although nothing was changed.
     pub may_help: bool,
@@ -37,32 +37,32 @@ impl PullRequestError {
 pub enum ForgeStep<T> {
     /// Sends this, and calls [`ForgeConversation::answer`] with the outcome.
     Send(Box<ProviderRequest>),
-    /// Nothing: the conversation led to this.
+    /// No action: the conversation ended with this result.
     Done(T),
-    /// Nothing: it failed.
+    /// No action: the conversation failed.
     Failed(PullRequestError),
 }
 
-/// Where the steps of a conversation put what they led to.
+/// The place in which the steps of a conversation store its result.
 pub(super) type SharedResult<T> = Arc<OnceLock<Result<T, PullRequestError>>>;
 
 /// A conversation with a forge.
 ///
 /// # Guarantees
-/// The token goes to the host of the Provider's address, or, for the login of a GitHub App, of its Secret; a redirect takes
-/// it along to a host below that one only.
+/// The token is sent only to the host of the Provider's address. For a GitHub App, the login goes to the host in its Secret. A
+/// redirect passes the token on only to a subdomain of that host.
 ///
 /// # Errors
-/// [`ForgeStep::Failed`] says why in full sentences, with what the forge said. None is retried here.
+/// [`ForgeStep::Failed`] explains the failure in full sentences, with the response of the forge. No failure is retried here.
 pub struct ForgeConversation<T> {
     delivery: EventDelivery,
     result: SharedResult<T>,
-    /// Whether the last outcome may be another one at another time.
+    /// Whether a retry may give another outcome.
     may_help: bool,
 }
 
 impl<T: Clone> ForgeConversation<T> {
-    /// A conversation whose steps end by putting what they led to into `result`.
+    /// Creates a conversation whose last step stores the result in `result`.
     pub(super) fn of(flow: ProviderFlow, result: SharedResult<T>) -> Self {
         Self { delivery: EventDelivery::new(flow, Duration::ZERO), result, may_help: false }
     }
@@ -73,7 +73,7 @@ impl<T: Clone> ForgeConversation<T> {
         self.step(step)
     }
 
-    /// The step after this outcome of the last one.
+    /// The next step after the outcome of the last message.
     pub fn answer(&mut self, outcome: DeliveryResult) -> ForgeStep<T> {
         self.may_help = match &outcome {
             Ok(answer) => match answer.status {

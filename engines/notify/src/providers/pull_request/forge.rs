@@ -1,7 +1,7 @@
-//! What GitHub, GitLab, Gitea and Forgejo name differently about pull requests: paths, queries, fields.
+//! The differences between GitHub, GitLab, Gitea and Forgejo for pull requests: paths, queries, fields.
 //!
-//! In the folder: comments and commit statuses (`comments`), merged ones and their reviews (`reviews`). Elsewhere: their logins and addresses (`github`, `gitlab`,
-//! `gitea`), the order of requests (`pull_request`).
+//! In the folder: comments and commit statuses (`comments`), merged pull requests and their reviews (`reviews`). Elsewhere:
+//! logins and addresses (`github`, `gitlab`, `gitea`), the order of requests (`pull_request`).
 //!
 //! Source of the semantics: the REST APIs of GitHub (2022-11-28), GitLab (v4) and Gitea (v1), which Forgejo shares.
 
@@ -24,7 +24,7 @@ use crate::provider_request::{
 use crate::providers::provider_repository::{ProviderRepository, text};
 use crate::providers::{gitea, github, gitlab};
 
-/// How many pull requests are on a page. Their bodies may be long, and a page is read whole.
+/// How many pull requests are on a page. Their bodies may be long, and a whole page must be read.
 pub(super) const PAGE_ITEMS: usize = 25;
 
 /// Longest address of a page that is shown, in bytes.
@@ -35,7 +35,7 @@ const LONGEST_URL_BYTES: usize = 2048;
 pub(super) enum ForgeKind {
     GitHub,
     GitLab,
-    /// Also Forgejo.
+    /// Gitea and Forgejo.
     Gitea,
 }
 
@@ -54,23 +54,23 @@ impl ForgeKind {
 /// Which pull requests are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PullRequestListFilter {
-    /// The open ones.
+    /// Open pull requests.
     Open,
-    /// Those that were closed or merged, the last updated ones first.
+    /// Pull requests that were closed or merged. Those updated last come first.
     Ended,
 }
 
 /// The words of a forge. Members of answers are JSON pointers.
 struct ForgeApiDialect {
     noun: &'static str,
-    /// Where they are, below the repository.
+    /// The path of pull requests below the repository.
     path: &'static str,
-    /// The query of the open ones, and of those that ended.
+    /// The query for open pull requests, and the one for closed and merged ones.
     open: &'static str,
     ended: &'static str,
     /// The method of an update.
     update: &'static str,
-    /// The state of an open one.
+    /// The state of an open pull request.
     open_state: &'static str,
     number: &'static str,
     url: &'static str,
@@ -79,7 +79,7 @@ struct ForgeApiDialect {
     head_repository: &'static str,
     base: &'static str,
     base_repository: &'static str,
-    /// The members of a new one that name its branches.
+    /// The members of a new pull request that name its branches.
     new_head: &'static str,
     new_base: &'static str,
 }
@@ -106,7 +106,7 @@ const GITLAB_DIALECT: ForgeApiDialect = ForgeApiDialect {
     noun: "merge request",
     path: "/merge_requests",
     open: "state=opened",
-    // Closed and merged ones have states of their own.
+    // Closed and merged pull requests have different states, so all states are requested.
     ended: "state=all&order_by=updated_at&sort=desc",
     update: "PUT",
     open_state: "opened",
@@ -134,11 +134,11 @@ enum ForgeClient {
     Gitea(gitea::GiteaClient),
 }
 
-/// A repository at a forge, and how it is asked.
+/// A repository at a forge, and the client for it.
 pub(super) struct Forge {
     client: ForgeClient,
     dialect: &'static ForgeApiDialect,
-    /// The path of the repository, as messages name it.
+    /// The path of the repository, for messages.
     pub(super) repository: String,
     proxy: String,
 }
@@ -173,14 +173,14 @@ pub(super) fn connect(
     }
 }
 
-/// A pull request as a forge has it.
+/// A pull request in a list of the forge.
 pub(super) struct ListedPullRequest {
     pub(super) number: u64,
     url: String,
     pub(super) title: String,
     pub(super) body: String,
     pub(super) is_open: bool,
-    /// When it was closed or merged, or else changed for the last time, in seconds since 1970.
+    /// When the pull request was closed or merged, or else last updated, in seconds since 1970.
     pub(super) ended: i64,
 }
 
@@ -191,12 +191,12 @@ impl ListedPullRequest {
 }
 
 impl Forge {
-    /// What it calls a pull request.
+    /// The forge's term for a pull request.
     pub(super) fn noun(&self) -> &'static str {
         self.dialect.noun
     }
 
-    /// A request about the repository, without further tries: the program makes them.
+    /// A request about the repository. It is not retried here, because the program retries.
     fn request(&self, method: &'static str, path: &str) -> ProviderRequest {
         let request = match &self.client {
             ForgeClient::GitHub(client) => client.request(method, path),
@@ -206,12 +206,12 @@ impl Forge {
         self.once(request)
     }
 
-    /// The same without further tries, through the proxy.
+    /// The request without retries, sent through the proxy.
     fn once(&self, request: ProviderRequest) -> ProviderRequest {
         request.proxy(&self.proxy).retry(HttpRetryPolicy::Never)
     }
 
-    /// Asks for a page of a list; the first one is 1.
+    /// The request for a page of a list. The first page is 1.
     pub(super) fn list(
         &self,
         proposal: &PullRequestProposal,
@@ -229,7 +229,7 @@ impl Forge {
                 let head = query(head);
                 format!("source_branch={head}&target_branch={base}&per_page={PAGE_ITEMS}")
             }
-            // It cannot be asked for a head, and old versions also ignore the base.
+            // Gitea cannot filter by the head branch, and old versions also ignore the base branch.
             ForgeClient::Gitea(_) => format!("base_branch={base}&limit={PAGE_ITEMS}"),
         };
         let state = match list {
@@ -272,8 +272,8 @@ impl Forge {
         serde_json::from_slice(&answer.body).map_err(|_| unreadable)
     }
 
-    /// Whether there is another page after one with so many of the items that were asked for. A server may have a limit for
-    /// pages that is lower.
+    /// Whether there is another page. `items` is the number of items on this page, and `asked` the requested number. A server
+    /// may have a lower limit than requested.
     pub(super) fn has_next_page(&self, answer: &HttpResponse, items: usize, asked: usize) -> bool {
         match answer.get("link") {
             Some(links) => links.contains("rel=\"next\"") && items > 0,
@@ -281,7 +281,7 @@ impl Forge {
         }
     }
 
-    /// Whether a pull request is of the two branches of the repository; those of forks are not.
+    /// Whether a pull request is between the two branches of this repository. Pull requests from forks are not.
     pub(super) fn is_of(&self, item: &Value, proposal: &PullRequestProposal) -> bool {
         let id = |pointer: &str| item.pointer(pointer).and_then(Value::as_i64);
         let repository = id(self.dialect.base_repository);
@@ -291,7 +291,7 @@ impl Forge {
             && repository == id(self.dialect.head_repository)
     }
 
-    /// When a pull request was changed for the last time, in seconds since 1970.
+    /// When a pull request was last updated, in seconds since 1970.
     pub(super) fn updated(&self, item: &Value) -> i64 {
         time(item, "/updated_at").unwrap_or(i64::MAX)
     }
@@ -307,7 +307,7 @@ impl Forge {
         let is_web = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
         let is_shown =
             url.len() <= LONGEST_URL_BYTES && url.bytes().all(|it| it.is_ascii_graphic());
-        // GitLab has no `closed_at` for merged ones.
+        // GitLab sets no `closed_at` for merged pull requests.
         let ended = time(item, "/closed_at").max(time(item, "/merged_at"));
         Ok(ListedPullRequest {
             number,

@@ -1,4 +1,4 @@
-//! Answers of forges that are no success: what they mean, and when to come back.
+//! Failed responses of forges: their meaning, and when a retry is useful.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::provider_request::HttpResponse;
 /// Longest part of a message that the forge wrote, in bytes.
 const MAX_SHOWN_BYTES: usize = 300;
 
-/// The delay after a rate limit whose end the forge does not name. GitHub asks for no less.
+/// The delay after a rate limit if the forge names no end. GitHub requires at least this.
 const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 
 const SHORTEST_DELAY: Duration = Duration::from_secs(1);
@@ -22,22 +22,22 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 /// The form of dates in headers.
 const HTTP_DATE: &str = "Mon, 02 Jan 2006 15:04:05 GMT";
 
-/// A larger number is a moment since 1970, a smaller one is a delay.
+/// A number from this one on is a time since 1970. A smaller number is a delay.
 const LEAST_UNIX_SECONDS: i64 = 1_000_000_000;
 
-/// What a message advises, by where address and token come from.
+/// The advice in messages, which depends on where address and token come from.
 pub(super) struct RefusalAdvice {
-    /// Where the address of the forge is.
+    /// Where the address of the forge is configured.
     address: &'static str,
-    /// What to do about a token that is not accepted.
+    /// The advice about a token that the forge rejects.
     token: &'static str,
     /// Which rights the token needs.
     rights: &'static str,
-    /// What to check if something is not found.
+    /// The advice about something that the forge does not find.
     absent: &'static str,
 }
 
-/// Where they come from a Provider.
+/// The advice if address and token come from a Provider.
 pub(super) const PROVIDER_ADVICE: RefusalAdvice = RefusalAdvice {
     address: "`spec.address` of the Provider",
     token: "replace the token in the Secret of the Provider",
@@ -45,7 +45,7 @@ pub(super) const PROVIDER_ADVICE: RefusalAdvice = RefusalAdvice {
     absent: "check `spec.address` of the Provider, that both branches exist, and that the token may read the repository",
 };
 
-/// Where they come from a command line.
+/// The advice if address and token come from a command line.
 pub(super) const COMMAND_ADVICE: RefusalAdvice = RefusalAdvice {
     address: "the address of the forge",
     token: "use another token",
@@ -53,7 +53,7 @@ pub(super) const COMMAND_ADVICE: RefusalAdvice = RefusalAdvice {
     absent: "check the address of the forge, repository, pull request and commit, and that the token may read the repository",
 };
 
-/// Where they come from a PlanPolicy.
+/// The advice if address and token come from a PlanPolicy.
 pub(super) const POLICY_ADVICE: RefusalAdvice = RefusalAdvice {
     address: "`spec.pullRequestApproval.address` of the PlanPolicy",
     token: "replace the token in the Secret of the PlanPolicy",
@@ -61,10 +61,10 @@ pub(super) const POLICY_ADVICE: RefusalAdvice = RefusalAdvice {
     absent: "check `spec.pullRequestApproval.address` of the PlanPolicy, and that the token may read the repository",
 };
 
-/// An answer of one of these statuses.
+/// Accepts a response with one of these statuses.
 ///
 /// # Errors
-/// It has another one, or there is none; `what` says what failed.
+/// The response has another status, or there is none. `what` names the action that failed.
 pub(super) fn accepted(
     what: &str,
     answer: Result<HttpResponse, String>,
@@ -79,7 +79,7 @@ pub(super) fn accepted(
     }
 }
 
-/// Whether a forge refused a request because there were too many.
+/// Whether a forge rejected a request because of its rate limit.
 pub(super) fn is_rate_limit(answer: &HttpResponse) -> bool {
     let is_exhausted = answer.get("x-ratelimit-remaining") == Some("0")
         || answer.get("retry-after").is_some()
@@ -107,7 +107,7 @@ fn refusal(
         );
         return PullRequestError { message, may_help: true, retry_after: Some(delay) };
     }
-    // Another program opened it between the list and the request.
+    // Another program opened the pull request between the list and this request.
     let is_there = matches!(status, 409 | 422) && has("already exists");
     let why = match status {
         200..=399 => format!(
@@ -129,7 +129,7 @@ fn refusal(
     }
 }
 
-/// The messages in an answer, on one line; empty if it is not JSON.
+/// The messages in a response, on one line; empty if the response is not JSON.
 fn words(answer: &HttpResponse) -> String {
     let body: Value = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
     let mut parts = Vec::new();
@@ -167,7 +167,7 @@ fn requested_delay(answer: &HttpResponse, now: i64) -> Option<Duration> {
     Some(delay(seconds))
 }
 
-/// The delay until a rate limit ends: GitHub and GitLab name the moment, others the seconds until then.
+/// The delay until a rate limit ends. GitHub and GitLab return the time of the end, other forges the remaining seconds.
 fn reset_delay(answer: &HttpResponse, now: i64) -> Option<Duration> {
     let value = answer.get("x-ratelimit-reset").or_else(|| answer.get("ratelimit-reset"))?;
     let reset: i64 = value.trim().parse().ok()?;

@@ -1,9 +1,9 @@
-//! The pull request that became a commit, and the accounts that approved its last commit.
+//! Finds the pull request that became a commit, and the accounts that approved its last commit.
 //!
-//! Nothing is read from comments or commit statuses: who can push can write them. Whatever an answer lacks counts as not
-//! approved.
-//! Here: what is sent in which order, and which reviews count. Elsewhere: what forges name differently (`forge`), how the
-//! conversation goes on (`conversation`), whether the commit is what the reviewers saw (the program).
+//! Comments and commit statuses are not read, because an account that can push can write them. If a response lacks a fact, it
+//! counts as not approved.
+//! Here: the order of requests, and which reviews count. Elsewhere: differences between forges (`forge`), the driver
+//! (`conversation`), whether the commit equals the reviewed one (the program).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use crate::api_objects::{Alert, Provider, SecretData};
 use crate::provider_options::assemble;
 use crate::provider_request::{HttpResponse, ProviderFlow};
 
-/// How many pull requests that have a commit are on a page.
+/// How many pull requests are on a page of the pull requests that contain a commit.
 const PAGE_OF_COMMIT: usize = 25;
 
 /// Most pages of pull requests that have a commit.
@@ -26,36 +26,36 @@ const MAX_COMMIT_PAGES: u32 = 8;
 /// Most pages of reviews that are read.
 const MAX_REVIEW_PAGES: u32 = 100;
 
-/// Most pages of pushes that are read to find the one of the last commit.
+/// The most pages of pushes that are read to find the push of the last commit.
 const MAX_PUSH_PAGES: u32 = 5;
 
-/// What is asked about.
+/// The commit whose pull request and reviews are to be found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PullRequestReviewQuery {
     /// The commit that a pull request became, as 40 or 64 hexadecimal digits.
     pub merge_commit: String,
-    /// The branch into which it was merged.
+    /// The branch that the pull request was merged into.
     pub branch: String,
 }
 
-/// A merged pull request with what its reviews say.
+/// A merged pull request with its reviews.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReviewedPullRequest {
-    /// Its number in the repository.
+    /// The number of the pull request in the repository.
     pub number: u64,
-    /// Its page; empty if the forge names none that can be shown.
+    /// The URL of its page; empty if the forge returns none that can be shown.
     pub url: String,
-    /// The account that opened it.
+    /// The account that opened the pull request.
     pub author: String,
-    /// The accounts that pushed its last commit; empty if the forge does not say which.
+    /// The accounts that pushed its last commit; empty if the forge does not report them.
     pub pushers: BTreeSet<String>,
-    /// Its last commit, as hexadecimal digits.
+    /// The last commit of the pull request, as hexadecimal digits.
     pub head_commit: String,
-    /// The commit with which the forge compares it, as hexadecimal digits.
+    /// The commit with which the forge compares the last commit, as hexadecimal digits.
     pub base_commit: String,
-    /// When it was merged, in seconds since 1970.
+    /// When the pull request was merged, in seconds since 1970.
     pub merged_at: i64,
-    /// The accounts whose last review approves the last commit, and was not dismissed.
+    /// The accounts whose last review approves the last commit and was not dismissed.
     pub approved_by: BTreeSet<String>,
     /// The accounts whose last review approves an earlier commit.
     pub approved_earlier_commit: BTreeSet<String>,
@@ -63,12 +63,12 @@ pub struct ReviewedPullRequest {
     pub changes_requested_by: BTreeSet<String>,
 }
 
-/// What a forge says about a commit.
+/// The result of the search at a forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PullRequestReviewResult {
-    /// A pull request became it.
+    /// A pull request became the commit.
     Reviewed(Box<ReviewedPullRequest>),
-    /// None did, for this reason.
+    /// No pull request became the commit, for this reason.
     NoPullRequest(String),
 }
 
@@ -79,10 +79,10 @@ pub enum PullRequestReviewResult {
 pub type PullRequestReviewConversation = ForgeConversation<PullRequestReviewResult>;
 
 impl PullRequestReviewConversation {
-    /// A conversation with the forge of a Provider, whose type is `github`, `gitlab` or `gitea`, and whose address is the
-    /// URL of the repository.
+    /// Creates a conversation with the forge of a Provider. The Provider's type must be `github`, `gitlab` or `gitea`, and its
+    /// address the URL of the repository.
     ///
-    /// `now` is in seconds since 1970; `secret` gives a Secret by namespace and name.
+    /// `now` is in seconds since 1970. `secret` returns a Secret by namespace and name.
     pub fn new(
         query: PullRequestReviewQuery,
         provider: &Provider,
@@ -139,13 +139,13 @@ struct PullRequestReviewSteps {
     now: i64,
     /// The pull requests that became the commit.
     numbers: BTreeSet<u64>,
-    /// Why another pull request that has the commit does not count.
+    /// Why another pull request that contains the commit does not count.
     others: Option<String>,
     pull: MergedPullRequest,
     pushers: BTreeSet<String>,
-    /// Since when the last commit is the last one, where reviews do not name their commit.
+    /// The time since which the last commit is the last one, if reviews do not name their commit.
     head_since: Option<i64>,
-    /// The reviews by their ids; later ones have larger ids.
+    /// The reviews by id. Later reviews have larger ids.
     reviews: BTreeMap<u64, ForgeReview>,
 }
 
@@ -167,12 +167,12 @@ impl PullRequestReviewSteps {
         accepted(what, answer, &[200], self.now, &POLICY_ADVICE)
     }
 
-    /// What the pull request is called in messages: `pull request 7 of acme/fleet`.
+    /// The name of the pull request in messages: `pull request 7 of acme/fleet`.
     fn subject(&self) -> String {
         format!("{} {} of {}", self.forge.noun(), self.pull.number, self.forge.repository)
     }
 
-    /// Why a pull request that has the commit is not the one that became it; `None` if it is.
+    /// Why a pull request that contains the commit did not become that commit; `None` if it did.
     fn difference(&self, pull: &MergedPullRequest) -> Option<String> {
         let PullRequestReviewQuery { merge_commit, branch } = &self.query;
         let named = format!("{} {} of {}", self.forge.noun(), pull.number, self.forge.repository);
@@ -189,7 +189,7 @@ impl PullRequestReviewSteps {
         }
     }
 
-    /// Reads a page of the pull requests that have the commit, and goes on from there.
+    /// Reads a page of the pull requests that contain the commit, and continues from there.
     fn find(mut self, page: u32) -> ProviderFlow {
         let request = self.forge.pull_requests_of_commit(&self.query.merge_commit, page);
         request.send(move |answer| {
@@ -205,7 +205,7 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// Keeps the pull requests of a page that became the commit; whether there is another page.
+    /// Keeps the pull requests of a page that became the commit. Returns whether there is another page.
     fn read_found(
         &mut self,
         page: u32,
@@ -284,7 +284,7 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// Finds the last commit that the pull request had when it was merged.
+    /// Finds the last commit of the pull request at the time of the merge.
     fn find_head(mut self) -> ProviderFlow {
         let number = self.pull.number;
         let Some(request) = self.forge.merged_head(number) else { return self.find_base() };
@@ -304,7 +304,7 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// What the answer about the pull request lacks of what decides.
+    /// The first fact for the decision that the response about the pull request lacks.
     fn lacks(&self) -> Option<&'static str> {
         if !is_commit(&self.pull.base_commit) {
             return Some("the commit with which it is compared");
@@ -335,14 +335,15 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// Reads a page of the pushes, and goes on from there. Where they may not be read, it stays unknown which account pushed.
+    /// Reads a page of the pushes, and continues from there. If the token may not read pushes, the pushing account stays
+    /// unknown.
     fn find_pusher(mut self, page: u32) -> ProviderFlow {
         let Some(request) = self.forge.list_pushes(&self.pull, page) else {
             return self.find_head_time();
         };
         request.send(move |answer| {
             let is_hidden = answer.as_ref().is_ok_and(|answer| {
-                // GitHub answers 422 about a branch whose pushes it does not list.
+                // GitHub responds with 422 if it does not list the pushes of a branch.
                 matches!(answer.status, 401 | 403 | 404 | 410 | 422) && !is_rate_limit(answer)
             });
             if is_hidden {
@@ -357,7 +358,7 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// Notes which accounts pushed the last commit; whether another page is read.
+    /// Records which accounts pushed the last commit. Returns whether another page is needed.
     fn read_pushes(
         &mut self,
         page: u32,
@@ -394,7 +395,7 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// Reads a page of the reviews, and goes on from there.
+    /// Reads a page of the reviews, and continues from there.
     fn list(mut self, page: u32) -> ProviderFlow {
         let request = self.forge.list_reviews(self.pull.number, page);
         request.send(move |answer| match self.read_reviews(page, answer) {
@@ -407,7 +408,7 @@ impl PullRequestReviewSteps {
         })
     }
 
-    /// Keeps the reviews of a page; whether there is another page.
+    /// Keeps the reviews of a page. Returns whether there is another page.
     fn read_reviews(
         &mut self,
         page: u32,
@@ -421,7 +422,7 @@ impl PullRequestReviewSteps {
         let count = reviews.len();
         let known = self.reviews.len();
         self.reviews.extend(reviews.into_iter().map(|review| (review.id, review)));
-        // A server without pages returns the same list each time.
+        // A server without pages returns the same list for every page.
         let is_new = self.reviews.len() > known;
         let has_pages = self.head_since.is_none();
         if !has_pages || !is_new || !self.forge.has_next_page(&answer, count, PAGE_REVIEWS) {
@@ -436,7 +437,7 @@ impl PullRequestReviewSteps {
     fn reviewed(&self) -> ReviewedPullRequest {
         let mut last: BTreeMap<String, &ForgeReview> = BTreeMap::new();
         for review in self.reviews.values() {
-            // A comment after an approval does not take it back.
+            // A later comment does not withdraw an approval.
             if review.verdict != ReviewVerdict::None && !review.account.is_empty() {
                 last.insert(review.account.to_ascii_lowercase(), review);
             }
@@ -455,7 +456,7 @@ impl PullRequestReviewSteps {
             pushers: self.pushers.clone(),
             head_commit: head_commit.to_ascii_lowercase(),
             base_commit: base_commit.to_ascii_lowercase(),
-            // Everything is newer than what has no time.
+            // Without a time of the merge, every review counts as later than the merge.
             merged_at: merged_at.unwrap_or(i64::MIN),
             approved_by: of(&|it| approves(it) && it.is_of_head),
             approved_earlier_commit: of(&|it| approves(it) && !it.is_of_head),
@@ -464,8 +465,8 @@ impl PullRequestReviewSteps {
     }
 }
 
-/// Whether an account is that of a program, which pushes what the branch tells it to: a workflow of GitHub, Gitea or Forgejo, an app
-/// of GitHub, a token of a project or group of GitLab. Any account may have had it push.
+/// Whether an account belongs to a program: a workflow of GitHub, Gitea or Forgejo, an app of GitHub, a token of a project or
+/// group of GitLab. Such a program may push for any other account.
 fn is_of_program(account: &str) -> bool {
     let name = account.to_ascii_lowercase();
     let is_token = ["project_", "group_"].iter().any(|it| name.starts_with(it));
@@ -474,14 +475,14 @@ fn is_of_program(account: &str) -> bool {
         || is_token && name.contains("_bot")
 }
 
-/// Whether a list names an account; forges do not distinguish upper and lower case.
+/// Whether a list names an account. Forges do not distinguish upper and lower case.
 fn names<'n>(mut list: impl Iterator<Item = &'n String>, account: &str) -> bool {
     list.any(|it| it.eq_ignore_ascii_case(account))
 }
 
 impl ReviewedPullRequest {
-    /// The accounts among `reviewers` that approve, if they are enough: `minimum` of them, and one more if it is not known
-    /// which account pushed the last commit, or only a program did, since it may be one of them.
+    /// The accounts among `reviewers` that approve, if they are enough: at least `minimum`. One more is needed if the account
+    /// that pushed the last commit is unknown or a program, because one of the reviewers may have pushed it.
     ///
     /// # Errors
     /// Why they are not enough, as a sentence about the pull request.
@@ -515,7 +516,7 @@ impl ReviewedPullRequest {
         let is_pusher_known =
             !self.pushers.is_empty() && !self.pushers.iter().any(|it| is_of_program(it));
         let needed = minimum.max(1).saturating_add(usize::from(!is_pusher_known));
-        // Without a name of the author it is not known whether the author is one of them.
+        // If the author's name is unknown, the author may be one of the approving accounts.
         if counted.len() >= needed && !self.author.is_empty() {
             return Ok(counted);
         }

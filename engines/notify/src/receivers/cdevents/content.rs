@@ -1,7 +1,7 @@
-//! What the subjects of CDEvents 0.4.1 have to have, by the type of the event.
+//! The required content of the subjects in CDEvents 0.4.1, by the type of the event.
 //!
-//! Source: the schemas of cdevents/sdk-go 0.5.0, which encodes an event again before it compares them: members that no
-//! schema knows are lost, and strings that are empty are absent unless they are required. Formats are not compared.
+//! Source: the schemas of cdevents/sdk-go 0.5.0. The SDK encodes an event again before it checks the schemas, so unknown
+//! members are lost, and optional strings that are empty are dropped. Formats are not checked.
 
 use golang::url::GoUrl;
 use serde_json::Value;
@@ -35,11 +35,11 @@ pub(super) struct CdEventMember {
     is_required: bool,
 }
 
-/// What a value has to be.
+/// The required type of a value.
 enum CdEventFieldType {
     /// A text.
     Text,
-    /// A text that is not empty where it is there.
+    /// A string that is not empty if it is present.
     Filled,
     /// One of these strings.
     OneOf(&'static [&'static str]),
@@ -379,10 +379,10 @@ pub(super) fn subject_type(subject: &str) -> &str {
     SUBJECT_TYPES.iter().find(|(known, _)| *known == subject).map_or(subject, |(_, name)| name)
 }
 
-/// Checks the content of a subject; null counts as an object without members.
+/// Checks the content of a subject. A null counts as an object without members.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first problem of the content.
 pub(super) fn check(content: &Value, members: &[CdEventMember]) -> Result<(), String> {
     if content.is_null() || content.is_object() {
         return members.iter().try_for_each(|known| known.check(content));
@@ -422,7 +422,8 @@ impl CdEventMember {
     }
 }
 
-/// Whether a text names a package: `pkg:TYPE/NAMESPACE/NAME@VERSION?QUALIFIERS#SUBPATH`, of which type and name are required.
+/// Whether a text is the URL of a package: `pkg:TYPE/NAMESPACE/NAME@VERSION?QUALIFIERS#SUBPATH`. Only type and name are
+/// required.
 fn is_purl(text: &str) -> bool {
     let text = text.split_once('#').map_or(text, |(text, _)| text);
     let text = text.rsplit_once('?').map_or(text, |(text, _)| text);

@@ -1,6 +1,6 @@
 //! Comments on pull requests and commit statuses at GitHub, GitLab, Gitea and Forgejo.
 //!
-//! Elsewhere: the order of requests (`pull_request/check.rs`). A note of GitLab is a comment here.
+//! Elsewhere: the order of requests (`pull_request/check.rs`). A note of GitLab counts as a comment here.
 
 use serde_json::{Map, Value, json};
 
@@ -8,18 +8,18 @@ use super::{Forge, ForgeClient};
 use crate::provider_request::{HttpResponse, ProviderRequest};
 use crate::providers::provider_repository::text;
 
-/// How many comments are on a page. One of GitHub has up to 65 536 characters, each of them up to 6 bytes as JSON, and a page
-/// of the longest ones has to be within what is read: a check must not fail because of the comments of others.
+/// How many comments are on a page. A comment at GitHub has up to 65 536 characters, each up to 6 bytes as JSON. A page of the
+/// longest comments must fit into the read limit, or comments of other users would make a check fail.
 pub(in crate::providers::pull_request) const PAGE_COMMENTS: usize = 10;
 
-/// How the names of bots of GitHub end; no person has such a name.
+/// The end of the names of GitHub's bots. Users cannot have such a name.
 const BOT_SUFFIX: &str = "[bot]";
 
-/// A comment as a forge has it.
+/// A comment in a response of the forge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::providers::pull_request) struct ListedComment {
     pub(in crate::providers::pull_request) id: u64,
-    /// The name of its author; empty if the forge has none any more.
+    /// The name of the comment's author; empty if the forge no longer has the author.
     pub(in crate::providers::pull_request) author: String,
     pub(in crate::providers::pull_request) body: String,
 }
@@ -37,7 +37,7 @@ impl Forge {
         matches!(self.client, ForgeClient::GitLab(_))
     }
 
-    /// Asks for the user of the token.
+    /// The request for the token's user.
     pub(in crate::providers::pull_request) fn user(&self) -> ProviderRequest {
         self.once(match &self.client {
             ForgeClient::GitHub(client) => client.user(),
@@ -46,7 +46,8 @@ impl Forge {
         })
     }
 
-    /// Asks for the bot of a token that may not ask for its user, as the one of a workflow of GitHub; none at other forges.
+    /// The request for the bot of a token that may not read its user, such as the token of a GitHub workflow; none at other
+    /// forges.
     pub(in crate::providers::pull_request) fn bot(&self) -> Option<ProviderRequest> {
         match &self.client {
             ForgeClient::GitHub(client) => Some(self.once(client.viewer())),
@@ -54,10 +55,10 @@ impl Forge {
         }
     }
 
-    /// The name of the user.
+    /// The name of the token's user.
     ///
     /// # Errors
-    /// The answer has none.
+    /// The response has no name.
     pub(in crate::providers::pull_request) fn user_name(
         &self,
         answer: &HttpResponse,
@@ -67,10 +68,10 @@ impl Forge {
         if name.is_empty() { Err("the answer lacks the name") } else { Ok(name.to_owned()) }
     }
 
-    /// The name of the bot, as it is the author of comments.
+    /// The name of the bot, in the form that comments have as their author.
     ///
     /// # Errors
-    /// The answer has none.
+    /// The response has no name.
     pub(in crate::providers::pull_request) fn bot_name(
         &self,
         answer: &HttpResponse,
@@ -79,20 +80,20 @@ impl Forge {
         match text(&bot, "/data/viewer/login") {
             "" => Err("the answer lacks the name"),
             name if name.ends_with(BOT_SUFFIX) => Ok(name.to_owned()),
-            // A person may have the name without it.
+            // Without the suffix, the name could belong to a user.
             name => Ok(format!("{name}{BOT_SUFFIX}")),
         }
     }
 
-    /// Asks for a pull request.
+    /// The request for a pull request.
     pub(in crate::providers::pull_request) fn pull_request(&self, number: u64) -> ProviderRequest {
         self.request("GET", &format!("{}/{number}", self.dialect.path))
     }
 
-    /// The commit that a pull request proposes to merge.
+    /// The last commit of a pull request.
     ///
     /// # Errors
-    /// The answer has none.
+    /// The response has no commit.
     pub(in crate::providers::pull_request) fn head_commit(
         &self,
         answer: &HttpResponse,
@@ -102,7 +103,7 @@ impl Forge {
         if commit.is_empty() { Err("the answer lacks the commit") } else { Ok(commit.to_owned()) }
     }
 
-    /// Sets a commit status. One of the same name for the same commit is replaced.
+    /// The request to set a commit status. It replaces a status of the same name for the same commit.
     pub(in crate::providers::pull_request) fn set_status(
         &self,
         status: &NewCommitStatus<'_>,
@@ -119,7 +120,7 @@ impl Forge {
         self.request("POST", &format!("/statuses/{commit}")).json(&fields)
     }
 
-    /// Where the comments of a pull request are.
+    /// The path of a pull request's comments.
     fn comments_path(&self, number: u64) -> String {
         match self.client {
             ForgeClient::GitLab(_) => format!("/merge_requests/{number}/notes"),
@@ -127,7 +128,7 @@ impl Forge {
         }
     }
 
-    /// Where a comment is.
+    /// The path of a comment.
     fn comment_path(&self, number: u64, id: u64) -> String {
         match self.client {
             ForgeClient::GitLab(_) => format!("/merge_requests/{number}/notes/{id}"),
@@ -135,8 +136,8 @@ impl Forge {
         }
     }
 
-    /// Asks for a page of the comments of a pull request, the oldest first; the first page is 1. Gitea has one page, which
-    /// it returns whatever is asked for.
+    /// The request for a page of a pull request's comments, with the oldest first. The first page is 1. Gitea has one page and
+    /// returns it for every page number.
     pub(in crate::providers::pull_request) fn list_comments(
         &self,
         number: u64,

@@ -1,8 +1,8 @@
-//! Merged pull requests at GitHub, GitLab, Gitea and Forgejo: which one became a commit, who pushed its last commit, and who
-//! reviewed it.
+//! Merged pull requests at GitHub, GitLab, Gitea and Forgejo: which pull request became a commit, which account pushed its last
+//! commit, and which accounts reviewed it.
 //!
-//! Elsewhere: the order of requests, and which reviews count (`pull_request/review.rs`). An approval of GitLab is a review
-//! here. Comments and commit statuses are not read: who can push can write them.
+//! Elsewhere: the order of requests, and which reviews count (`pull_request/review.rs`). An approval of GitLab counts as a
+//! review here. Comments and commit statuses are not read, because an account that can push can write them.
 
 use serde_json::Value;
 
@@ -11,13 +11,13 @@ use crate::go_text::{path_element, query};
 use crate::provider_request::{HttpResponse, MAX_ANSWER, ProviderRequest};
 use crate::providers::provider_repository::text;
 
-/// How many reviews are on a page. One of GitHub has a body of up to 65 536 characters, and a page is read whole.
+/// How many reviews are on a page. The body of a GitHub review has up to 65 536 characters, and a whole page must be read.
 pub(in crate::providers::pull_request) const PAGE_REVIEWS: usize = 10;
 
-/// How many pushes are on a page. Gitea has no more by default.
+/// How many pushes are on a page. Gitea returns no more by default.
 pub(in crate::providers::pull_request) const PAGE_PUSHES: usize = 50;
 
-/// How many digits the name of a commit has, by the hash of the repository.
+/// The length of a commit hash in digits, for both hash algorithms of Git.
 const COMMIT_DIGITS: [usize; 2] = [40, 64];
 
 /// The longest name of an account.
@@ -29,31 +29,31 @@ pub(in crate::providers::pull_request) struct MergedPullRequest {
     pub(in crate::providers::pull_request) number: u64,
     pub(in crate::providers::pull_request) url: String,
     pub(in crate::providers::pull_request) is_merged: bool,
-    /// The commits that it became.
+    /// The commits that the pull request became.
     pub(in crate::providers::pull_request) merge_commits: Vec<String>,
-    /// The branch into which it was merged.
+    /// The branch that the pull request was merged into.
     pub(in crate::providers::pull_request) branch: String,
     pub(in crate::providers::pull_request) author: String,
-    /// Its last commit; of Gitea the one that its branch has now, see [`Forge::merged_head`].
+    /// The last commit. For Gitea it is the present commit of the branch, see [`Forge::merged_head`].
     pub(in crate::providers::pull_request) head_commit: String,
     pub(in crate::providers::pull_request) head_branch: String,
-    /// The repository of its branch, which may be a fork; empty if it does not exist any more.
+    /// The repository of the branch, which may be a fork; empty if it does not exist any more.
     pub(in crate::providers::pull_request) head_repository: String,
-    /// The commit with which its changes are compared; of GitHub the one from which that is to be found.
+    /// The commit with which the changes are compared. For GitHub it is the starting point for finding that commit.
     pub(in crate::providers::pull_request) base_commit: String,
-    /// When it was merged, in seconds since 1970; `None` if the forge does not say it.
+    /// When it was merged, in seconds since 1970; `None` if the forge does not return the time.
     pub(in crate::providers::pull_request) merged_at: Option<i64>,
 }
 
-/// What a review says.
+/// The verdict of a review.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::providers::pull_request) enum ReviewVerdict {
     Approves,
-    /// It requests changes.
+    /// The review requests changes.
     Objects,
-    /// It said something, and was dismissed.
+    /// The review was dismissed.
     Dismissed,
-    /// It is a comment, or not finished.
+    /// The review is only a comment, or is not finished.
     None,
 }
 
@@ -63,7 +63,7 @@ pub(in crate::providers::pull_request) struct ForgeReview {
     pub(in crate::providers::pull_request) id: u64,
     pub(in crate::providers::pull_request) account: String,
     pub(in crate::providers::pull_request) verdict: ReviewVerdict,
-    /// Whether it is about the last commit.
+    /// Whether the review is about the last commit.
     pub(in crate::providers::pull_request) is_of_head: bool,
 }
 
@@ -72,17 +72,17 @@ pub(in crate::providers::pull_request) fn is_commit(text: &str) -> bool {
     COMMIT_DIGITS.contains(&text.len()) && text.bytes().all(|it| it.is_ascii_hexdigit())
 }
 
-/// A name of an account as forges have them; empty for anything else, which is no account that a policy can name.
+/// The name of an account; empty if the value is not a valid account name, because no policy can name such an account.
 fn account(value: &Value, pointer: &str) -> String {
     let name = text(value, pointer);
     let is_name = name.len() <= MAX_ACCOUNT_BYTES && name.bytes().all(|it| it.is_ascii_graphic());
     if is_name { name.to_owned() } else { String::new() }
 }
 
-/// The object of an answer.
+/// The JSON object in a response.
 ///
 /// # Errors
-/// It is something else, or too long.
+/// The response has another form, or is too long.
 fn object(answer: &HttpResponse) -> Result<Value, &'static str> {
     if answer.body.len() >= MAX_ANSWER {
         return Err("the answer has 4 MiB or more, which is not read");
@@ -102,12 +102,13 @@ impl Forge {
         self.request("GET", path).stay_at_server()
     }
 
-    /// Whether it says with a status of its own that no pull request became a commit, and else has a list of them.
+    /// Whether the forge reports by its own status code that no pull request became a commit. Other forges return a list.
     pub(in crate::providers::pull_request) fn has_one_for_commit(&self) -> bool {
         matches!(self.client, ForgeClient::Gitea(_))
     }
 
-    /// Asks for a page of the pull requests that have a commit; of Gitea for the one that became it.
+    /// The request for a page of the pull requests that contain a commit. For Gitea, for the one pull request that became the
+    /// commit.
     pub(in crate::providers::pull_request) fn pull_requests_of_commit(
         &self,
         commit: &str,
@@ -123,10 +124,10 @@ impl Forge {
         self.read_request(&path)
     }
 
-    /// The pull requests of such an answer.
+    /// The pull requests in such a response.
     ///
     /// # Errors
-    /// The answer is something else.
+    /// The response has another form.
     pub(in crate::providers::pull_request) fn listed_of_commit(
         &self,
         answer: &HttpResponse,
@@ -140,7 +141,7 @@ impl Forge {
     /// Reads a merged pull request.
     ///
     /// # Errors
-    /// It lacks what decides.
+    /// A field that matters for the decision is missing.
     pub(in crate::providers::pull_request) fn merged_pull_request(
         &self,
         answer: &HttpResponse,
@@ -148,10 +149,10 @@ impl Forge {
         self.merged(&object(answer)?)
     }
 
-    /// Reads a merged pull request of a list, where GitHub leaves out whether it is merged but not when.
+    /// Reads a merged pull request from a list. In a list, GitHub returns the time of the merge but not whether it is merged.
     ///
     /// # Errors
-    /// It lacks what decides.
+    /// A field that matters for the decision is missing.
     pub(in crate::providers::pull_request) fn merged(
         &self,
         item: &Value,
@@ -169,7 +170,7 @@ impl Forge {
         };
         let head_commit = owned(if is_gitlab { "/sha" } else { "/head/sha" });
         if is_gitlab && merge_commits.is_empty() {
-            // The branch was moved forward to it.
+            // The branch was fast-forwarded to the pull request's last commit.
             merge_commits.push(head_commit.clone());
         }
         if !is_commit(&head_commit) && !matches!(self.client, ForgeClient::Gitea(_)) {
@@ -207,8 +208,8 @@ impl Forge {
         })
     }
 
-    /// Asks for the last commit that a pull request had when it was merged; none where the pull request says it. Gitea names the
-    /// commit that the branch has now, to which anything may have been pushed since, and keeps the other one in a reference.
+    /// The request for the last commit of a pull request at the time of the merge; none if the pull request contains it. Gitea
+    /// returns the branch's present commit, which may have changed since, and keeps the merged one in a reference.
     pub(in crate::providers::pull_request) fn merged_head(
         &self,
         number: u64,
@@ -217,10 +218,10 @@ impl Forge {
         Some(self.read_request(&format!("/git/refs/{}", head_reference(number))))
     }
 
-    /// The commit of such an answer, which is one reference, or all whose names begin like it.
+    /// The commit in such a response, which is one reference or all references with this prefix.
     ///
     /// # Errors
-    /// The answer lacks it.
+    /// The response does not contain it.
     pub(in crate::providers::pull_request) fn read_merged_head(
         &self,
         answer: &HttpResponse,
@@ -236,8 +237,8 @@ impl Forge {
         Ok(commit.ok_or("the answer lacks the last commit")?.to_owned())
     }
 
-    /// Asks with which commit the changes of a pull request are compared; none where the pull request says it. The second page
-    /// of GitHub's answer has no files.
+    /// The request for the commit with which a pull request's changes are compared; none if the pull request contains it. It
+    /// asks for the second page of GitHub's response, because that page has no files.
     pub(in crate::providers::pull_request) fn comparison(
         &self,
         pull: &MergedPullRequest,
@@ -248,10 +249,10 @@ impl Forge {
         Some(self.read_request(&path))
     }
 
-    /// The commit of such an answer.
+    /// The commit in such a response.
     ///
     /// # Errors
-    /// The answer has none.
+    /// The response has none.
     pub(in crate::providers::pull_request) fn compared_base(
         &self,
         answer: &HttpResponse,
@@ -261,8 +262,8 @@ impl Forge {
         if is_commit(commit) { Ok(commit.to_owned()) } else { Err("the answer lacks the commit") }
     }
 
-    /// Asks for a page of the pushes to the repository of a pull request's branch, the last ones first; none if that
-    /// repository is not known.
+    /// The request for a page of the pushes to the repository of a pull request's branch, with the last pushes first; none if
+    /// that repository is unknown.
     pub(in crate::providers::pull_request) fn list_pushes(
         &self,
         pull: &MergedPullRequest,
@@ -296,12 +297,12 @@ impl Forge {
         Some(self.once(request).stay_at_server())
     }
 
-    /// Whether there may be further pages of pushes. GitHub has cursors, and the first page is of the branch only.
+    /// Whether there may be more pages of pushes. GitHub uses cursors, and its first page is already limited to the branch.
     pub(in crate::providers::pull_request) fn has_pages_of_pushes(&self) -> bool {
         !matches!(self.client, ForgeClient::GitHub(_))
     }
 
-    /// The account of a push, if that brought a commit to a branch as its last one.
+    /// The account of a push, if the push made a commit the last one of a branch.
     pub(in crate::providers::pull_request) fn pusher_of(
         &self,
         item: &Value,
@@ -324,7 +325,7 @@ impl Forge {
         Some(name).filter(|name| !name.is_empty())
     }
 
-    /// Asks since when the last commit is the last one; none where reviews name their commit.
+    /// The request for the time since which the last commit is the last one; none if reviews name their commit.
     pub(in crate::providers::pull_request) fn versions(
         &self,
         number: u64,
@@ -333,10 +334,10 @@ impl Forge {
         self.is_gitlab().then(|| self.read_request(&path))
     }
 
-    /// Since when a commit is the last one, in seconds since 1970.
+    /// The time since which a commit is the last one, in seconds since 1970.
     ///
     /// # Errors
-    /// Another one is, or the answer does not say it.
+    /// Another commit is the last one, or the response does not contain the time.
     pub(in crate::providers::pull_request) fn head_since(
         &self,
         answer: &HttpResponse,
@@ -351,7 +352,7 @@ impl Forge {
         time(last, "/created_at").ok_or("the answer lacks the time of the last version")
     }
 
-    /// Asks for a page of the reviews of a pull request; the first one is 1. GitLab has one page.
+    /// The request for a page of a pull request's reviews. The first page is 1, and GitLab has only one.
     pub(in crate::providers::pull_request) fn list_reviews(
         &self,
         number: u64,
@@ -369,10 +370,10 @@ impl Forge {
         self.read_request(&path)
     }
 
-    /// The reviews on a page. `since` is when the last commit became the last one, at GitLab.
+    /// The reviews on a page. For GitLab, `since` is the time at which the last commit became the last one.
     ///
     /// # Errors
-    /// The answer is something else.
+    /// The response has another form.
     pub(in crate::providers::pull_request) fn reviews(
         &self,
         answer: &HttpResponse,
@@ -387,7 +388,8 @@ impl Forge {
                 id: u64::try_from(at).unwrap_or(u64::MAX),
                 account: account(item, "/user/username"),
                 verdict: ReviewVerdict::Approves,
-                // Times are compared in seconds, and one of the same second may be of the former commit.
+                // Times are compared in whole seconds. An approval in the same second may belong to the previous commit, so it
+                // does not count.
                 is_of_head: time(item, "/approved_at").zip(since).is_some_and(|(at, it)| at > it),
             };
             return Ok(approvals.iter().enumerate().map(review).collect());
