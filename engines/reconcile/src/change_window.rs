@@ -1,7 +1,8 @@
-//! Windows: the times at which an object may be applied, corrected and pruned.
+//! Change windows: the times at which windlass may apply, correct and prune an object.
 //!
-//! Here: [`ChangeWindows`] (when they are open), [`ChangeWindowState`] (what that means at a time, and how it reads).
-//! Elsewhere: how a time is written (`cron.rs`), what a closed window stops (`run_gate.rs`), timers (the program).
+//! Here: [`ChangeWindows`] (when the windows are open), and [`ChangeWindowState`] (whether they are open at a given time, and
+//! the text that reports it).
+//! Elsewhere: the notation of times (`cron.rs`), what a closed window stops (`run_gate.rs`), timers (the program).
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use crate::{
 
 /// The annotation with the windows in which an object may be applied.
 pub const WINDOW_ANNOTATION: &str = "windlass.dev/window";
-/// The annotation with the time until which it may be applied regardless.
+/// The annotation with the time until which the object may be changed even while its windows are closed.
 pub const BREAK_GLASS: &str = "windlass.dev/break-glass";
 
 /// The longest that a window may be open.
@@ -26,27 +27,27 @@ const MAX_WINDOW_PERIOD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The shortest.
 const MIN_WINDOW_PERIOD: Duration = Duration::from_secs(1);
 
-/// How many openings are followed to find when a window closes, where each begins before the last has ended.
+/// How many openings of one window are followed if each begins before the last one has ended.
 const MAX_FOLLOWED_OPENINGS: usize = 64;
 
-/// How many windows are followed where each is open when the last one closes.
+/// How many windows are followed if each one is open when the last one closes.
 const MAX_JOINED_WINDOWS: usize = 8;
 
 /// Why a text is not a list of windows.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeWindowError {
-    /// When one opens, or its zone, is wrong.
+    /// The cron expression of a window or its time zone is wrong.
     #[error(transparent)]
     Cron(#[from] CronError),
-    /// How long one is open is missing.
+    /// The length of a window is missing.
     #[error("missing duration after `{0}`; add how long the window is open, such as `4h`")]
     NoLength(String),
-    /// How long one is open is wrong.
+    /// The length of a window cannot be read.
     #[error(
         "{0}; the five cron fields (without seconds) are followed by a duration such as `4h`, then a time zone"
     )]
     Length(#[from] DurationError),
-    /// How long one is open is too long or too short.
+    /// The length of a window is too long or too short.
     #[error("the duration of a window must be between 1s and {longest}, not {0}", longest = format_duration(MAX_WINDOW_PERIOD))]
     Range(String),
     /// More words than an expression, a length and a zone.
@@ -54,12 +55,12 @@ pub enum ChangeWindowError {
         "unexpected `{0}`: a window has five fields, a duration and a time zone; separate windows with `;`"
     )]
     TooManyWords(String),
-    /// It is too long, or there are too many of them.
+    /// The text is too long, or has too many windows.
     #[error("at most {MAX_ENTRIES} windows in {MAX_LENGTH} bytes are allowed")]
     TooMany,
 }
 
-/// Windows of one object; it is enough that one of them is open.
+/// The change windows of one object. The object may be changed while at least one of them is open.
 #[derive(Debug, Clone)]
 pub struct ChangeWindows {
     all: Vec<ChangeWindow>,
@@ -75,9 +76,9 @@ struct ChangeWindow {
 /// The time until which something is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowEnd {
-    /// Until this time; it is closed then.
+    /// The window closes at this time.
     Time(Time),
-    /// Later than can be computed: it opens again and again before it closes.
+    /// The end is too far away to be computed, because the window opens again each time before it closes.
     Further,
 }
 
@@ -92,10 +93,10 @@ impl WindowEnd {
 }
 
 impl ChangeWindows {
-    /// Reads `<cron> <length> [<zone>]`, several separated by `;`.
+    /// Reads change windows of the form `<cron> <length> [<zone>]`. Several windows are separated by `;`.
     ///
     /// # Errors
-    /// If one of them is not of that form, is open for more than a week, or never opens.
+    /// If a window does not have that form, is open for more than a week, or never opens.
     pub fn parse(text: &str) -> Result<Self, ChangeWindowError> {
         let mut all = Vec::new();
         for words in entries(text).ok_or(ChangeWindowError::TooMany)? {
@@ -118,10 +119,10 @@ impl ChangeWindows {
         Ok(Self { all, text: text.trim().to_owned() })
     }
 
-    /// The end of the present window; `None` if all windows are closed now.
+    /// The time at which the open window closes; `None` if all windows are closed at `now`.
     ///
-    /// A window is open from each of its times on, for its length in elapsed time: what clocks are turned by
-    /// meanwhile does not make it longer or shorter.
+    /// A window opens at each of its times and stays open for its length in elapsed time. A change of daylight saving time
+    /// makes it neither longer nor shorter.
     pub fn is_open(&self, now: Time) -> Option<WindowEnd> {
         let mut until = self.end(now)?;
         for _ in 0..MAX_JOINED_WINDOWS {
@@ -140,12 +141,12 @@ impl ChangeWindows {
         ends.reduce(WindowEnd::later)
     }
 
-    /// When the next of them opens, strictly after this time.
+    /// The next time after `now` at which one of the windows opens.
     pub(crate) fn next_opening(&self, now: Time) -> Option<Time> {
         self.all.iter().filter_map(|window| window.cron.next_after(now)).min()
     }
 
-    /// A time, as clocks show it where the window is that opens then.
+    /// Writes a time in UTC, and in the time zone of the window that opens then.
     fn spelled(&self, time: Time) -> String {
         let before = time.checked_sub(SignedDuration::from_secs(1)).unwrap_or(time);
         let opens = |window: &&ChangeWindow| window.cron.next_after(before) == Some(time);
@@ -155,7 +156,8 @@ impl ChangeWindows {
 }
 
 impl ChangeWindow {
-    /// The end of the opening that a time is in, and of those that begin before it ends.
+    /// The time at which this window closes; `None` if it is closed at `now`. If the window opens again before it closes, the
+    /// two openings count as one.
     fn end(&self, now: Time) -> Option<WindowEnd> {
         let from = now.checked_sub(self.length).unwrap_or(Time::MIN);
         let mut opening = self.cron.next_after(from).filter(|opening| *opening <= now)?;
@@ -173,31 +175,32 @@ impl ChangeWindow {
 /// The state of an object's windows at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeWindowState {
-    /// It may be applied.
+    /// The object may be changed.
     Open {
-        /// When that ends, if it is known.
+        /// When the windows close, if that is known.
         until: Option<Time>,
-        /// Until when, for people.
+        /// When the windows close, as a text for users.
         text: String,
     },
-    /// It may not.
+    /// The object may not be changed.
     Closed {
-        /// When it may again.
+        /// When the next window opens.
         next: Option<Time>,
-        /// The windows, as they are written.
+        /// The windows as the user wrote them.
         windows: String,
-        /// When it may again, for people.
+        /// When the next window opens, as a text for users.
         text: String,
     },
-    /// The windows cannot be read, so it may not.
+    /// The windows cannot be read, so the object may not be changed.
     Invalid {
-        /// What is wrong.
+        /// Why the windows cannot be read.
         text: String,
     },
 }
 
 impl ChangeWindowState {
-    /// The outcome of a run that would apply `waiting`, such as `revision main@sha1:…`; `None` while the windows are open.
+    /// The outcome of a run that waits for a window; `None` while the windows are open. `waiting` names the change that the run
+    /// would apply, such as `revision main@sha1:…`.
     pub fn outcome(&self, waiting: &str) -> Option<RunOutcome> {
         Some(match self {
             Self::Open { .. } => return None,
@@ -220,7 +223,7 @@ impl ChangeWindowState {
         AnnotationCondition { kind: WINDOW, status, reason, text: text.clone() }
     }
 
-    /// The time at which the windows open or close; `None` if it is not known.
+    /// The time at which the windows open or close next; `None` if it is not known.
     pub fn changes_at(&self) -> Option<Time> {
         match self {
             Self::Open { until, .. } => *until,
@@ -229,14 +232,15 @@ impl ChangeWindowState {
         }
     }
 
-    /// The state by the annotations of an object; `None` if it has no window.
+    /// Reads the state of the windows from the annotations of an object; `None` if the object has no window.
     pub fn of<'o>(now: Time, annotation: impl Fn(&str) -> Option<&'o str>) -> Option<Self> {
         Self::at(now, annotation(WINDOW_ANNOTATION), annotation(BREAK_GLASS))
     }
 
-    /// The state by the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.
+    /// Reads the state from the values of `windlass.dev/window` and `windlass.dev/break-glass`; `None` if there is no window.
     ///
-    /// The break-glass annotation opens the windows until its time; one that cannot be read does not open them.
+    /// The break-glass annotation opens the windows until the time that it names. If its value cannot be read, it opens
+    /// nothing.
     pub fn at(now: Time, windows: Option<&str>, break_glass: Option<&str>) -> Option<Self> {
         let windows = match ChangeWindows::parse(windows?) {
             Ok(windows) => windows,

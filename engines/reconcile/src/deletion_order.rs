@@ -1,8 +1,9 @@
-//! In which order objects leave: those that need another one leave before it.
+//! The order in which objects are deleted: an object that needs another one is deleted first.
 //!
-//! Here: who needs whom ([`DeletionOrder`]), and whether a dependent that is still there is awaited ([`DependentFacts`]).
-//! Elsewhere: what wakes an object (`dependency_graph.rs`), reading dependents (the program), the order of what one
-//! Kustomization deletes (`apply::deletion_order`).
+//! Here: which object needs which ([`DeletionOrder`]), and whether a deletion waits for a dependent that still exists
+//! ([`DependentFacts`]).
+//! Elsewhere: what triggers the run of an object (`dependency_graph.rs`), reading dependents (the program), the deletion order
+//! within one Kustomization (`apply::deletion_order`).
 
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::sync::Arc;
@@ -12,45 +13,46 @@ use crate::ObjectKey;
 
 type Edges = BTreeMap<Arc<ObjectKey>, BTreeSet<Arc<ObjectKey>>>;
 
-/// The annotation by which a user has an object leave although others that depend on it are still there.
+/// The annotation with which a user deletes an object although other objects that depend on it still exist.
 pub const SKIP_ORDER: &str = "windlass.dev/skip-order";
 
-/// The annotation on an object whose deletion held another one for too long: that object.
+/// The annotation on an object whose deletion delayed that of another object for too long. Its value names the other object.
 pub const DELETION_OVERDUE: &str = "windlass.dev/deletion-overdue";
 
-/// How many edges are followed for the cycles of a few nodes, until those of all nodes are looked for.
+/// The most edges that a search for the cycles of a few nodes follows. Beyond that, one search finds the cycles of all nodes.
 const MAX_FOLLOWED_EDGES: usize = 20_000;
 
 /// The set of a node that needs nothing.
 static NO_NODES: BTreeSet<Arc<ObjectKey>> = BTreeSet::new();
 
-/// Which objects need which others until they are gone: by `dependsOn`, or because a finalizer may use them.
+/// Records which objects need which other objects to exist until they are deleted themselves. An object needs the objects in
+/// its `dependsOn`, and objects that its finalizer may use.
 ///
-/// Unlike in [`crate::DependencyGraph`] all objects that are seen have edges, whether they have run since the start of the process
-/// or not, and wherever they are run. Names are shared, because there may be 64 edges for each of ten thousand objects.
+/// Unlike [`crate::DependencyGraph`], it has edges of all known objects, also of those that have not run since the process
+/// started. Names are shared to save memory: each of ten thousand objects may have 64 edges.
 #[derive(Debug, Clone, Default)]
 pub struct DeletionOrder {
-    /// From a node to what has to stay until it is gone. Nodes without edges are absent, here and below.
+    /// From a node to the nodes that must exist until it is deleted. Nodes without edges are absent, here and below.
     needs: Edges,
-    /// The same edges from their other end.
+    /// The same edges in reverse: from a node to its dependents.
     dependents: Edges,
-    /// The cycle that a node is in, by number. Nodes that lead to each other have the same number.
+    /// The number of the cycle that contains a node. Nodes of the same cycle have the same number.
     cycles: BTreeMap<Arc<ObjectKey>, usize>,
-    /// Nodes whose cycles have to be looked for again, because edges changed.
+    /// Nodes whose cycles must be computed again, because edges changed.
     unsettled: BTreeSet<Arc<ObjectKey>>,
-    /// No cycle has this number, or a greater one.
+    /// The next free number for a cycle.
     next_cycle: usize,
 }
 
 impl DeletionOrder {
-    /// Replaces what a node needs until it is gone; a node that is gone needs nothing.
+    /// Replaces the set of objects that a node needs until it is deleted. A deleted node needs nothing.
     pub fn set(&mut self, node: &ObjectKey, needs: &BTreeSet<ObjectKey>) {
         let known = self.needs.get(node).unwrap_or(&NO_NODES);
         let wanted = || needs.iter().filter(|needed| *needed != node);
         if known.iter().map(|it| &**it).eq(wanted()) {
             return;
         }
-        // An edge closes a cycle only if the node has dependents, and what it needs has needs of its own.
+        // A new edge closes a cycle only if the node has dependents and the needed node needs other nodes itself.
         let is_new =
             |needed: &&ObjectKey| !known.contains(*needed) && self.needs.contains_key(*needed);
         let is_closed =
@@ -92,7 +94,8 @@ impl DeletionOrder {
         known.map_or_else(|| Arc::new(node.clone()), |(name, _)| name.clone())
     }
 
-    /// The objects that leave before a node, in order. Those in a cycle with it are not among them: none of them could leave.
+    /// The objects that must be deleted before a node, in order. Objects in a cycle with the node are left out, because
+    /// otherwise none of them could ever be deleted.
     pub fn dependents(&mut self, node: &ObjectKey) -> Vec<Arc<ObjectKey>> {
         // A node that needs nothing, or that nothing needs, is in no cycle.
         if self.needs.contains_key(node) && self.dependents.contains_key(node) {
@@ -104,8 +107,8 @@ impl DeletionOrder {
         dependents.iter().filter(is_before).cloned().collect()
     }
 
-    /// Looks for the cycles of the nodes whose edges changed. That costs little where few nodes lead to them or they lead to few,
-    /// as with the objects of one tenant, and otherwise little more than to look for all cycles.
+    /// Recomputes the cycles of the nodes whose edges changed. This is cheap if few nodes lead to them or they lead to few
+    /// nodes, as with the objects of one tenant. Otherwise it costs little more than a search for all cycles.
     fn settle(&mut self) {
         let Self { needs, dependents, cycles, unsettled, next_cycle } = self;
         let mut left = MAX_FOLLOWED_EDGES;
@@ -118,7 +121,7 @@ impl DeletionOrder {
             };
             let mut search = CycleSearch::default();
             search.follow(&node, edges);
-            // Every cycle of a node that was reached was found as a whole: the search ends where no edge leads on.
+            // The search ends only where no edge leads on, so every cycle of a reached node was found as a whole.
             for reached in search.reached.keys() {
                 cycles.remove(*reached);
                 unsettled.remove(*reached);
@@ -131,8 +134,8 @@ impl DeletionOrder {
     }
 }
 
-/// The edges by which fewer can be followed from a node: to what it needs, or to its dependents. `None` if there are more than
-/// `left` of both, which counts down.
+/// Chooses the cheaper direction of a search from a node: to its needs, or to its dependents. `None` if both directions have
+/// more edges than `left`, which counts down.
 fn smaller_side<'e>(
     node: &Arc<ObjectKey>,
     needs: &'e Edges,
@@ -163,7 +166,7 @@ impl<'e> EdgeWalk<'e> {
         Self { edges, reached: BTreeSet::new(), open }
     }
 
-    /// Follows one edge; false if there is none left.
+    /// Follows one edge; false if no edge is left.
     fn follow(&mut self) -> bool {
         while let Some(rest) = self.open.last_mut() {
             let Some(next) = rest.next() else {
@@ -179,7 +182,7 @@ impl<'e> EdgeWalk<'e> {
     }
 }
 
-/// The nodes that are in cycles. Nodes that lead to each other have the same number.
+/// Finds all nodes that are in cycles. Nodes of the same cycle get the same number.
 fn all_cycles(edges: &Edges) -> BTreeMap<Arc<ObjectKey>, usize> {
     let mut search = CycleSearch::default();
     for start in edges.keys() {
@@ -190,17 +193,17 @@ fn all_cycles(edges: &Edges) -> BTreeMap<Arc<ObjectKey>, usize> {
     search.cycles
 }
 
-/// How a search came to a node.
+/// The state of a node in the search.
 struct ReachedNode {
-    /// How many were reached before.
+    /// How many nodes were reached before this one.
     at: usize,
-    /// The first of the nodes to which this one leads and which lead to it, as far as they are known.
+    /// The earliest known node of the same cycle.
     first: usize,
     /// Whether its cycle may have further nodes.
     is_open: bool,
 }
 
-/// Tarjan's search for strongly connected components, without recursion: a graph may be as deep as it is large.
+/// Tarjan's search for strongly connected components. It does not recurse, because a graph can be as deep as it is large.
 #[derive(Default)]
 struct CycleSearch<'e> {
     reached: BTreeMap<&'e ObjectKey, ReachedNode>,
@@ -250,7 +253,7 @@ impl<'e> CycleSearch<'e> {
         }
     }
 
-    /// Everything that a node leads to was followed. Returns the first node to which it leads back.
+    /// Called when all edges from a node were followed. Returns the earliest node that it leads back to.
     fn leave(&mut self, node: &ObjectKey) -> usize {
         let Some(ReachedNode { at, first, .. }) = self.reached.get(node) else { return usize::MAX };
         let at = *at;
@@ -271,36 +274,38 @@ impl<'e> CycleSearch<'e> {
         if members.len() > 1 {
             self.cycles.extend(members.into_iter().map(|member| (member.clone(), at)));
         }
-        // It is closed, and leads back to nothing that is open.
+        // The cycle is complete and leads back to no open node.
         usize::MAX
     }
 }
 
-/// What is known of a dependent of an object that is deleted.
+/// Facts about a dependent of an object that is being deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DependentFacts {
-    /// Whether its deletion deletes what it applied: it has applied something, is not suspended and leaves nothing behind.
+    /// Whether deleting the dependent deletes the objects that it applied. This holds if it applied objects, is not suspended,
+    /// and its policy does not keep them.
     pub removes_objects: bool,
-    /// Whether it is being deleted, or will be: the object that deletes the other one deletes it, too, or its namespace ends.
+    /// Whether the dependent is being deleted or soon will be. That is so if the client that deletes the other object deletes
+    /// both, or if the namespace of the dependent ends.
     pub is_leaving: bool,
-    /// Whether it is in the namespace of the other object.
+    /// Whether the dependent is in the same namespace as the other object.
     pub is_of_same_namespace: bool,
 }
 
 /// Whether a dependent is awaited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DependentWait {
-    /// It is not: the other object may leave before it.
+    /// The deletion does not wait for the dependent.
     NotAwaited,
-    /// It is.
+    /// The deletion waits for the dependent.
     Awaited,
-    /// It was, and has held the other object as long as one of another namespace may.
+    /// The deletion waited for a dependent of another namespace, and the limit for that has passed.
     Overdue,
 }
 
 impl DependentFacts {
-    /// Whether the dependent is awaited by an object that was deleted `since` ago. One of another namespace is awaited for as long
-    /// as `limit`: a tenant does not block what others own.
+    /// Whether a deletion that began `since` ago waits for this dependent. For a dependent in another namespace it waits no
+    /// longer than `limit`, so that a tenant cannot block objects of other owners.
     pub fn wait(self, since: Duration, limit: Duration) -> DependentWait {
         if !self.removes_objects || !self.is_leaving {
             return DependentWait::NotAwaited;
@@ -312,8 +317,8 @@ impl DependentFacts {
     }
 }
 
-/// What the status of an object says that waits for dependents. `may_be_more` says that others than these may be awaited,
-/// `is_asked` that a user set [`SKIP_ORDER`] and that it does not count.
+/// The status text of an object whose deletion waits for dependents. `may_be_more` says that there may be further dependents.
+/// `is_asked` says that a user set [`SKIP_ORDER`] without effect.
 pub fn waiting_text(awaited: &BTreeSet<ObjectKey>, may_be_more: bool, is_asked: bool) -> String {
     let mut names: Vec<String> = awaited.iter().map(ObjectKey::to_string).collect();
     names.extend(may_be_more.then(|| "possibly others".to_owned()));

@@ -1,4 +1,4 @@
-//! Which objects must be reconciled when one changes: the dependencies between all objects, of all kinds.
+//! Records which objects must be reconciled when another object changes: the dependencies between objects of all kinds.
 //!
 //! Here: [`DependencyGraph`], pure data.
 //! Elsewhere: watches and queues (the program), what follows from a dependency's state (`run_gate.rs`).
@@ -11,31 +11,31 @@ use crate::ObjectKey;
 /// Why one node depends on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DependencyEdge {
-    /// `dependsOn`: must be ready first; any change of spec or status wakes.
+    /// An entry of `dependsOn`, which must be ready first. Any change of its spec or status triggers a run.
     DependsOn,
-    /// The artifact that is built; a new digest of the files read wakes.
+    /// The source whose artifact is built. A new digest of the files that were read triggers a run.
     Source,
     /// A Secret or ConfigMap by name.
     Reference,
-    /// A managed object whose health is awaited.
+    /// A managed object whose health the run waits for.
     Waits,
 }
 
-/// So many edges are followed to find out whether a node is in a cycle.
+/// The most edges that a search for a cycle follows.
 const MOST_FOLLOWED: usize = 20_000;
 
-/// The edges between nodes, readable from both ends.
+/// The edges between nodes, which can be followed in both directions.
 ///
-/// A node need not exist to be a target: that is how its appearance wakes those that wait for it. Names are shared, because each
-/// edge is there twice and an operator has tens of thousands.
+/// A node can be a target before it exists: when it appears, the nodes that wait for it run. Names are shared to save memory,
+/// because each edge is stored twice and an operator has tens of thousands of edges.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DependencyGraph {
-    /// From a node to what it depends on. Nodes without edges are absent, here and below.
+    /// From a node to the nodes that it depends on. Nodes without edges are absent, here and below.
     outward: BTreeMap<Arc<ObjectKey>, BTreeSet<(DependencyEdge, Arc<ObjectKey>)>>,
-    /// The same edges from their other end.
+    /// The same edges in reverse.
     inward: BTreeMap<Arc<ObjectKey>, BTreeSet<(Arc<ObjectKey>, DependencyEdge)>>,
-    /// Nodes that are in no cycle, which stays so until an edge is added: cycles are looked for when edges change, and not by
-    /// each run.
+    /// Nodes that are known to be in no cycle. This holds until an edge is added, so that a run need not search for cycles
+    /// again.
     acyclic: BTreeSet<Arc<ObjectKey>>,
 }
 
@@ -60,7 +60,7 @@ impl DependencyGraph {
     }
 
     fn replace(&mut self, from: &Arc<ObjectKey>, edges: BTreeSet<(DependencyEdge, ObjectKey)>) {
-        // Names of edges that stay are taken over.
+        // Edges that stay keep their shared names.
         let edges: BTreeSet<(DependencyEdge, Arc<ObjectKey>)> =
             edges.iter().map(|(edge, to)| (*edge, self.shared(to))).collect();
         self.forget(from);
@@ -72,14 +72,14 @@ impl DependencyGraph {
         }
     }
 
-    /// The name of a node as the edges that there are have it.
+    /// The shared copy of a node's name, if the graph has one.
     fn shared(&self, node: &ObjectKey) -> Arc<ObjectKey> {
         let known = self.outward.get_key_value(node).map(|(name, _)| name);
         let known = known.or_else(|| self.inward.get_key_value(node).map(|(name, _)| name));
         known.cloned().unwrap_or_else(|| Arc::new(node.clone()))
     }
 
-    /// Replaces the edges of one sort that start at a node; its other edges stay.
+    /// Replaces the edges of one type that start at a node. Its other edges stay.
     pub fn set_edges_of(
         &mut self,
         from: &ObjectKey,
@@ -94,8 +94,7 @@ impl DependencyGraph {
         self.set_edges(from, edges);
     }
 
-    /// Drops the edges that start at a node, because it is gone. Edges to it stay: the objects that depend on
-    /// it are woken if it comes back.
+    /// Removes the edges that start at a deleted node. Edges to the node stay, so that its dependents run if it comes back.
     pub fn forget(&mut self, node: &ObjectKey) {
         self.acyclic.remove(node);
         let Some((name, gone)) = self.outward.remove_entry(node) else { return };
@@ -109,13 +108,13 @@ impl DependencyGraph {
         }
     }
 
-    /// The objects that depend on a node that has changed, and why; one may do so for several reasons.
+    /// The objects that depend on a changed node, each with its type of dependency. An object may appear with several types.
     pub fn changed(&self, node: &ObjectKey) -> BTreeSet<(ObjectKey, DependencyEdge)> {
         let edges = self.inward.get(node).into_iter().flatten();
         edges.map(|(from, edge)| (ObjectKey::clone(from), *edge)).collect()
     }
 
-    /// Every node that others depend on, by reason: exactly what has to be watched.
+    /// Every node that other nodes depend on, by type of dependency. The program watches exactly these nodes.
     pub fn targets(&self) -> BTreeMap<DependencyEdge, BTreeSet<&ObjectKey>> {
         let mut targets = BTreeMap::<_, BTreeSet<_>>::new();
         for (to, edges) in &self.inward {
@@ -126,12 +125,12 @@ impl DependencyGraph {
         targets
     }
 
-    /// The shortest cycle of `dependsOn` that contains this node, as a path from it to itself.
+    /// The shortest cycle of `dependsOn` that contains this node, as a path from the node back to itself.
     ///
     /// # Guarantees
-    /// `None` for a node that is in no cycle, also if what it depends on is in one, and where more than 20 000 edges would
-    /// have to be followed: then the members of a cycle wait for each other without knowing it.
-    /// Of several shortest cycles it is always the same one.
+    /// `None` for a node that is in no cycle, even if it depends on a node in a cycle. Also `None` if the search would follow
+    /// more than 20 000 edges; then the members of a cycle wait for each other without a report. Of several shortest cycles it
+    /// always returns the same one.
     pub fn cycle(&mut self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
         if self.acyclic.contains(node) || self.dependencies(node).next().is_none() {
             return None;
@@ -144,7 +143,7 @@ impl DependencyGraph {
         self.shortest_cycle(node)
     }
 
-    /// Edges were added at a node: cached cycles that lead to it may not be valid any more.
+    /// Discards cached results that new edges at a node may have made invalid: the cycles that lead to the node.
     fn learn_cycle(&mut self, node: &Arc<ObjectKey>) {
         if !self.is_in_cycle(node) {
             self.acyclic.insert(node.clone());
@@ -164,8 +163,8 @@ impl DependencyGraph {
         }
     }
 
-    /// Whether a node depends on itself, directly or through others. Followed from both ends, so that it costs little
-    /// where either is near.
+    /// Whether a node depends on itself, directly or through others. The search runs from both ends, so it is cheap if one of
+    /// them is near.
     fn is_in_cycle(&self, node: &ObjectKey) -> bool {
         let mut ahead = BTreeSet::from([node]);
         let mut behind = BTreeSet::from([node]);
@@ -204,7 +203,7 @@ impl DependencyGraph {
     }
 
     fn shortest_cycle(&self, node: &ObjectKey) -> Option<Vec<ObjectKey>> {
-        // Breadth first: the first way back to the node is a shortest one.
+        // A breadth-first search: the first path back to the node is one of the shortest.
         let mut reached_from = BTreeMap::<&ObjectKey, &ObjectKey>::new();
         let mut queue = VecDeque::from([node]);
         let mut followed = 0;
@@ -223,9 +222,9 @@ impl DependencyGraph {
         None
     }
 
-    /// A cycle for people: `Kustomization/a/x → Kustomization/a/y → Kustomization/a/x`.
+    /// Writes a cycle for users: `Kustomization/a/x → Kustomization/a/y → Kustomization/a/x`.
     ///
-    /// The middle of a long one is left out, so that the text stays readable.
+    /// The middle of a long cycle is left out, so that the text stays readable.
     pub(crate) fn cycle_text(path: &[ObjectKey]) -> String {
         const SHOWN_HEAD_COUNT: usize = 12;
         const SHOWN_TAIL_COUNT: usize = 3;
@@ -246,14 +245,14 @@ impl DependencyGraph {
     }
 }
 
-/// An edge is followed in a search; returns how many that are. Tests count them.
+/// Counts one followed edge of a search: returns 1. Tests also record each call.
 fn follow() -> usize {
     #[cfg(test)]
     tests::count_followed();
     1
 }
 
-/// The path node → … → last → node, of which the search knows every node's predecessor.
+/// The path node → … → last → node, built from the predecessor that the search noted for every node.
 fn way_back(
     node: &ObjectKey,
     last: &ObjectKey,
@@ -263,7 +262,7 @@ fn way_back(
     let mut at = last;
     while at != node {
         path.push(at.clone());
-        // Every queued node but the first has a predecessor; without one the path ends here.
+        // Every queued node but the first has a predecessor. If one were missing, the path would end here.
         at = reached_from.get(at).copied().unwrap_or(node);
     }
     path.push(node.clone());

@@ -1,12 +1,13 @@
-//! Dependencies on objects of other kinds: those that the annotation [`ANNOTATION`] lists, and entries of `spec.dependsOn`.
+//! Dependencies on objects of other kinds. The annotation [`ANNOTATION`] lists them, and entries of `spec.dependsOn` may name
+//! them.
 //!
-//! Here: [`ObjectDependency`], from the text of the annotation, which release of a Helmfile a text names ([`releases`]), and
-//! whether an entry of `spec.dependsOn` names another kind ([`is_of_other_kind`]). Elsewhere: whether what is needed is ready
-//! (the program), what follows from that (`run_gate.rs`).
+//! Here: [`ObjectDependency`], read from the annotation; which release of a Helmfile a text names ([`releases`]); whether an
+//! entry of `spec.dependsOn` names another kind ([`is_of_other_kind`]).
+//! Elsewhere: whether the needed object is ready (the program), and what follows from that (`run_gate.rs`).
 
 use std::fmt;
 
-/// The annotation that lists what has to be ready before an object is applied.
+/// The annotation that lists the objects that must be ready before this object is applied.
 pub const ANNOTATION: &str = "windlass.dev/depends-on";
 
 /// The most dependencies that an object may have, by the annotation and by `dependsOn` each.
@@ -15,15 +16,15 @@ pub const MOST_DEPENDENCIES: usize = 64;
 /// Longest text that is repeated, in characters.
 const MAX_ENTRY_CHARACTERS: usize = 200;
 
-/// Longest names of Kubernetes: of objects and groups, and of kinds.
+/// The longest names that Kubernetes allows for objects and groups, and for kinds.
 const MAX_NAME_LENGTH: usize = 253;
 const MAX_KIND_LENGTH: usize = 63;
 
-/// Whether an entry of `spec.dependsOn` names an object of another kind than `own`, the group and kind of the object that has
-/// the entry. An entry without `apiVersion` and `kind` names one of the same kind.
+/// Whether an entry of `spec.dependsOn` names an object of another kind. `own` is the group and kind of the object with the
+/// entry. An entry without `apiVersion` and `kind` means the object's own kind.
 ///
 /// # Errors
-/// Why the entry names no kind, and what to write.
+/// Why the entry names no kind, and how to correct it.
 pub fn is_of_other_kind(
     own: [&str; 2],
     api_version: Option<&str>,
@@ -57,17 +58,17 @@ fn is_short_word(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_KIND_LENGTH && text.bytes().all(is_of_word)
 }
 
-/// What an object needs: another object, or a part of it.
+/// An object that another object depends on, or a part of it such as one release.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectDependency {
-    /// The kind, such as `Helmfile`; with its group where another kind is called the same, such as
+    /// The kind, such as `Helmfile`. If several groups have the kind, the group follows, as in
     /// `Helmfile.apps.mumoshu.github.io`.
     pub kind: String,
     /// The namespace.
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// A release of a Helmfile, as [`releases`] reads it.
+    /// The name of a release of a Helmfile, in a form that [`releases`] reads.
     pub part: Option<String>,
 }
 
@@ -78,7 +79,7 @@ impl ObjectDependency {
     }
 }
 
-/// As the annotation has it.
+/// Writes the dependency in the form of the annotation.
 impl fmt::Display for ObjectDependency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, namespace, name, part } = self;
@@ -87,11 +88,11 @@ impl fmt::Display for ObjectDependency {
     }
 }
 
-/// Reads `KIND/NAMESPACE/NAME#RELEASE`, of which there may be several with commas between them; without a namespace it is
-/// `own`.
+/// Reads dependencies of the form `KIND/NAMESPACE/NAME#RELEASE`, separated by commas. If the namespace is missing, `own` is
+/// used.
 ///
 /// # Errors
-/// The entry that cannot be read, and how one is written.
+/// The entry that cannot be read, and the expected form.
 pub fn parse(text: &str, own: &str) -> Result<Vec<ObjectDependency>, String> {
     let mut all: Vec<ObjectDependency> = Vec::new();
     for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
@@ -137,18 +138,18 @@ fn one(entry: &str, own: &str) -> Option<ObjectDependency> {
     })
 }
 
-/// Name, namespace and context of `NAME`, `NAMESPACE/NAME` or `KUBECONTEXT/NAMESPACE/NAME`. Names of contexts may have slashes,
-/// those of namespaces and releases have none.
+/// Splits `NAME`, `NAMESPACE/NAME` or `KUBECONTEXT/NAMESPACE/NAME` into name, namespace and context. Only the name of a context
+/// may contain slashes.
 fn parts(release: &str) -> [Option<&str>; 3] {
     let mut parts = release.rsplitn(3, '/');
     [parts.next(), parts.next(), parts.next()]
 }
 
-/// The releases of a Helmfile that a text may name: `NAME`, `NAMESPACE/NAME` or `KUBECONTEXT/NAMESPACE/NAME`. Each comes with its
-/// context (empty in the cluster of the spec), namespace and name. More than one means that the text is ambiguous.
+/// The releases of a Helmfile that match `NAME`, `NAMESPACE/NAME` or `KUBECONTEXT/NAMESPACE/NAME`. Each result has a context
+/// (empty for the cluster of the spec), namespace and name. More than one result means that the text is ambiguous.
 ///
 /// # Guarantees
-/// The full name of a release names that one only: without a context, that in the cluster of the spec.
+/// The full name of a release matches only that release. A full name without a context means the cluster of the spec.
 pub fn releases<'r, T>(
     text: &str,
     all: impl IntoIterator<Item = (T, [&'r str; 3])>,

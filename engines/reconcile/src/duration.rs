@@ -1,7 +1,7 @@
-//! Durations as Go writes and reads them, because that is how specs and statuses spell them.
+//! Reads and writes durations in Go's notation, because specs and statuses use it.
 //!
-//! Here: [`parse_duration`], [`format_duration`]. Elsewhere: intervals and retries (`requeue_delay.rs`),
-//! dates (`time.rs`), what Go answers to single strings (`cargo xtask conformance`).
+//! Here: [`parse_duration`], [`format_duration`]. Elsewhere: intervals and retries (`requeue_delay.rs`), dates (`time.rs`),
+//! Go's results for single strings (`cargo xtask conformance`).
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Why a text is not a duration that can be waited for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// No number where one has to be.
+    /// A number is missing.
     #[error("`{0}` is not a duration; use numbers with units, such as `1h30m` or `500ms`")]
     Malformed(String),
     /// A number that no unit follows.
@@ -68,7 +68,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_nanos(nanos))
 }
 
-/// Reads one number with its unit; returns nanoseconds and what follows.
+/// Reads one number with its unit. Returns the nanoseconds and the rest of the text.
 fn component<'t>(from: &'t str, text: &str) -> Result<(u64, &'t str), DurationError> {
     let too_long = || DurationError::TooLong(text.into());
     let (whole, rest) = split_digits(from);

@@ -1,9 +1,10 @@
-//! Freezes: the times at which nothing begins, and how that holds an object.
+//! Freezes: the times at which windlass begins no change, and how a Freeze holds one object.
 //!
-//! Here: [`FreezeCalendar`] (when a Freeze denies), [`FreezeHold`] (what that means for one object, and how it reads).
-//! Elsewhere: how a recurring time is written (`cron.rs`, `change_window.rs`), events of an iCalendar file (`icalendar.rs`), when
-//! what is held is checked again (`requeue_delay.rs`), what a hold stops (`run_gate.rs`,
-//! `removal_gate.rs`), which objects a Freeze selects and who may go past it (the program).
+//! Here: [`FreezeCalendar`] (when a Freeze denies changes), and [`FreezeHold`] (its effect on one object, and the text that
+//! reports it).
+//! Elsewhere: the notation of recurring times (`cron.rs`, `change_window.rs`), events of an iCalendar file (`icalendar.rs`),
+//! when a held change is checked again (`requeue_delay.rs`), which steps a hold stops (`run_gate.rs`, `removal_gate.rs`), which
+//! objects a Freeze selects and which users may bypass it (the program).
 
 use jiff::SignedDuration;
 use jiff::civil::{Date, DateTime};
@@ -16,40 +17,40 @@ use crate::{
     FREEZE, ICalendar, ICalendarError, NextRunTrigger, RunOutcome, Time, WindowEnd,
 };
 
-/// How many recurring times a Freeze may have.
+/// The most recurring times of a Freeze.
 const MAX_SCHEDULES: usize = 16;
 
-/// How many periods a Freeze may have.
+/// The most periods of a Freeze.
 const MAX_PERIODS: usize = 64;
 
-/// How many times are followed where each begins before the last has ended.
+/// How many frozen times are followed if each begins before the last one has ended.
 const MAX_JOINED_TIMES: usize = 128;
 
-/// For how long the events of an iCalendar file are expanded. An event that recurs each year is always among them.
+/// How far ahead the events of an iCalendar file are expanded. An event that recurs each year is always included.
 pub(crate) const EXPANSION_HORIZON: SignedDuration = SignedDuration::from_hours(400 * 24);
 
 /// After this time the events are expanded anew.
 const EXPANSION_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// A recurring time, as a Freeze has it.
+/// A recurring time in the spec of a Freeze.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FreezeScheduleText {
-    /// When it begins: a cron expression of five fields, or a macro such as `@daily`.
+    /// When the frozen time begins: a cron expression of five fields, or a macro such as `@daily`.
     pub cron: String,
-    /// How long it lasts, such as `62h`.
+    /// How long the frozen time lasts, such as `62h`.
     pub duration: String,
-    /// The name of the time zone; empty for UTC.
+    /// The name of the time zone of `cron`; empty for UTC.
     pub time_zone: String,
 }
 
-/// A period, as a Freeze has it.
+/// A period in the spec of a Freeze.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FreezePeriodText {
-    /// When it begins: a date, a date with a time of day, or an RFC 3339 time.
+    /// When the period begins: a date, a date with a time of day, or an RFC 3339 time.
     pub from: String,
-    /// When it ends. The day of a date without a time is part of the period.
+    /// When the period ends. If it is a date without a time, that day is part of the period.
     pub to: String,
-    /// The name of the time zone of what has no offset; empty for UTC.
+    /// The time zone of dates and times that have no UTC offset; empty for UTC.
     pub time_zone: String,
 }
 
@@ -59,7 +60,8 @@ pub enum FreezeCalendarError {
     /// A recurring time is wrong.
     #[error("schedules[{0}]: {1}")]
     Schedule(usize, ChangeWindowError),
-    /// A recurring time has what separates several of them in an annotation.
+    /// The entry at this index contains `;`. That character separates several entries in an annotation, but here an entry has
+    /// only one.
     #[error("schedules[{0}]: `;` is not allowed; write one entry for each time")]
     Separator(usize),
     /// The time zone of a period does not exist.
@@ -79,7 +81,8 @@ pub enum FreezeCalendarError {
     TooMany,
 }
 
-/// When a Freeze denies: at recurring times, in periods and at the events of an iCalendar file; always, if it has none of them.
+/// The times at which a Freeze denies changes: recurring times, periods, and events of an iCalendar file. A Freeze without any
+/// times always denies.
 #[derive(Debug, Clone)]
 pub struct FreezeCalendar {
     schedules: Vec<ChangeWindows>,
@@ -94,17 +97,17 @@ pub(crate) struct FrozenPeriod {
     pub(crate) to: Time,
 }
 
-/// The periods of events between two times; nothing is known of other times.
+/// The periods of the events between two times. Events outside of these times are not known.
 #[derive(Debug, Clone)]
 struct ExpandedEvents {
     from: Time,
     to: Time,
-    /// In order; each begins after the one before has ended.
+    /// The periods in order. They do not overlap.
     periods: Vec<FrozenPeriod>,
 }
 
 impl ExpandedEvents {
-    /// Until when a time is in one of the periods.
+    /// The end of the period that contains `now`; `None` if no period does.
     fn end(&self, now: Time) -> Option<WindowEnd> {
         if now >= self.to {
             return Some(WindowEnd::Further);
@@ -113,7 +116,7 @@ impl ExpandedEvents {
         let last = self.periods.get(begun.checked_sub(1)?)?;
         match last.to {
             to if to <= now => None,
-            // What follows is not known.
+            // The period reaches the end of the expanded time, and later events are not known.
             to if to >= self.to => Some(WindowEnd::Further),
             to => Some(WindowEnd::Time(to)),
         }
@@ -129,7 +132,7 @@ impl FreezeCalendar {
     /// Reads the times of a Freeze.
     ///
     /// # Errors
-    /// If one of them cannot be read, ends before it begins, or never comes, or if there are too many.
+    /// If an entry cannot be read, ends before it begins, or never happens, or if there are too many entries.
     pub fn parse(
         schedules: &[FreezeScheduleText],
         periods: &[FreezePeriodText],
@@ -146,7 +149,7 @@ impl FreezeCalendar {
         })
     }
 
-    /// The calendar that also denies at the events of an iCalendar file. It has to be made anew once it is not
+    /// Adds the events of an iCalendar file to the frozen times. The calendar must be made again once it is not
     /// [current](Self::is_current).
     ///
     /// # Errors
@@ -158,15 +161,15 @@ impl FreezeCalendar {
         Ok(Self { events: Some(ExpandedEvents { from, to, periods }), ..self })
     }
 
-    /// Whether the events were expanded for a time, and lately. Without events it stays current.
+    /// Whether the events were expanded recently and for the time `now`. A calendar without events is always current.
     pub fn is_current(&self, now: Time) -> bool {
         let is_lately =
             |it: &ExpandedEvents| it.from <= now && now.duration_since(it.from) < EXPANSION_AGE;
         self.events.as_ref().is_none_or(is_lately)
     }
 
-    /// Until when the Freeze denies; `None` if it does not deny now. The end of a time at which another one begins is no end.
-    /// At times for which events were not expanded it denies.
+    /// The time until which the Freeze denies changes; `None` if it does not deny at `now`. Frozen times that follow each other
+    /// without a gap count as one. The Freeze also denies at times for which its events were not expanded.
     pub fn denies(&self, now: Time) -> Option<WindowEnd> {
         let has_no_times = self.schedules.is_empty() && self.periods.is_empty();
         let is_known =
@@ -185,7 +188,8 @@ impl FreezeCalendar {
         Some(WindowEnd::Further)
     }
 
-    /// When it denies next, strictly after this time; `None` if it does not. Of events, those of the next 400 days are known.
+    /// The next time after `now` at which a frozen time begins; `None` if there is none. Events are known for the next 400 days
+    /// only.
     pub fn next_begin(&self, now: Time) -> Option<Time> {
         let of_schedules = self.schedules.iter().filter_map(|it| it.next_opening(now));
         let of_periods = self.periods.iter().map(|it| it.from).filter(|from| *from > now);
@@ -230,12 +234,12 @@ fn period(at: usize, text: &FreezePeriodText) -> Result<FrozenPeriod, FreezeCale
     }
 }
 
-/// The time of a text, in whole seconds as a Freeze is evaluated. A date stands for its first instant; as an end, for its last
-/// one. A local time that clocks skip is the time after the gap. One that they show twice is the first as a begin and the
-/// second as an end, so that a period is not shorter than it reads.
+/// Reads a time in whole seconds. A date means its first instant, or its last instant as an end. A local time that the clocks
+/// skip means the time after the gap. A local time that they show twice means the first one as a begin and the second one as an
+/// end. A period is therefore never shorter than it reads.
 fn instant(text: &str, zone: &TimeZone, is_end: bool) -> Option<Time> {
     let text = text.trim();
-    // A zone in the text would be ignored in favor of that of the period.
+    // A time zone in the text is rejected, because it would be ignored in favor of the period's time zone.
     if text.contains('[') {
         return None;
     }
@@ -259,21 +263,21 @@ fn instant(text: &str, zone: &TimeZone, is_end: bool) -> Option<Time> {
     Some(whole_seconds(time.ok()?))
 }
 
-/// What holds one object: Freezes that deny now, or that it is not known which do.
+/// Why one object is held: some Freezes deny changes now, or windlass does not know which Freezes do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreezeHold {
-    /// The reason of the outcome of what is held.
+    /// The reason of the held run's outcome.
     pub reason: ConditionReason,
-    /// By what, why, until when, and what to do, for people.
+    /// The message for users: which Freeze holds the object, why, until when, and how to proceed.
     pub text: String,
     /// Whether drift is corrected meanwhile.
     pub corrects_drift: bool,
-    /// When it is checked again at the latest.
+    /// The latest time at which the hold is checked again.
     pub recheck_at: Time,
 }
 
 impl FreezeHold {
-    /// What is said of `waiting`, such as `revision main@sha1:…`, that is held.
+    /// The message about a held change. `waiting` names the change, such as `revision main@sha1:…`.
     pub fn message(&self, waiting: &str) -> String {
         format!("{waiting} waits: {}", self.text)
     }
@@ -284,7 +288,7 @@ impl FreezeHold {
         RunOutcome::Blocked(self.reason, self.message(waiting), wake)
     }
 
-    /// The condition that shows it in a status.
+    /// The condition that shows the hold in a status.
     pub fn mark(&self) -> AnnotationCondition {
         AnnotationCondition {
             kind: FREEZE,

@@ -1,12 +1,12 @@
-//! Calendars as iCalendar files have them (RFC 5545): the times at which events are.
+//! Reads iCalendar files (RFC 5545), to know at which times their events are.
 //!
-//! A file is read strictly: what would change the times of an event and is not supported is an error, since a Freeze that knows
-//! only some of its times would let changes begin. What is only shown to people has no effect. Every cost that a file can cause
-//! is bounded: bytes, events and steps of the expansion.
+//! A file is read strictly. If an unsupported line would change the times of an event, it is an error, because a Freeze that
+//! missed some of its times would let changes begin. Lines that are only for display are ignored. All costs of a file are
+//! bounded: bytes, events and steps of the expansion.
 //!
-//! The crates that read iCalendar files are not used: docs/decisions/0034-icalendar.md.
-//! Below: lines (`content_line`), one event (`event`), when it recurs (`recurrence`). Elsewhere: what a Freeze makes of it
-//! (`freeze_calendar.rs`), where the file comes from (the program).
+//! Why no crate for iCalendar files is used: docs/decisions/0034-icalendar.md.
+//! Below: lines (`content_line`), one event (`event`), recurrences (`recurrence`).
+//! Elsewhere: how a Freeze uses the events (`freeze_calendar.rs`), where the file comes from (the program).
 
 mod content_line;
 mod event;
@@ -32,51 +32,51 @@ const MAX_EVENT_BYTES: usize = 128 << 10;
 /// The end of the text that is kept.
 const CALENDAR_END: &str = "END:VCALENDAR\n";
 
-/// The most steps of an expansion: dates of rules, and periods without one.
+/// The most steps of an expansion. Each date of a rule is a step, and so is a period without dates.
 const MAX_STEPS: u32 = 50_000;
 
-/// The deepest component: an alarm of an event of a calendar.
+/// The deepest nesting of components: an alarm in an event in a calendar.
 const MAX_DEPTH: usize = 3;
 
-/// How many characters of a file a message shows.
+/// How many characters of the file a message shows.
 const MAX_SHOWN: usize = 100;
 
 /// Why a file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ICalendarError {
-    /// It is no iCalendar file, or is damaged or incomplete.
+    /// The file is not an iCalendar file, or is damaged or incomplete.
     #[error("line {line}: {why}")]
     Broken {
         /// The number of the line, or of that with which the event begins.
         line: usize,
-        /// What is wrong.
+        /// Why the file is damaged.
         why: String,
     },
-    /// It has something that is not supported and changes the times of an event.
+    /// The file has an unsupported part that changes the times of an event.
     #[error("line {line}: {what} is not supported")]
     Unsupported {
         /// The number of the line, or of that with which the event begins.
         line: usize,
-        /// What it is.
+        /// The name of the unsupported part.
         what: String,
     },
-    /// It is larger than is allowed.
+    /// The file is larger than allowed.
     #[error("the calendar has more than {0}")]
     TooLarge(&'static str),
-    /// The time zone of what names none does not exist.
+    /// The time zone for times without a zone does not exist.
     #[error(transparent)]
     Zone(#[from] crate::CronError),
 }
 
 impl ICalendarError {
-    /// Whether the file is damaged, so that it does not say what its author meant. One that can be read and is not supported, or
-    /// contradicts itself, means something else than the file before it.
+    /// Whether the file is damaged, so that its events are unknown. A file that is only unsupported or contradictory is
+    /// readable, and therefore deliberately differs from the previous file.
     pub fn is_broken(&self) -> bool {
         matches!(self, Self::Broken { .. })
     }
 }
 
-/// What is wrong with a line.
+/// Why a line is rejected.
 #[derive(Debug)]
 enum LineFault {
     Broken(String),
@@ -84,7 +84,7 @@ enum LineFault {
 }
 
 impl LineFault {
-    /// A text that is damaged; an empty one is not shown.
+    /// A fault in a damaged text. An empty text is not shown in the message.
     fn broken(why: String, text: &str) -> Self {
         Self::Broken(with_text(why, text))
     }
@@ -108,10 +108,10 @@ fn with_text(what: String, text: &str) -> String {
     if shown.is_empty() { what } else { format!("{what} (`{shown}`)") }
 }
 
-/// An expansion takes more steps than are allowed.
+/// An expansion takes too many steps.
 struct TooManySteps;
 
-/// The steps that an expansion may still take.
+/// The remaining steps of an expansion.
 struct ExpansionSteps(u32);
 
 impl ExpansionSteps {
@@ -126,15 +126,15 @@ impl ExpansionSteps {
 pub struct ICalendar {
     events: Vec<CalendarEvent>,
     text: String,
-    /// Whether it has a component, of which a file has at least one (RFC 5545, section 3.6).
+    /// Whether the file has a component. RFC 5545, section 3.6 requires at least one.
     has_component: bool,
 }
 
 impl ICalendar {
-    /// Reads a file. `zone` is the time zone of dates and of times that name none; empty for UTC.
+    /// Reads a file. `zone` is the time zone of dates and times that name no zone; empty for UTC.
     ///
     /// # Errors
-    /// It is damaged, too large, or has something that is not supported and changes the times of an event.
+    /// The file is damaged, too large, or has an unsupported part that changes the times of an event.
     pub fn parse(text: &str, zone: &str) -> Result<Self, ICalendarError> {
         if text.len() > MAX_BYTES {
             return Err(ICalendarError::TooLarge("1 MiB"));
@@ -171,7 +171,8 @@ impl ICalendar {
         Ok(reader.read)
     }
 
-    /// The file without what does not say when events are. It is read as the same events, and has at most 128 KiB.
+    /// The file reduced to the lines that affect when events are. Reading this text gives the same events. It has at most 128
+    /// KiB.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -181,11 +182,12 @@ impl ICalendar {
         self.events.len()
     }
 
-    /// Checks that the file has something in it, and that the events are expanded within the bounds now, with a reserve for the days to come. A calendar whose
-    /// [text](Self::text) is that of the last one, which was accepted before, may use the reserve.
+    /// Checks that the file has a component and that its events can be expanded now. Half of the allowed steps are kept in
+    /// reserve for the days to come. A calendar whose [text](Self::text) equals `last`, the last accepted one, may use the
+    /// reserve.
     ///
     /// # Errors
-    /// It has not, or they are not.
+    /// The file has no component, or the expansion takes too many steps.
     pub fn verify(&self, now: Time, last: Option<&str>) -> Result<(), ICalendarError> {
         if !self.has_component {
             let why = "the calendar has neither an event nor anything else".to_owned();
@@ -196,7 +198,7 @@ impl ICalendar {
         self.expanded(now, to, if is_accepted { MAX_STEPS } else { MAX_STEPS / 2 }).map(drop)
     }
 
-    /// The periods that the events cover between two times, in order, without those that overlap or follow each other at once.
+    /// The periods between two times that the events cover, in order. Periods that overlap or touch are joined.
     pub(crate) fn frozen(&self, from: Time, to: Time) -> Result<Vec<FrozenPeriod>, ICalendarError> {
         self.expanded(from, to, MAX_STEPS)
     }
@@ -232,7 +234,7 @@ impl ICalendar {
 
 /// An event that is being read.
 struct OpenEvent {
-    /// The number of the line with which it begins.
+    /// The number of the line with which the component begins.
     number: usize,
     lines: EventLines,
 }
@@ -275,7 +277,7 @@ impl ICalendarReader {
                 let why = "it begins within another component".to_owned();
                 return Err(LineFault::broken(why, &line.text));
             }
-            // The zone is that of the IANA database with this name.
+            // The definition of a time zone is not used, because the IANA database has the zone of this name.
             (1, "VTIMEZONE") => self.read.has_component = true,
             (1, _) => return Err(LineFault::unsupported("a component".to_owned(), &name)),
             (depth, _) if depth >= MAX_DEPTH => {

@@ -1,4 +1,4 @@
-//! The reconcile core: what every kind shares, without a clock, a client or an executor.
+//! The core that the reconcilers of all kinds share. It has no clock, no client and no executor.
 //!
 //! ```text
 //!   gate ── resolve ── gate ── drive( observe → plan → perform )* ── Outcome ── conditions
@@ -6,14 +6,13 @@
 //!  Facts                                        Wake: a time, or nodes of the Graph
 //! ```
 //!
-//! Here: where a run ends ([`RunOutcome`]) and what wakes the next one ([`NextRunTrigger`]), the loop ([`drive`]),
+//! Here: how a run ends ([`RunOutcome`]) and what triggers the next one ([`NextRunTrigger`]), the loop ([`drive`]),
 //! [`StatusConditions`], how often drift is corrected ([`CorrectionBudget`]), when refused requests are repeated
-//! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), in which order they
-//! leave ([`deletion_order`]), the gate, durations and intervals,
-//! [`SnapshotHistory`], and what people ask for besides the spec: [`ChangeWindows`], [`ReconcileSchedule`], [`ObjectHold`],
-//! [`FreezeCalendar`] with the events of an [`ICalendar`];
-//! whether something may be removed ([`RemovalGate`]). Elsewhere: the decision of each kind (its engine's plan),
-//! reading and changing a cluster, timers, events and metrics (the program).
+//! ([`RefusedAttempts`]), which objects depend on which ([`DependencyGraph`]), in which order they are deleted
+//! ([`deletion_order`]), the gate, durations and intervals, [`SnapshotHistory`], and requests of users outside of the spec:
+//! [`ChangeWindows`], [`ReconcileSchedule`], [`ObjectHold`], [`FreezeCalendar`] with the events of an [`ICalendar`], and
+//! whether something may be removed ([`RemovalGate`]). Elsewhere: the decision of each kind (its engine's plan), reading and
+//! changing a cluster, timers, events and metrics (the program).
 
 mod change_window;
 mod conditions;

@@ -1,7 +1,7 @@
-//! Holds: the owner of a suspension, its reason, and when it ends.
+//! Holds: annotations that record who suspended an object, why, and until when.
 //!
-//! Here: [`ObjectHold`], from the strings of the annotations, and whether its end counts, from `managedFields`.
-//! Elsewhere: suspension itself (`run_gate.rs`), lifting a hold (the program).
+//! Here: [`ObjectHold`], read from the annotations, and whether its end is valid, read from `managedFields`.
+//! Elsewhere: the suspension itself (`run_gate.rs`), ending a hold (the program).
 
 use serde_json::Value;
 
@@ -20,19 +20,20 @@ const MAX_TEXT_CHARACTERS: usize = 500;
 /// The path of `spec.suspend` in `managedFields`.
 pub const SUSPEND_FIELD: [&str; 2] = ["f:spec", "f:suspend"];
 
-/// The fields that a field manager owns: an entry of `managedFields`.
+/// The fields that one field manager owns: an entry of `managedFields`.
 #[derive(Debug, Clone, Copy)]
 pub struct ManagerOwnedFields<'o> {
     /// The field manager.
     pub manager: &'o str,
-    /// Whether it applies them server-side.
+    /// Whether the field manager sets the fields by server-side apply.
     pub is_applied: bool,
     /// `fieldsV1`
     pub fields: &'o Value,
 }
 
 impl<'o> ManagerOwnedFields<'o> {
-    /// Reads the value of `metadata.managedFields`: one item for each of its entries, none if it is absent or no list.
+    /// Reads the value of `metadata.managedFields`, one item for each entry. There are no items if the value is absent or not a
+    /// list.
     pub fn listed(entries: Option<&'o Value>) -> impl Iterator<Item = Self> {
         entries.and_then(Value::as_array).into_iter().flatten().map(|entry| Self {
             manager: entry["manager"].as_str().unwrap_or_default(),
@@ -41,16 +42,16 @@ impl<'o> ManagerOwnedFields<'o> {
         })
     }
 
-    /// Whether a field is among them, such as [`SUSPEND_FIELD`].
+    /// Whether the field manager owns a field, such as [`SUSPEND_FIELD`].
     pub fn has(&self, path: &[&str]) -> bool {
         path.iter().try_fold(self.fields, |at, key| at.get(*key)).is_some()
     }
 }
 
-/// Whether some field managers may end a suspension: one of them set `spec.suspend`, and no other one declares it by
-/// server-side apply.
+/// Whether the given field managers may end a suspension. One of them must have set `spec.suspend`, and no other manager may
+/// declare that field by server-side apply.
 ///
-/// So a hold ends neither a suspension that came after it, nor one that a GitOps operator declares.
+/// Because of this, a hold cannot end a later suspension of another user, or one that a GitOps operator declares.
 pub fn may_end_suspension<'o>(
     owners: impl IntoIterator<Item = ManagerOwnedFields<'o>>,
     is_ending: impl Fn(&str) -> bool,
@@ -72,17 +73,17 @@ pub struct ObjectHold {
 enum HoldEnd {
     Resumed,
     At(Time),
-    /// It cannot be read, so it is not known when the hold ends: it does not.
+    /// The end cannot be read, so the hold does not end by itself.
     Malformed(String),
-    /// It is not about the suspension that there is, so that one does not end.
+    /// The end belongs to another suspension, so the present suspension does not end.
     OfAnother(Time),
 }
 
 impl ObjectHold {
-    /// The hold in the annotations of an object, with its `managedFields`; `None` if it has no annotation of a hold.
+    /// Reads the hold from the annotations of an object and its `managedFields`; `None` if it has no annotation of a hold.
     ///
-    /// An end counts only if the field manager that set it has set `spec.suspend`, too ([`may_end_suspension`]): the annotation
-    /// stays where another program resumes the object, and must not end a later suspension.
+    /// An end is valid only if its field manager has also set `spec.suspend` ([`may_end_suspension`]). If another program
+    /// resumes the object, the annotation remains, and it must not end a later suspension.
     pub fn of<'o>(
         annotation: impl Fn(&str) -> Option<&'o str>,
         owners: impl IntoIterator<Item = ManagerOwnedFields<'o>>,
@@ -101,8 +102,8 @@ impl ObjectHold {
         }
     }
 
-    /// The hold by the values of `windlass.dev/suspended-by`, `-reason` and `-until`, if its end counts; `None` if there
-    /// are none.
+    /// Reads the hold from the values of `windlass.dev/suspended-by`, `-reason` and `-until`, and treats its end as valid.
+    /// `None` if all three are absent.
     pub fn parse(by: Option<&str>, reason: Option<&str>, until: Option<&str>) -> Option<Self> {
         by.or(reason).or(until)?;
         let shown = |text: Option<&str>| {
@@ -119,12 +120,12 @@ impl ObjectHold {
         Some(Self { by: shown(by), reason: shown(reason), until })
     }
 
-    /// The owner of the suspension; `None` if the hold names none.
+    /// The user who suspended the object; `None` if the hold names no user.
     pub fn owner(&self) -> Option<&str> {
         self.by.as_deref()
     }
 
-    /// The time at which the hold expires; `None` if it has no valid end.
+    /// The time at which the hold ends; `None` if it has no valid end.
     pub fn expires_at(&self) -> Option<Time> {
         match self.until {
             HoldEnd::At(time) => Some(time),
@@ -137,7 +138,7 @@ impl ObjectHold {
         self.expires_at().is_some_and(|at| at <= now)
     }
 
-    /// Whether the text of a hold names the owner of this one; without an owner here, whether it names none.
+    /// Whether the text of a hold names the same owner as this hold. If this hold names no owner, whether the text names none.
     pub fn has_owner_of(&self, text: &str) -> bool {
         let rest = text.strip_prefix(self.head().as_str());
         rest.is_some_and(|rest| {
@@ -145,18 +146,18 @@ impl ObjectHold {
         })
     }
 
-    /// How its text begins.
+    /// The beginning of the hold's text.
     fn head(&self) -> String {
         self.by.as_ref().map_or_else(|| "suspended".to_owned(), |by| format!("suspended by {by}"))
     }
 
-    /// The name of the hold for people, such as `the hold of alice`.
+    /// The name of the hold in messages, such as `the hold of alice`.
     pub fn name(&self) -> String {
         self.by.as_ref().map_or_else(|| "the hold".to_owned(), |by| format!("the hold of {by}"))
     }
 }
 
-/// Its text while it is in force, such as `suspended by alice until 2026-11-23T21:00:00Z: reason`.
+/// Shown while the hold is in force, such as `suspended by alice until 2026-11-23T21:00:00Z: reason`.
 impl std::fmt::Display for ObjectHold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.head())?;

@@ -1,4 +1,4 @@
-//! What is reconciled or waited for, as a key: one run at a time belongs to one node.
+//! The key of an object that is reconciled or waited for. Of each key, only one run takes place at a time.
 //!
 //! Here: [`ObjectKey`]. Elsewhere: edges between nodes (`dependency_graph.rs`), ids in inventories (`objects`).
 
@@ -28,13 +28,14 @@ impl ObjectKey {
         }
     }
 
-    /// A part of this node, which has waits of its own: what wakes it makes the whole run.
+    /// The key of a part of this object, such as one release. Other objects can wait for a part by itself. A change of a part
+    /// triggers a run of the whole object.
     #[must_use]
     pub fn part(&self, name: &str) -> Self {
         Self { name: format!("{}{PART}{name}", self.name), ..self.clone() }
     }
 
-    /// The node that this is a part of; the node itself if it is not a part.
+    /// The key of the object that this part belongs to. A key that is not a part returns itself.
     #[must_use]
     pub fn whole(&self) -> Self {
         let name = self.name.split_once(PART).map_or(self.name.as_str(), |(whole, _)| whole);
@@ -47,7 +48,8 @@ impl ObjectKey {
         self.name.contains(PART)
     }
 
-    /// The node that stands for all objects of this kind in this namespace: what depends on any of them depends on it.
+    /// The key that stands for all objects of this kind in this namespace. An object that depends on any of them depends on
+    /// this key.
     #[must_use]
     pub fn any_of_namespace(&self) -> Self {
         Self { name: String::new(), ..self.clone() }
@@ -67,7 +69,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// The character before the name of a part: names of Kubernetes cannot have it.
+/// The character before the name of a part. It cannot occur in a Kubernetes name.
 const PART: char = '#';
 
 #[cfg(test)]

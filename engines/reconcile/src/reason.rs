@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Why a condition has its status: one PascalCase word that machines match on.
+/// The reason of a condition or event: one PascalCase word that programs compare.
 ///
 /// A word that is not PascalCase does not compile in a constant:
 /// ```compile_fail
@@ -59,11 +59,11 @@ macro_rules! reasons {
     };
 }
 
-// The first group is fluxcd/pkg `apis/meta` and `apis/acl`, word for word; the second is ours.
+// The first group is copied from fluxcd/pkg `apis/meta` and `apis/acl`. The second group belongs to windlass.
 reasons! {
-    /// It worked.
+    /// The run succeeded.
     SUCCEEDED = "Succeeded";
-    /// It did not work.
+    /// The run failed.
     FAILED = "Failed";
     /// Work is under way.
     PROGRESSING = "Progressing";
@@ -89,13 +89,13 @@ reasons! {
     ARTIFACT_FAILED = "ArtifactFailed";
     /// The manifests could not be built.
     BUILD_FAILED = "BuildFailed";
-    /// What was applied did not become healthy.
+    /// The applied objects did not become healthy.
     HEALTH_CHECK_FAILED = "HealthCheckFailed";
     /// The wait for health ended because something newer has to be applied.
     HEALTH_CHECK_CANCELED = "HealthCheckCanceled";
-    /// The cluster equals what is declared.
+    /// The cluster equals the desired state.
     RECONCILIATION_SUCCEEDED = "ReconciliationSucceeded";
-    /// The cluster could not be made equal to what is declared.
+    /// The cluster could not be made equal to the desired state.
     RECONCILIATION_FAILED = "ReconciliationFailed";
     /// A CEL expression of the spec does not compile.
     INVALID_CEL_EXPRESSION = "InvalidCELExpression";
@@ -106,37 +106,37 @@ reasons! {
 }
 
 reasons! {
-    /// The spec uses a field whose support has not landed; the message names it.
+    /// The spec uses a field that windlass does not support yet. The message names the field.
     UNSUPPORTED_FIELD = "UnsupportedField";
-    /// The object depends on itself, through the path that the message gives.
+    /// The object depends on itself. The message shows the path.
     DEPENDENCY_CYCLE = "DependencyCycle";
-    /// Objects that depend on this one, or on what it deletes, are deleted first.
+    /// The deletion waits for other objects to be deleted first. They depend on this object or on objects that it deletes.
     AWAITING_DEPENDENTS = "AwaitingDependents";
     /// A run stopped because its steps changed nothing.
     NO_PROGRESS = "NoProgress";
-    /// Something waits for the next window.
+    /// A change waits for the next window.
     WINDOW_CLOSED = "WindowClosed";
-    /// Something waits for the end of a Freeze.
+    /// A change waits for the end of a Freeze.
     FROZEN = "Frozen";
     /// A revision waits for its wave of a rollout.
     WAITING_FOR_WAVE = "WaitingForWave";
-    /// It is not known which Freezes there are, so nothing begins.
+    /// It is unknown which Freezes exist, so no change begins.
     FREEZES_UNKNOWN = "FreezesUnknown";
-    /// What was under way when a Freeze began comes to its end.
+    /// An operation that began before a Freeze is being completed.
     FREEZE_OVERRUN = "FreezeOverrun";
     /// The annotation that names the windows cannot be read.
     INVALID_WINDOW = "InvalidWindow";
     /// The schedule annotation cannot be parsed.
     INVALID_SCHEDULE = "InvalidSchedule";
-    /// A CustomResourceDefinition does not fit the objects that exist, so it is not written.
+    /// A CustomResourceDefinition does not fit the existing objects, so it is not written.
     CRD_INCOMPATIBLE = "CRDIncompatible";
-    /// A CustomResourceDefinition is left to the appliers that still use it, instead of being deleted.
+    /// A CustomResourceDefinition is kept instead of deleted, because other appliers still use it.
     CRD_RELEASED = "CRDReleased";
-    /// The objects of a CustomResourceDefinition are exported, and it is deleted with them.
+    /// A CustomResourceDefinition is deleted together with its objects, which were exported first.
     CRD_EXPORTED = "CRDExported";
-    /// What is desired failed before, and is not applied again before a user lifts its Quarantine.
+    /// The desired state failed before. It is not applied again until a user lifts its Quarantine.
     QUARANTINED = "Quarantined";
-    /// Another client undoes what is applied, again and again.
+    /// Another client repeatedly undoes the applied state.
     CONTESTED = "Contested";
     /// A window is open.
     OPEN = "Open";

@@ -1,57 +1,58 @@
-//! The loop that every kind shares: observe, decide, act, observe again, until there is nothing to do.
+//! The loop that the reconcilers of all kinds share: observe, plan, perform the steps, and observe again until no step is left.
 //!
-//! Here: [`ReconcilePlanner`] (the decision), [`Executor`] (the hands), [`drive`].
-//! Elsewhere: each kind's plan (its engine), each kind's executor (the program).
+//! Here: [`ReconcilePlanner`] (decides the steps), [`Executor`] (observes and performs them), [`drive`] (the loop).
+//! Elsewhere: the plan of each kind (its engine), the executor of each kind (the program).
 
 use std::fmt::{self, Debug};
 
 use crate::{NextRunTrigger, RunOutcome, reason};
 
-/// What one observation led to: plain data to print, compare and assert on.
+/// The decision after one observation. It is plain data, so that it can be printed, compared and tested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanVerdict<S> {
-    /// Do these in this order, then observe again. Never empty.
+    /// Perform these steps in this order, then observe again. The list is never empty.
     Act(Vec<S>),
     /// There is nothing to do, for this reason.
     Outcome(RunOutcome),
 }
 
-/// A kind that is reconciled. Pure: no client, no clock (the time is in `ObservedState`), no log.
+/// Decides the steps of a kind that is reconciled. An implementation is pure: it has no client, no log and no clock. The time
+/// is in `ObservedState`.
 pub trait ReconcilePlanner {
-    /// The desired state, complete: the plan reads nothing else.
+    /// The complete desired state. The plan reads no other desired state.
     type DesiredState: Sync;
-    /// What one observation found.
+    /// The result of one observation.
     type ObservedState: Send;
-    /// One change of the cluster, as ids and digests: it is kept, compared and printed.
+    /// One change of the cluster. It holds ids and digests only, because steps are stored, compared and printed.
     type PlanStep: Clone + Debug + PartialEq + Send + Sync;
 
-    /// Decides what to do next.
+    /// Decides the next steps, or the outcome of the run.
     ///
     /// # Guarantees
-    /// Equal arguments give an equal verdict; a state that matches the desired one gives an outcome.
+    /// Equal arguments give an equal verdict. A state that matches the desired state gives an outcome.
     fn plan(
         desired: &Self::DesiredState,
         observed: &Self::ObservedState,
     ) -> PlanVerdict<Self::PlanStep>;
 
-    /// How many observations one run may take before it is judged to be going in circles; at least one.
+    /// How many observations one run may make, at least one. After that the run counts as an endless loop.
     fn rounds(_desired: &Self::DesiredState) -> usize {
         16
     }
 }
 
-/// What a step did to one object, in the words of Flux's events.
+/// The action of a step on one object, named as in Flux's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AppliedObjectAction {
-    /// It did not exist before.
+    /// The object did not exist before.
     Created,
-    /// It existed and was changed.
+    /// The object existed and was changed.
     Configured,
-    /// It was as wanted.
+    /// The object already had the desired state.
     Unchanged,
-    /// It existed and was deleted.
+    /// The object existed and was deleted.
     Deleted,
-    /// It was skipped on purpose.
+    /// The object was skipped on purpose.
     Skipped,
     /// The outcome is not known.
     Unknown,
@@ -70,28 +71,29 @@ impl fmt::Display for AppliedObjectAction {
     }
 }
 
-/// What observes and changes the cluster for a kind. Faults arrive already judged, as an [`RunOutcome`].
+/// Observes and changes the cluster for one kind. It returns faults as a [`RunOutcome`], which already says how to proceed.
 pub trait Executor<K: ReconcilePlanner>: Sync {
-    /// Looks. It must see what `perform` did before it: live reads, never a cache that lags.
+    /// Observes the cluster. The result must include the effect of every earlier `perform`, so it is read live and not from a
+    /// cache.
     fn observe(
         &self,
         desired: &K::DesiredState,
     ) -> impl Future<Output = Result<K::ObservedState, RunOutcome>> + Send;
 
-    /// Does one step.
+    /// Performs one step.
     ///
-    /// `Err` means that the step could not be done, or that the run has to stop here.
-    /// A step that was done and turned out badly is `Ok`: the next observation shows how it went.
+    /// `Err` means that the step could not be performed, or that the run must stop here. A step that was performed but turned
+    /// out badly is `Ok`, because the next observation shows its result.
     fn perform(&self, step: &K::PlanStep) -> impl Future<Output = Result<(), RunOutcome>> + Send;
 }
 
 /// Observes, plans and acts, then observes again, until the plan has an outcome.
 ///
-/// Returns the steps that were done, in order, and where the run ended.
+/// Returns the performed steps in order, and the outcome of the run.
 ///
 /// # Guarantees
-/// No step is done twice, and there are at most [`ReconcilePlanner::rounds`] observations. A run that would break
-/// either ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
+/// No step is performed twice, and there are at most [`ReconcilePlanner::rounds`] observations. A run that would break either
+/// ends as `Failed` with [`reason::NO_PROGRESS`] and an empty wake, for the caller to fill.
 pub async fn drive<K: ReconcilePlanner>(
     desired: &K::DesiredState,
     executor: &impl Executor<K>,

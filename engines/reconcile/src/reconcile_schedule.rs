@@ -1,14 +1,15 @@
-//! Times at which an object is reconciled besides its interval: `windlass.dev/schedule`.
+//! The annotation `windlass.dev/schedule`: times at which an object is reconciled in addition to its interval.
 //!
-//! Here: [`ReconcileSchedule`]. Elsewhere: how a time is written (`cron.rs`), intervals (`requeue_delay.rs`), timers (the program).
+//! Here: [`ReconcileSchedule`]. Elsewhere: the notation of times (`cron.rs`), intervals (`requeue_delay.rs`), timers (the
+//! program).
 
 use crate::Time;
 use crate::cron::{CronError, CronExpression};
 
-/// How many expressions an annotation may have.
+/// The most expressions in an annotation.
 pub(crate) const MAX_ENTRIES: usize = 16;
 
-/// How long an annotation may be, in bytes.
+/// The longest annotation, in bytes.
 pub(crate) const MAX_LENGTH: usize = 2048;
 
 /// Why a text is not a schedule.
@@ -22,7 +23,7 @@ pub enum ReconcileScheduleError {
         "unexpected `{0}`: an entry has five fields and a time zone; separate entries with `;`"
     )]
     TooManyWords(String),
-    /// It is too long, or there are too many of them.
+    /// The annotation is too long, or has too many expressions.
     #[error("at most {MAX_ENTRIES} entries in {MAX_LENGTH} bytes are allowed")]
     TooMany,
 }
@@ -32,10 +33,10 @@ pub enum ReconcileScheduleError {
 pub struct ReconcileSchedule(Vec<CronExpression>);
 
 impl ReconcileSchedule {
-    /// Reads `<cron> [<zone>]`, several separated by `;`.
+    /// Reads schedules of the form `<cron> [<zone>]`. Several schedules are separated by `;`.
     ///
     /// # Errors
-    /// If one of them is not of that form.
+    /// If a schedule does not have that form.
     pub fn parse(text: &str) -> Result<Self, ReconcileScheduleError> {
         let mut all = Vec::new();
         for words in entries(text).ok_or(ReconcileScheduleError::TooMany)? {
@@ -55,7 +56,8 @@ impl ReconcileSchedule {
     }
 }
 
-/// The words of each entry between `;`; a last `;` may stand there. `None` if there is too much of it.
+/// Splits a text at `;` into entries, and each entry into words. A trailing `;` is allowed. `None` if the text has too many
+/// entries or words.
 pub(crate) fn entries(text: &str) -> Option<Vec<Vec<&str>>> {
     let text = text.trim();
     let text = text.strip_suffix(';').unwrap_or(text);

@@ -1,32 +1,32 @@
-//! When something that was refused is tried again, while nothing that could help has changed.
+//! When a refused request is tried again although nothing has changed that could make it succeed.
 //!
-//! Here: counting, and the growing delay. Elsewhere: which refusals are permanent (the caller), timers (the program).
+//! Here: counting refusals, and the growing delay. Elsewhere: which refusals are permanent (the caller), timers (the program).
 
 use std::time::Duration;
 
 use crate::{Time, backoff, jittered};
 
-/// Longest time between two attempts, unless a spec asks for longer.
+/// The longest time between two attempts, unless the spec sets a longer one.
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(15 * 60);
 
-/// How far attempts are spread, in percent.
+/// How much the delay between attempts varies, in percent.
 const RETRY_JITTER_PERCENT: u8 = 10;
 
 /// Attempts in a row that were refused for good.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusedAttempts {
-    /// What was refused.
+    /// The text of the refusal.
     of: String,
     refused: u32,
     until: Option<Time>,
 }
 
 impl RefusedAttempts {
-    /// When to try again what was refused just now: after `retry` at first, then each time twice as long, up to the
+    /// The time of the next attempt after a refusal. The first delay is `retry`. Each further delay is twice as long, up to the
     /// interval and 15 minutes at most; a longer `retry` stays as it is.
     ///
-    /// An earlier retry, for any reason, is not counted and does not postpone the next. A refusal of another text
-    /// begins anew.
+    /// A retry for another reason in the meantime is not counted and does not delay the next attempt. A refusal with a
+    /// different text starts again with `retry`.
     pub fn refused(
         &mut self,
         of: &str,
@@ -53,7 +53,7 @@ impl RefusedAttempts {
         until
     }
 
-    /// Starts anew: the request was not refused, or a user asked for an attempt.
+    /// Resets the delay, because the request succeeded or a user asked for an attempt.
     pub fn end(&mut self) {
         *self = Self::default();
     }

@@ -1,25 +1,25 @@
-//! Whether something that an object manages may be removed now: the one gate of every path that prunes, uninstalls, recreates
-//! or deletes it with the object.
+//! Decides whether an object may remove another object that it manages. Every path that prunes, uninstalls, recreates or
+//! deletes managed objects asks this gate.
 //!
-//! The functions of the program that delete managed objects take a [`RemovalPermit`], which only this gate makes.
-//! Elsewhere: lifecycles, which are asked before anything is deleted (engine `lifecycle`; the tasks of an operation on a
-//! release, the run of a Kustomization), what a window is (`change_window.rs`).
+//! The functions of the program that delete managed objects take a [`RemovalPermit`], which only this gate creates.
+//! Elsewhere: lifecycles, which are checked before any deletion (engine `lifecycle`; the tasks of an operation on a release,
+//! the run of a Kustomization), change windows (`change_window.rs`).
 
 use crate::Time;
 
-/// Why something is to be removed.
+/// Why a managed object is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RemovalCause {
-    /// The object that applies it is deleted.
+    /// The owner of the managed object is deleted.
     #[default]
     OwnerDeleted,
-    /// It is no longer among what the object applies.
+    /// The managed object is no longer among the objects that the owner applies.
     Pruned,
-    /// It is created again at once, because a field that cannot be changed is to change.
+    /// The managed object is created again at once, because an immutable field of it must change.
     Recreated,
-    /// It is what a failed operation left behind.
+    /// The managed object was left behind by a failed operation.
     Remediated,
-    /// The operation that removes it was permitted, and comes to its end.
+    /// An operation that was permitted earlier removes the managed object.
     UnderWay,
 }
 
@@ -36,22 +36,22 @@ impl RemovalCause {
 /// The facts that decide whether a removal may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalGate {
-    /// Why it is to be removed.
+    /// Why the managed object is to be removed.
     pub cause: RemovalCause,
     /// Whether the object is suspended.
     pub is_owner_suspended: bool,
     /// Whether the object to be removed is itself suspended, or marked to be kept.
     pub is_suspended: bool,
-    /// From when on the windows of the object are closed.
+    /// The time at which the windows of the owner close.
     pub closes: Option<Time>,
     /// Whether a Freeze held the object when the run began.
     pub is_frozen: bool,
 }
 
-/// Why something may not be removed now.
+/// Why a managed object may not be removed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemovalRefusal {
-    /// The object, or what is to be removed, is suspended. If the object is deleted, what is to be removed stays for good.
+    /// The owner or the managed object is suspended. If the owner is deleted, the managed object stays permanently.
     Suspended,
     /// No window is open.
     WindowClosed,
@@ -59,7 +59,7 @@ pub enum RemovalRefusal {
     Frozen,
 }
 
-/// Permission to remove an object. Functions that remove take one, and only [`RemovalGate`] creates it.
+/// The permission to remove a managed object. Functions that remove objects require it, and only [`RemovalGate`] creates it.
 ///
 /// ```compile_fail
 /// let permit = reconcile::RemovalPermit { cause: reconcile::RemovalCause::Pruned };
@@ -70,7 +70,7 @@ pub struct RemovalPermit {
 }
 
 impl RemovalPermit {
-    /// Why it is to be removed.
+    /// Why the managed object is to be removed.
     #[must_use]
     pub fn cause(self) -> RemovalCause {
         self.cause
@@ -78,11 +78,11 @@ impl RemovalPermit {
 }
 
 impl RemovalGate {
-    /// The permission for a removal that begins at `now`.
+    /// Permits a removal that begins at `now`.
     ///
     /// # Errors
-    /// The reason why it may not begin. A deletion of the object waits for no window and no Freeze, nor does what undoes a
-    /// failure.
+    /// Why the removal may not begin. Neither the deletion of the owner nor the undoing of a failure waits for a window or
+    /// Freeze.
     pub fn permit(self, now: Time) -> Result<RemovalPermit, RemovalRefusal> {
         let Self { cause, is_owner_suspended, is_suspended, closes, is_frozen } = self;
         let is_closed = closes.is_some_and(|at| at <= now);
@@ -99,8 +99,8 @@ impl RemovalGate {
         }
     }
 
-    /// The permission of an operation that a journal shows to be under way: it was asked when it began, comes to its end and
-    /// is not asked again.
+    /// The permission for the removals of an operation that, according to its journal, has already begun. The gate permitted
+    /// the operation at its beginning. The operation is completed without another check.
     #[must_use]
     pub fn permit_under_way() -> RemovalPermit {
         RemovalPermit { cause: RemovalCause::UnderWay }

@@ -1,23 +1,23 @@
-//! Rollbacks that a person asks for by annotation.
+//! Rollbacks of a release that a user requests by annotation.
 //!
-//! Here: [`ReleaseRollback`], from the text of the annotation, and how far it is, from the history in a status
-//! ([`ReleaseRollbackProgress`]). Elsewhere: when it is done (engine `release`).
+//! Here: [`ReleaseRollback`], read from the annotation, and its progress ([`ReleaseRollbackProgress`]), read from the history
+//! in the status. Elsewhere: when the rollback is performed (engine `release`).
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The annotation that asks a suspended object to roll a release back.
+/// The annotation that requests a rollback of a release. The object must be suspended.
 pub const ROLLBACK: &str = "windlass.dev/rollback";
-/// The annotation with the user who last requested a rollback or a reconciliation, or resumed the object.
+/// The annotation with the name of the user who last requested a rollback or reconciliation, or resumed the object.
 pub const REQUESTED_BY: &str = "windlass.dev/requested-by";
 /// The annotation with the reason of that request.
 pub const REQUESTED_REASON: &str = "windlass.dev/requested-reason";
 
-/// A release goes back from its newest revision to an earlier one.
+/// A requested rollback of a release from its newest revision to an earlier one.
 ///
-/// The request is valid only as long as `from` is the newest revision, so it is done once, and not at all after another
-/// operation.
+/// The request is valid only while `from` is the newest revision. It is therefore performed once, and not at all if another
+/// operation came first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReleaseRollback {
     /// The newest revision.
@@ -27,8 +27,8 @@ pub struct ReleaseRollback {
 }
 
 impl ReleaseRollback {
-    /// The rollback that the annotation requests of a release: `5->3`; for an object with several releases, it begins with
-    /// the full name of one of them: `apps/web:5->3`. `None` if it requests nothing of this release, or cannot be read.
+    /// Reads the rollback of a release from the annotation, such as `5->3`. If the object has several releases, the full name
+    /// of one of them comes first: `apps/web:5->3`. `None` if the annotation names another release or cannot be read.
     pub fn of(annotation: &str, release: Option<&str>) -> Option<Self> {
         let revisions = match release {
             None => annotation,
@@ -44,13 +44,13 @@ impl ReleaseRollback {
         release.map_or_else(|| self.to_string(), |release| format!("{release}:{self}"))
     }
 
-    /// The beginning of the annotation [`crate::SUSPENDED_REASON`] meanwhile; the user's own reason follows.
+    /// The first part of the annotation [`crate::SUSPENDED_REASON`] during the rollback. The user's own reason follows it.
     pub fn suspension_reason(&self) -> String {
         format!("rollback to revision {}", self.to)
     }
 
-    /// The progress of the rollback, by the history in a status: the revision after `from` is its own, or that of another
-    /// operation.
+    /// The progress of the rollback, read from the history in a status. The revision after `from` belongs either to the
+    /// rollback or to another operation.
     pub fn progress(
         &self,
         history: impl IntoIterator<Item = HistoryRevision>,
@@ -73,16 +73,16 @@ impl ReleaseRollback {
     }
 }
 
-/// How far a rollback is that was requested.
+/// The progress of a requested rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseRollbackProgress {
-    /// No revision came after the one from which it goes back: it has still to be carried out.
+    /// The rollback has not been performed yet: the history has no revision after `from`.
     Requested,
-    /// It is done.
+    /// The rollback succeeded.
     Succeeded,
-    /// It was tried, and failed.
+    /// The rollback was performed and failed.
     Failed,
-    /// Another operation made the next revision, so that it is not carried out any more.
+    /// Another operation made the next revision, so the rollback will not be performed.
     Overtaken,
     /// The history does not go back so far.
     Unknown,
@@ -91,16 +91,16 @@ pub enum ReleaseRollbackProgress {
 /// A revision in a history.
 #[derive(Debug, Clone, Copy)]
 pub struct HistoryRevision {
-    /// Its number.
+    /// The number of the revision.
     pub version: i64,
-    /// Whether a rollback made it.
+    /// Whether a rollback made the revision.
     pub is_rollback: bool,
-    /// Whether what made it failed.
+    /// Whether the operation that made the revision failed.
     pub is_failed: bool,
 }
 
 impl HistoryRevision {
-    /// An entry of a history, from the fields that `status.history` has of it.
+    /// Creates an entry from the fields in `status.history`.
     pub fn new(version: i64, status: &str, action: &str) -> Self {
         let is_failed = !matches!(status, "deployed" | "superseded");
         Self { version, is_rollback: action == "rollback", is_failed }

@@ -1,6 +1,6 @@
-//! When to run again: intervals, retries, deadlines.
+//! Computes when an object runs again: intervals, retries, deadlines.
 //!
-//! Here: arithmetic on durations. Elsewhere: spelling them (`duration.rs`), timers (the program).
+//! Here: arithmetic on durations. Elsewhere: the notation of durations (`duration.rs`), timers (the program).
 
 use std::time::Duration;
 
@@ -9,16 +9,17 @@ use std::time::Duration;
 /// Differs(flux): in Flux an interval of zero keeps a worker busy for ever.
 pub const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A number that differs from object to object, by its uid, and is the same in every process.
+/// A number derived from the uid of an object. It differs between objects, and is the same in every process.
 pub fn seed(uid: &str) -> u64 {
     uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// An interval × (1 ± percent %), so that what was created together does not run together for ever.
+/// Varies an interval by up to the given percentage in either direction. Objects that were created together then do not always
+/// run together.
 ///
-/// The same seed gives the same result; percentages over 99 count as 99.
+/// The same seed gives the same result. Percentages over 99 count as 99.
 pub fn jittered(interval: Duration, percent: u8, seed: u64) -> Duration {
     let nanos = interval.as_nanos();
     let span = nanos * u128::from(percent.min(99)) / 100;
@@ -34,7 +35,7 @@ fn scattered(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// How long to wait after this many failures in a row: `min` after the first, doubling up to `max`.
+/// The delay after a number of failures in a row: `min` after the first one, then doubling up to `max`.
 ///
 /// Flux's controllers use 750 ms and 15 minutes.
 pub fn backoff(failures: u32, min: Duration, max: Duration) -> Duration {
@@ -42,8 +43,8 @@ pub fn backoff(failures: u32, min: Duration, max: Duration) -> Duration {
     from_nanos(min.as_nanos().saturating_mul(factor).min(max.as_nanos()))
 }
 
-/// The time that one run of a Kustomization may take: `spec.timeout`, or 30 seconds less than the
-/// interval; at least 30 seconds either way.
+/// The time limit of one run of a Kustomization: `spec.timeout`, or without it 30 seconds less than the interval. It is at
+/// least 30 seconds.
 ///
 /// Parity(flux): the floor applies to a timeout that the spec gives, too.
 pub fn kustomization_timeout(interval: Duration, timeout: Option<Duration>) -> Duration {

@@ -1,8 +1,8 @@
-//! Whether a node may run at all: the same questions for every kind, asked twice in a run.
+//! Decides whether the run of an object may continue. The checks are the same for every kind, and take place twice in a run.
 //!
 //! Here: suspension, windows, Freezes, dependency cycles, dependencies.
-//! Elsewhere: whether a dependency is ready (each kind), edges and finding cycles (`dependency_graph.rs`), when windows
-//! are open (`change_window.rs`), when a Freeze denies (`freeze_calendar.rs`), what a hold is (`object_hold.rs`).
+//! Elsewhere: whether a dependency is ready (each kind), edges and finding cycles (`dependency_graph.rs`), when windows are
+//! open (`change_window.rs`), when a Freeze denies (`freeze_calendar.rs`), holds (`object_hold.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::{
 /// The facts about an object that the gate needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunGateFacts {
-    /// `spec.suspend`, unless it is a hold that has expired.
+    /// Whether `spec.suspend` is set. A hold that has expired does not count.
     pub suspended: bool,
-    /// Its windows, if it has any.
+    /// The windows of the object, if it has any.
     pub window: Option<ChangeWindowState>,
-    /// The Freezes that hold it, if any do.
+    /// The Freezes that hold the object, if there are any.
     pub freeze: Option<Arc<FreezeHold>>,
-    /// What a run would apply if no window and no Freeze stood in its way, such as `revision main@sha1:…`; `None` if the
-    /// object is ready and nothing new has come.
+    /// The change that a run would apply if windows and Freezes allowed it, such as `revision main@sha1:…`. `None` if the
+    /// object is ready and there is no new revision.
     pub waiting: Option<String>,
     /// The object has a deletion timestamp.
     pub deleting: bool,
-    /// What `dependsOn` names, in its order. Not needed before resolve.
+    /// The entries of `dependsOn`, in order. They are needed only for the check after resolving the source.
     pub dependencies: Vec<DependsOnEntry>,
     /// The cycle of `dependsOn` that contains the object, from [`DependencyGraph::cycle`].
     pub cycle: Option<Vec<ObjectKey>>,
@@ -35,54 +35,55 @@ pub struct RunGateFacts {
 /// One entry of `dependsOn`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DependsOnEntry {
-    /// What it names.
+    /// The object that the entry names.
     pub node: ObjectKey,
-    /// Its name in messages.
+    /// The name of the object in messages.
     pub shown: String,
-    /// Its state.
+    /// The state of the dependency.
     pub state: DependencyState,
 }
 
 impl DependsOnEntry {
-    /// An entry of `dependsOn`, which names an object of the same kind.
+    /// An entry of `dependsOn` that names an object of the same kind.
     pub fn of_kind(node: ObjectKey, state: DependencyState) -> Self {
         Self { shown: node.namespaced_name(), node, state }
     }
 }
 
-/// The state of a dependency. The strings hold the reason, as a fragment; an empty one adds nothing.
+/// The state of a dependency. The strings say why, as a part of a sentence; an empty string adds nothing to the message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DependencyState {
-    /// It may be built upon.
+    /// The dependency is ready.
     Ready,
-    /// There is no such object.
+    /// The object does not exist.
     Missing,
-    /// There is no such object, or the user that is named here may not get it. Both are one state: a user who may not get an
-    /// object does not learn from a message whether it exists.
+    /// The object does not exist, or the named user may not get it. The message does not distinguish the two cases, so that a
+    /// user without access does not learn whether the object exists.
     MissingOrForbidden(String),
-    /// It is not `Ready=True`, or its latest generation has not been observed.
+    /// The dependency is not `Ready=True`, or its latest generation has not been observed.
     NotReady(String),
-    /// It is ready, but has not yet applied the revision of the source that both share.
+    /// The dependency is ready, but has not yet applied the revision of the source that both objects share.
     Stale(String),
 }
 
 /// Whether a run continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunGate {
-    /// It continues.
+    /// The run continues.
     Open,
-    /// It ends without a trace: a suspended object's status is not touched.
+    /// The run ends without a change of the status, because the object is suspended.
     Suspended,
-    /// It ends without a trace: no window is open or a Freeze denies, and nothing new waits for that to change.
+    /// The run ends without a change of the status. No window is open or a Freeze denies, but there is no new change that
+    /// waits.
     Closed,
-    /// It ends here, with this outcome.
+    /// The run ends here, with this outcome.
     Outcome(RunOutcome),
 }
 
-/// The decision before anything is fetched.
+/// Decides whether the run may continue before anything is fetched.
 ///
-/// Deleting skips everything but suspension; the kind decides how an object that is deleted while it is suspended is
-/// treated. Windows that cannot be read stay closed.
+/// An object that is being deleted is checked for suspension only; its kind decides what to do if it is suspended. Windows that
+/// cannot be read count as closed.
 pub fn before_resolve(facts: &RunGateFacts) -> RunGate {
     if facts.suspended {
         return RunGate::Suspended;
@@ -119,8 +120,8 @@ fn within_window(facts: &RunGateFacts) -> RunGate {
     }
 }
 
-/// A Freeze that allows the correction of drift lets a run begin that has nothing new: what the run finds to be new all the
-/// same, it does not begin.
+/// Checks the Freezes. If a Freeze allows the correction of drift, a run without a new change may begin. If the run then finds
+/// a new change after all, it does not apply it.
 fn outside_freezes(facts: &RunGateFacts) -> RunGate {
     match (&facts.freeze, &facts.waiting) {
         (None, _) => RunGate::Open,
@@ -130,9 +131,9 @@ fn outside_freezes(facts: &RunGateFacts) -> RunGate {
     }
 }
 
-/// The decision once the source is known: whether a dependency is stale depends on its artifact.
+/// Decides again once the source is known, because its artifact determines whether a dependency is stale.
 ///
-/// A blocked object runs again when one of those dependencies changes, and at `retry_at`.
+/// A blocked object runs again when one of its dependencies changes, and at `retry_at`.
 pub fn after_resolve(facts: &RunGateFacts, retry_at: Time) -> RunGate {
     let gate = before_resolve(facts);
     if facts.deleting || gate != RunGate::Open {

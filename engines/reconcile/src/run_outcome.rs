@@ -1,21 +1,21 @@
-//! Where a run ends and what starts the next one.
+//! The outcome of a run, and what triggers the next run.
 //!
-//! Here: [`RunOutcome`], [`NextRunTrigger`]. Elsewhere: the loop that arrives at an outcome (`reconcile_loop.rs`),
-//! what users see of it (`conditions.rs`), timers and watches that carry out a wake (the program).
+//! Here: [`RunOutcome`], [`NextRunTrigger`]. Elsewhere: the loop that produces an outcome (`reconcile_loop.rs`), the conditions
+//! that show it to users (`conditions.rs`), the timers and watches that start the next run (the program).
 
 use std::collections::BTreeSet;
 
 use crate::{ConditionReason, ObjectKey, Time};
 
-/// What makes a node run again: a time, a change of some nodes, or whichever comes first.
+/// What triggers the next run of an object: a time, or a change of certain objects, whichever comes first.
 ///
-/// An empty one would never fire. Engines that do not know the time may leave it empty;
-/// [`RunOutcome::or_wake`] fills it at the edge.
+/// An empty trigger would never start a run. An engine that does not know the time may leave it empty, because the caller fills
+/// it with [`RunOutcome::or_wake`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NextRunTrigger {
     /// Run again at this time at the latest.
     pub at: Option<Time>,
-    /// Run again when one of these changes.
+    /// The objects whose change triggers a run.
     pub on: BTreeSet<ObjectKey>,
 }
 
@@ -30,13 +30,13 @@ impl NextRunTrigger {
         Self { at: None, on: nodes.into_iter().collect() }
     }
 
-    /// This trigger, which also fires at a time; of two times the earlier counts.
+    /// Adds a time to this trigger. If it has a time already, the earlier one is kept.
     #[must_use]
     pub fn and_at(self, time: Time) -> Self {
         Self { at: Some(self.at.map_or(time, |at| at.min(time))), ..self }
     }
 
-    /// The time after which the node runs even if nothing it waits for has changed; `None` if there is none.
+    /// The time at which the object runs even if none of the objects it waits for has changed; `None` if there is no such time.
     pub fn earliest(&self) -> Option<Time> {
         self.at
     }
@@ -54,13 +54,13 @@ impl NextRunTrigger {
 pub enum RunOutcome {
     /// The cluster matches the desired state; the interval and watches trigger the next run.
     Settled(ConditionReason, String),
-    /// Work is under way in the cluster, such as a rollout; nothing failed.
+    /// Work in the cluster is in progress, such as a rollout. Nothing failed.
     Running(ConditionReason, String, NextRunTrigger),
     /// Another object must change first, such as a dependency or a source.
     Blocked(ConditionReason, String, NextRunTrigger),
     /// An attempt failed and will be repeated.
     Failed(ConditionReason, String, NextRunTrigger),
-    /// Only a change of spec can help.
+    /// Only a change of the spec can help.
     Stalled(ConditionReason, String),
 }
 
@@ -87,7 +87,8 @@ impl RunOutcome {
         }
     }
 
-    /// What triggers the next run; `None` where only the interval (`Settled`) or the spec (`Stalled`) does.
+    /// What triggers the next run. `None` for `Settled`, where only the interval does, and for `Stalled`, where only a change
+    /// of the spec does.
     pub fn wake(&self) -> Option<&NextRunTrigger> {
         match self {
             Self::Running(.., wake) | Self::Blocked(.., wake) | Self::Failed(.., wake) => {
@@ -102,15 +103,15 @@ impl RunOutcome {
         matches!(self, Self::Settled(..))
     }
 
-    /// True if this outcome needs a wake and has none, so that its node would sleep for ever.
+    /// Whether the outcome lacks a trigger that it needs, so that the object would never run again.
     pub fn has_empty_wake(&self) -> bool {
         self.wake().is_some_and(NextRunTrigger::is_empty)
     }
 
-    /// Fills an empty wake with a time; any other outcome stays as it is.
+    /// Fills an empty trigger with a time. Other outcomes stay as they are.
     ///
     /// # Guarantees
-    /// `has_empty_wake` is false of the result.
+    /// `has_empty_wake` is false for the result.
     #[must_use]
     pub fn or_wake(mut self, at: Time) -> Self {
         match &mut self {

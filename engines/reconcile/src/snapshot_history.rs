@@ -1,7 +1,7 @@
-//! What was reconciled lately: the `status.history` of a Kustomization.
+//! The `status.history` of a Kustomization: the last few digests that were reconciled, with their results.
 //!
-//! Here: [`SnapshotHistory`], as fluxcd/pkg `apis/meta` keeps it.
-//! Elsewhere: the history of releases (Helm's own), what is worth an entry (the program).
+//! Here: [`SnapshotHistory`], in the form of fluxcd/pkg `apis/meta`.
+//! Elsewhere: the history of releases (Helm's own), which runs are recorded (the program).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ConditionReason, Time, format_duration, time};
 
-/// How many snapshots are kept.
+/// The most snapshots that are kept.
 const MAX_HISTORY_SNAPSHOTS: usize = 5;
 
 /// The latest snapshots, newest first; at most five after an [`upsert`](Self::upsert).
@@ -18,7 +18,7 @@ const MAX_HISTORY_SNAPSHOTS: usize = 5;
 #[serde(transparent)]
 pub struct SnapshotHistory(pub Vec<ReconcileSnapshot>);
 
-/// One set of manifests and how reconciling it went.
+/// One set of manifests, and the result of reconciling it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReconcileSnapshot {
@@ -27,14 +27,14 @@ pub struct ReconcileSnapshot {
     /// When this digest first ended with this status.
     #[serde(with = "time")]
     pub first_reconciled: Time,
-    /// When it last did.
+    /// When this digest last ended with this status.
     #[serde(with = "time")]
     pub last_reconciled: Time,
-    /// How long that took, as Go writes durations.
+    /// How long the last run took, in Go's notation for durations.
     pub last_reconciled_duration: String,
     /// The reason of `Ready` at its end.
     pub last_reconciled_status: String,
-    /// How often it ended so.
+    /// How many runs of this digest ended with this status.
     pub total_reconciliations: i64,
     /// `revision` and, if known, `originRevision`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -47,10 +47,10 @@ impl SnapshotHistory {
         self.0.first()
     }
 
-    /// Counts one more run of a digest that ended with a status, and puts its snapshot first.
+    /// Records one more run of a digest that ended with a status. Its snapshot becomes the first one.
     ///
-    /// A digest and status seen before keep their first time and their count; the oldest of more
-    /// than five snapshots are dropped.
+    /// If the digest and status were recorded before, the first time and the count are kept. Of more than five snapshots, the
+    /// oldest are dropped.
     pub fn upsert(
         &mut self,
         digest: &str,

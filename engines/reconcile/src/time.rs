@@ -1,4 +1,4 @@
-//! Instants as statuses carry them: RFC 3339 in UTC, to the second.
+//! Times in the form that statuses have: RFC 3339 in UTC, in whole seconds.
 //!
 //! Here: [`Time`] and its JSON form.
 //! Elsewhere: durations (`duration.rs`), reading a clock (the program).
@@ -6,11 +6,11 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// An instant. It is always an argument: this crate reads no clock.
+/// A point in time. Functions of this crate take the present time as an argument, because the crate reads no clock.
 pub type Time = jiff::Timestamp;
 
-/// Drops what is finer than a second, because `metav1.Time` cannot carry it: a time kept finer
-/// would differ from itself after a round trip through the API server.
+/// Drops fractions of a second, because `metav1.Time` has none. Otherwise a time would change on its way through the API
+/// server.
 pub(crate) fn whole_seconds(time: Time) -> Time {
     Time::from_second(time.as_second()).unwrap_or(time)
 }
@@ -20,7 +20,7 @@ pub(crate) fn serialize<S: Serializer>(time: &Time, out: S) -> Result<S::Ok, S::
     out.collect_str(&whole_seconds(*time))
 }
 
-/// For `#[serde(with = "time")]`; takes any RFC 3339 text.
+/// For `#[serde(with = "time")]`. Accepts any RFC 3339 text.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(|_| D::Error::custom(format_args!("`{text}` is not an RFC 3339 time")))

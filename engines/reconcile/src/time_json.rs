@@ -26,7 +26,7 @@ fn parse<E: serde::de::Error>(text: &str) -> Result<Time, E> {
     text.parse().map_err(|_| E::custom(format_args!("`{text}` is not an RFC 3339 time")))
 }
 
-/// A time that may be absent: `null` then, and whole seconds as `metav1.Time` has them.
+/// An optional time: `null` if absent, else in whole seconds like `metav1.Time`.
 pub mod optional {
     use super::{Deserialize as _, Deserializer, Serialize as _, Serializer, Time, parse};
 
@@ -48,7 +48,7 @@ pub mod optional {
     }
 }
 
-/// A time that may be absent, as exact as it is.
+/// An optional time with its full precision.
 pub mod exact {
     use super::{Deserialize as _, Deserializer, Serialize as _, Serializer, Time, parse};
 

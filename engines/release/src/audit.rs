@@ -1,10 +1,10 @@
-//! The audit of an operation: made from its journal and the records, when it has come to its end.
+//! The audit of an operation on a release. It is made from the journal and the release records when the operation has ended.
 //!
-//! The same journal and records give the same audit, so one that was made before a crash is made again after it.
+//! The same journal and records always give the same audit, so that an audit can be made again after a crash.
 //!
-//! Here: what asked for the operation, from where to where it went, its steps and hooks, how it ended, and which
-//! manifests show what it changed. Below: what asked for it (`audit/cause.rs`). Elsewhere: comparing those manifests
-//! (`apply::object_changes`), storing audits (the program).
+//! Here: the causes of the operation, its revisions, its steps and hooks, its outcome, and the manifests that show its changes.
+//! Below: the causes (`audit/cause.rs`). Elsewhere: comparing these manifests (`apply::object_changes`), storing audits (the
+//! program).
 
 mod cause;
 #[cfg(test)]
@@ -21,61 +21,62 @@ use crate::revisions::ReleaseRevisions;
 
 pub use cause::OperationCause;
 
-/// How many steps and hooks are listed.
+/// The most steps and hooks that are listed.
 const MAX_STEPS: usize = 64;
 
 /// A revision of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedRevision {
-    /// Its number.
+    /// The number of the revision.
     pub revision: i64,
     /// The chart's name.
     pub chart_name: String,
     /// The chart's version.
     pub chart_version: String,
-    /// The version of what the chart installs.
+    /// The `appVersion` of the chart.
     pub app_version: String,
-    /// The digest of the values; empty where they have none.
+    /// The digest of the values; empty if they have none.
     pub values_digest: String,
 }
 
 /// A step or hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedStep {
-    /// What it is: a word, or the event of a hook.
+    /// The name of the step: a fixed word, or the event of a hook.
     pub name: &'static str,
     /// The object of a hook, as `Kind/name`.
     pub hook: Option<String>,
-    /// When it began.
+    /// When the step began.
     pub started: Time,
-    /// When it ended; `None` if that is unknown because windlass was interrupted.
+    /// When the step ended; `None` if that is unknown because windlass was interrupted.
     pub ended: Option<Time>,
-    /// Whether it failed.
+    /// Whether the step failed.
     pub failed: bool,
 }
 
 /// How an operation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationOutcome {
-    /// As it should.
+    /// The operation succeeded.
     Succeeded,
-    /// It failed.
+    /// The operation failed.
     Failed,
     /// The desired state changed meanwhile.
     Stopped,
 }
 
-/// The records whose manifests show what an operation changed.
+/// The records whose manifests show the changes of an operation.
 #[derive(Debug, Clone)]
 pub struct RevisionSpan {
     /// The record before.
     pub before: Option<Arc<ReleaseRecord>>,
-    /// What was to be there.
+    /// The record of the revision that the operation was to apply; none for a removal.
     pub after: Option<Arc<ReleaseRecord>>,
-    /// Inventory ids of objects that only the record after has, and that the operation took over instead of creating them.
+    /// Inventory ids of objects that the operation took over instead of creating them. Only the record after it has these
+    /// objects.
     pub adopted: Vec<String>,
-    /// Whether the operation failed while it wrote that, so that not all of it was written, or while it waited until deleted
-    /// objects are gone.
+    /// Whether the operation failed while it wrote these changes, or while it waited for deleted objects to disappear. The
+    /// changes may be incomplete then.
     pub partial: bool,
 }
 
@@ -83,31 +84,31 @@ pub struct RevisionSpan {
 /// The same journal and records always give the same audit.
 #[derive(Debug, Clone)]
 pub struct ReleaseAudit {
-    /// What asked for it.
+    /// The causes of the operation.
     pub causes: Vec<OperationCause>,
-    /// The revision that was there before.
+    /// The revision before the operation.
     pub from: Option<AuditedRevision>,
-    /// The revision that it made, or tested.
+    /// The revision that the operation made or tested.
     pub to: Option<AuditedRevision>,
     /// Steps and hooks, in the order in which they began.
     pub steps: Vec<AuditedStep>,
-    /// How many of them are left out.
+    /// How many steps and hooks are left out.
     pub omitted_steps: usize,
-    /// What lifecycles answered.
+    /// The answers of lifecycles.
     pub answers: Vec<lifecycle::LifecycleEventAnswer>,
-    /// How it ended.
+    /// How the operation ended.
     pub outcome: OperationOutcome,
-    /// Why, where it did not succeed; in Helm's words.
+    /// The error if the operation did not succeed, in Helm's words.
     pub error: Option<String>,
-    /// When it began.
+    /// When the operation began.
     pub started: Time,
-    /// When it ended.
+    /// When the operation ended.
     pub ended: Time,
-    /// What it changed; `None` if it came to no change of objects.
+    /// The records that show the changes; `None` if the operation changed no objects.
     pub span: Option<RevisionSpan>,
 }
 
-/// The audit of the operation whose journal stands beside a revision. One that has only its records left to delete ends `now`.
+/// The audit of the operation whose journal belongs to a revision. If only its records are left to delete, it ends `now`.
 pub fn of(
     revisions: &ReleaseRevisions,
     record: &Arc<ReleaseRecord>,
@@ -158,7 +159,7 @@ fn made(record: &Arc<ReleaseRecord>) -> AuditedRevision {
     }
 }
 
-/// What an operation changed, by how far it came.
+/// The records that show the changes of an operation. They depend on the step at which it failed.
 fn span(
     record: &Arc<ReleaseRecord>,
     journal: &OperationJournal,
@@ -168,12 +169,12 @@ fn span(
     let write =
         tasks.iter().position(|it| matches!(it, OperationTask::Apply | OperationTask::Delete))?;
     let failed_at = journal.failure.as_ref().map(|failure| failure.at);
-    // A step before it, such as a hook, failed.
+    // A step before the change failed, such as a hook.
     if failed_at.is_some_and(|at| at < write) {
         return None;
     }
-    // An object whose deletion was accepted is not removed while its finalizers keep it. A wait for that which fails is a fault
-    // and no failure, and a hook after it that fails is both.
+    // An object with finalizers still exists after its deletion was accepted. A failed wait for that is a fault but not a
+    // failure. A hook that fails afterwards counts as both.
     let is_left = journal.faults.len() > usize::from(failed_at.is_some_and(|at| at > write));
     let partial = failed_at == Some(write) || is_left;
     let record = Some(record.clone());
@@ -210,7 +211,7 @@ fn steps(record: &ReleaseRecord, journal: &OperationJournal) -> Vec<AuditedStep>
     steps
 }
 
-/// A hook, if this operation ran it: records keep the results of earlier runs.
+/// The step of a hook, if this operation ran the hook. A record also keeps the results of earlier runs.
 fn ran(hook: &HookRecord, name: &'static str, journal: &OperationJournal) -> Option<AuditedStep> {
     let started = hook.last_run.started.as_ref().and_then(GoTimestamp::time)?;
     // Records of others may have whole seconds only.

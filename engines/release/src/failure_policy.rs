@@ -1,7 +1,7 @@
-//! What follows from failures beside the remediation of a spec: inputs that failed as often as they may are quarantined, and are
-//! not released again.
+//! The failure policy of a release, in addition to the remediation in its spec. Inputs that reached the allowed number of
+//! failures are quarantined and not released again.
 //!
-//! Elsewhere: the remediation itself ([`crate::settings`]), what is decided ([`crate::release_decision`]), Quarantines as objects
+//! Elsewhere: the remediation itself ([`crate::settings`]), the decisions ([`crate::release_decision`]), Quarantines as objects
 //! (the program).
 
 use crate::journal::OperationKind;
@@ -11,10 +11,10 @@ use crate::revisions::ReleaseRevisions;
 use crate::settings::{ReleaseDesiredState, RemediationStrategy};
 use crate::status::HelmReleaseStatusFields;
 
-/// What follows from failures beside the remediation of a spec.
+/// The failure policy of a release, in addition to the remediation in its spec.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FailurePolicy {
-    /// Whether inputs that failed as often as they may are quarantined.
+    /// Whether inputs are quarantined when they reach the allowed number of failures.
     pub quarantines: bool,
     /// Whether the last failure of an upgrade is undone by a rollback, where the spec does not say otherwise.
     pub rolls_back: bool,
@@ -22,12 +22,12 @@ pub struct FailurePolicy {
     pub quarantine: Option<ReleaseQuarantine>,
 }
 
-/// The Quarantine of inputs, as decisions see it.
+/// The Quarantine of inputs, in the form that decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseQuarantine {
-    /// The message about it.
+    /// The message about the Quarantine.
     pub text: String,
-    /// Whether the last good release stays in place of them, so that it is corrected against drift.
+    /// Whether the last good release stays in place of these inputs. Its drift is then corrected.
     pub keeps_last_good: bool,
 }
 
@@ -44,7 +44,7 @@ impl FailurePolicy {
 }
 
 impl ReleaseDesiredState {
-    /// Whether failures of tests do not count, by the last action or else by the settings of tests.
+    /// Whether failed tests are ignored: by the setting of the last action, or else by the test settings.
     fn ignores_tests(&self, status: &HelmReleaseStatusFields) -> bool {
         let default = self.spec.test.ignore_failures;
         self.active(status).map_or(default, |active| active.ignores_tests(&self.spec.test))
@@ -60,8 +60,8 @@ impl ReleaseDesiredState {
         good.max_by_key(|it| it.version)
     }
 
-    /// The good release that is in the cluster in place of what is desired: one that a rollback brought back, or that nothing has
-    /// replaced; `None` if the newest one is no such release.
+    /// The good release in the cluster that replaces the desired one: a rollback restored it, or nothing has replaced it since.
+    /// `None` if the newest release is not of this kind.
     pub fn stays_in_place<'s>(
         &self,
         status: &'s HelmReleaseStatusFields,
@@ -73,8 +73,7 @@ impl ReleaseDesiredState {
         })
     }
 
-    /// Whether a release of the desired inputs was good once, as far as there are records. What fails after that fails for another
-    /// reason.
+    /// Whether the records show a good release of the desired inputs. If these inputs fail later, the cause is elsewhere.
     pub fn was_good(&self, status: &HelmReleaseStatusFields, revisions: &ReleaseRevisions) -> bool {
         let ignores = self.ignores_tests(status);
         revisions.all().iter().any(|revision| {
@@ -96,7 +95,7 @@ impl ReleaseDesiredState {
             && snapshot.config_digest == self.config_digest
     }
 
-    /// Records that make room for another one, without that of the last good release, if a failure may go back to it.
+    /// The records to prune for a new one. The record of the last good release is left out if a failure may return to it.
     pub(crate) fn without_last_good(
         &self,
         prune: Vec<i64>,
@@ -107,15 +106,15 @@ impl ReleaseDesiredState {
         prune.into_iter().filter(|version| Some(*version) != good).collect()
     }
 
-    /// Whether the inputs failed as often as they may, although the release was removed meanwhile: an upgrade that is undone by
-    /// a removal leaves no failed installation behind.
+    /// Whether the inputs reached the allowed number of failures. This must be known even if the release was removed since,
+    /// because an upgrade that is remediated by a removal leaves no failed installation behind.
     pub(crate) fn is_given_up(&self, status: &HelmReleaseStatusFields) -> bool {
         self.failures.quarantines
             && self.active(status).is_some_and(|it| it.retry.is_none() && it.is_exhausted())
     }
 
-    /// A decision about inputs of which a Quarantine is in force: what would release them again does not begin. What undoes their
-    /// failure does, also a rollback that the spec alone would not ask for.
+    /// Adjusts a decision while a Quarantine of the inputs is in force: these inputs are not released again. Steps that undo
+    /// their failure are allowed, including a rollback that the spec alone would not start.
     pub(crate) fn unless_quarantined(
         &self,
         decision: ReleaseDecision,
@@ -140,7 +139,7 @@ impl ReleaseDesiredState {
                 | ReleaseDecision::NoRollbackTarget
         );
         match decision {
-            // What failed last may be other inputs, which the quarantined ones came to replace.
+            // The last failure may belong to other inputs, which the quarantined inputs were meant to replace.
             _ if releases && keeps_last_good && matches!(state, ReleaseState::Failed(_)) => {
                 match rollback() {
                     rollback @ ReleaseDecision::Begin(OperationKind::Rollback, _) => rollback,
@@ -157,7 +156,7 @@ impl ReleaseDesiredState {
     }
 }
 
-/// Whether the last failure of an upgrade is undone unless the spec says whether it is.
+/// Whether the last failure of an upgrade is undone if the spec does not say.
 pub(crate) fn undoes_by_default(
     policy: &FailurePolicy,
     retries: i64,

@@ -1,6 +1,6 @@
-//! The decision of one run: which step comes next, or the outcome of the run.
+//! Decides the next step of a run of a HelmRelease, or the outcome of the run.
 //!
-//! Here: the desired state and the run put together, one step at a time. Below: beginning an operation
+//! Here: combining the desired state with the state of the run, one step at a time. Below: beginning an operation
 //! (`plan/operation_start.rs`).
 //! Elsewhere: the state of a release and the next operation ([`crate::release_decision`]), an operation under way
 //! ([`crate::operation`]), the status ([`crate::operation_status`]).
@@ -39,29 +39,29 @@ use crate::status::{self, HelmReleaseStatusFields, ReleaseReport};
 /// The observed state of a run.
 ///
 /// # Assumes
-/// Reads are live, and see what the steps before them did.
+/// The state is read live, and includes the effects of earlier steps.
 #[derive(Debug, Clone)]
 pub struct ReleaseObservedState {
     /// The time of the run.
     pub now: Time,
-    /// The status as it was written last.
+    /// The last written status.
     pub status: HelmReleaseStatusFields,
     /// The revisions of the release that [`released`] names.
     pub revisions: ReleaseRevisions,
-    /// What an open operation needs according to [`operation::scope`].
+    /// The observations that an open operation needs according to [`operation::scope`].
     pub live: ObservedLiveObjects,
-    /// How the cluster compares with the deployed revision, where [`ObservationNeed::Drift`] asked for it.
+    /// The drift of the deployed revision, if [`ObservationNeed::Drift`] requested it.
     pub drift: Option<ReleaseDrift>,
-    /// What another client changes again and again, so that it is not corrected for a while: the message about it, and
-    /// when to run again.
+    /// Set while another client repeatedly undoes corrections, so that corrections are paused: the message about it, and the
+    /// time of the next run.
     pub contested: Option<(String, Time)>,
-    /// How the step went that this run did last.
+    /// The outcome of the last step in this run.
     pub outcome: Option<StepOutcome>,
-    /// What this run has come through.
+    /// The progress of this run.
     pub ran: RunProgress,
 }
 
-/// The progress of one run; a new one for every run.
+/// The progress of one run. Every run begins with a new one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunProgress {
     /// Operations that ended.
@@ -97,19 +97,18 @@ impl RunProgress {
     }
 }
 
-/// The observations that a plan needs besides the revisions.
+/// The observations that a plan needs in addition to the revisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservationNeed {
-    /// Nothing.
+    /// No observations.
     Nothing,
-    /// For the open operation beside the last revision.
+    /// The observations for the open operation on the last revision.
     Operation(operation::ObservationScope),
-    /// How the cluster compares with the last revision.
+    /// The comparison of the cluster with the last revision.
     Drift,
 }
 
-/// Namespace of the records, and name, of the release that is observed: of the release in the status, or else of the
-/// desired one.
+/// Namespace of the records and name of the observed release: the release in the status, or else the desired one.
 pub fn released(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -122,7 +121,7 @@ pub fn released(
     (status.storage_namespace.clone(), name)
 }
 
-/// The observations that a run has to make before it plans.
+/// The observations that a run must make before it plans.
 pub fn need(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -138,8 +137,8 @@ pub fn need(
     }
 }
 
-/// Whether an operation of an owner, on a cluster that it has a name for ([`ReleaseDesiredState::kube_context`]), is under
-/// way, or has ended without the status saying so.
+/// Whether an operation of an owner is in progress, or has ended before the status reported it. The cluster is named by
+/// [`ReleaseDesiredState::kube_context`].
 pub fn is_under_way(
     owner: &str,
     kube_context: &str,
@@ -165,11 +164,11 @@ fn own<'r>(
     Some((last, journal))
 }
 
-/// Keeping a release as its HelmRelease wants it.
+/// Keeps the Helm release of a HelmRelease in its desired state.
 ///
 /// # Guarantees
-/// A hook that was begun is not begun again, whenever the program ends. A failure is counted once.
-/// What happened is in the status before anything new begins.
+/// A hook that was begun is not begun again, even if the program crashes. A failure is counted once. The status reports all
+/// events before a new operation begins.
 #[derive(Debug, Clone, Copy)]
 pub struct HelmReleasePlanner;
 
@@ -189,7 +188,7 @@ impl ReconcilePlanner for HelmReleasePlanner {
         })
     }
 
-    /// Every hook takes some rounds, and there are no more hooks than objects.
+    /// Every hook takes some rounds, and a release has fewer hooks than objects, which limits the rounds.
     fn rounds(_: &ReleaseDesiredState) -> usize {
         10_000
     }
@@ -204,13 +203,13 @@ fn accounted(record: &ReleaseRecord, journal: &OperationJournal) -> ReleaseStep 
     ReleaseStep::Write(Box::new(RecordAndJournalWrite { version, changes, others, journal }))
 }
 
-/// How the rollback that a user requests by annotation stands.
+/// The state of a rollback that a user requests by annotation.
 enum RequestedRollbackState {
-    /// None is requested, or it has been carried out.
+    /// No rollback is requested, or it was already performed.
     Nothing,
-    /// It begins, to this revision.
+    /// The rollback to this revision may begin.
     To(i64),
-    /// It cannot begin, for this reason.
+    /// The rollback cannot begin, for this reason.
     Refused(ReleaseRollback, String),
 }
 
@@ -262,7 +261,7 @@ impl DesiredAndObservedRelease<'_> {
             &status.history,
         );
         if let Some(verdict) = changed.and_then(|_| self.quarantined(status, false)) {
-            // What would take its place is not released.
+            // The release that would replace the removed one is quarantined, so nothing is removed.
             return Ok(verdict);
         }
         let in_place = self.desired.spec.upgrade.in_place_chart_name_change;
@@ -278,16 +277,15 @@ impl DesiredAndObservedRelease<'_> {
         self.decided(status)
     }
 
-    /// Nothing begins.
+    /// The verdict for a suspended release: no operation begins.
     fn suspended(&self) -> PlanVerdict<ReleaseStep> {
         let text = "reconciliation is suspended".to_owned();
         let wake = NextRunTrigger::at(self.later(self.desired.interval));
         PlanVerdict::Outcome(RunOutcome::Blocked(reason::SUSPENDED, text, wake))
     }
 
-    /// The revision that a user requests to roll back to. It has to be in Helm's storage, with the digest that the
-    /// status has of it (if it has one), and the newest revision has to be the one in the request, with no operation
-    /// under way.
+    /// The revision that a user requests to roll back to. It must be in Helm's storage, with the same digest as in the status
+    /// if the status has one. The newest revision must be the one in the request, and no operation may be in progress.
     fn asked_rollback(&self) -> Result<RequestedRollbackState, SnapshotDigestError> {
         let ReleaseObservedState { revisions, status, .. } = self.observed;
         let requests = &self.desired.requests;
@@ -342,7 +340,7 @@ impl DesiredAndObservedRelease<'_> {
         }
     }
 
-    /// Events of lifecycles that nothing waits for any more, beside an open operation or none.
+    /// Dismisses events of lifecycles that no operation waits for any more, whether an operation is open or not.
     fn dismissal(&self, open: Option<&OperationJournal>) -> Option<PlanVerdict<ReleaseStep>> {
         let operation = open.map(|journal| journal.id.as_str());
         let answers = open.map_or(&[][..], |journal| journal.answers.as_slice());
@@ -359,7 +357,7 @@ impl DesiredAndObservedRelease<'_> {
         RunOutcome::Running(LIFECYCLE_PENDING, text, wake)
     }
 
-    /// The outcome of a run that must not begin an action, since it is not known which lifecycles hold it.
+    /// The outcome of a run that must not begin an action, because it is unknown which lifecycles hold it.
     fn unless_known(&self, action: OperationKind) -> Option<PlanVerdict<ReleaseStep>> {
         let why = self.desired.lifecycles.unknown.clone().filter(|_| !action.is_remediation())?;
         let wake = NextRunTrigger::on(self.desired.lifecycles.known_on.clone());
@@ -367,7 +365,7 @@ impl DesiredAndObservedRelease<'_> {
         Some(PlanVerdict::Outcome(RunOutcome::Blocked(LIFECYCLES_UNKNOWN, why, wake)))
     }
 
-    /// The outcome of a run whose next phase is held by a gate.
+    /// The outcome of a run whose next phase is held by a gate; `None` if no gate holds it.
     fn held(&self, phase: OperationPhase) -> Option<PlanVerdict<ReleaseStep>> {
         let held = self.desired.gates.hold(phase, self.observed.now)?;
         Some(self.resting_held(held))
@@ -379,8 +377,8 @@ impl DesiredAndObservedRelease<'_> {
         PlanVerdict::Outcome(RunOutcome::Blocked(held.reason, held.subject, wake))
     }
 
-    /// Writes the status and what follows from it. Also in the middle of a run it does not call a release Ready of which an
-    /// object is contested.
+    /// Writes the status and its consequences. Even in the middle of a run, it does not report a release as Ready while an
+    /// object of it is contested.
     fn tell(&self, report: ReleaseReport) -> ReleaseStep {
         let contested = self.observed.contested.as_ref().map(|(text, _)| text.clone());
         ReleaseStep::Tell(Box::new(ReleaseReport { contested, ..report }))
@@ -427,7 +425,7 @@ impl DesiredAndObservedRelease<'_> {
             OperationNeed::Wait(_, wake) => {
                 let timeout = std::time::Duration::from_millis(journal.plan.timeout_ms);
                 let text = operation_status::running_text(journal.action, timeout);
-                // A remediation or a test must not hide the outcome before it.
+                // A remediation or a test must not hide the outcome of the operation before it.
                 let run_outcome = match status.summary(self.desired) {
                     Some(said) if journal.action.is_remediation() => {
                         RunOutcome::Failed(said.reason, said.text, wake)
@@ -456,7 +454,8 @@ impl DesiredAndObservedRelease<'_> {
         })
     }
 
-    /// The journal of an open operation for which the spec gives another time by now: from here on that counts.
+    /// The journal of an open operation with the timeout of the present spec, if it has changed. The new timeout applies from
+    /// now on.
     fn with_new_timeout(&self, journal: &OperationJournal) -> Option<OperationJournal> {
         let mut journal = journal.clone();
         let timeout_ms = self.desired.plan(journal.action).timeout_ms;
@@ -465,7 +464,7 @@ impl DesiredAndObservedRelease<'_> {
         (!is_known && !self.desired.suspended).then_some(journal)
     }
 
-    /// Why an open operation should come to its end early.
+    /// Why an open operation should end early; `None` if it should not.
     fn stop(&self, journal: &OperationJournal) -> Option<String> {
         let desired = self.desired;
         if journal.action.is_removal() {
@@ -480,14 +479,14 @@ impl DesiredAndObservedRelease<'_> {
         if desired.suspended {
             return Some(format!("suspended during the {}", journal.action.as_str()));
         }
-        // What supersedes it would not begin either, and what is under way comes to its end.
+        // During a Freeze the operation that supersedes this one could not begin either, so the present one is completed.
         let is_frozen = desired.gates.freeze.is_some();
         (journal.inputs != desired.inputs && !is_frozen)
             .then(|| format!("superseded by {}", desired.inputs))
     }
 
-    /// Reports an operation that has ended in the status; then notes in the journal that it is reported, unless that is
-    /// seen.
+    /// Reports an ended operation in the status. Then notes in its journal that it is reported, unless the status itself shows
+    /// that.
     fn account(
         &self,
         record: &ReleaseRecord,
@@ -503,7 +502,7 @@ impl DesiredAndObservedRelease<'_> {
         }))
     }
 
-    /// The release that the status knows is to be gone: with the HelmRelease, or because another one takes its place.
+    /// Removes the release that the status knows, because the HelmRelease is deleted or another release replaces it.
     fn removal(&self, changed: Option<TargetChange>) -> PlanVerdict<ReleaseStep> {
         if let Some(verdict) = self.dismissal(None) {
             return verdict;
@@ -529,13 +528,13 @@ impl DesiredAndObservedRelease<'_> {
         }
         if let (Some(ReleaseRemovalScope::Run), Some(last)) = (left, revisions.last()) {
             if ran.ended.contains(&OperationKind::Uninstall) {
-                // It failed in this run.
+                // The uninstallation failed in this run.
                 let said = status.summary(self.desired);
                 let text = said.map_or_else(String::new, |said| said.text);
                 return self.failed(status::UNINSTALL_FAILED, text);
             }
             let unknown = self.unless_known(OperationKind::Uninstall);
-            // That another release takes its place was asked about as a phase of its own.
+            // The replacement by another release was checked as a separate phase.
             let cause = changed.map_or(self.desired.gates.removal, |_| RemovalCause::Pruned);
             return unknown.unwrap_or_else(|| self.begin_removal(&last.record, cause, status));
         }
@@ -553,13 +552,13 @@ impl DesiredAndObservedRelease<'_> {
         }
     }
 
-    /// Whether a release that is there is another one than the status knows: its kubeconfig may name another cluster by now.
+    /// Whether the existing release is not the one that the status knows. The kubeconfig may refer to another cluster by now.
     ///
     /// Differs(flux): Flux uninstalls it, also where another owner installed it.
     fn is_another(&self, last: &ReleaseRevision, known: &ReleaseSnapshot) -> bool {
         match &last.journal {
             Some(journal) if self.desired.owns(journal) => false,
-            // What was adopted has the journal of another until it is operated on.
+            // An adopted release keeps the journal of its previous owner until the first operation on it.
             Some(_) => !known.tells_of(&last.record),
             None => {
                 let began = last.record.info.first_deployed.as_ref();
@@ -569,7 +568,7 @@ impl DesiredAndObservedRelease<'_> {
         }
     }
 
-    /// No operation is open and all events are reported: decides what is done about the state.
+    /// Decides by the state of the release. No operation is open, and all events are reported.
     fn decided(
         &self,
         status: &HelmReleaseStatusFields,
@@ -639,7 +638,8 @@ impl DesiredAndObservedRelease<'_> {
                 let mut status = status.clone();
                 // Parity(flux): what cannot be relied on is forgotten.
                 if matches!(state, ReleaseState::Unmanaged(_)) {
-                    // With the history goes the proof that the last operation was reported.
+                    // Clearing the history removes the proof that the last operation was reported, so its journal records that
+                    // first.
                     if let Some((last, journal)) = own(desired, revisions)
                         && !journal.accounted
                     {
@@ -652,7 +652,7 @@ impl DesiredAndObservedRelease<'_> {
         })
     }
 
-    /// The existing release of another client, if it is as desired.
+    /// The existing release of another client, if it matches the desired state.
     fn adoptable(
         &self,
         state: &ReleaseState,
@@ -679,7 +679,7 @@ impl DesiredAndObservedRelease<'_> {
         Ok(is_same.then_some(record))
     }
 
-    /// A remediation that failed and left a release behind that is neither there nor gone.
+    /// The record of a release that is only partly removed, because its remediation failed.
     ///
     /// Differs(flux): in Flux only a person can help, since no action knows how to handle such a record.
     fn half_removed(&self) -> Option<&ReleaseRecord> {
@@ -688,14 +688,14 @@ impl DesiredAndObservedRelease<'_> {
         (is_half && journal.action.is_removal()).then_some(revision.record.as_ref())
     }
 
-    /// Whether the last revision failed only because it was stopped.
+    /// Whether the last revision failed only because it was stopped, so that the failure does not count.
     fn uncounted(&self, state: &ReleaseState) -> bool {
         let journal = own(self.desired, &self.observed.revisions).map(|(_, journal)| journal);
         let failure = journal.and_then(|journal| journal.failure.as_ref());
         matches!(state, ReleaseState::Failed(_)) && failure.is_some_and(|failure| !failure.counts)
     }
 
-    /// An action that failed and is retried waits for its time, counted from the end of the failure.
+    /// Delays the retry of a failed action. The delay is counted from the end of the failure.
     ///
     /// Differs(flux): in Flux a restart of the controller retries at once.
     fn later_retry(
@@ -746,8 +746,8 @@ impl DesiredAndObservedRelease<'_> {
         RunOutcome::Stalled(status::RETRIES_EXCEEDED, text)
     }
 
-    /// The outcome of a run that releases nothing, because what is desired is quarantined; `None` if it is not. What stays in its
-    /// place may be compared with the cluster, and is without drift then.
+    /// The outcome of a run that releases nothing because the desired inputs are quarantined; `None` if they are not. The
+    /// release that stays in their place may still be compared with the cluster; `is_in_sync` says that it has no drift.
     fn quarantined(
         &self,
         status: &HelmReleaseStatusFields,
@@ -763,14 +763,14 @@ impl DesiredAndObservedRelease<'_> {
         Some(PlanVerdict::Outcome(RunOutcome::Stalled(reason::QUARANTINED, text)))
     }
 
-    /// A remediation ended in this run: the next run continues, unless there were enough attempts.
+    /// The verdict after a remediation in this run. The next run continues, unless the allowed attempts are used up.
     fn after_remediation(&self, status: &HelmReleaseStatusFields) -> PlanVerdict<ReleaseStep> {
         if let Some(verdict) = self.quarantined(status, false) {
             return verdict;
         }
         let active = self.desired.active(status);
         let is_over = active.is_some_and(|active| {
-            // What is about to be quarantined is not installed again after an upgrade was undone by a removal.
+            // After an upgrade was remediated by a removal, inputs that will be quarantined are not installed again.
             let goes_on = active.retry.is_some()
                 || active.is_upgrade
                     && active.strategy() == crate::settings::RemediationStrategy::Uninstall
@@ -787,8 +787,8 @@ impl DesiredAndObservedRelease<'_> {
         PlanVerdict::Outcome(RunOutcome::Failed(why, text, NextRunTrigger::at(self.later(wait))))
     }
 
-    /// The outcome of a run while another client may still be uninstalling the release: for as long as that may take
-    /// here.
+    /// The outcome of a run while another client may still be uninstalling the release. It waits for the uninstall timeout of
+    /// the spec.
     fn being_removed(&self) -> Option<PlanVerdict<ReleaseStep>> {
         let last = self.observed.revisions.last().filter(|last| last.journal.is_none())?;
         let record = last.record.as_ref();
@@ -817,7 +817,7 @@ impl DesiredAndObservedRelease<'_> {
         let (report, description) =
             operation_status::unlocked(self.desired, status, &last.record, life)?;
         let version = last.record.version;
-        // The status first: after a crash in between, this is repeated and the status becomes true.
+        // The status is written first. After a crash in between, both steps are repeated and the status becomes true.
         Ok(PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Unlock { version, description }]))
     }
 
@@ -835,7 +835,7 @@ impl DesiredAndObservedRelease<'_> {
                 let text = operation_status::correction_failed(status, faults);
                 return self.failed(status::DRIFT_CORRECTION_FAILED, text);
             }
-            // Another client undoes it at once.
+            // Another client undoes the correction at once.
             let wake = NextRunTrigger::at(self.later(self.desired.retry));
             let text = "correcting cluster drift".to_owned();
             return PlanVerdict::Outcome(RunOutcome::Running(reason::PROGRESSING, text, wake));
@@ -861,7 +861,7 @@ impl DesiredAndObservedRelease<'_> {
         outcome.error.as_deref().filter(|_| is_correction)
     }
 
-    /// A release is not as it should be while an object of it is contested.
+    /// Changes the verdict for a release with a contested object, because such a release is not in its desired state.
     fn unless_contested(&self, verdict: PlanVerdict<ReleaseStep>) -> PlanVerdict<ReleaseStep> {
         match (&self.observed.contested, &verdict) {
             (Some((text, at)), PlanVerdict::Outcome(RunOutcome::Settled(..))) => {
@@ -875,7 +875,7 @@ impl DesiredAndObservedRelease<'_> {
         }
     }
 
-    /// There is nothing to do: the status is written, and the conditions give the outcome of the run.
+    /// The verdict if no step is left: the status is written, and its conditions give the outcome of the run.
     fn verdict_of_status(
         &self,
         status: &HelmReleaseStatusFields,

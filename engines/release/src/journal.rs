@@ -1,13 +1,13 @@
-//! The journal of an operation: what has been done of it, beside the record that it is about.
+//! The journal of an operation on a release: its progress, stored together with the record of its revision.
 //!
-//! It is the annotation [`ANNOTATION`] on the Secret of the record, in JSON, which Helm neither reads nor keeps: a record
-//! that Helm has written since has no journal. It is written together with the record or alone, always with the
-//! `resourceVersion` that was read: a conflict means that another client works on the release, and ends the run.
+//! It is JSON in the annotation [`ANNOTATION`] on the Secret of the record. Helm does not read the annotation, and drops it
+//! when Helm writes the record. Each write uses the `resourceVersion` that was read. A conflict means that another client works
+//! on the release, and ends the run.
 //!
-//! What an operation does is a list of tasks that follows from the action, its [`OperationPlan`] and the hooks of the
-//! record ([`crate::operation`]). None of these change while it lasts, so a place in that list is enough.
+//! The tasks of an operation follow from the action, its [`OperationPlan`] and the hooks of the record ([`crate::operation`]).
+//! None of these change during the operation, so the journal only needs the position in the list of tasks.
 //!
-//! Here: the journal and its form. Elsewhere: the tasks, and what moves the place.
+//! Here: the journal and its format. Elsewhere: the tasks, and the code that advances the position.
 
 use lifecycle::{HoldingLifecycle, LifecycleEventAnswer};
 use reconcile::Time;
@@ -19,16 +19,16 @@ use crate::time_json;
 
 /// The annotation that holds the journal.
 pub const ANNOTATION: &str = "windlass.dev/release-journal";
-/// The annotation on the object of a hook that names the operation which created it: [`OperationJournal::id`].
+/// The annotation on the object of a hook with the [`OperationJournal::id`] of the operation that created the object.
 pub const HOOK_ANNOTATION: &str = "windlass.dev/release-operation";
 
-/// How long a text in the journal may be, in bytes.
+/// The longest text in the journal, in bytes.
 const MAX_TEXT: usize = 8 << 10;
-/// How many objects to clean up are remembered.
+/// The most created objects that are recorded for a cleanup.
 const MAX_CREATED: usize = 1000;
-/// How many objects that were taken over are remembered.
+/// The most taken-over objects that are recorded.
 const MAX_ADOPTED: usize = 1000;
-/// How many faults are remembered.
+/// The most faults that are recorded.
 const MAX_FAULTS: usize = 16;
 
 /// An operation on a release.
@@ -39,13 +39,13 @@ pub enum OperationKind {
     Install,
     /// The next revision, of a chart.
     Upgrade,
-    /// The next revision, of what an earlier one was.
+    /// The next revision gets the content of an earlier one.
     Rollback,
     /// The tests of the last revision.
     Test,
-    /// The release is to be gone.
+    /// The release is uninstalled.
     Uninstall,
-    /// The release goes because its last revision failed.
+    /// The release is uninstalled because its last revision failed.
     UninstallRemediation,
 }
 
@@ -62,7 +62,7 @@ impl OperationKind {
         }
     }
 
-    /// Whether it undoes what failed.
+    /// Whether the operation undoes a failed one.
     pub(crate) fn is_remediation(self) -> bool {
         matches!(self, Self::Rollback | Self::UninstallRemediation)
     }
@@ -82,16 +82,16 @@ impl OperationKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReleaseWaitPolicy {
-    /// Nothing.
+    /// Waits for no objects.
     Nothing,
-    /// Objects are ready; Jobs count as ready once they are there.
+    /// Waits for objects to be ready. Jobs count as ready once they exist.
     Objects,
     /// Objects are ready, and Jobs are over.
     #[default]
     ObjectsAndJobs,
 }
 
-/// How deleted objects take along what they own.
+/// How the deletion of an object treats its dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "they are Kubernetes' words")]
@@ -113,7 +113,7 @@ impl UninstallPropagation {
     }
 }
 
-/// The decisions about an operation that were made when it began.
+/// The decisions that were made when an operation began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OperationPlan {
@@ -121,17 +121,17 @@ pub struct OperationPlan {
     pub hooks: bool,
     /// Whether objects are waited for.
     pub wait: ReleaseWaitPolicy,
-    /// Whether what was created is deleted again if it fails.
+    /// Whether created objects are deleted if the operation fails.
     pub cleanup: bool,
-    /// Whether it deletes nothing that has data, however the owner is changed before it ends: it is the way back after a failure
-    /// that the owner wants to have rolled back.
+    /// Whether the operation keeps all objects with data, even if the owner changes before it ends. It is set for the rollback
+    /// after a failure if the owner's annotation asks for one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub holds_data: bool,
-    /// Whether records stay when the release goes.
+    /// Whether records stay after the release is uninstalled.
     pub keep_history: bool,
-    /// How deleted objects take along what they own.
+    /// How the deletion of an object treats its dependents.
     pub propagation: UninstallPropagation,
-    /// Of a test, the hooks that are run, by their places in the record; `None` runs all.
+    /// For a test, the indexes of the hooks to run; `None` runs all.
     pub selected: Option<Vec<usize>>,
     /// How long each hook and each wait may take, in milliseconds.
     pub timeout_ms: u64,
@@ -156,18 +156,18 @@ impl Default for OperationPlan {
     }
 }
 
-/// The reason why an operation does not go on as it should.
+/// Why an operation failed or was stopped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationFailure {
-    /// The place in the list of tasks at which it failed.
+    /// The position in the list of tasks at which the operation failed.
     pub at: usize,
     /// Whether the object of a hook ended badly, rather than was not created.
     #[serde(default)]
     pub hook_ended: bool,
-    /// What went wrong, in Helm's words.
+    /// The error, in Helm's words.
     pub text: String,
-    /// Whether it counts, and is remediated.
+    /// Whether the failure counts and is remediated.
     pub counts: bool,
 }
 
@@ -177,13 +177,13 @@ pub struct OperationFailure {
 pub enum TimedTaskKind {
     /// Objects are applied.
     Apply,
-    /// Objects are awaited until they are ready.
+    /// Waits until objects are ready.
     Wait,
     /// Objects are deleted.
     Delete,
-    /// Objects are awaited until they are gone.
+    /// Waits until objects are deleted.
     WaitGone,
-    /// What a failed operation created is deleted.
+    /// The objects that a failed operation created are deleted.
     CleanUp,
 }
 
@@ -193,22 +193,22 @@ pub enum TimedTaskKind {
 pub struct CompletedTask {
     /// Which.
     pub task: TimedTaskKind,
-    /// When it began.
+    /// When the task began.
     #[serde(with = "time_json")]
     pub started: Time,
-    /// When it ended.
+    /// When the task ended.
     #[serde(with = "time_json")]
     pub ended: Time,
-    /// Whether it failed.
+    /// Whether the task failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub failed: bool,
 }
 
-/// An operation under way, or the last one.
+/// The journal of an operation in progress, or of the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperationJournal {
-    /// Names the operation: `NAME.vN.DIGITS`.
+    /// The id of the operation: `NAME.vN.DIGITS`.
     pub id: String,
     /// The uid of the HelmRelease.
     pub owner: String,
@@ -219,46 +219,47 @@ pub struct OperationJournal {
     pub action: OperationKind,
     /// The digest of the desired state.
     pub inputs: String,
-    /// The revision whose objects are compared with: of upgrades and rollbacks.
+    /// For upgrades and rollbacks, the revision whose objects are compared with the new ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<i64>,
     /// The revision that is rolled back to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<i64>,
-    /// What was decided.
+    /// The decisions that were made at the beginning.
     pub plan: OperationPlan,
-    /// What the counter of failures of the action will be if it fails.
+    /// The value that the action's failure counter gets if the operation fails.
     pub attempt: i64,
-    /// What the counter of all failures will be if it fails.
+    /// The value that the counter of all failures gets if the operation fails.
     pub failures: i64,
-    /// The request to force that it answers: `reconcile.fluxcd.io/forceAt`.
+    /// The handled request to force an upgrade: the value of `reconcile.fluxcd.io/forceAt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<String>,
     /// The digest of the artifact of the chart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub oci_digest: String,
-    /// What it was begun with.
+    /// The inputs with which the operation was begun.
     #[serde(default, skip_serializing_if = "OperationOrigin::is_unknown")]
     pub origin: OperationOrigin,
-    /// When it began.
+    /// When the operation began.
     #[serde(with = "time_json")]
     pub started: Time,
     /// When the present task began.
     #[serde(with = "time_json")]
     pub since: Time,
-    /// The place of the present task in the list; after a failure, in the list of tasks that follow it.
+    /// The position of the present task in the list. After a failure, the position in the list of tasks that follow the
+    /// failure.
     pub at: usize,
     /// The uid of the present hook's object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hook_uid: Option<String>,
-    /// Whether the present hook's object may have been created: written before that is done, if the object may be
-    /// gone again before a run observes it.
+    /// Whether the object of the present hook may have been created. This is written before the creation if the object may be
+    /// deleted again before a run observes it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hook_begun: bool,
-    /// Inventory ids of what was created, where that is to be cleaned up.
+    /// Inventory ids of the created objects, if they are deleted after a failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub created: Vec<String>,
-    /// Inventory ids of objects that the revision before does not have, and that existed before they were applied.
+    /// Inventory ids of objects that existed before they were applied, although the previous revision does not have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub adopted: Vec<String>,
     /// Errors that did not stop a removal.
@@ -267,16 +268,16 @@ pub struct OperationJournal {
     /// Tasks that are over, except hooks, which the record has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed: Vec<CompletedTask>,
-    /// How many objects it was to delete without the approval of a user.
+    /// How many objects the operation was to delete without the approval of a user.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub deletions: usize,
-    /// What lifecycles answered.
+    /// The answers of lifecycles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<LifecycleEventAnswer>,
-    /// Why it does not go on as it should.
+    /// Why the operation failed or was stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<OperationFailure>,
-    /// When it ended.
+    /// When the operation ended.
     #[serde(default, with = "time_json::exact", skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
     /// Whether the status of the HelmRelease reports its end.
@@ -294,8 +295,7 @@ fn is_zero(count: &usize) -> bool {
 pub struct OperationJournalError(String);
 
 impl OperationJournal {
-    /// The journal of an operation that begins: the first attempt, with nothing done, and inputs and plan still to be filled
-    /// in.
+    /// The journal of an operation that begins: the first attempt with no task done. The caller fills in inputs and plan.
     pub fn begin(id: String, owner: String, action: OperationKind, started: Time) -> Self {
         Self {
             id,
@@ -333,7 +333,7 @@ impl OperationJournal {
     /// # Errors
     /// The annotation was changed by another client.
     pub fn parse(text: &str) -> Result<Self, OperationJournalError> {
-        // The JSON has no nesting beyond three, and serde_json's limit holds for what is foreign.
+        // The JSON has at most three levels. serde_json limits the nesting of other texts.
         serde_json::from_str(text).map_err(|error| OperationJournalError(error.to_string()))
     }
 
@@ -354,12 +354,12 @@ impl OperationJournal {
         self.since.saturating_add(timeout).unwrap_or(Time::MAX)
     }
 
-    /// Remembers what was created; what is beyond the limit stays in the cluster if the operation fails.
+    /// Records created objects. Objects beyond the limit stay in the cluster if the operation fails.
     pub(crate) fn remember_created(&mut self, created: &[String]) {
         self.created = created.iter().take(MAX_CREATED).cloned().collect();
     }
 
-    /// Remembers what was taken over; what is beyond the limit counts as created in the audit.
+    /// Records objects that were taken over. Objects beyond the limit count as created in the audit.
     pub(crate) fn remember_adopted(&mut self, adopted: &[String]) {
         self.adopted = adopted.iter().take(MAX_ADOPTED).cloned().collect();
     }
@@ -386,7 +386,7 @@ pub(crate) fn shortened(text: &str) -> String {
     format!("{}…", &text[..end])
 }
 
-/// The name of an operation on a revision: another one for every time that something is begun.
+/// The id of an operation on a revision. Every new operation has another id.
 pub fn operation_id(
     release: &str,
     version: i64,

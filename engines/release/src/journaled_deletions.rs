@@ -1,8 +1,8 @@
-//! How many objects the operations of a release deleted in the last hour without approval, as their journals say.
+//! Counts the objects that a release's operations deleted in the last hour without approval, from their journals.
 //!
-//! A journal is written together with its revision, before anything is deleted, so a crash loses no count. Revisions that went
-//! because there were too many are not counted.
-//! Elsewhere: what the number is compared with (engine `apply`, `deletion_budget`).
+//! A journal is written together with its revision before anything is deleted, so that a crash loses no count. Revisions that
+//! were pruned because of the history limit are not counted.
+//! Elsewhere: the limit for this number (engine `apply`, `deletion_budget`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::journal::OperationJournal;
 use crate::record::{ReleaseRecord, RevisionStatus};
 use crate::revisions::ReleaseRevisions;
 
-/// For how long deletions count.
+/// How long a deletion counts.
 const COUNTED_FOR: Duration = Duration::from_secs(3600);
 
 /// How many objects were deleted without approval in the hour before an operation begins.
 ///
-/// An attempt that failed may not have come to its deletions. `still_there` gives how many of the objects that are deleted now
-/// the manifests of such an attempt do not have either: what is still to be deleted was not deleted by it. Attempts of the same
-/// inputs were to delete the same objects, those of other inputs other ones.
+/// A failed attempt may have stopped before its deletions. `still_there` therefore returns how many objects to be deleted now
+/// are also missing from the manifests of that attempt; these were not deleted by it. Attempts with equal inputs count once,
+/// because they were to delete the same objects.
 pub fn within_hour(
     revisions: &ReleaseRevisions,
     now: Time,
@@ -45,7 +45,7 @@ pub fn within_hour(
     attempts.into_values().fold(done, usize::saturating_add)
 }
 
-/// Whether what an operation deleted counts. What a clock dates later counts, too.
+/// Whether the deletions of an operation count. A start time in the future counts, too.
 fn is_recent(journal: &OperationJournal, now: Time) -> bool {
     let until = journal.started.saturating_add(COUNTED_FOR).unwrap_or(Time::MAX);
     journal.deletions > 0 && now < until

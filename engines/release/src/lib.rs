@@ -1,5 +1,5 @@
-//! Releases of Helm as a HelmRelease keeps them: stored as Helm stores them, decided about as Flux decides, and done in
-//! steps that survive a crash.
+//! Manages the Helm release of a HelmRelease. Records are stored as by Helm, decisions are those of Flux, and operations
+//! consist of steps that survive a crash.
 //!
 //! ```text
 //!   Desired ─┐                                        ┌─ Outcome: conditions, the next run
@@ -7,47 +7,48 @@
 //!   Observed ┘                                        └─ plan …
 //! ```
 //!
-//! What an installation, an upgrade, a requested rollback, the removal of a release that is not desired any more or one that is to undo a failed
-//! operation would do is judged before any of its steps: [`ReleaseStep::JudgeOperation`] ends the run if a user has to approve
-//! it first.
+//! Installations, upgrades, requested rollbacks and removals are judged before their first step.
+//! [`ReleaseStep::JudgeOperation`] ends the run if a user must approve the operation first.
 //!
 //! # An installation, step by step
-//! The program runs [`HelmReleasePlanner`] with `reconcile::drive`. Each run brings the status, all [`ReleaseRevisions`]
-//! of the release that [`released`] names, and what [`need`] asks for. Nothing is stored; the plan returns in turn:
+//! The program runs [`HelmReleasePlanner`] with `reconcile::drive`. Each run provides the status, all [`ReleaseRevisions`] of
+//! the release that [`released`] names, and the observations that [`need`] requires. The plan stores nothing. It returns these
+//! steps in turn:
 //!
 //! 1. [`ReleaseStep::Tell`]: write the status (`lastAttempted…`, conditions, counters, history), set `Reconciling` to
 //!    [`status::ReleaseReport::progress`], then emit the events.
-//! 2. [`ReleaseStep::Prepare`]: what needs no record. Apply the chart's CRDs by policy and wait for them, read capabilities,
-//!    render, build the objects, check whose those are that exist, create the namespace. All of it may be repeated.
-//!    Keep the result until the run ends; without it (after a crash) the plan asks again.
+//! 2. [`ReleaseStep::Prepare`]: the work that needs no record. Apply the chart's CRDs by policy and wait for them, read
+//!    capabilities, render, build the objects, check which client owns existing objects, create the namespace. All of this may
+//!    be repeated. Keep the result until the run ends. Without it (after a crash) the plan requests it again.
 //! 3. [`ReleaseStep::Open`]: delete the records named by `prune`, write those in `others`, then create the Secret of
-//!    [`operation::opened`] ([`storage::pack`], [`storage::labels`]) with the annotation [`journal::ANNOTATION`].
-//!    Is it there already, leave it: the next run tells whose it is. From here on nothing is rendered again.
-//! 4. For each hook of `pre-install` by weight and name: [`ReleaseStep::DeleteHook`] where its policy says so, until a run shows it
-//!    gone; a [`ReleaseStep::Write`] that says it runs; [`ReleaseStep::CreateHook`], whose object carries
-//!    [`journal::HOOK_ANNOTATION`]; a write of its uid; observations until it ends; a write of how. A run does not
-//!    sleep meanwhile: it ends as `Running` and is woken by what [`operation::ObservedLiveObjects::on`] names.
-//! 5. [`ReleaseStep::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until they are ready.
+//!    [`operation::opened`] ([`storage::pack`], [`storage::labels`]) with the annotation [`journal::ANNOTATION`]. If the Secret
+//!    already exists, do not change it: the next run determines its owner. From here on nothing is rendered again.
+//! 4. For each hook of `pre-install` by weight and name: [`ReleaseStep::DeleteHook`] if its policy requires it, until the
+//!    object is gone; a [`ReleaseStep::Write`] that marks it as running; [`ReleaseStep::CreateHook`], whose object has
+//!    [`journal::HOOK_ANNOTATION`]; a write of its uid; observations until it ends; a write of its result. The run does not
+//!    wait for this: it ends as `Running`, and changes of [`operation::ObservedLiveObjects::on`] trigger the next run.
+//! 5. [`ReleaseStep::Apply`]: the objects of the stored manifest in its order, kind by kind. A write, and observations until
+//!    they are ready.
 //! 6. The hooks of `post-install`, as in 4.
-//! 7. A write of the record as `deployed` and of the journal as ended. A [`ReleaseStep::Tell`] with snapshot,
-//!    conditions and event, and a write that notes in the journal that the end was reported.
+//! 7. A write of the record as `deployed` and of the journal as ended. A [`ReleaseStep::Tell`] with snapshot, conditions and
+//!    event, and a write that notes in the journal that the end was reported.
 //! 8. `Settled`, or the tests.
 //!
 //! # Reporting back
-//! A step that was refused is not an error of the run: keep [`operation::Outcome`] with the step and Helm's text, and show it
-//! to the next plan, which goes by it. `Err` is for what has nothing to do with the release: no connection, and
-//! a conflict when writing a record, which means that another client works on it. [`RunProgress::note`] receives each step.
-//! `Outcome` and `RunProgress` live as long as a run; everything else is read again.
+//! A rejected step is not an error of the run: keep [`operation::Outcome`] with the step and Helm's message, and pass it to the
+//! next plan. `Err` is for causes outside of the release, such as a lost connection. A conflict when writing a record is an
+//! `Err`, too, because another client works on the release then. [`RunProgress::note`] receives each step. `Outcome` and
+//! `RunProgress` live as long as a run; everything else is read again.
 //!
 //! # After a crash
-//! The journal says which task is open ([`operation::tasks`]). A step whose end was lost is done again, which changes
-//! nothing: an object that this operation created is recognized by its annotation and awaited; applying and deleting
-//! are idempotent; statuses are set to what the journal says, never counted up. A hook that was begun, whose object is
-//! gone and whose end no run observed has an unknown outcome and fails. A pending record without a journal of this
-//! HelmRelease is the unfinished work of another client, and is unlocked as Flux does.
+//! The journal records which task is open ([`operation::tasks`]). A step whose end was lost is repeated without harm. An object
+//! that this operation created is recognized by its annotation. Applying and deleting are idempotent. Counters in statuses are
+//! set to the values in the journal instead of being incremented. If a hook was begun, but its object is gone before any run
+//! observed its end, the hook counts as failed. A pending record without a journal of this HelmRelease belongs to an unfinished
+//! operation of another client. It is unlocked as Flux does.
 //!
-//! Here: all that can be decided without a cluster. Elsewhere: rendering (`helm`), objects (`objects`), performing the
-//! steps (the program).
+//! Here: all decisions that need no cluster. Elsewhere: rendering (`helm`), objects (`objects`), performing the steps (the
+//! program).
 
 pub mod audit;
 pub mod failure_policy;

@@ -1,10 +1,9 @@
-//! Lifecycles at the phases of a release: the questions, and what the answers mean for the operation.
+//! Lifecycles that hold a release at the phases of its operations: the events to create, and how answers affect the operation.
 //!
-//! The phases before an installation or upgrade are reached before it has a record, so that nothing is written while they
-//! last; their events keep the answers until the journal has them. All other phases are tasks of the operation
-//! ([`crate::operation`]).
+//! The phases before an installation or upgrade come before it has a record, so nothing is written during them. Their events
+//! keep the answers until the journal has them. All other phases are tasks of the operation ([`crate::operation`]).
 //!
-//! Elsewhere: which lifecycles there are and what an event means (engine `lifecycle`), the objects (the program).
+//! Elsewhere: which lifecycles exist and how events are judged (engine `lifecycle`), the objects (the program).
 
 use std::collections::BTreeSet;
 
@@ -17,26 +16,26 @@ use crate::record::ReleaseRecord;
 use crate::settings::ReleaseDesiredState;
 use crate::status::HelmReleaseStatusFields;
 
-/// The reason of a release that waits for a lifecycle.
+/// The condition reason while a release waits for a lifecycle.
 pub const LIFECYCLE_PENDING: ConditionReason = ConditionReason::new("LifecyclePending");
-/// The reason of a release of which it is not known which lifecycles hold it.
+/// The condition reason while it is unknown which lifecycles hold a release.
 pub const LIFECYCLES_UNKNOWN: ConditionReason = ConditionReason::new("LifecyclesUnknown");
 
 /// The lifecycles of a release.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReleaseLifecycles {
-    /// Those that hold it, in their order.
+    /// The lifecycles that hold the release, in order.
     pub holds: Vec<HoldingLifecycle>,
     /// Whether break-glass is in force.
     pub glass: bool,
-    /// Why it is not known which hold it; nothing may begin then but what undoes a failure.
+    /// Why it is unknown which lifecycles hold the release. Then only operations that undo a failure may begin.
     pub unknown: Option<String>,
-    /// What wakes a run that found them unknown; empty if they are known.
+    /// The objects whose change triggers a run again if the lifecycles were unknown; empty if they are known.
     pub known_on: BTreeSet<ObjectKey>,
 }
 
 impl ReleaseLifecycles {
-    /// The holds at the tasks of an action: `promotes` is whether it is the last one before the release is ready.
+    /// The holds at the tasks of an action. `promotes` says whether the action is the last one before the release is ready.
     pub(crate) fn of(&self, action: OperationKind, promotes: bool) -> Vec<HoldingLifecycle> {
         let its: &[LifecycleHoldPhase] = match action {
             OperationKind::Install => &[LifecycleHoldPhase::PostInstall],
@@ -85,8 +84,8 @@ pub(crate) fn revision_of(record: &ReleaseRecord) -> EventRevision {
     }
 }
 
-/// The name of an installation or upgrade that a lifecycle holds before it begins: the same until the desired state
-/// changes, it was tried and failed, or a user asked for it again.
+/// The name of an installation or upgrade that a lifecycle holds before it begins. The name stays the same until the desired
+/// state changes, an attempt fails, or a user requests the operation again.
 pub(crate) fn held_operation(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,

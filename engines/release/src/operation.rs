@@ -1,4 +1,4 @@
-//! An operation on a release, task by task: what Helm's actions do, cut so that it can be taken up again anywhere.
+//! An operation on a release as a list of tasks. It does the same as Helm's action, but can be resumed after any task.
 //!
 //! ```text
 //!   install, upgrade, rollback   (Hold) ─ hooks before ─ Apply ─ Await ─ hooks after ─ (Hold) ─ (Supersede) ─ Finish
@@ -10,10 +10,10 @@
 //!
 //! The order and the strings are those of Helm 4.2 `pkg/action`.
 //!
-//! Here: the tasks ([`tasks`]) and how the place in them moves. Below: what the present task needs
-//! (`operation/next_step.rs`), how an operation fails (`operation/failure.rs`), where a new revision stands
+//! Here: the tasks ([`tasks`]) and advancing from one to the next. Below: the next step of the present task
+//! (`operation/next_step.rs`), how an operation fails (`operation/failure.rs`), the number of a new revision
 //! (`operation/revision_placement.rs`), making its record (`operation/initial_record.rs`).
-//! Elsewhere: what an operation remembers ([`crate::journal`]), which one is due ([`crate::release_decision`]).
+//! Elsewhere: the state of an operation ([`crate::journal`]), which operation is due ([`crate::release_decision`]).
 
 mod failure;
 mod initial_record;
@@ -41,52 +41,51 @@ pub use revision_placement::{ReleaseRemovalScope, RevisionPlacement, place, remo
 /// One thing that an operation has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationTask {
-    /// The object of a hook is to be gone; an object that this very operation created stays where that would be
-    /// a hook's beginning.
+    /// Deletes the object of a hook. An object that this operation itself created stays if the task is at the hook's beginning.
     Clear {
-        /// Its place in the record.
+        /// The hook's index in the record.
         hook: usize,
         /// The occasion.
         policy: HookDeletePolicy,
     },
     /// The record marks a hook as running.
     Start {
-        /// Its place in the record.
+        /// The hook's index in the record.
         hook: usize,
     },
     /// A hook is to be created and to end.
     Run {
-        /// Its place in the record.
+        /// The hook's index in the record.
         hook: usize,
     },
     /// A lifecycle is to let the operation continue.
     Hold {
-        /// Its place in the plan.
+        /// The lifecycle's index in the plan.
         hold: usize,
         /// The phase.
         phase: LifecycleHoldPhase,
     },
     /// The objects of the record are to be created or updated.
     Apply,
-    /// They are to be ready.
+    /// Waits until the objects are ready.
     Await,
     /// The record is marked as `uninstalling`.
     Mark,
     /// The objects of the record are to be deleted.
     Delete,
-    /// They are to be gone.
+    /// Waits until the objects are deleted.
     AwaitGone,
     /// Other revisions are marked as superseded.
     Supersede,
     /// The record gets its final status.
     Finish,
-    /// What was created is to be deleted.
+    /// Deletes the objects that the operation created.
     CleanUp,
-    /// All records are deleted, this one last.
+    /// Deletes all records, with this one last.
     Purge,
 }
 
-/// The step under which an audit lists a task; `None` for one that it does not list.
+/// The step under which an audit lists a task; `None` for a task that is not listed.
 fn stretch(task: OperationTask) -> Option<TimedTaskKind> {
     match task {
         OperationTask::Apply => Some(TimedTaskKind::Apply),
@@ -118,10 +117,10 @@ pub(crate) fn events(action: OperationKind) -> (HookEvent, Option<HookEvent>) {
     }
 }
 
-/// The hooks of an event, by their places in the record, in the order in which they are run: by weight, then by name, then
-/// as they are.
+/// The hooks of an event, by their indexes in the record, in the order in which they run: by weight, then by name, then as
+/// listed.
 ///
-/// A hook that names an event twice is run twice, as Helm does it.
+/// A hook that names an event twice runs twice, as in Helm.
 fn hooks_of(event: HookEvent, journal: &OperationJournal, record: &ReleaseRecord) -> Vec<usize> {
     if !journal.plan.hooks && journal.action != OperationKind::Test {
         return Vec::new();
@@ -141,7 +140,7 @@ fn hooks_of(event: HookEvent, journal: &OperationJournal, record: &ReleaseRecord
     places
 }
 
-/// The tasks of one event: each hook, then deleting those that ask for it once all have succeeded.
+/// The tasks of one event: each hook, and then the deletion of hooks that ask for it once all have succeeded.
 fn event_tasks(
     event: HookEvent,
     journal: &OperationJournal,
@@ -163,8 +162,8 @@ fn event_tasks(
     tasks.extend(done.map(|hook| OperationTask::Clear { hook, policy }));
 }
 
-/// The phases before and after the tasks of an action, as far as they are tasks themselves: an installation or upgrade has
-/// passed the first one before it has a record.
+/// The phases before and after the tasks of an action, if they are tasks themselves. An installation or upgrade has passed the
+/// first phase before it has a record.
 fn phases(action: OperationKind) -> (Option<LifecycleHoldPhase>, Option<LifecycleHoldPhase>) {
     match action {
         OperationKind::Install => (None, Some(LifecycleHoldPhase::PostInstall)),
@@ -179,7 +178,7 @@ fn phases(action: OperationKind) -> (Option<LifecycleHoldPhase>, Option<Lifecycl
     }
 }
 
-/// The tasks of a phase: each lifecycle that holds there.
+/// The tasks of a phase: one for each lifecycle that holds there.
 fn hold_tasks(
     phase: Option<LifecycleHoldPhase>,
     journal: &OperationJournal,
@@ -191,7 +190,7 @@ fn hold_tasks(
     tasks.extend(its.map(|(hold, _)| OperationTask::Hold { hold, phase }));
 }
 
-/// What an operation does while nothing fails, in order.
+/// All tasks of an operation, in order, if nothing fails.
 pub fn tasks(journal: &OperationJournal, record: &ReleaseRecord) -> Vec<OperationTask> {
     let (before, after) = events(journal.action);
     let (held_before, held_after) = phases(journal.action);
@@ -238,7 +237,7 @@ pub fn tasks(journal: &OperationJournal, record: &ReleaseRecord) -> Vec<Operatio
     tasks
 }
 
-/// The present task; `None` once there is nothing left to do.
+/// The present task; `None` once the operation has no task left.
 pub fn present(journal: &OperationJournal, record: &ReleaseRecord) -> Option<OperationTask> {
     match &journal.failure {
         Some(failure) => failure::tasks(failure, journal, record).get(journal.at).copied(),
@@ -246,16 +245,16 @@ pub fn present(journal: &OperationJournal, record: &ReleaseRecord) -> Option<Ope
     }
 }
 
-/// A change of records, and of the journal beside one of them.
+/// A change of records, and of the journal on one of them.
 ///
 /// Without changes only the annotation is written. `others` are written before the record of the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordAndJournalWrite {
-    /// The revision beside which the journal stands.
+    /// The revision whose Secret has the journal.
     pub version: i64,
-    /// What changes in its record.
+    /// The changes to its own record.
     pub changes: Vec<RecordChange>,
-    /// What changes in other records.
+    /// The changes to other records.
     pub others: Vec<(i64, RecordChange)>,
     /// The journal afterwards.
     pub journal: OperationJournal,
@@ -266,7 +265,7 @@ impl RecordAndJournalWrite {
         Self { version: record.version, changes: Vec::new(), others: Vec::new(), journal }
     }
 
-    /// Moves to the next task, and over those that only change the record.
+    /// Advances to the next task that is more than a change of the record.
     fn advance(mut self, record: &ReleaseRecord, deployed: &[i64], now: Time) -> Self {
         self.journal.pass(present(&self.journal, record).and_then(stretch), now, false);
         self.journal.at += 1;
@@ -306,10 +305,10 @@ impl RecordAndJournalWrite {
     }
 }
 
-/// Which revisions are superseded once this one is deployed.
+/// The revisions that are superseded once this one is deployed.
 ///
-/// Parity(helm 4): an upgrade supersedes the revision it was compared with, in every state; a rollback that
-/// cannot apply does the same, others supersede all that are deployed.
+/// Parity(helm 4): an upgrade supersedes the revision it was compared with, in every state; a rollback that cannot apply does
+/// the same, others supersede all that are deployed.
 fn superseded(journal: &OperationJournal, record: &ReleaseRecord, deployed: &[i64]) -> Vec<i64> {
     let is_failed_rollback = journal.action == OperationKind::Rollback && journal.failure.is_some();
     if journal.action == OperationKind::Upgrade || is_failed_rollback {
@@ -358,7 +357,7 @@ pub(crate) fn is_held_back(
     failure.counts && matches!(task, Some(OperationTask::Hold { .. }))
 }
 
-/// The error of an operation that has come to its end, in Helm's words; `None` if it succeeded.
+/// The error of an operation that has ended, in Helm's words; `None` if it succeeded.
 pub fn error(journal: &OperationJournal, record: &ReleaseRecord) -> Option<String> {
     let faults = &journal.faults;
     if !faults.is_empty() {

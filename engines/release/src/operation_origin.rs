@@ -1,13 +1,13 @@
-//! The input with which an operation was begun, kept in its journal, so that the audit of the next one can list what is
-//! new.
+//! The inputs with which an operation was begun. They are kept in its journal, so that the audit of the next operation can list
+//! what changed.
 //!
-//! Elsewhere: what is made of it ([`crate::audit`]), reading it from objects (the program).
+//! Elsewhere: comparing the inputs ([`crate::audit`]), reading them from objects (the program).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How many ConfigMaps and Secrets are remembered: the journal is written with every step.
+/// The most ConfigMaps and Secrets that are recorded, because the journal is written with every step.
 const MAX_VALUES: usize = 32;
 
 /// The inputs with which an operation began, kept in its journal for the audit of the next operation.
@@ -43,13 +43,13 @@ pub struct OperationOrigin {
 pub struct AnnotationRequest {
     /// The value of the annotation.
     pub at: String,
-    /// The field manager that wrote it.
+    /// The field manager that wrote the request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manager: String,
-    /// Who requested it, as another annotation claims.
+    /// The user who requested it, according to another annotation.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub user: String,
-    /// Why, in the words of the user.
+    /// The user's reason.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }

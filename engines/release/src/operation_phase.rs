@@ -1,7 +1,7 @@
-//! Phases of a release, each named, at which a gate may hold it before anything of the phase is done.
+//! The phases of a release, at each of which a gate may hold it before the phase begins.
 //!
-//! Here: the phases, and what windows and Freezes hold. Elsewhere: when a phase is reached ([`crate::plan`]), and the windows and
-//! Freezes of a HelmRelease (the program).
+//! Here: the phases, and which of them windows and Freezes hold. Elsewhere: when a phase is reached ([`crate::plan`]), and the
+//! windows and Freezes of a HelmRelease (the program).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::settings::{DriftMode, ReleaseDesiredState};
 
 /// A change that is about to begin.
 ///
-/// An operation that is under way reaches none: it comes to its end, or to a place at which nothing is half done.
+/// An operation in progress reaches no further phase. It is completed, or continues to a point at which nothing is half done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OperationPhase {
     /// The first step of an operation.
@@ -31,7 +31,7 @@ pub enum OperationPhase {
 }
 
 impl OperationPhase {
-    /// The phase that a decision is about to begin; `None` if it changes nothing in the cluster.
+    /// The phase that begins with a decision; `None` if the decision changes nothing in the cluster.
     pub fn of(decision: &ReleaseDecision, desired: &ReleaseDesiredState) -> Option<Self> {
         match decision {
             ReleaseDecision::Begin(action, _) => Some(Self::Begin(*action)),
@@ -47,7 +47,7 @@ impl OperationPhase {
         }
     }
 
-    /// The held phase, for people: the subject of "… waits until …".
+    /// The held phase in a message: the subject of "… waits until …".
     pub fn subject(self) -> String {
         match self {
             Self::Begin(OperationKind::Test) => "a test".to_owned(),
@@ -63,22 +63,22 @@ impl OperationPhase {
 /// The gates that may hold a release at its phases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OperationPhaseGates {
-    /// From when on the windows of the object are closed.
+    /// The time at which the windows of the object close.
     pub closes: Option<Time>,
     /// The Freezes that held the object when the run began.
     pub freeze: Option<Arc<FreezeHold>>,
-    /// Why the release is removed, if it is to be removed.
+    /// Why the release is removed, if it is.
     pub removal: RemovalCause,
 }
 
 /// A hold on a phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseHold {
-    /// By what.
+    /// The condition reason of the hold.
     pub reason: ConditionReason,
-    /// What: [`OperationPhase::subject`]; of a Freeze, the whole message.
+    /// The subject of the message: [`OperationPhase::subject`]. For a Freeze, the whole message.
     pub subject: String,
-    /// When it is checked again at the latest, if that is known.
+    /// The latest time at which the hold is checked again, if it is known.
     pub recheck_at: Option<Time>,
 }
 
@@ -94,10 +94,10 @@ impl PhaseHold {
 }
 
 impl OperationPhaseGates {
-    /// The hold on a phase that is reached at `now`; `None` if it may begin.
+    /// The hold on a phase that is reached at `now`; `None` if the phase may begin.
     ///
-    /// Windows and Freezes do not hold what undoes a failure. Removals have a gate of their own:
-    /// [`OperationPhaseGates::permit_removal`]; a rollback that a user requests has another:
+    /// Windows and Freezes do not hold operations that undo a failure. Removals have their own gate,
+    /// [`OperationPhaseGates::permit_removal`]. A rollback requested by a user has its own, too,
     /// [`OperationPhaseGates::hold_requested_rollback`].
     pub fn hold(&self, phase: OperationPhase, now: Time) -> Option<PhaseHold> {
         let is_undone = |action: OperationKind| action.is_remediation() || action.is_removal();
@@ -114,14 +114,14 @@ impl OperationPhaseGates {
         Some(PhaseHold::of_freeze(freeze, &phase.subject()))
     }
 
-    /// The hold on a rollback that a user requests of a suspended release. Windows do not hold it.
+    /// The hold on a rollback that a user requests for a suspended release. Windows do not hold such a rollback.
     pub(crate) fn hold_requested_rollback(&self) -> Option<PhaseHold> {
         let freeze = self.freeze.as_ref()?;
         Some(PhaseHold::of_freeze(freeze, "the requested rollback"))
     }
 
-    /// Whether the removal of the release may begin at `now`: windows and Freezes hold it if it was pruned, and not if its owner
-    /// is deleted.
+    /// Whether the removal of the release may begin at `now`. Windows and Freezes hold the removal of a pruned release, but not
+    /// that of a release whose owner is deleted.
     ///
     /// # Errors
     /// The removal is held.

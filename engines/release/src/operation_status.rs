@@ -1,10 +1,10 @@
-//! What operations change in the status, and their events, in Flux's words.
+//! The changes that operations make to the status, and their events, in Flux's words.
 //!
-//! Each of these is a new status made of the old one, and gives the same when it is made again: counters are set to what
-//! those in the journal, snapshots replace those of the same revision.
+//! Each function makes a new status from the old one. Calling it again gives the same status, because counters are set to the
+//! values in the journal, and snapshots replace those of the same revision.
 //!
 //! Semantics: helm-controller 1.6 `internal/reconcile`.
-//! Elsewhere: when they are made ([`crate::plan`]), what `Ready` makes of them ([`crate::status`]).
+//! Elsewhere: when these changes are made ([`crate::plan`]), deriving `Ready` from them ([`crate::status`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,14 +25,14 @@ use crate::status::{
     ReleaseProgress, ReleaseReport,
 };
 
-/// The message while an action is under way; the same until it ends.
+/// The message while an action is in progress. It does not change until the action ends.
 pub fn running_text(action: OperationKind, timeout: Duration) -> String {
     let timeout = format_duration(timeout);
     format!("Running '{}' action with timeout of {timeout}", action.as_str())
 }
 
-/// The status at the beginning of an attempt: where storage is, what is attempted, and no failures if it differs from
-/// the last attempt.
+/// The status at the beginning of an attempt: the storage namespace and the attempted inputs. If these differ from the last
+/// attempt, the failures are reset.
 pub fn attempted(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -69,7 +69,7 @@ pub fn begun(
     let mut next = status.clone();
     match action {
         OperationKind::Install => next.history.clear(),
-        // The release is as desired if its tests are run, so it does not count as undone any more.
+        // With its tests the release reaches the desired state, so it no longer counts as undone.
         OperationKind::Test => confirm(&mut next, desired),
         _ => {}
     }
@@ -86,8 +86,8 @@ pub fn begun(
     }
 }
 
-/// A release that was undone and is as desired again counts as upgraded. So does one that a user wanted to have
-/// rolled back, and that stayed as it is.
+/// Marks a release as upgraded if it was undone and has reached the desired state again. The same applies if a user requested a
+/// rollback but the release stayed.
 fn confirm(next: &mut HelmReleaseStatusFields, desired: &ReleaseDesiredState) {
     let Some(said) = next.remediated.take() else { return };
     if let Some(known) = latest(&next.history) {
@@ -104,7 +104,7 @@ fn upgraded_text(known: &ReleaseSnapshot) -> String {
     format!("Helm upgrade succeeded for release {release} with chart {chart}")
 }
 
-/// An installation or upgrade failed before there was a record. It is tried again, and does not count for remediation.
+/// Reports that an installation or upgrade failed before it had a record. It is retried, and does not count for remediation.
 pub(crate) fn failed_early(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -120,7 +120,7 @@ pub(crate) fn failed_early(
     };
     let text = failed_text(desired, action, &desired.chart_name, &desired.chart_version, error);
     next.released = said(desired, Truth::False, reason, text.clone());
-    // The desired state was not reached: the status must keep showing that it differs from the live release.
+    // The desired state was not reached, so the status must keep showing that it differs from the live release.
     let before = (status.post_renderers_digest.clone(), status.common_metadata_digest.clone());
     observe(desired, &mut next);
     (next.post_renderers_digest, next.common_metadata_digest) = before;
@@ -128,8 +128,7 @@ pub(crate) fn failed_early(
     ReleaseReport { events: vec![event], is_early_failure: true, ..ReleaseReport::of(next) }
 }
 
-/// A requested rollback cannot begin, for this reason; `None` if the status reports that already. Nothing else follows
-/// from it.
+/// Reports why a requested rollback cannot begin; `None` if the status already reports that. There are no other consequences.
 pub(crate) fn rollback_refused(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -152,8 +151,8 @@ pub(crate) fn rollback_refused(
     Some(ReleaseReport { events: vec![event], ..ReleaseReport::of(next) })
 }
 
-/// An installation or upgrade failed because a lifecycle did not let it begin. Nothing was written, so there is nothing to
-/// undo, and it counts.
+/// Reports that a lifecycle did not let an installation or upgrade begin. The failure counts, but nothing was written that must
+/// be undone.
 pub(crate) fn held_back(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -200,13 +199,13 @@ fn said(
     Some(ReleaseCondition { status, reason, text, generation: desired.generation })
 }
 
-/// What every end of an action observes. A request to force counts as handled only now: until then the next run has to
-/// see it again, also after a restart.
+/// Records the observed generation and requests at the end of every action. A request to force is marked as handled only now,
+/// so that the next run sees it again, even after a restart.
 fn observe(desired: &ReleaseDesiredState, next: &mut HelmReleaseStatusFields) {
     observe_with(desired, desired.requests.force.as_ref(), next);
 }
 
-/// The same, where not every request to force has been seen to.
+/// Like `observe`, if not every request to force has been handled.
 fn observe_with(
     desired: &ReleaseDesiredState,
     forced: Option<&String>,
@@ -255,7 +254,7 @@ fn snapshot_event(
     }
 }
 
-/// The report that an operation ended, or is about to take its record along.
+/// The report that an operation ended, or is about to delete its own record.
 ///
 /// # Errors
 /// A record has no digest.
@@ -294,7 +293,7 @@ pub fn ended(
         OperationKind::Rollback => ended.rollback(&mut next, revisions)?,
         OperationKind::Uninstall | OperationKind::UninstallRemediation => ended.removal(&mut next),
     };
-    // Only the request in the journal is handled; a later one is still open.
+    // Only the request in the journal is handled. A later one is still open.
     observe_with(desired, journal.force.as_ref(), &mut next);
     let warning = error.is_some() && counts;
     let event = match (journal.action, warning) {
@@ -310,7 +309,7 @@ pub fn ended(
     })
 }
 
-/// Whether the status reports the end of an operation that is over.
+/// Whether the status already reports the end of an operation.
 ///
 /// A successful installation or upgrade is in the history by its revision. If another client has changed its record since,
 /// there is nothing left to report. A failure was counted and must not be counted again, so only the journal says whether a
@@ -326,7 +325,7 @@ pub fn is_reported(
     journal.accounted || went_well && (is_changed || is_known())
 }
 
-/// Puts what is stored into the history.
+/// Adds the stored revision to the history.
 fn remember(
     next: &mut HelmReleaseStatusFields,
     revisions: &ReleaseRevisions,
@@ -372,13 +371,13 @@ fn remember(
     Ok(())
 }
 
-/// How an operation ended, for the conditions.
+/// The end of an operation, for the conditions.
 struct OperationEnd<'e> {
     desired: &'e ReleaseDesiredState,
     known: &'e ReleaseSnapshot,
     error: Option<&'e str>,
     counts: bool,
-    /// Whether it failed because of a lifecycle.
+    /// Whether the operation failed because of a lifecycle.
     held_back: bool,
     journal: &'e OperationJournal,
 }
@@ -586,7 +585,7 @@ pub fn unlocked(
     Ok((ReleaseReport { events, ..ReleaseReport::of(next) }, description))
 }
 
-/// A release of another client is as desired, so it is taken over as it is.
+/// Takes over the release of another client without an operation, because it already matches the desired state.
 ///
 /// Differs(flux): Flux upgrades every existing release first.
 ///
@@ -633,7 +632,7 @@ pub fn drifted(
     ReleaseReport { events, ..ReleaseReport::of(next) }
 }
 
-/// The message if drift was not corrected, or not all of it.
+/// The message if drift could not be corrected, or only partly.
 pub(crate) fn correction_failed(status: &HelmReleaseStatusFields, faults: &str) -> String {
     let release = latest(&status.history).map(ReleaseSnapshot::full_name).unwrap_or_default();
     format!("Failed to correct cluster state of release {release}:\n{faults}")
@@ -664,7 +663,7 @@ fn confirm_in_sync(desired: &ReleaseDesiredState, next: &mut HelmReleaseStatusFi
     }
     confirm(next, desired);
     let known = latest(&next.history).cloned();
-    // A failure that was reported is over: another client repaired the release.
+    // A reported failure is over, because another client repaired the release.
     if let (Some(known), Some(before)) = (known, &next.released) {
         let release = known.full_name();
         let chart = known.versioned_chart();
@@ -692,7 +691,7 @@ fn no_drift(desired: &ReleaseDesiredState) -> Option<ReleaseCondition> {
     said(desired, Truth::False, status::NO_DRIFT_DETECTED, text)
 }
 
-/// The status of a release that stays in place of a quarantined one, and does not differ from the cluster.
+/// The status of a release that stays in place of a quarantined one and has no drift.
 pub(crate) fn without_drift(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -700,7 +699,7 @@ pub(crate) fn without_drift(
     HelmReleaseStatusFields { drifted: no_drift(desired), ..status.clone() }
 }
 
-/// The report that the release that was to be removed is not the live one, which stays: the status forgets the history.
+/// Reports that the release to be removed is not the live one. The live release stays, and the status drops the history.
 pub fn left(
     status: &HelmReleaseStatusFields,
     there: &ReleaseRecord,
@@ -716,7 +715,7 @@ pub fn left(
     ReleaseReport { events, ..ReleaseReport::of(forgotten(status)) }
 }
 
-/// The status if the release of another target is gone: nothing is known of it any more.
+/// The status after the release of another target was removed. It contains nothing about that release.
 pub fn forgotten(status: &HelmReleaseStatusFields) -> HelmReleaseStatusFields {
     let mut next = status.clone();
     next.history.clear();

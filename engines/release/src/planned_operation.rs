@@ -1,40 +1,40 @@
-//! An operation that is about to begin and may have to wait for the approval of a user, and how users read of it.
+//! An operation that is about to begin and may need the approval of a user, and its description for users.
 //!
-//! A rollback that undoes a failure is not among them: it removes what the failed operation made, and belongs to the Plan of
-//! that.
-//! Elsewhere: when it is judged ([`crate::helm_release_planner`]), which changes wait and how much may be deleted (engine
-//! `apply`, `result_changes` and `deletion_budget`), what of it is in the cluster (the program).
+//! A rollback that undoes a failure is not included. It removes the objects of the failed operation, and belongs to the Plan of
+//! that operation.
+//! Elsewhere: when it is judged ([`crate::helm_release_planner`]), which changes need approval and how much may be deleted
+//! (engine `apply`, `result_changes` and `deletion_budget`), which objects are in the cluster (the program).
 
 use crate::settings::ReleaseDesiredState;
 
-/// An operation that is about to begin, by what it would delete.
+/// An operation that is about to begin. It determines which objects would be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlannedOperation {
-    /// Nothing.
+    /// Deletes nothing.
     Install {
-        /// The revision that it will be.
+        /// The number of the new revision.
         version: i64,
     },
-    /// Objects that the current revision has, and the desired one does not have.
+    /// Deletes objects that the current revision has and the desired one lacks.
     Upgrade {
-        /// The revision that it will be.
+        /// The number of the new revision.
         version: i64,
     },
-    /// Objects that a revision has, and the one that a user requests to roll back to does not have.
+    /// Deletes objects that the present revision has and the requested one lacks.
     Rollback {
         /// The newest revision.
         from: i64,
-        /// The one that is rolled back to.
+        /// The revision to roll back to.
         to: i64,
     },
-    /// All objects of a release that is not desired any more.
+    /// Deletes all objects of a release that is not desired any more.
     Uninstall {
         /// The newest revision.
         version: i64,
-        /// Whether another release takes its place.
+        /// Whether another release replaces this one.
         is_replaced: bool,
     },
-    /// All objects of a release whose upgrade failed, where uninstalling is the remediation.
+    /// Deletes all objects of a release whose upgrade failed, if the remediation is to uninstall it.
     Remediation {
         /// The newest revision.
         version: i64,
@@ -42,7 +42,7 @@ pub enum PlannedOperation {
 }
 
 impl PlannedOperation {
-    /// Names the operation, for approvals: another chart, other values or another spec make another one.
+    /// The identity of the operation for approvals. Another chart, other values or another spec give another identity.
     pub fn operation(self, desired: &ReleaseDesiredState) -> String {
         match self {
             Self::Install { .. } => format!("install {}", desired.inputs),
@@ -53,7 +53,8 @@ impl PlannedOperation {
         }
     }
 
-    /// What does not have the objects, for people: a chart, a revision of the release, or of the source of the helmfile.
+    /// The revision that lacks the deleted objects, for messages: a chart, a revision of the release, or of the helmfile's
+    /// source.
     pub fn revision(self, desired: &ReleaseDesiredState) -> String {
         match self {
             Self::Install { .. } | Self::Upgrade { .. } | Self::Remediation { .. } => {
@@ -64,7 +65,7 @@ impl PlannedOperation {
         }
     }
 
-    /// The operation, for people: the subject of "… would delete …" and "… waits for approval …".
+    /// The operation in messages: the subject of "… would delete …" and "… waits for approval …".
     pub fn subject(self, desired: &ReleaseDesiredState) -> String {
         let name = &desired.spec.target.name;
         match self {
@@ -89,7 +90,7 @@ impl PlannedOperation {
         }
     }
 
-    /// How to keep the objects, for people.
+    /// How a user can keep the objects.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Install { .. } | Self::Upgrade { .. } => {

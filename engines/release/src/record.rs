@@ -1,8 +1,8 @@
-//! The record of a release: what Helm 4.2 stores of each revision (`pkg/release/v1`).
+//! The record of a release: the data that Helm 4.2 stores for each revision (`pkg/release/v1`).
 //!
-//! Here: the record and how an operation changes it. Below: its JSON, written (`record/json.rs`) and read
-//! (`record/decode.rs`). Elsewhere: the Secret that holds it ([`crate::storage`]), which revisions there are
-//! ([`crate::revisions`]), its digest ([`crate::release_snapshot`]).
+//! Here: the record and how an operation changes it. Below: its JSON, written (`record/json.rs`) and read (`record/decode.rs`).
+//! Elsewhere: the Secret that holds it ([`crate::storage`]), which revisions there are ([`crate::revisions`]), its digest
+//! ([`crate::release_snapshot`]).
 
 mod decode;
 mod json;
@@ -25,24 +25,24 @@ pub(crate) use json::{
     OrderedJsonFields, hook as hook_json, info as info_json, metadata as metadata_json,
 };
 
-/// A revision of a release, as it is stored.
+/// A stored revision of a release.
 ///
-/// `Debug` shows what identifies it only: values, manifests and notes may hold secrets.
+/// `Debug` shows only its identity, because values, manifests and notes may contain secrets.
 #[derive(Clone)]
 pub struct ReleaseRecord {
     /// The release.
     pub name: String,
-    /// The namespace of its objects that do not set one.
+    /// The namespace of objects that do not set one.
     pub namespace: String,
     /// The revision, from 1 on.
     pub version: i64,
-    /// What became of it.
+    /// The state of the revision.
     pub info: RevisionInfo,
-    /// The chart; records of Helm have one.
+    /// The chart. Records that Helm wrote always have one.
     pub chart: Option<StoredChart>,
-    /// The values that were given, without those of the chart.
+    /// The values of the user, without those of the chart.
     pub config: GoMap,
-    /// The manifests, in the order in which they are applied, each after a line `---`.
+    /// The manifests in the order in which they are applied, each after a line `---`.
     pub manifest: String,
     /// The hooks, by kind.
     pub hooks: Vec<HookRecord>,
@@ -64,17 +64,17 @@ impl fmt::Debug for ReleaseRecord {
 pub struct RevisionInfo {
     /// When the first revision was begun.
     pub first_deployed: Option<GoTimestamp>,
-    /// When this one was begun.
+    /// When this revision was begun.
     pub last_deployed: Option<GoTimestamp>,
-    /// When it was begun to be removed.
+    /// When the removal was begun.
     pub deleted: Option<GoTimestamp>,
-    /// For people.
+    /// A description for users.
     pub description: String,
-    /// Its status.
+    /// The status of the revision.
     pub status: RevisionStatus,
-    /// What a person reads after an installation.
+    /// The notes for users after an installation.
     pub notes: String,
-    /// What a client of Helm once added; kept as it is.
+    /// A field that some Helm clients added. It is kept unchanged.
     pub resources: Option<GoMap>,
 }
 
@@ -84,21 +84,21 @@ pub enum RevisionStatus {
     /// No status.
     #[default]
     Unset,
-    /// Its objects are in the cluster.
+    /// The objects of the revision are in the cluster.
     Deployed,
-    /// It was removed and its history kept.
+    /// The release was uninstalled and its history kept.
     Uninstalled,
-    /// A later one took its place.
+    /// A later revision replaced this one.
     Superseded,
     /// Something went wrong.
     Failed,
-    /// It is being removed, or that went wrong.
+    /// The release is being uninstalled, or that failed.
     Uninstalling,
-    /// It is being installed.
+    /// The revision is being installed.
     PendingInstall,
-    /// It is being upgraded to.
+    /// The release is being upgraded to this revision.
     PendingUpgrade,
-    /// It is being rolled back to.
+    /// The release is being rolled back to this revision.
     PendingRollback,
     /// `unknown`, or a word that Helm does not know.
     Other(String),
@@ -152,7 +152,7 @@ impl fmt::Display for RevisionStatus {
     }
 }
 
-/// A time as Go writes it: nanoseconds and the offset of its zone are kept.
+/// A time in Go's form, which keeps nanoseconds and the offset of the time zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoTimestamp(golang::time::GoTime);
 
@@ -202,29 +202,29 @@ impl From<Time> for GoTimestamp {
     }
 }
 
-/// A chart as a record has it: without the charts in it, which Helm does not store.
+/// A chart in a record, without its subcharts, which Helm does not store.
 #[derive(Debug, Clone, Default)]
 pub struct StoredChart {
-    /// Its `Chart.yaml`.
+    /// The content of `Chart.yaml`.
     pub metadata: Option<ChartMetadata>,
-    /// Its `Chart.lock`.
+    /// The content of `Chart.lock`.
     pub lock: Option<StoredChartLock>,
-    /// Its templates; none and an empty list are not the same to JSON.
+    /// The templates. An absent list and an empty list are different in JSON.
     pub templates: Option<Vec<StoredFile>>,
-    /// Its values, with those imported from the charts in it.
+    /// The values of the chart, including values imported from its subcharts.
     pub values: Option<GoMap>,
-    /// Its `values.schema.json`.
+    /// The content of `values.schema.json`.
     pub schema: Option<Arc<[u8]>>,
-    /// When that was last changed.
+    /// When the schema was last changed.
     pub schema_changed: Option<GoTimestamp>,
-    /// Its other files.
+    /// The other files of the chart.
     pub files: Option<Vec<StoredFile>>,
-    /// When it was last changed.
+    /// When the chart was last changed.
     pub changed: Option<GoTimestamp>,
 }
 
 impl StoredChart {
-    /// The part of a record about a chart whose dependencies were processed.
+    /// The stored form of a chart whose dependencies were processed.
     ///
     /// Differs(helm 4): the times at which its files were changed are left out; nothing reads them.
     pub fn of(chart: &Chart) -> Self {
@@ -253,48 +253,48 @@ impl StoredChart {
     }
 }
 
-/// What a record has of `Chart.lock`.
+/// The part of `Chart.lock` that a record contains.
 #[derive(Debug, Clone, Default)]
 pub struct StoredChartLock {
-    /// When it was written.
+    /// When the lock file was written.
     pub generated: Option<GoTimestamp>,
-    /// Of what was listed and what was chosen.
+    /// A digest of the listed and the resolved dependencies.
     pub digest: String,
-    /// What was chosen; none and an empty list are not the same to JSON.
+    /// The resolved dependencies. An absent list and an empty list are different in JSON.
     pub dependencies: Option<Vec<helm::chart::ChartDependency>>,
 }
 
 /// A file of a stored chart.
 #[derive(Debug, Clone, Default)]
 pub struct StoredFile {
-    /// Its path in the chart.
+    /// The path of the file in the chart.
     pub name: String,
-    /// Its bytes.
+    /// The content of the file.
     pub data: Arc<[u8]>,
-    /// When it was last changed.
+    /// When the file was last changed.
     pub changed: Option<GoTimestamp>,
 }
 
-/// A hook as a record has it.
+/// A hook in a record.
 #[derive(Debug, Clone, Default)]
 pub struct HookRecord {
     /// The object's name.
     pub name: String,
     /// The object's kind.
     pub kind: String,
-    /// The file that it was rendered from.
+    /// The template file of the hook.
     pub path: String,
-    /// Its text.
+    /// The rendered manifest of the hook.
     pub manifest: String,
-    /// When it is run, in Helm's words.
+    /// The events at which the hook runs, in Helm's words.
     pub events: Vec<String>,
-    /// Its last run.
+    /// The last run of the hook.
     pub last_run: HookRunRecord,
-    /// Lower ones come first.
+    /// The weight of the hook. Hooks with lower weights run first.
     pub weight: i64,
-    /// When it is deleted, in Helm's words, with those that Helm does not know.
+    /// When the hook's object is deleted, in Helm's words. Words that Helm does not know are kept, too.
     pub delete_policies: Vec<String>,
-    /// When its logs are shown, likewise.
+    /// When the hook's logs are shown, in Helm's words.
     pub output_log_policies: Vec<String>,
 }
 
@@ -304,7 +304,7 @@ impl HookRecord {
         self.events.iter().any(|word| word == event.as_str())
     }
 
-    /// Whether the object of the hook is deleted on this occasion.
+    /// Whether the hook's policies delete its object on this occasion.
     ///
     /// Parity(helm 4): CRDs are never deleted, and any word at all keeps the default away.
     pub fn is_deleted(&self, on: HookDeletePolicy) -> bool {
@@ -334,11 +334,11 @@ impl From<&ReleaseHook> for HookRecord {
 /// When a hook's object is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HookDeletePolicy {
-    /// Before it is created.
+    /// Before the hook's object is created.
     BeforeHookCreation,
-    /// Once all hooks of an event have succeeded, or a later one has failed.
+    /// Once all hooks of an event have succeeded, or a later hook has failed.
     HookSucceeded,
-    /// Once it has failed.
+    /// Once the hook has failed.
     HookFailed,
 }
 
@@ -356,11 +356,11 @@ impl HookDeletePolicy {
 /// A run of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HookRunRecord {
-    /// When it was begun.
+    /// When the run was begun.
     pub started: Option<GoTimestamp>,
-    /// When it ended.
+    /// When the run ended.
     pub completed: Option<GoTimestamp>,
-    /// How it went: `Unknown`, `Running`, `Succeeded`, `Failed`; empty before the first run.
+    /// The result of the last run: `Unknown`, `Running`, `Succeeded`, `Failed`; empty before the first run.
     pub phase: String,
 }
 
@@ -376,32 +376,32 @@ pub const FAILED: &str = "Failed";
 pub enum RecordChange {
     /// A hook, by its place in the record, is about to be created.
     HookStarted {
-        /// Its place.
+        /// The hook's index.
         hook: usize,
-        /// When.
+        /// When this happened.
         at: Time,
     },
-    /// A hook that was about to be created was not: it counts as if it had never been due.
+    /// A hook was about to be created but was not. It counts as if it had not been due.
     HookNotBegun {
-        /// Its place.
+        /// The hook's index.
         hook: usize,
     },
     /// A hook ended, well or badly.
     HookEnded {
-        /// Its place.
+        /// The hook's index.
         hook: usize,
-        /// Whether it did what it should.
+        /// Whether the hook succeeded.
         succeeded: bool,
-        /// When.
+        /// When this happened.
         at: Time,
     },
     /// The release gets another status.
     Status {
-        /// Where.
+        /// The new status.
         status: RevisionStatus,
-        /// For people; `None` leaves the description as it was.
+        /// The description for users. `None` keeps the present one.
         description: Option<String>,
-        /// When the removal began, where that is what happens.
+        /// For a removal, when it began.
         deleted: Option<Time>,
     },
 }

@@ -1,4 +1,4 @@
-//! Which state a release is in, and what is done about it: the table of helm-controller 1.6.
+//! Determines the state of a release and the operation that follows from it, by the table of helm-controller 1.6.
 //!
 //! | state | seen by | done |
 //! |---|---|---|
@@ -12,7 +12,7 @@
 //! | InSync | none of these | nothing, or a forced upgrade |
 //!
 //! Semantics: `internal/reconcile/state.go` and `atomic_release.go`.
-//! Elsewhere: an operation that is under way ([`crate::operation`]), how all of it becomes steps ([`crate::plan`]).
+//! Elsewhere: an operation in progress ([`crate::operation`]), turning a decision into steps ([`crate::plan`]).
 
 use std::fmt;
 
@@ -27,19 +27,19 @@ use crate::revisions::{BrokenReleaseRevision, ReleaseRevisions};
 use crate::settings::{ActiveRemediation, DriftMode, ReleaseDesiredState, RemediationStrategy};
 use crate::status::HelmReleaseStatusFields;
 
-/// How the cluster compares with a deployed revision.
+/// The difference between the cluster and a deployed revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseDrift {
     /// The cluster is as the revision.
     None,
-    /// It is not.
+    /// The cluster differs from the revision.
     Found {
-        /// Names what was found.
+        /// Identifies the drift.
         digest: String,
-        /// What was found, for people; no secret is in it.
+        /// A description of the drift for users. It contains no secret.
         text: String,
     },
-    /// That could not be found out.
+    /// The comparison failed.
     Error(String),
 }
 
@@ -50,22 +50,22 @@ pub enum ReleaseState {
     Absent(&'static str),
     /// An operation of another client was left unfinished.
     Locked(Life),
-    /// It is not the one in the status.
+    /// The release is not the one in the status.
     Unmanaged(&'static str),
-    /// It is not as desired.
+    /// The release differs from the desired state.
     OutOfSync(&'static str),
-    /// It is as desired and was not tested.
+    /// The release matches the desired state but was not tested.
     Untested,
-    /// It failed.
+    /// The release failed.
     Failed(&'static str),
     /// The cluster differs from the record.
     Drifted {
-        /// Names what was found.
+        /// Identifies the drift.
         digest: String,
-        /// What was found, for people.
+        /// A description of the drift for users.
         text: String,
     },
-    /// It is as it should be.
+    /// The release is in its desired state.
     InSync,
     /// The cluster has to be compared with the record first.
     Unobserved,
@@ -100,7 +100,7 @@ pub enum ReleaseStateError {
     Unreadable {
         /// The Secret.
         secret: String,
-        /// Why.
+        /// The cause of the error.
         problem: String,
     },
     /// The last record has a status that no decision handles.
@@ -180,7 +180,7 @@ fn deployed(
     known: &ReleaseSnapshot,
     drift: Option<&ReleaseDrift>,
 ) -> Result<ReleaseState, ReleaseStateError> {
-    // What stays in place of quarantined inputs is another release by intent.
+    // A release that stays in place of quarantined inputs differs from the desired one on purpose.
     if !desired.failures.keeps_last_good()
         && let Some(state) = unlike(desired, status, record, known)
     {
@@ -199,7 +199,7 @@ fn deployed(
     }
 }
 
-/// The state of a deployed release by what it was made from and by its tests; `None` if it is as desired.
+/// The state of a deployed release by its inputs and its tests; `None` if it matches the desired state.
 fn unlike(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -239,30 +239,30 @@ fn unlike(
 /// The operation that is decided for a state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseDecision {
-    /// No operation: it is as it should be.
+    /// No operation, because the release is in its desired state.
     Nothing,
-    /// This operation begins. A rollback goes to this revision.
+    /// Begin this operation. The number is the target of a rollback.
     Begin(OperationKind, Option<i64>),
     /// The unfinished operation of another client is ended.
     Unlock(Life),
     /// The drift is reported, and corrected if the spec says so.
     Drift {
-        /// Names what was found.
+        /// Identifies the drift.
         digest: String,
-        /// What was found, for people.
+        /// A description of the drift for users.
         text: String,
     },
-    /// It was tried as often as it may be.
+    /// The allowed attempts are used up.
     Exhausted,
     /// There is nothing to roll back to.
     NoRollbackTarget,
-    /// A Quarantine of what is desired is in force, and what undoes its failure is done.
+    /// The desired inputs are quarantined, and their failure has been undone.
     Quarantined,
     /// The cluster has to be compared first.
     Observe,
 }
 
-/// Decides what is done about a state. `forced` is whether a user asked for an upgrade by annotation.
+/// Decides the operation for a state. `forced` says whether a user requested an upgrade by annotation.
 ///
 /// # Errors
 /// The revision to roll back to has no digest.
@@ -282,7 +282,7 @@ pub fn decide(
         .unless_quarantined(decision, state, || back().unwrap_or(ReleaseDecision::Quarantined)))
 }
 
-/// Decides what is done about a state, as if nothing were quarantined.
+/// Decides the operation for a state, without regard to a Quarantine.
 fn by_state(
     state: &ReleaseState,
     desired: &ReleaseDesiredState,
@@ -323,7 +323,7 @@ fn by_state(
     })
 }
 
-/// Decides what is done about a release that failed, rule by rule.
+/// Decides the operation for a failed release, rule by rule.
 fn failed(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,
@@ -346,7 +346,7 @@ fn failed(
     }
 }
 
-/// A rollback, if the revision is there and is what it was.
+/// A rollback, if the target revision exists and still has its digest.
 fn rollback(
     desired: &ReleaseDesiredState,
     status: &HelmReleaseStatusFields,

@@ -1,5 +1,5 @@
-//! Entries of `status.history`: what a HelmRelease remembers of the revisions that it made, and the digest by which it
-//! knows them again.
+//! Entries of `status.history`: the revisions that a HelmRelease remembers, each with a digest that identifies the stored
+//! record.
 //!
 //! Semantics: helm-controller 1.6 `internal/release` and `api/v2 Snapshots`.
 //! Elsewhere: the JSON of the parts ([`crate::record`]), when a snapshot is taken ([`crate::operation_status`]).
@@ -18,7 +18,7 @@ use crate::record::{
 };
 use crate::time_json::optional;
 
-/// Version of the way in which digests are made. Entries without it are taken at their word.
+/// The version of the digest format. Entries without a version are not verified.
 pub const API_VERSION: &str = "v2";
 
 /// How many snapshots are kept if none of them can be rolled back to.
@@ -36,31 +36,31 @@ pub enum SnapshotAction {
     UninstallRemediation,
 }
 
-/// A revision as a HelmRelease remembers it; its JSON is that of `status.history`.
+/// A revision in the memory of a HelmRelease. Its JSON is that of `status.history`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReleaseSnapshot {
-    /// [`API_VERSION`], or another one of an older controller.
+    /// [`API_VERSION`], or the version of an older controller.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub api_version: String,
-    /// The digest of what was stored: `sha256:…`.
+    /// The digest of the stored record: `sha256:…`.
     pub digest: String,
     /// The release.
     pub name: String,
-    /// Where its objects are.
+    /// The namespace of the release's objects.
     pub namespace: String,
     /// The revision.
     pub version: i64,
-    /// Its status, in Helm's words.
+    /// The status of the revision, in Helm's words.
     pub status: String,
-    /// What made it.
+    /// The operation that made the revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<SnapshotAction>,
     /// The chart's name.
     pub chart_name: String,
     /// The chart's version.
     pub chart_version: String,
-    /// The version of what the chart installs.
+    /// The `appVersion` of the chart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub app_version: String,
     /// The digest of the values.
@@ -68,13 +68,13 @@ pub struct ReleaseSnapshot {
     /// When the first revision was begun.
     #[serde(with = "optional")]
     pub first_deployed: Option<Time>,
-    /// When this one was begun.
+    /// When this revision was begun.
     #[serde(with = "optional")]
     pub last_deployed: Option<Time>,
-    /// When it was begun to be removed.
+    /// When the removal was begun.
     #[serde(default, with = "optional")]
     pub deleted: Option<Time>,
-    /// How its tests went; `None` before they were run.
+    /// The results of its tests; `None` before they were run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test_hooks: Option<BTreeMap<String, Option<TestHookStatus>>>,
     /// The digest of the artifact that the chart came from.
@@ -86,13 +86,13 @@ pub struct ReleaseSnapshot {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TestHookStatus {
-    /// When it was begun.
+    /// When the test was begun.
     #[serde(default, with = "optional")]
     pub last_started: Option<Time>,
-    /// When it ended.
+    /// When the test ended.
     #[serde(default, with = "optional")]
     pub last_completed: Option<Time>,
-    /// In Helm's words.
+    /// The result of the test, in Helm's words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub phase: String,
 }
@@ -102,7 +102,7 @@ pub struct TestHookStatus {
 pub struct TestFilter {
     /// A test's name.
     pub name: String,
-    /// Whether it is left out, rather than the only one that is in.
+    /// Whether the named test is left out. If any filters are not of this kind, only the tests that they name are run.
     pub exclude: bool,
 }
 
@@ -117,18 +117,18 @@ pub fn is_selected(name: &str, filters: &[TestFilter]) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SnapshotDigestError {
-    /// It has no JSON.
+    /// The record cannot be written as JSON.
     #[error("the digest of release {0} cannot be computed: {1}")]
     Encode(String, JsonEncodeError),
-    /// Its values have none.
+    /// The values cannot be written as JSON.
     #[error("the digest of the values of release {0} cannot be computed: {1}")]
     Values(String, values::NotJsonError),
 }
 
-/// The text that is hashed: a record without its chart's files and without hooks that are tests.
+/// The text that is hashed: the record without the files of its chart and without test hooks.
 ///
 /// # Errors
-/// The record has no JSON.
+/// The record cannot be written as JSON.
 pub fn observation(
     record: &ReleaseRecord,
     oci_digest: &str,
@@ -229,17 +229,17 @@ impl ReleaseSnapshot {
             == (&record.name, &record.namespace, record.version)
     }
 
-    /// Whether it was taken of this revision as it is, according to its metadata.
+    /// Whether the snapshot is of this revision in its present state, judged by metadata.
     pub(crate) fn tells_of(&self, record: &ReleaseRecord) -> bool {
         self.targets(record)
             && self.status == record.info.status.as_str()
             && self.last_deployed == second(&record.info.last_deployed)
     }
 
-    /// Whether a record is the stored one. Snapshots of older controllers match any.
+    /// Whether a record is the one that the snapshot was taken of. Snapshots of older controllers match any record.
     ///
     /// # Errors
-    /// The record has no JSON.
+    /// The record cannot be written as JSON.
     pub fn matches(&self, record: &ReleaseRecord) -> Result<SnapshotMatch, SnapshotDigestError> {
         if self.api_version != API_VERSION {
             return Ok(SnapshotMatch::Same);
@@ -251,7 +251,7 @@ impl ReleaseSnapshot {
         Ok(if is_same { SnapshotMatch::Same } else { SnapshotMatch::Other })
     }
 
-    /// Whether its tests were run: all of them ended well, or one ended badly; a chart without tests counts as tested.
+    /// Whether the tests were run: all of them succeeded, or one failed. A chart without tests counts as tested.
     pub fn is_tested(&self) -> bool {
         let Some(hooks) = &self.test_hooks else { return false };
         let is = |hook: &Option<TestHookStatus>, phase: &str| {
@@ -277,7 +277,7 @@ impl ReleaseSnapshot {
 /// How a record compares with a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotMatch {
-    /// It is what was stored.
+    /// The record equals the stored one.
     Same,
     /// The record was changed by another client.
     Other,
@@ -285,7 +285,7 @@ pub enum SnapshotMatch {
     NoDigest,
 }
 
-/// The test hooks of a record that the filters select, by name, each with the times and the phase of its last run.
+/// The test hooks of a record that the filters select, by name, each with the times and the result of its last run.
 pub fn test_hooks(
     record: &ReleaseRecord,
     filters: &[TestFilter],
@@ -324,7 +324,7 @@ pub fn previous(history: &[ReleaseSnapshot], ignore_tests: bool) -> Option<&Rele
     others.max_by_key(|snapshot| snapshot.version)
 }
 
-/// Drops what is older than [`previous`]; without one, all but the five newest. Leaves the newest first.
+/// Drops snapshots older than [`previous`], or without one, all but the five newest. The newest snapshot is first afterwards.
 pub fn truncate(history: &mut Vec<ReleaseSnapshot>, ignore_tests: bool) {
     sort(history);
     if history.len() < 2 {

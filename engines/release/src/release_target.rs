@@ -1,4 +1,4 @@
-//! Where a HelmRelease puts its release: names and namespaces, and whether they are still those of the release there is.
+//! The target of a release: its names and namespaces, and whether they still match those of the existing release.
 //!
 //! Semantics: helm-controller 1.6 `api/v2` and `internal/action ReleaseTargetChanged`.
 
@@ -9,18 +9,19 @@ use crate::release_snapshot::{ReleaseSnapshot, latest};
 /// Namespace and name of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseTarget {
-    /// Where its records are.
+    /// The namespace of the release's records.
     pub storage_namespace: String,
-    /// Where its objects are.
+    /// The namespace of the release's objects.
     pub namespace: String,
-    /// Its name: short enough for Helm.
+    /// The name of the release, shortened to Helm's limit.
     pub name: String,
-    /// Its name without that limit, as some of Flux's messages show it.
+    /// The name of the release without that limit, which some of Flux's messages show.
     pub full_name: String,
 }
 
 impl ReleaseTarget {
-    /// The target of a HelmRelease by its own name and namespace and those fields of its spec, empty where absent.
+    /// The target of a HelmRelease, from its own name and namespace and the related fields of its spec. Absent fields are
+    /// empty.
     pub fn of(
         name: &str,
         namespace: &str,
@@ -45,12 +46,12 @@ impl ReleaseTarget {
     }
 }
 
-/// The part of a release's target that is no longer what it was: the release has to be removed and installed again.
+/// The part of a release's target that has changed. The release must be removed and installed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetChange {
-    /// Its records are elsewhere.
+    /// The records are in another namespace.
     StorageNamespace,
-    /// Its objects are elsewhere.
+    /// The objects are in another namespace.
     Namespace,
     /// The release has another name.
     Name,
@@ -70,10 +71,10 @@ impl TargetChange {
     }
 }
 
-/// The change of a target, compared with the release that the status knows by `status.storageNamespace` and
-/// `status.history`; `None` if nothing has changed.
+/// The change of a target, compared with the release that the status knows by `status.storageNamespace` and `status.history`;
+/// `None` if nothing has changed.
 ///
-/// Before anything was released, nothing has changed.
+/// Before the first release, the result is always `None`.
 pub fn change(
     target: &ReleaseTarget,
     chart_name: &str,

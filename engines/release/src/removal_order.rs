@@ -1,7 +1,7 @@
-//! Which objects of a release go when it is removed, and in which order.
+//! Determines which objects are deleted when a release is removed, and in which order.
 //!
 //! Semantics: Helm 4.2 `pkg/action/uninstall.go` and `resource_policy.go`.
-//! Elsewhere: the order of kinds (`helm::manifests`), deleting them (the program).
+//! Elsewhere: the order of kinds (`helm::manifests`), deleting the objects (the program).
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::record::ReleaseRecord;
 /// Objects of a release.
 #[derive(Debug, Clone, Default)]
 pub struct ReleaseRemovalPlan {
-    /// Those that are deleted, in this order: those of one kind at once, one kind after the other.
+    /// The deleted objects in order: one kind after the other, and all objects of a kind at once.
     pub deleted: Vec<ReleaseManifest>,
-    /// Those that stay because they ask for it.
+    /// The objects that stay because their annotation says so.
     pub kept: Vec<ReleaseManifest>,
 }
 
-/// The annotation by which an object asks to stay.
+/// The annotation with which an object stays after its release is removed.
 const POLICY: &str = "helm.sh/resource-policy";
 
-/// Which objects of a record go.
+/// Determines which objects of a record are deleted.
 ///
 /// Parity(helm 4): an object with another policy than `keep` is neither deleted nor kept, nor is it reported.
 ///
 /// # Errors
-/// The manifest cannot be read, so its objects have to be deleted by hand.
+/// The manifest cannot be read, so a user must delete its objects.
 pub fn removed(record: &ReleaseRecord) -> Result<ReleaseRemovalPlan, String> {
     let documents = manifests::split(record.manifest.as_bytes()).into_iter().enumerate();
     // Parity(helm 4): documents are sorted by these names, so the tenth comes before the second.

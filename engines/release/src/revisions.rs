@@ -1,19 +1,19 @@
-//! The revisions of a release that storage holds.
+//! The revisions of a release in Helm's storage.
 //!
-//! Here: which is the last one, which is deployed, which go when a new one comes. Elsewhere: one of them
-//! ([`crate::record`]), listing Secrets (the program).
+//! Here: which revision is the last one, which is deployed, and which are pruned when a new one is created. Elsewhere: one
+//! revision ([`crate::record`]), listing Secrets (the program).
 
 use std::sync::Arc;
 
 use crate::journal::OperationJournal;
 use crate::record::{ReleaseRecord, RevisionStatus};
 
-/// A revision with what stands beside it on its Secret.
+/// A revision, together with the other data on its Secret.
 #[derive(Debug, Clone)]
 pub struct ReleaseRevision {
     /// The record.
     pub record: Arc<ReleaseRecord>,
-    /// The journal of the operation that made it, or that works on it.
+    /// The journal of the operation that made the revision or works on it.
     pub journal: Option<OperationJournal>,
 }
 
@@ -24,7 +24,7 @@ pub struct BrokenReleaseRevision {
     pub secret: String,
     /// The revision that its label names.
     pub version: i64,
-    /// Why it holds none.
+    /// Why the Secret has no readable record.
     pub problem: String,
 }
 
@@ -62,7 +62,7 @@ impl ReleaseRevisions {
         self.known.iter().find(|it| it.record.version == version)
     }
 
-    /// The Secret of the newest revision, if that cannot be read; `None` if the newest one can.
+    /// The Secret of the newest revision, if it cannot be read; otherwise `None`.
     ///
     /// Differs(helm 4): Helm skips it and then fails to create a revision that is there.
     pub fn unreadable_last(&self) -> Option<&BrokenReleaseRevision> {
@@ -70,7 +70,7 @@ impl ReleaseRevisions {
         self.broken.iter().max_by_key(|it| it.version).filter(|it| it.version > newest)
     }
 
-    /// The numbers of all revisions, oldest first, those included that cannot be read.
+    /// The numbers of all revisions, oldest first, including revisions that cannot be read.
     pub fn versions(&self) -> Vec<i64> {
         let known = self.known.iter().map(|it| it.record.version);
         let mut all: Vec<i64> = known.chain(self.broken.iter().map(|it| it.version)).collect();
@@ -79,8 +79,8 @@ impl ReleaseRevisions {
         all
     }
 
-    /// Which one an upgrade compares with: the last one if it is deployed, else the newest that is, else the last
-    /// if it failed or was superseded.
+    /// The revision that an upgrade compares with: the last one if it is deployed, else the newest deployed one, else the last
+    /// one if it failed or was superseded.
     pub fn current(&self) -> Option<&ReleaseRevision> {
         let last = self.last()?;
         if last.record.info.status == RevisionStatus::Deployed {
@@ -91,8 +91,8 @@ impl ReleaseRevisions {
         self.deployed().or_else(|| is_enough.then_some(last))
     }
 
-    /// Which ones go before another one is stored, so that there are no more than `max_history`: the oldest, but never
-    /// the newest that is deployed. 0 keeps all.
+    /// The revisions to delete before a new one is stored, so that there are at most `max_history`. The oldest go first, but
+    /// the newest deployed revision always stays. 0 keeps all.
     pub(crate) fn prunable(&self, max_history: usize) -> Vec<i64> {
         let Some(kept) = max_history.checked_sub(1) else { return Vec::new() };
         let deployed = self.deployed().map(|it| it.record.version);

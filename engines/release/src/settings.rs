@@ -1,10 +1,10 @@
-//! What is wanted of a release: the part of its owner's spec that decides which operations are done on it
-//! ([`ReleaseSpec`]), and what it is made from.
+//! The desired state of a release: the part of its owner's spec that decides on operations ([`ReleaseSpec`]), and the inputs of
+//! the release.
 //!
-//! The fields of a spec and their defaults are those of a HelmRelease (helm-controller 1.6 `api/v2`); the maker of a
-//! [`ReleaseSpec`] has read them already.
+//! The fields and their defaults are those of a HelmRelease (helm-controller 1.6 `api/v2`). The caller reads them into a
+//! [`ReleaseSpec`].
 //!
-//! Elsewhere: what is decided ([`crate::release_decision`]), what is rendered and applied (the program).
+//! Elsewhere: decisions ([`crate::release_decision`]), rendering and applying (the program).
 
 use std::time::Duration;
 
@@ -24,42 +24,42 @@ use crate::status::HelmReleaseStatusFields;
 pub struct ReleaseDesiredState {
     /// uid of the HelmRelease.
     pub owner: String,
-    /// The name that the owner has for the cluster, where it keeps releases in several: two names may mean one cluster, and
-    /// then only one of them has the release. Empty otherwise.
+    /// The owner's name for the cluster, if the owner has releases in several clusters; otherwise empty. If two names refer to
+    /// the same cluster, only one of them has the release.
     pub kube_context: String,
-    /// Its generation.
+    /// The generation of the owner.
     pub generation: i64,
-    /// What it asks for.
+    /// The part of the owner's spec about the release.
     pub spec: ReleaseSpec,
     /// Whether the HelmRelease is being deleted.
     pub deleted: bool,
-    /// Whether it is suspended: an open operation comes to its end as soon as nothing is half done.
+    /// Whether the owner is suspended. An open operation then ends as soon as nothing is half done.
     pub suspended: bool,
-    /// What may hold it.
+    /// The gates that may hold the release.
     pub gates: OperationPhaseGates,
-    /// The lifecycles that hold it at its phases.
+    /// The lifecycles that hold the release at its phases.
     pub lifecycles: ReleaseLifecycles,
     /// The chart's name.
     pub chart_name: String,
-    /// The chart's version, with the digest of its artifact where that belongs to it.
+    /// The version of the chart, with the digest of its artifact if that is part of the version.
     pub chart_version: String,
-    /// The version of what the chart installs.
+    /// The `appVersion` of the chart.
     pub app_version: String,
-    /// The digest of the artifact that the chart came from, where a release is known by it.
+    /// The digest of the chart's artifact, if releases are identified by it.
     pub oci_digest: String,
     /// The digest of the values.
     pub config_digest: String,
     /// The digest of all from which the release is rendered.
     pub inputs: String,
-    /// What annotations request.
+    /// The requests in the owner's annotations.
     pub requests: AnnotationRequests,
-    /// What follows from failures beside the remediation of the spec.
+    /// The failure policy, in addition to the remediation in the spec.
     pub failures: FailurePolicy,
-    /// What an operation that begins now begins with.
+    /// The inputs of an operation that begins now.
     pub origin: OperationOrigin,
-    /// How long to wait before what failed without a trace is tried again.
+    /// The delay before retrying an action that failed without a trace in storage.
     pub retry: Duration,
-    /// How long to wait before a release that is as it should be is reconciled again.
+    /// The time after which a release in its desired state is reconciled again.
     pub interval: Duration,
 }
 
@@ -68,40 +68,40 @@ pub struct ReleaseDesiredState {
 pub struct ReleaseSpec {
     /// Namespace and name of the release.
     pub target: ReleaseTarget,
-    /// The digest of the post-renderers; empty where there are none.
+    /// The digest of the post-renderers; empty if there are none.
     pub post_renderers_digest: String,
-    /// The digest of the common metadata; empty where there is none.
+    /// The digest of the common metadata; empty if there is none.
     pub common_metadata_digest: String,
     /// The time for corrections.
     pub timeout: Duration,
-    /// How many revisions are kept; 0 keeps all.
+    /// How many revisions are kept. 0 keeps all.
     pub max_history: usize,
-    /// How to install.
+    /// The settings of an installation.
     pub install: InstallSettings,
-    /// How to upgrade.
+    /// The settings of an upgrade.
     pub upgrade: UpgradeSettings,
-    /// How to roll back.
+    /// The settings of a rollback.
     pub rollback: RollbackSettings,
-    /// How to test.
+    /// The settings of tests.
     pub test: TestSettings,
-    /// How to remove.
+    /// The settings of a removal.
     pub uninstall: UninstallSettings,
-    /// What to do about drift.
+    /// How drift is handled.
     pub drift: DriftMode,
 }
 
 /// The way in which an action that failed is dealt with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FailureStrategy {
-    /// By remediation, as often as [`RemediationSettings::retries`] says.
+    /// Remediate, as many times as [`RemediationSettings::retries`] says.
     #[default]
     RemediateOnFailure,
-    /// By an upgrade after this time, again and again.
+    /// Retry by an upgrade, each time after this delay.
     RetryOnFailure(Duration),
 }
 
 impl FailureStrategy {
-    /// The time after which a failed action is repeated; `None` if it is remediated instead.
+    /// The delay after which a failed action is retried; `None` if it is remediated instead.
     pub fn retry(self) -> Option<Duration> {
         match self {
             Self::RemediateOnFailure => None,
@@ -110,7 +110,7 @@ impl FailureStrategy {
     }
 }
 
-/// What undoes a failed upgrade.
+/// How a failed upgrade is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum RemediationStrategy {
@@ -119,74 +119,74 @@ pub enum RemediationStrategy {
     Uninstall,
 }
 
-/// How often a failed action is tried again, and how it is undone before that.
+/// How many times a failed action is retried, and how it is undone before each retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RemediationSettings {
-    /// How often; negative: without end.
+    /// How many times the action is retried. A negative number means without limit.
     pub retries: i64,
-    /// Whether failed tests do not count as a failure; `None` goes by [`TestSettings::ignore_failures`].
+    /// Whether failed tests are ignored. `None` uses [`TestSettings::ignore_failures`].
     pub ignore_test_failures: Option<bool>,
-    /// Whether the last failure is undone as well; `None` does so for upgrades with retries.
+    /// Whether the last failure is undone as well. With `None`, only an upgrade with retries does so.
     pub remediate_last_failure: Option<bool>,
-    /// What undoes it. An installation is always undone by removal.
+    /// How the failure is undone. An installation is always undone by removal.
     pub strategy: RemediationStrategy,
 }
 
-/// How to install.
+/// The settings of an installation.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InstallSettings {
-    /// For each hook and each wait.
+    /// The timeout of each hook and each wait.
     pub timeout: Duration,
-    /// When it fails.
+    /// How a failure is handled.
     pub strategy: FailureStrategy,
-    /// When it fails.
+    /// How a failure is undone.
     pub remediation: RemediationSettings,
-    /// Whether the name of a release that failed or is gone is taken again.
+    /// Whether the name of a failed or uninstalled release may be used again.
     pub replace: bool,
     /// Whether hooks are left out.
     pub disable_hooks: bool,
-    /// What is waited for.
+    /// Which objects the operation waits for.
     pub wait: ReleaseWaitPolicy,
 }
 
-/// How to upgrade.
+/// The settings of an upgrade.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UpgradeSettings {
-    /// For each hook and each wait.
+    /// The timeout of each hook and each wait.
     pub timeout: Duration,
-    /// When it fails.
+    /// How a failure is handled.
     pub strategy: FailureStrategy,
-    /// When it fails.
+    /// How a failure is undone.
     pub remediation: RemediationSettings,
     /// Whether hooks are left out.
     pub disable_hooks: bool,
-    /// What is waited for.
+    /// Which objects the operation waits for.
     pub wait: ReleaseWaitPolicy,
-    /// Whether what it created goes again when it fails.
+    /// Whether created objects are deleted if the operation fails.
     pub cleanup_on_fail: bool,
     /// Whether a release keeps being upgraded when its chart has another name.
     pub in_place_chart_name_change: bool,
 }
 
-/// How to roll back.
+/// The settings of a rollback.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RollbackSettings {
-    /// For each hook and each wait.
+    /// The timeout of each hook and each wait.
     pub timeout: Duration,
     /// Whether hooks are left out.
     pub disable_hooks: bool,
-    /// What is waited for.
+    /// Which objects the operation waits for.
     pub wait: ReleaseWaitPolicy,
-    /// Whether what it created goes again when it fails.
+    /// Whether created objects are deleted if the operation fails.
     pub cleanup_on_fail: bool,
 }
 
-/// How to test.
+/// The settings of tests.
 #[derive(Debug, Clone, Default)]
 pub struct TestSettings {
     /// Whether to test at all.
     pub enable: bool,
-    /// For each test.
+    /// The timeout of each test.
     pub timeout: Duration,
     /// Whether failed tests do not count as a failure of the release.
     pub ignore_failures: bool,
@@ -194,10 +194,10 @@ pub struct TestSettings {
     pub filters: Vec<TestFilter>,
 }
 
-/// How to remove.
+/// The settings of a removal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UninstallSettings {
-    /// For each hook and the wait.
+    /// The timeout of each hook and of the wait.
     pub timeout: Duration,
     /// Whether hooks are left out.
     pub disable_hooks: bool,
@@ -205,11 +205,11 @@ pub struct UninstallSettings {
     pub keep_history: bool,
     /// Whether the uninstallation does not wait for the end of the objects.
     pub disable_wait: bool,
-    /// How what they own goes.
+    /// How the deletion treats dependents of the objects.
     pub propagation: UninstallPropagation,
 }
 
-/// What to do if the cluster differs from a release.
+/// How drift between cluster and release is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "they are Flux's words")]
 pub enum DriftMode {
@@ -230,8 +230,8 @@ pub struct AnnotationRequests {
     pub reset: Option<String>,
     /// `windlass.dev/rollback`, which counts while the release is suspended.
     pub rollback: Option<reconcile::ReleaseRollback>,
-    /// A requested rollback that windlass does not carry out, because it does not know whether the chart of that
-    /// revision was verified.
+    /// A requested rollback that windlass does not perform, because it is unknown whether the chart of the target revision was
+    /// verified.
     pub unverified_rollback: Option<reconcile::ReleaseRollback>,
 }
 
@@ -252,8 +252,8 @@ impl AnnotationRequests {
         journal.action == OperationKind::Rollback && asked == Some((journal.base, journal.target))
     }
 
-    /// Leaves a request for a rollback only to a revision that the status has, whose digest is compared: where every
-    /// artifact has to be verified, a stored manifest is not trusted on its own.
+    /// Keeps a rollback request only if the status has the target revision, so that its digest can be compared. If every
+    /// artifact must be verified, a stored manifest alone is not trusted.
     pub fn keep_known(&mut self, status: &HelmReleaseStatusFields) {
         let is_known = |to: i64| status.history.iter().any(|it| it.version == to);
         self.unverified_rollback = self.rollback.take_if(|it| !is_known(it.to));
@@ -264,7 +264,7 @@ impl AnnotationRequests {
         self.asks(self.reset.as_ref(), status.last_handled_reset.as_ref(), status)
     }
 
-    /// A request counts once, and only together with one for a run.
+    /// Whether a request is new. Each request counts once, and only together with a request for a run.
     fn asks(
         &self,
         asked: Option<&String>,
@@ -278,28 +278,28 @@ impl AnnotationRequests {
     }
 }
 
-/// The settings and failures of the last action of a release, which decide what is done when it failed.
+/// The settings and failures of a release's last action. They decide how a failure of that action is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ActiveRemediation {
-    /// Its remediation.
+    /// The remediation settings of the action.
     pub remediation: RemediationSettings,
-    /// Whether it was an upgrade.
+    /// Whether the action was an upgrade.
     pub is_upgrade: bool,
-    /// How often it failed.
+    /// How many times the action failed.
     pub failures: i64,
-    /// After which time it is repeated, if it is.
+    /// The delay before a retry, if the action is retried.
     pub retry: Option<Duration>,
-    /// Whether the last failure is undone unless the spec says whether it is.
+    /// Whether the last failure is undone if the spec does not say.
     pub(crate) undoes_by_default: bool,
 }
 
 impl ReleaseDesiredState {
-    /// Whether the operation of a journal is one that this owner did on this release.
+    /// Whether this owner performed the operation of a journal on this release.
     pub fn owns(&self, journal: &OperationJournal) -> bool {
         journal.owner == self.owner && journal.kube_context == self.kube_context
     }
 
-    /// The remediation of the action that was attempted last; `None` unless that is an installation or upgrade.
+    /// The remediation of the last attempted action; `None` unless that was an installation or upgrade.
     pub fn active(&self, status: &HelmReleaseStatusFields) -> Option<ActiveRemediation> {
         match status.last_attempted_action? {
             OperationKind::Install => Some(ActiveRemediation {
@@ -330,7 +330,7 @@ impl ReleaseDesiredState {
     /// The plan of an action that begins.
     pub fn plan(&self, action: OperationKind) -> OperationPlan {
         let ms = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        // Tests are the last action before a release is ready, where they are on.
+        // If tests are enabled, they are the last action before a release is ready.
         let promotes = match action {
             OperationKind::Install | OperationKind::Upgrade => !self.spec.test.enable,
             OperationKind::Test => self.spec.test.enable,
@@ -390,7 +390,7 @@ impl ReleaseDesiredState {
 }
 
 impl ActiveRemediation {
-    /// Whether the action failed as often as it may be tried.
+    /// Whether the allowed attempts of the action are used up.
     pub fn is_exhausted(&self) -> bool {
         self.remediation.is_exhausted(self.failures)
     }

@@ -1,8 +1,8 @@
-//! The release in the status of a HelmRelease, and how that becomes `Ready`.
+//! The part of a HelmRelease's status about its release, and how `Ready` is derived from it.
 //!
-//! Here: the part of the status that decisions read and operations change, reasons, events, the summary.
-//! Elsewhere: what an operation changes in it ([`crate::operation_status`]), the other conditions (`reconcile`), the
-//! object itself (the program).
+//! Here: the status fields that decisions read and operations change, reasons, events, the summary.
+//! Elsewhere: how an operation changes them ([`crate::operation_status`]), the other conditions (`reconcile`), the object
+//! itself (the program).
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::settings::ReleaseDesiredState;
 pub const RELEASED: &str = "Released";
 /// Type of the condition of tests.
 pub const TEST_SUCCESS: &str = "TestSuccess";
-/// Type of the condition of what undoes failures.
+/// Type of the condition about the remediation of failures.
 pub const REMEDIATED: &str = "Remediated";
 /// Type of the condition of drift.
 pub const DRIFTED: &str = "Drifted";
@@ -33,43 +33,43 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// It was installed.
+    /// The release was installed.
     INSTALL_SUCCEEDED = "InstallSucceeded";
-    /// It could not be installed.
+    /// The installation failed.
     INSTALL_FAILED = "InstallFailed";
-    /// It was upgraded.
+    /// The release was upgraded.
     UPGRADE_SUCCEEDED = "UpgradeSucceeded";
-    /// It could not be upgraded.
+    /// The upgrade failed.
     UPGRADE_FAILED = "UpgradeFailed";
-    /// Its tests went well.
+    /// The tests of the release succeeded.
     TEST_SUCCEEDED = "TestSucceeded";
     /// A test went wrong.
     TEST_FAILED = "TestFailed";
-    /// Its tests are still to be run.
+    /// The tests of the release were not run yet.
     AWAITING_TESTS = "AwaitingTests";
-    /// A lifecycle did not let it continue.
+    /// A lifecycle did not let the operation continue.
     LIFECYCLE_FAILED = "LifecycleFailed";
-    /// It was rolled back.
+    /// The release was rolled back.
     ROLLBACK_SUCCEEDED = "RollbackSucceeded";
-    /// It could not be rolled back.
+    /// The rollback failed.
     ROLLBACK_FAILED = "RollbackFailed";
-    /// It was removed.
+    /// The release was uninstalled.
     UNINSTALL_SUCCEEDED = "UninstallSucceeded";
-    /// It could not be removed.
+    /// The uninstallation failed.
     UNINSTALL_FAILED = "UninstallFailed";
     /// An operation of another client was found unfinished.
     PENDING_RELEASE = "PendingRelease";
-    /// It was tried as often as it may be.
+    /// The allowed attempts are used up.
     RETRIES_EXCEEDED = "RetriesExceeded";
     /// There is nothing to roll back to.
     MISSING_ROLLBACK_TARGET = "MissingRollbackTarget";
-    /// What there is cannot be made out.
+    /// The state of the release cannot be determined.
     STATE_ERROR = "StateError";
     /// Something went wrong that no other reason names.
     RECONCILE_ERROR = "ReconcileError";
     /// The cluster differs from the release.
     DRIFT_DETECTED = "DriftDetected";
-    /// The cluster is the same as the release.
+    /// The cluster matches the release.
     NO_DRIFT_DETECTED = "NoDriftDetected";
     /// The cluster was corrected to be as the release.
     DRIFT_CORRECTED = "DriftCorrected";
@@ -80,13 +80,13 @@ reasons! {
 /// A condition of the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseCondition {
-    /// Whether it holds.
+    /// The status of the condition.
     pub status: reconcile::ConditionStatus,
-    /// Why, as one word.
+    /// The reason of the condition, as one word.
     pub reason: ConditionReason,
-    /// Why, for people.
+    /// The message of the condition, for users.
     pub text: String,
-    /// The generation that it is about.
+    /// The generation that the condition is about.
     pub generation: i64,
 }
 
@@ -95,7 +95,7 @@ pub struct ReleaseCondition {
 pub struct HelmReleaseStatusFields {
     /// `observedGeneration`
     pub observed_generation: i64,
-    /// `storageNamespace`: empty before the first installation.
+    /// `storageNamespace`; empty before the first installation.
     pub storage_namespace: String,
     /// `history`
     pub history: Vec<ReleaseSnapshot>,
@@ -155,8 +155,8 @@ impl HelmReleaseStatusFields {
         }
     }
 
-    /// The content of `Ready`: of the newest generation that any of them is of, the first of Remediated, TestSuccess,
-    /// Released.
+    /// The content of `Ready`. It is the first of the conditions Remediated, TestSuccess and Released that has the newest
+    /// generation of the three.
     ///
     /// Parity(flux): what was undone counts as an error, also when that went well.
     pub fn summary(&self, desired: &ReleaseDesiredState) -> Option<ReleaseCondition> {
@@ -176,17 +176,17 @@ impl HelmReleaseStatusFields {
 /// An event about a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseEvent {
-    /// Whether it is a warning.
+    /// Whether the event is a warning.
     pub warning: bool,
-    /// Why, as one word.
+    /// The reason of the event, as one word.
     pub reason: ConditionReason,
-    /// For people.
+    /// The message of the event, for users.
     pub text: String,
     /// The chart's version, or that of the requested chart.
     pub revision: String,
     /// The digest of the values.
     pub token: String,
-    /// The version of what the chart installs.
+    /// The `appVersion` of the chart.
     pub app_version: String,
     /// The digest of the artifact that the chart came from.
     pub oci_digest: String,
@@ -197,43 +197,43 @@ pub struct ReleaseEvent {
 pub struct ReleaseReport {
     /// The status.
     pub status: HelmReleaseStatusFields,
-    /// The new content of `Reconciling`; `None` leaves it.
+    /// The new content of `Reconciling`. `None` keeps the present one.
     pub progress: Option<ReleaseProgress>,
     /// The events.
     pub events: Vec<ReleaseEvent>,
-    /// The message about contested fields, which `Ready` shows where the status would make it True.
+    /// The message about contested fields. `Ready` shows it if it would otherwise be True.
     pub contested: Option<String>,
     /// Whether something failed without a trace in storage.
     pub is_early_failure: bool,
-    /// The operation whose end it reports.
+    /// The operation that ended with this report.
     pub ended: Option<OperationKind>,
     /// The operation that a lifecycle did not let begin.
     pub refused: Option<Box<LifecycleRefusedOperation>>,
 }
 
-/// An installation or upgrade that a lifecycle did not let begin, so that it has no journal.
+/// An installation or upgrade that a lifecycle did not let begin. It has no journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LifecycleRefusedOperation {
-    /// Its name.
+    /// The name of the operation.
     pub operation: String,
-    /// What was to be done.
+    /// The operation that was to begin.
     pub action: OperationKind,
-    /// The revision that is there.
+    /// The present revision.
     pub from: Option<lifecycle::EventRevision>,
     /// The revision that was to be.
     pub to: lifecycle::EventRevision,
-    /// What lifecycles answered.
+    /// The answers of lifecycles.
     pub answers: Vec<lifecycle::LifecycleEventAnswer>,
-    /// Why it failed.
+    /// Why the operation failed.
     pub error: String,
 }
 
 /// The progress that `Reconciling` reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseProgress {
-    /// For people.
+    /// The text for users.
     pub text: String,
-    /// Whether `Ready` is unknown meanwhile with the same text; else it stays as it was.
+    /// Whether `Ready` becomes Unknown with the same text during the action. Otherwise it stays as it was.
     pub makes_unready: bool,
 }
 

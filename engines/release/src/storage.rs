@@ -1,18 +1,18 @@
-//! The Secrets that hold the records of a release: Helm 4.2's driver `secret`, whose Secrets Helm 3 writes as well.
+//! The Secrets that store the records of a release, in the format of the driver `secret` of Helm 4.2. Helm 3 uses the same
+//! format.
 //!
-//! A record is the Secret `sh.helm.release.v1.NAME.vN` of the type `helm.sh/release.v1`, with the labels that Helm
-//! selects by. Its key `release` holds base64 of gzip of JSON, to which Kubernetes adds its own base64.
+//! A record is the Secret `sh.helm.release.v1.NAME.vN` of the type `helm.sh/release.v1`, with the labels that Helm selects by.
+//! Its key `release` has JSON, compressed by gzip and encoded in base64. Kubernetes adds its own base64.
 //!
 //! # Records that do not fit
-//! A Secret holds 1 MiB. Where Helm gives up, the text is cut: the first part stays in the Secret, which then has the
-//! annotations [`PARTS`] and [`DIGEST`]; each other part is a Secret named by [`part_name`], with the label [`PART_OF`]
-//! and without `owner=helm`, so that no client takes it for a release. Parts are named by the digest of the whole, so
-//! an update never changes a part that is in use. The order of writes: parts, then the Secret, then the deletion of
-//! the parts that it no longer names. Parts that a crash leaves behind are recognized by [`PART_OWNER`], and deleted
-//! later. Helm cannot read the first part alone and skips it; it cannot create the next revision either, since that
-//! exists.
+//! A Secret holds at most 1 MiB. Helm fails for larger records, but windlass splits them. The first part stays in the Secret,
+//! which then has the annotations [`PARTS`] and [`DIGEST`]. Each other part is in a Secret named by [`part_name`]. It has the
+//! label [`PART_OF`] but not `owner=helm`, so that no client mistakes it for a release. Parts are named by the digest of the
+//! whole, so an update never changes a part that is in use. Parts are written first, then the Secret, and then unused parts are
+//! deleted. Parts left behind by a crash are recognized by [`PART_OWNER`] and deleted later. Helm cannot read such a record and
+//! skips it. It cannot create a revision with this number either, because the Secret exists.
 //!
-//! Here: names, labels, packing, unpacking. Elsewhere: the JSON ([`crate::record`]), the journal that stands beside it
+//! Here: names, labels, packing, unpacking. Elsewhere: the JSON ([`crate::record`]), the journal on the same Secret
 //! ([`crate::journal`]), reading and writing Secrets (the program).
 
 use std::collections::BTreeMap;
@@ -32,9 +32,9 @@ use crate::record::{JsonEncodeError, RecordDecodeError, ReleaseRecord};
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 /// The key of a record in the data of its Secret.
 pub const DATA_KEY: &str = "release";
-/// Annotation: how many parts the record has, this Secret's among them.
+/// Annotation: the number of parts of the record, including this Secret.
 pub const PARTS: &str = "windlass.dev/release-parts";
-/// Annotation: the digest of all parts one after the other.
+/// Annotation: the digest of all parts together.
 pub const DIGEST: &str = "windlass.dev/release-digest";
 /// Label of the other parts: `NAME.vN`.
 pub const PART_OF: &str = "windlass.dev/release-part-of";
@@ -42,24 +42,24 @@ pub const PART_OF: &str = "windlass.dev/release-part-of";
 /// Label of the other parts: the uid of the HelmRelease that wrote them.
 pub const PART_OWNER: &str = "windlass.dev/release-owner";
 
-/// How much the data of a Secret may be, as Kubernetes counts.
+/// The most data in a Secret, as Kubernetes counts it.
 pub const MAX_PART: usize = 1 << 20;
 /// The most parts that a record may have.
 pub const MAX_PARTS: usize = 64;
-/// How long the JSON of a record may be.
+/// The longest JSON of a record, in bytes.
 const MAX_JSON: u64 = 64 << 20;
 
-/// Labels that a user cannot give a release.
+/// Labels that a user cannot set for a release.
 const SYSTEM_LABELS: [&str; 6] = ["name", "owner", "status", "version", "createdAt", "modifiedAt"];
 
 /// Why a record cannot be stored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordPackError {
-    /// It has no JSON.
+    /// The record cannot be written as JSON.
     #[error("release {0} cannot be stored: {1}")]
     Encode(String, JsonEncodeError),
-    /// It is too large even in parts.
+    /// The record is too large even if it is split.
     #[error(
         "release {0} cannot be stored: it takes {1} bytes when packed, and the limit is {limit}; leave files out of the chart with `.helmignore`",
         limit = MAX_PART * MAX_PARTS
@@ -77,7 +77,7 @@ pub enum RecordUnpackError {
     /// The data is not gzip.
     #[error("its key `release` is damaged: what is in it cannot be unpacked")]
     Gzip,
-    /// It unpacks to too much.
+    /// The unpacked record is too large.
     #[error("its key `release` unpacks to more than 64 MiB")]
     TooLarge,
     /// The JSON is not a record.
@@ -88,12 +88,12 @@ pub enum RecordUnpackError {
     Parts(&'static str),
 }
 
-/// A record in the form in which it is stored.
+/// A record in its stored form.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PackedRecord {
-    /// Data of the Secret, and of those that hold the rest; not empty.
+    /// The data of the Secret, followed by the data of the other parts; not empty.
     pub parts: Vec<Vec<u8>>,
-    /// The digest of all of it: `sha256:…`.
+    /// The digest of all parts together: `sha256:…`.
     pub digest: String,
 }
 
@@ -115,13 +115,13 @@ pub fn secret_name(release: &str, version: i64) -> String {
     format!("sh.helm.release.v1.{release}.v{version}")
 }
 
-/// The name of the Secret with another part of a revision; `part` counts from 1.
+/// The name of the Secret with another part of a revision. `part` counts from 1.
 pub fn part_name(release: &str, version: i64, digest: &str, part: usize) -> String {
     format!("{}{part}", part_prefix(release, version, digest))
 }
 
-/// The common prefix of the names of a revision's part Secrets: those besides [`secret_name`], among which a record is split
-/// that is too large for one.
+/// The common prefix of the names of a revision's part Secrets. A record that is too large for [`secret_name`] is split into
+/// these.
 pub fn part_prefix(release: &str, version: i64, digest: &str) -> String {
     let digits = digest.rsplit_once(':').map_or(digest, |(_, digits)| digits);
     let short = digits.get(..12).unwrap_or(digits);
@@ -154,7 +154,7 @@ pub fn selector(release: &str) -> String {
 pub enum RecordWriteMode {
     /// The Secret is created.
     New,
-    /// The Secret is there and replaced.
+    /// The Secret exists and is replaced.
     Again,
 }
 
@@ -182,7 +182,7 @@ pub fn labels(
     labels
 }
 
-/// Of the labels of a Secret those that belong to the release.
+/// The labels of a Secret that belong to the release itself.
 pub(crate) fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let user = labels.iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str()));
     user.map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -191,7 +191,7 @@ pub(crate) fn user_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String,
 /// Packs a record for Secrets: its JSON, compressed with gzip, as Base64, cut into parts of at most [`MAX_PART`] bytes.
 ///
 /// # Errors
-/// It cannot be written as JSON, or is longer than [`MAX_PARTS`] parts. The text of the error does not quote the record.
+/// The record cannot be written as JSON, or needs more than [`MAX_PARTS`] parts. The error does not quote the record.
 pub fn pack(record: &ReleaseRecord) -> Result<PackedRecord, RecordPackError> {
     let json =
         record.to_json().map_err(|error| RecordPackError::Encode(record.full_name(), error))?;

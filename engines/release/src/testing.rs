@@ -1,4 +1,4 @@
-//! A cluster in memory for tests of plans: it performs steps, records them, and can lose its memory at any
+//! A simulated cluster for tests of plans. It performs steps, records them, and can simulate a crash of the program at any
 //! step.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +79,7 @@ pub(crate) fn config(values: &str) -> golang::value::GoMap {
     golang::value::GoMap::new(golang::value::GoType::Any, entries)
 }
 
-/// A hook as charts have them: a Job for these events.
+/// A hook as in a chart: a Job for these events.
 pub(crate) fn hook(name: &str, events: &[&str], policies: &[&str]) -> HookRecord {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     HookRecord {
@@ -131,20 +131,20 @@ pub(crate) struct TestCluster {
     pub(crate) now: Time,
     pub(crate) records: BTreeMap<i64, (ReleaseRecord, Option<OperationJournal>)>,
     pub(crate) hooks: Vec<HookRecord>,
-    /// What goes wrong: `prepare`, `apply`, `ready`, `delete`, `create NAME`, `run NAME`, `correct`.
+    /// The faults to simulate: `prepare`, `apply`, `ready`, `delete`, `create NAME`, `run NAME`, `correct`.
     pub(crate) faults: BTreeSet<String>,
-    /// What never gets ready, and hooks that never end.
+    /// Objects that never become ready, and hooks that never end.
     pub(crate) slow: BTreeSet<String>,
     pub(crate) drift: ReleaseDrift,
     pub(crate) contested: Option<(String, Time)>,
-    /// What was done, in order.
+    /// The steps that were performed, in order.
     pub(crate) log: Vec<String>,
     /// Events that were sent.
     pub(crate) events: Vec<String>,
     jobs: BTreeMap<String, HookJob>,
-    /// Hooks whose objects are gone once they have ended.
+    /// Hooks whose objects disappear once they have ended.
     pub(crate) vanishing: BTreeSet<String>,
-    /// The hook that is watched, by its operation and name, and its last observed state; lost with the program.
+    /// The watched hook, by its operation and name, and its last observed state. A crash loses it.
     watched: Option<((String, String), Option<HookObject>)>,
     /// Operations with the hooks that they ever began.
     begun: BTreeSet<(String, String)>,
@@ -153,9 +153,9 @@ pub(crate) struct TestCluster {
     pub(crate) asked: Vec<ObservedLifecycleEvent>,
     /// The names of all events that there ever were.
     names: BTreeSet<String>,
-    /// What is applied: revision and chart.
+    /// The applied revision and chart.
     pub(crate) applied: Option<(i64, String)>,
-    /// How many steps are done before the program ends; and whether the last of them is done or lost.
+    /// How many steps are performed before the crash, and whether the last of them takes effect.
     pub(crate) crash: Option<(usize, bool)>,
     pub(crate) steps: usize,
     /// The operations that were judged, in order.
@@ -256,7 +256,7 @@ impl TestCluster {
         panic!("not settled: {:#?}", self.log);
     }
 
-    /// The program ends; until it runs again hooks end that are gone then.
+    /// Simulates a crash. Until the program runs again, hooks that are then gone come to their end.
     fn crashed(&mut self) -> TestRunEnd {
         self.watched = None;
         self.jobs.retain(|name, _| !self.vanishing.contains(name));
@@ -412,7 +412,7 @@ impl TestCluster {
         StepOutcome { created, error, deletions, ..StepOutcome::of(step) }
     }
 
-    /// Does a step; gives a line for the log, and the fault that would make it fail.
+    /// Performs a step. Returns a line for the log, and the fault that would make the step fail.
     fn done(&mut self, step: &ReleaseStep) -> (String, Option<String>) {
         match step {
             ReleaseStep::Tell(report) => {
@@ -424,7 +424,7 @@ impl TestCluster {
                 let progress = report.progress.as_ref().map(|progress| progress.text.clone());
                 (progress.unwrap_or_default(), None)
             }
-            // Nothing waits for an approval here.
+            // In this simulation nothing waits for an approval.
             ReleaseStep::JudgeOperation(operation) => {
                 self.judged.push(*operation);
                 (String::new(), None)
@@ -559,7 +559,7 @@ impl TestCluster {
                 record.apply(change);
             }
         }
-        // What is stored is what can be read.
+        // The journal is parsed here, because the simulation must store only what can be read.
         let journal = OperationJournal::parse(&write.journal.text()).unwrap();
         let (record, there) = self.records.get_mut(&write.version).unwrap();
         write.changes.iter().for_each(|change| record.apply(change));

@@ -1,28 +1,28 @@
-//! In which wave an applier is.
+//! Assigns appliers to the waves of a rollout.
 
 use std::collections::BTreeSet;
 
 /// Which appliers are in a wave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WaveSelection {
-    /// Those whose label has one of these values.
+    /// The appliers whose label has one of these values.
     Values(Vec<String>),
-    /// So many percent of all, after those of the waves before.
+    /// This percentage of all units, beginning after the units of the earlier waves.
     Percent(u8),
 }
 
-/// What of an applier says in which wave it is.
+/// The data of an applier that decides about its wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AssignedMember<'m> {
     /// The value of the label.
     pub label: Option<&'m str>,
-    /// What counts once for percentages: the cluster of an applier that names one, so that all appliers of a cluster are in one
-    /// wave; the applier itself otherwise.
+    /// The unit that percentages count. It is the cluster of the applier if the applier names one, so that all appliers of a
+    /// cluster are in the same wave. Otherwise it is the applier itself.
     pub unit: &'m str,
 }
 
-/// The wave of each applier, by its index. An applier without the label, or with a value that no wave has, is in the last wave:
-/// no applier goes earlier because a label was dropped.
+/// Returns the index of each applier's wave. An applier whose label is missing or matches no wave is in the last wave, so that
+/// dropping a label never moves an applier to an earlier wave.
 #[must_use]
 pub fn assign(waves: &[WaveSelection], members: &[AssignedMember<'_>]) -> Vec<usize> {
     let units: BTreeSet<&str> = members.iter().map(|it| it.unit).collect();
@@ -42,7 +42,7 @@ pub fn assign(waves: &[WaveSelection], members: &[AssignedMember<'_>]) -> Vec<us
     members.iter().map(wave_of).collect()
 }
 
-/// How many units are in each wave and those before it, by percentages. A part of a unit counts as one.
+/// For each wave, the number of units in this and all earlier waves, by percentages. Fractions are rounded up.
 fn wave_ends(waves: &[WaveSelection], units: usize) -> Vec<usize> {
     let mut percent: usize = 0;
     let end_of = |wave: &WaveSelection| {

@@ -1,36 +1,41 @@
-//! Which appliers may take the newest revision of their source now.
+//! Decides which appliers may take the newest revision of their source now.
 //!
-//! An applier counts as updated only by a status about this very artifact: a `Ready` from before says nothing. A wave is open
-//! while all appliers of the waves before it are updated, and were so for their soak times. The decision is about one artifact:
-//! the next one begins with the first wave, whatever became of this one.
+//! An applier counts as updated only if its status is about this artifact; an older `Ready` does not count. A wave is open once
+//! all appliers of the earlier waves are updated and their soak times have passed. Each new artifact begins again with the
+//! first wave, even if the rollout of the last one failed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use reconcile::Time;
 
-/// How far an applier is with the artifact of a rollout.
+/// The progress of an applier with the artifact of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberProgress {
-    /// It has applied it, and is healthy.
+    /// The applier has applied the artifact and is healthy.
     Updated,
-    /// It has attempted it, and failed.
+    /// The applier has attempted the artifact and failed.
     Failed,
-    /// It is being applied, or its health is awaited.
+    /// The artifact is being applied, or the applier waits for health.
     UnderWay,
-    /// It has not been attempted.
+    /// The applier has not attempted the artifact.
     Pending {
-        /// Whether what is applied is healthy.
+        /// Whether the present state of the applier is healthy.
         is_ready: bool,
     },
-    /// It is suspended, and has not applied it.
+    /// The applier is suspended and has not applied the artifact.
     Suspended,
 }
 
 impl MemberProgress {
-    /// Whether the artifact was attempted. What has begun is not taken back.
+    /// Whether the applier has attempted the artifact. Such an attempt is not reverted.
     const fn has_begun(self) -> bool {
         matches!(self, Self::Updated | Self::Failed | Self::UnderWay)
+    }
+
+    /// Whether the applier may still take the artifact in its wave.
+    const fn awaits_wave(self) -> bool {
+        !matches!(self, Self::Updated | Self::Suspended)
     }
 }
 
@@ -39,22 +44,22 @@ impl MemberProgress {
 pub struct RolloutMember {
     /// The index of its wave.
     pub wave: usize,
-    /// Its cluster; empty for the one of windlass.
+    /// The cluster of the applier; empty for the cluster of windlass.
     pub cluster: String,
-    /// How far it is.
+    /// The progress of the applier.
     pub progress: MemberProgress,
     /// Whether its cluster does not respond.
     pub is_offline: bool,
-    /// Whether it may take the artifact by the decision before.
+    /// Whether the last decision let the applier take the artifact.
     pub was_released: bool,
 }
 
 /// How many appliers of a wave may be unavailable at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnavailable {
-    /// So many.
+    /// This number of appliers.
     Count(usize),
-    /// So many percent of the wave, at least one.
+    /// This percentage of the wave's appliers, but at least one.
     Percent(u8),
 }
 
@@ -67,45 +72,45 @@ impl MaxUnavailable {
     }
 }
 
-/// How a wave goes on.
+/// The rules of a wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaveRules {
-    /// How many of its appliers may be unavailable at the same time.
+    /// How many appliers of the wave may be unavailable at the same time.
     pub max_unavailable: MaxUnavailable,
-    /// How long all of them have to be updated before the next wave is open.
+    /// How long all appliers must be updated before the next wave opens.
     pub soak: Duration,
 }
 
-/// What becomes of appliers in clusters that do not respond.
+/// How the rollout treats appliers in clusters that do not respond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OfflinePolicy {
-    /// The rollout waits for them.
+    /// The rollout waits for these appliers.
     Wait,
-    /// Up to so many clusters are left out; with more, the rollout waits.
+    /// Up to this number of clusters is left out. If there are more, the rollout waits.
     Skip(usize),
     /// No further applier takes the artifact.
     Fail,
 }
 
-/// How far a wave is.
+/// The progress of a wave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WaveProgress {
-    /// Its appliers.
+    /// The number of appliers.
     pub members: usize,
-    /// Those that are updated.
+    /// Appliers that are updated.
     pub updated: usize,
-    /// Those that failed.
+    /// Appliers that failed.
     pub failed: usize,
-    /// Those that are left out: suspended, or in a cluster that does not respond.
+    /// Appliers that are left out, because they are suspended or their cluster does not respond.
     pub skipped: usize,
-    /// Since when all of them are updated, except for those that are left out.
+    /// Since when all appliers of the wave are updated. Appliers that are left out do not count.
     pub updated_since: Option<Time>,
 }
 
-/// What a rollout came to.
+/// The state of a rollout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RolloutVerdict {
-    /// All appliers are updated, except for those that are left out.
+    /// All appliers are updated. Appliers that are left out do not count.
     Complete,
     /// An applier of the first wave that is not complete failed.
     Failed,
@@ -113,7 +118,7 @@ pub enum RolloutVerdict {
     ClustersOffline,
     /// A wave is complete, and its soak time is not over.
     Soaking,
-    /// Appliers take the artifact.
+    /// Appliers are taking the artifact.
     Progressing,
 }
 
@@ -122,15 +127,16 @@ pub enum RolloutVerdict {
 pub struct RolloutDecision {
     /// Whether each applier may, in their order.
     pub released: Vec<bool>,
-    /// How far each wave is.
+    /// The progress of each wave.
     pub waves: Vec<WaveProgress>,
-    /// The first wave that is not over; `None` if all are.
+    /// The first wave that is not over; `None` if all waves are over.
     pub wave: Option<usize>,
-    /// What it came to.
+    /// The state of the rollout.
     pub verdict: RolloutVerdict,
 }
 
-/// Decides which appliers may take the artifact. `updated_since` is what the decision before said of each wave of the same artifact.
+/// Decides which appliers may take the artifact. `updated_since` has one entry for each wave, taken from the last decision
+/// about the same artifact.
 #[must_use]
 pub fn decide(
     rules: &[WaveRules],
@@ -156,8 +162,8 @@ pub fn decide(
         if current.is_none() && !stops {
             release(index, *rule, members, is_skipped, &mut released);
         }
-        let is_last = index + 1 == rules.len();
-        if current.is_none() && !is_over(&progress, *rule, is_last, now) {
+        let is_awaited = members.iter().any(|it| it.wave > index && it.progress.awaits_wave());
+        if current.is_none() && !is_over(&progress, *rule, is_awaited, now) {
             current = Some(index);
         }
         waves.push(progress);
@@ -173,7 +179,7 @@ pub fn decide(
     RolloutDecision { released, waves, wave: current, verdict }
 }
 
-/// How far a wave is.
+/// The progress of a wave.
 fn progress(
     index: usize,
     members: &[RolloutMember],
@@ -197,19 +203,20 @@ fn progress(
         }
     }
     let is_updated = wave.updated + wave.skipped == wave.members;
-    // A clock that was set back does not make the soak time longer than it is.
+    // If the clock was set back, the soak time still does not become longer.
     wave.updated_since = is_updated.then(|| since.map_or(now, |since| since.min(now)));
     wave
 }
 
-/// Whether the next wave may begin. Nothing soaks where nothing was updated, and nothing comes after the last wave.
-fn is_over(wave: &WaveProgress, rule: WaveRules, is_last: bool, now: Time) -> bool {
+/// Whether the next wave may begin. A wave does not soak if none of its appliers was updated, or if no applier of a later wave
+/// waits for it, as after the last wave.
+fn is_over(wave: &WaveProgress, rule: WaveRules, is_awaited: bool, now: Time) -> bool {
     let Some(since) = wave.updated_since else { return false };
     let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    wave.updated == 0 || is_last || passed >= rule.soak
+    wave.updated == 0 || !is_awaited || passed >= rule.soak
 }
 
-/// Releases appliers of an open wave, no more than may be unavailable. Those that are not healthy anyway come first: they are
+/// Releases appliers of an open wave, up to the limit of unavailable appliers. Unhealthy appliers come first, because they are
 /// unavailable already.
 fn release(
     index: usize,
@@ -225,7 +232,8 @@ fn release(
     for (member, released) in members.iter().zip(released).filter(|(it, _)| it.wave == index) {
         count += 1;
         if is_skipped(member) {
-            // What is offline takes the artifact when it responds. What is resumed is pending first, and counts then.
+            // An offline applier takes the artifact when its cluster responds. A suspended one is pending after it is resumed,
+            // and counts from then on.
             *released |= member.progress != MemberProgress::Suspended;
             continue;
         }
@@ -384,6 +392,8 @@ mod tests {
         let since = [Some(earlier(600)), Some(earlier(1))];
         let decision = decided(&rules, &members, &since);
         assert_eq!((decision.wave, decision.verdict), (None, RolloutVerdict::Complete));
+        let at_once = decided(&rules, &members, &[]);
+        assert_eq!(at_once.verdict, RolloutVerdict::Complete, "nothing waits for the soak time");
         members.push(member(0, OLD));
         let decision = decided(&rules, &members, &since);
         assert_eq!((decision.wave, decision.released), (Some(0), vec![true, true, true]));

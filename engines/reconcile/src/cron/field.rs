@@ -1,18 +1,18 @@
-//! One field of a cron expression: its text in a spec, and the plain form of it that croner reads.
+//! Translates one field of a cron expression from its notation in a spec into the simpler notation that croner reads.
 //!
-//! Names become numbers, `?` becomes `*`, and `5/15` becomes `5-59/15`, so that all that is left has one meaning.
-//! Elsewhere: the expression (`super`).
+//! Names become numbers, `?` becomes `*`, and `5/15` becomes `5-59/15`. Every remaining form then has only one meaning.
+//! Elsewhere: the whole expression (`super`).
 
 use super::CronError;
 
-/// What may stand in a field.
+/// The values and names that a field allows.
 pub(super) struct CronFieldRange {
     name: &'static str,
     least: u16,
     most: u16,
-    /// What `n/step` runs up to.
+    /// The last value of a range `n/step`.
     last: u16,
-    /// Names in order, the first of which is `least`.
+    /// The names of the values in order. The first one names `least`.
     names: &'static [&'static str],
 }
 
@@ -114,7 +114,7 @@ impl CronFieldRange {
     }
 }
 
-/// Two digits at most: no field has more.
+/// A number has at most two digits, because no field allows more.
 fn is_number(text: &str) -> bool {
     matches!(text.len(), 1 | 2) && text.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -1,19 +1,19 @@
-//! The lines of an iCalendar file: unfolded, and split into name, parameters and value (RFC 5545, section 3.1).
+//! Joins the folded lines of an iCalendar file, and splits each line into name, parameters and value (RFC 5545, section 3.1).
 //!
-//! Elsewhere: which lines count and what they mean (`icalendar.rs`).
+//! Elsewhere: which lines are used, and their meaning (`icalendar.rs`).
 
 use std::collections::BTreeSet;
 
-/// The begin or the end of a component, or one of its properties.
+/// A line of the file: the begin or end of a component, or a property.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ContentLine {
     /// The number of its first line in the file.
     pub(super) number: usize,
-    /// All of it, unfolded.
+    /// The whole unfolded line.
     pub(super) text: String,
-    /// Its name, in capitals.
+    /// The name of the property, in upper case.
     pub(super) name: String,
-    /// What follows the name and its parameters.
+    /// The value, which follows the name and its parameters.
     pub(super) value: String,
     parameters: Vec<LineParameter>,
 }
@@ -21,14 +21,14 @@ pub(super) struct ContentLine {
 /// A parameter of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LineParameter {
-    /// In capitals.
+    /// The name of the parameter, in upper case.
     name: String,
     value: String,
 }
 
 impl ContentLine {
-    /// Reads an unfolded line; `None` if it has no name or no value, or characters that no line may have: what other programs
-    /// take for the end of a line would hide the properties behind it.
+    /// Reads an unfolded line. `None` if it has no name, no value, or a forbidden character. Some programs treat such a
+    /// character as the end of the line, and would read the text after it as another property.
     pub(super) fn parse(number: usize, text: &str) -> Option<Self> {
         if text.contains(|c: char| c.is_ascii_control() && c != '\t') {
             return None;
@@ -55,14 +55,14 @@ impl ContentLine {
         self.parameters.iter().find(|it| it.name == name).map(|it| it.value.as_str())
     }
 
-    /// Whether it has a parameter twice, so that it is not known which one counts.
+    /// Whether a parameter occurs twice, so that its value is ambiguous.
     pub(super) fn repeats_a_parameter(&self) -> bool {
         let names: BTreeSet<&str> = self.parameters.iter().map(|it| it.name.as_str()).collect();
         names.len() < self.parameters.len()
     }
 }
 
-/// Whether a character is this one and not within quotes, asked of one character after the other.
+/// Returns a test for a character outside of quotes. The test must be called for one character after the other.
 fn outside_quotes(wanted: char) -> impl FnMut(char) -> bool {
     let mut is_quoted = false;
     move |c| {
@@ -71,7 +71,8 @@ fn outside_quotes(wanted: char) -> impl FnMut(char) -> bool {
     }
 }
 
-/// The lines of a file, each with the number of its first line. A line that begins with a blank continues the one before.
+/// Joins the folded lines of a file. Each result has the number of its first line. A line that begins with a blank continues
+/// the previous line.
 pub(super) fn unfolded(text: &str) -> impl Iterator<Item = (usize, String)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().zip(1..).peekable();

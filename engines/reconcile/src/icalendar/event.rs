@@ -1,6 +1,6 @@
-//! An event of an iCalendar file, and the periods that it covers.
+//! One event of an iCalendar file, and the periods that the event covers.
 //!
-//! Elsewhere: which dates a rule names (`recurrence.rs`), reading the file (`icalendar.rs`).
+//! Elsewhere: the dates of a recurrence rule (`recurrence.rs`), reading the file (`icalendar.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::Time;
 use crate::cron::time_zone;
 use crate::freeze_calendar::FrozenPeriod;
 
-/// The lines of an event that say when it is.
+/// The lines of an event that affect when it is.
 #[derive(Debug, Default)]
 pub(super) struct EventLines {
     start: Option<ContentLine>,
@@ -27,7 +27,7 @@ pub(super) struct EventLines {
 }
 
 impl EventLines {
-    /// Keeps a line that says when the event is; others have no effect.
+    /// Keeps a line if it affects when the event is. Other lines are ignored.
     pub(super) fn take(&mut self, line: ContentLine) -> Result<(), LineFault> {
         let place = match line.name.as_str() {
             "DTSTART" => Some(&mut self.start),
@@ -60,7 +60,7 @@ impl EventLines {
         self.status.as_ref().is_some_and(|it| it.value.eq_ignore_ascii_case("CANCELLED"))
     }
 
-    /// The lines that say when the event is, as they were.
+    /// The lines that affect when the event is, unchanged.
     pub(super) fn kept(&self) -> impl Iterator<Item = &str> {
         let single = [&self.start, &self.end, &self.duration, &self.rule];
         single.into_iter().flatten().chain(&self.excluded).map(|it| it.text.as_str())
@@ -69,7 +69,7 @@ impl EventLines {
 
 /// The rules of time zones, each read once for a file.
 pub(super) struct TimeZoneTable {
-    /// The zone of what names none.
+    /// The time zone of times that name no zone.
     default: TimeZone,
     named: BTreeMap<String, TimeZone>,
 }
@@ -96,7 +96,7 @@ struct EventMoment {
     local: DateTime,
     zone: TimeZone,
     is_date: bool,
-    /// Whether it neither is in UTC nor names a time zone.
+    /// Whether the time neither is in UTC nor names a time zone.
     is_floating: bool,
 }
 
@@ -139,13 +139,13 @@ impl EventMoment {
         Ok(Self { local, zone, is_date, is_floating })
     }
 
-    /// The instant; of one after the last instant of the calendar, such as `99991231T235959Z`, that last one.
+    /// The instant of this time. A time after the end of the calendar, such as `99991231T235959Z`, becomes the last instant.
     fn time(&self) -> Time {
         instant(&self.zone, self.local).unwrap_or(Time::MAX)
     }
 }
 
-/// How long an event lasts: days as calendars count them, and a time beyond them.
+/// How long an event lasts: a number of calendar days, plus a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct EventLength {
     days: i64,
@@ -159,9 +159,9 @@ pub(super) struct CalendarEvent {
     zone: TimeZone,
     length: EventLength,
     rule: Option<RecurrenceRule>,
-    /// The last time at which it may begin.
+    /// The latest time at which the event may begin.
     until: Option<Time>,
-    /// Times at which it does not begin.
+    /// Excluded times at which the event does not begin.
     excluded: BTreeSet<Time>,
 }
 
@@ -178,13 +178,13 @@ impl CalendarEvent {
             Some(text) => Some(until_of(text, &start)?),
             None => None,
         };
-        // The event would never be, which is hardly what its author meant.
+        // Such an event would never happen. Its author hardly meant that, so it is an error.
         if until.is_some_and(|until| until < start.time()) {
             let what = "an UNTIL before DTSTART".to_owned();
             return Err(LineFault::unsupported(what, &start_line.value));
         }
         let date = start.local.date();
-        // What else DTSTART means is undefined (RFC 5545, section 3.8.5.3).
+        // RFC 5545, section 3.8.5.3, leaves a rule undefined whose dates do not include DTSTART.
         let is_first = |rule: &RecurrenceRule| {
             rule.period(date, 0).is_some_and(|period| rule.dates(date, period).contains(&date))
         };
@@ -206,7 +206,7 @@ impl CalendarEvent {
         Ok(Self { start: start.local, zone: start.zone, length, rule, until, excluded })
     }
 
-    /// The periods that it covers between two times, in order, and some that begin or end just outside of them.
+    /// The periods of the event between two times, in order. The result may also have some periods just outside of these times.
     pub(super) fn frozen(
         &self,
         from: Time,
@@ -223,7 +223,7 @@ impl CalendarEvent {
         let date_at = |time: Time| self.zone.to_datetime(time).date();
         let earliest = days_after(date_at(from), -self.days_covered()).unwrap_or(Date::MIN);
         let latest = days_after(date_at(to), 1).unwrap_or(Date::MAX);
-        // The dates of a rule with COUNT are counted from the first one on.
+        // COUNT counts dates from the first one on, so earlier dates must be counted, too.
         let mut left = rule.count;
         let mut number = match left {
             Some(_) => 0,
@@ -246,7 +246,7 @@ impl CalendarEvent {
         Ok(frozen)
     }
 
-    /// The period that begins on a date; `None` if it is excluded or after the last one.
+    /// The period that begins on a date; `None` if the date is excluded or after the last one of the rule.
     fn period_on(&self, date: Date) -> Option<FrozenPeriod> {
         let local = date.to_datetime(self.start.time());
         let from = instant(&self.zone, local)?;
@@ -257,7 +257,7 @@ impl CalendarEvent {
         Some(FrozenPeriod { from, to })
     }
 
-    /// More days than it covers, also where clocks are turned.
+    /// An upper bound on the days that the event covers, which includes changes of daylight saving time.
     fn days_covered(&self) -> i64 {
         self.length.days.saturating_add(self.length.exact.as_hours() / 24).saturating_add(2)
     }
@@ -314,7 +314,7 @@ fn length_of(
     }
 }
 
-/// A duration, such as `P1DT12H`. Months and years are none of RFC 5545.
+/// Reads a duration, such as `P1DT12H`. RFC 5545 has no months and years in durations.
 fn duration_of(text: &str) -> Option<EventLength> {
     let text = text.strip_prefix('+').unwrap_or(text);
     // Fractions, small letters and words are of ISO 8601 and of jiff.
@@ -333,7 +333,7 @@ fn duration_of(text: &str) -> Option<EventLength> {
     Some(EventLength { days, exact })
 }
 
-/// The last time at which a rule may begin an event. One after the last instant of the calendar is that last one.
+/// The latest time at which a rule may begin an event. A time after the end of the calendar becomes the last instant.
 fn until_of(text: &str, start: &EventMoment) -> Result<Time, LineFault> {
     let of_another_type = || {
         let what = "UNTIL that is no date although DTSTART is one, or is not in UTC although DTSTART is no date";
@@ -351,7 +351,7 @@ fn until_of(text: &str, start: &EventMoment) -> Result<Time, LineFault> {
     Ok(instant(&zone, local).unwrap_or(Time::MAX))
 }
 
-/// The end of what begins at a time.
+/// The end of a period that begins at `from` and has this length.
 fn end_of(from: Time, local: DateTime, zone: &TimeZone, length: EventLength) -> Option<Time> {
     let days_later = match length.days {
         0 => from,
@@ -360,8 +360,8 @@ fn end_of(from: Time, local: DateTime, zone: &TimeZone, length: EventLength) -> 
     days_later.checked_add(length.exact).ok()
 }
 
-/// The instant of a local time: of one that comes twice the first, and of one that clocks skip that after the gap (RFC 5545,
-/// section 3.3.5).
+/// The instant of a local time. A local time that comes twice means the first one. A local time that the clocks skip means the
+/// time after the gap (RFC 5545, section 3.3.5).
 fn instant(zone: &TimeZone, local: DateTime) -> Option<Time> {
     zone.to_ambiguous_timestamp(local).compatible().ok()
 }

@@ -1,8 +1,8 @@
-//! When an event recurs: FREQ, INTERVAL, BYDAY, COUNT and UNTIL of a recurrence rule (RFC 5545, section 3.3.10).
+//! Recurrences of an event: FREQ, INTERVAL, BYDAY, COUNT and UNTIL of a recurrence rule (RFC 5545, section 3.3.10).
 //!
-//! A rule divides the calendar into periods: days, weeks, months or years. The dates of one period are found without those
-//! before it, so that an event that began long ago costs no more than a new one.
-//! Elsewhere: times of day, time zones and the bound of steps (`event.rs`).
+//! A rule divides the calendar into periods: days, weeks, months or years. The dates of one period are computed without the
+//! earlier periods, so that an event that began long ago costs no more than a new one.
+//! Elsewhere: times of day, time zones and the limit on steps (`event.rs`).
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,8 @@ enum RecurrenceFrequency {
     Yearly,
 }
 
-/// A day of the week; which one of a month or year if `ordinal` is not 0, counted from the end if that is negative.
+/// A day of the week. If `ordinal` is not 0, it selects the nth such day of the month or year, and a negative one counts from
+/// the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct WeekdayOfPeriod {
     ordinal: i64,
@@ -38,9 +39,9 @@ pub(super) struct RecurrenceRule {
     frequency: RecurrenceFrequency,
     interval: i64,
     days: Vec<WeekdayOfPeriod>,
-    /// After how many dates it ends.
+    /// The number of dates after which the rule ends.
     pub(super) count: Option<u32>,
-    /// The text of the time after which it has no dates.
+    /// The time after which the rule has no more dates, as text.
     pub(super) until: Option<String>,
 }
 
@@ -92,7 +93,7 @@ impl RecurrenceRule {
         Ok(rule)
     }
 
-    /// One of its periods, of which that with `start` has the number 0; `None` where the calendar ends.
+    /// The period with this number; `None` after the end of the calendar. The period that contains `start` has the number 0.
     pub(super) fn period(&self, start: Date, number: i64) -> Option<RecurrencePeriod> {
         let steps = number.checked_mul(self.interval)?;
         let [first, last] = match self.frequency {
@@ -118,7 +119,8 @@ impl RecurrenceRule {
         Some(RecurrencePeriod { first, last })
     }
 
-    /// The dates in one of its periods, also those before `start`. A date that does not exist, such as February 30, is left out.
+    /// The dates of the rule in one of its periods, including dates before `start`. A date that does not exist, such as
+    /// February 30, is left out.
     pub(super) fn dates(&self, start: Date, period: RecurrencePeriod) -> BTreeSet<Date> {
         let first = period.first;
         if !self.days.is_empty() {
@@ -135,7 +137,7 @@ impl RecurrenceRule {
         date.into_iter().collect()
     }
 
-    /// The number of the period in which a date is, or of an earlier one that is next to it; 0 for a date before `start`.
+    /// The number of the period that contains a date, or of the earlier period next to it. It is 0 for a date before `start`.
     pub(super) fn number_at(&self, start: Date, date: Date) -> i64 {
         let units = match self.frequency {
             RecurrenceFrequency::Daily => days_between(start, date),
@@ -229,7 +231,7 @@ fn months_of(date: Date) -> i64 {
     i64::from(date.year()) * 12 + i64::from(date.month()) - 1
 }
 
-/// A date so many days later; `None` where the calendar ends.
+/// The date that is this many days later; `None` after the end of the calendar.
 pub(super) fn days_after(date: Date, days: i64) -> Option<Date> {
     date.checked_add(Span::new().try_days(days).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! What asked for an operation: what it was begun with, compared with what the one before it was begun with.
+//! Finds the causes of an operation by comparing its inputs with those of the operation before it.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::revisions::ReleaseRevision;
 pub enum OperationCause {
     /// The spec is new, or another.
     Spec {
-        /// Its generation; 0 if it is unknown.
+        /// The generation of the spec; 0 if it is unknown.
         generation: i64,
-        /// The field manager that changed it.
+        /// The field manager that changed the spec.
         manager: String,
     },
     /// The chart is another.
@@ -28,12 +28,12 @@ pub enum OperationCause {
     Values {
         /// The ConfigMap or Secret, as `Kind/namespace/name`.
         object: String,
-        /// Its `resourceVersion`; empty if it is gone.
+        /// The `resourceVersion` of the ConfigMap or Secret; empty if it was deleted.
         version: String,
     },
-    /// A user asked for it by an annotation.
+    /// A user requested the operation by an annotation.
     Request(AnnotationRequest),
-    /// The operation before it failed.
+    /// The previous operation failed.
     Failure,
     /// The release is to go.
     Deletion,

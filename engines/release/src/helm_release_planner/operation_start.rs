@@ -1,6 +1,6 @@
-//! Beginning an operation: what is reported, prepared and stored first.
+//! Begins an operation: reports, prepares and stores it.
 //!
-//! Elsewhere: why it begins ([`crate::release_decision`]), how it continues ([`crate::operation`]).
+//! Elsewhere: why the operation begins ([`crate::release_decision`]), how it continues ([`crate::operation`]).
 
 use helm::manifests::HookEvent;
 use lifecycle::{
@@ -24,7 +24,7 @@ use crate::status::{HelmReleaseStatusFields, LifecycleRefusedOperation};
 
 use super::DesiredAndObservedRelease;
 
-/// What lifecycles answered before an operation, and what it was called then.
+/// The answers of lifecycles before an operation, and the name of the operation at that time.
 struct LifecycleAnswers {
     operation: String,
     answers: Vec<LifecycleEventAnswer>,
@@ -54,7 +54,7 @@ impl DesiredAndObservedRelease<'_> {
         }
     }
 
-    /// The first revision, or the next one of a chart.
+    /// Begins an installation or an upgrade.
     fn begin_release(
         &self,
         action: OperationKind,
@@ -103,10 +103,10 @@ impl DesiredAndObservedRelease<'_> {
         }
     }
 
-    /// Where the revision of an installation or upgrade stands.
+    /// The place of an installation's or upgrade's revision among the existing revisions.
     ///
-    /// Differs(flux): Flux does not install over the remains of a release that was uninstalled, unless
-    /// `install.replace` is set. This works as `helm upgrade --install` does.
+    /// Differs(flux): Flux does not install over the remains of a release that was uninstalled, unless `install.replace` is
+    /// set. This works as `helm upgrade --install` does.
     fn place(&self, action: OperationKind) -> Result<RevisionPlacement, String> {
         let ReleaseSpec { target, install, max_history, .. } = &self.desired.spec;
         let revisions = &self.observed.revisions;
@@ -115,7 +115,7 @@ impl DesiredAndObservedRelease<'_> {
         operation::place(action, &target.name, revisions, replace, *max_history)
     }
 
-    /// The name of an installation or upgrade that would begin, if lifecycles hold it before.
+    /// The name of an installation or upgrade that would begin, if lifecycles hold it before its beginning.
     pub(super) fn held_operation(
         &self,
         action: OperationKind,
@@ -130,7 +130,7 @@ impl DesiredAndObservedRelease<'_> {
     /// The answers of lifecycles to an installation or upgrade that may begin; `None` if no lifecycle holds it.
     ///
     /// # Errors
-    /// A lifecycle has to be asked, is awaited, or does not let it begin.
+    /// A lifecycle must be asked, has not answered yet, or does not allow the operation.
     fn before(
         &self,
         action: OperationKind,
@@ -202,7 +202,7 @@ impl DesiredAndObservedRelease<'_> {
         let version = last.record.version.saturating_add(1);
         let mut journal = self.journal(action, version, Some(last.record.version), to, status);
         if !self.desired.requests.is_for(&journal) {
-            // It undoes a failure, and deletes what that created.
+            // The uninstallation undoes a failure, and deletes the objects that the failed operation created.
             journal.origin.rollback = None;
         } else if let Some(to) = to {
             let deletion = PlannedOperation::Rollback { from: last.record.version, to };
@@ -212,7 +212,7 @@ impl DesiredAndObservedRelease<'_> {
             journal.deletions = outcome.deletions;
         }
         let prune = self.observed.revisions.prunable(self.desired.spec.max_history);
-        // What is rolled back to has to stay until that is done.
+        // The target of the rollback must stay until the rollback is done.
         let prune = prune.into_iter().filter(|version| Some(*version) != to).collect();
         let prune = self.desired.without_last_good(prune, status);
         let changes = Vec::new();
@@ -221,7 +221,7 @@ impl DesiredAndObservedRelease<'_> {
         PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Open { prune, write }])
     }
 
-    /// The removal of a release begins, if nothing holds it.
+    /// Begins the removal of a release, unless a gate holds the removal.
     pub(super) fn begin_removal(
         &self,
         last: &ReleaseRecord,
@@ -236,8 +236,8 @@ impl DesiredAndObservedRelease<'_> {
                 let deletion = PlannedOperation::Uninstall { version: last.version, is_replaced };
                 match permit.cause() {
                     RemovalCause::Pruned => judged_first(deletion, steps),
-                    // A user deleted the owner, or an applier did, whose own budget counted it; or a failure is undone,
-                    // which `begin_remediation` judges.
+                    // A user or an applier deleted the owner, and the applier's own budget counted that. Or a failure is
+                    // undone, which `begin_remediation` judges.
                     RemovalCause::OwnerDeleted
                     | RemovalCause::Remediated
                     | RemovalCause::Recreated
@@ -248,7 +248,8 @@ impl DesiredAndObservedRelease<'_> {
         }
     }
 
-    /// The removal of a release that undoes a failure. If an upgrade failed, it also deletes what the revisions before made.
+    /// Begins the removal of a release that undoes a failure. If an upgrade failed, this also deletes objects of the earlier
+    /// revisions.
     fn begin_remediation(
         &self,
         last: &ReleaseRecord,
@@ -271,7 +272,7 @@ impl DesiredAndObservedRelease<'_> {
         self.begin_on(removal_of(permit.cause()), last, status)
     }
 
-    /// Begins an action on the last revision itself: tests, and removals that were permitted.
+    /// Begins an operation on the last revision itself: a test, or a removal that was permitted.
     fn begin_on(
         &self,
         action: OperationKind,
@@ -294,7 +295,7 @@ impl DesiredAndObservedRelease<'_> {
         PlanVerdict::Act(vec![self.tell(report), ReleaseStep::Write(Box::new(write))])
     }
 
-    /// What the operation begins with. A request that was handled is not what asks for it.
+    /// The inputs with which the operation begins. A request that was already handled is not one of its causes.
     fn origin(&self) -> OperationOrigin {
         let ReleaseDesiredState { origin, requests, .. } = self.desired;
         let request = origin.request.clone().filter(|_| requests.is_new(&self.observed.status));

@@ -1,13 +1,13 @@
-//! How an operation fails: the tasks that are still done, the status of the record, the error.
+//! How an operation fails: the remaining tasks, the status of the record, the error.
 //!
-//! Elsewhere: where it fails (`next_step.rs`).
+//! Elsewhere: where an operation fails (`next_step.rs`).
 
 use crate::journal::{OperationFailure, OperationJournal, OperationKind};
 use crate::record::{HookDeletePolicy, RecordChange, ReleaseRecord, RevisionStatus};
 
 use super::{OperationTask, events, hooks_of};
 
-/// The task at which it failed.
+/// The task at which the operation failed.
 fn failed_task(
     failure: &OperationFailure,
     journal: &OperationJournal,
@@ -16,7 +16,7 @@ fn failed_task(
     super::tasks(journal, record).get(failure.at).copied()
 }
 
-/// What is still done after a failure, in order.
+/// The tasks that remain after a failure, in order.
 pub(super) fn tasks(
     failure: &OperationFailure,
     journal: &OperationJournal,
@@ -63,7 +63,7 @@ pub(super) fn tasks(
     tasks
 }
 
-/// A hook whose object ended badly is deleted if it asks for that, and then those before it that succeeded.
+/// The deletions after a hook failed: first its own object if its policy says so, then those of earlier hooks that succeeded.
 fn hook_tasks(
     failed: usize,
     failure: &OperationFailure,

@@ -1,6 +1,6 @@
-//! The record and the journal with which an operation begins.
+//! Creates the record and the journal with which an operation begins.
 //!
-//! Elsewhere: when it begins ([`crate::plan`]), what it does then (`super`).
+//! Elsewhere: when the operation begins ([`crate::plan`]), its tasks (`super`).
 
 use helm::template::{RenderedRelease, text};
 use reconcile::Time;
@@ -10,18 +10,18 @@ use crate::record::{
     GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, RevisionStatus, StoredChart,
 };
 
-/// What a new revision is made of, besides what was rendered.
+/// The inputs of a new revision, apart from its rendering.
 #[derive(Debug, Clone)]
 pub struct NewRevisionInputs<'o> {
     /// The release.
     pub name: &'o str,
-    /// Where its objects are.
+    /// The namespace of the release's objects.
     pub namespace: &'o str,
-    /// The values that were given.
+    /// The values of the user.
     pub config: &'o golang::value::GoMap,
     /// Whether the server applies its objects.
     pub server_side: bool,
-    /// The revision before this one that it takes over labels and the first date from.
+    /// The previous revision, from which labels and the date of the first deployment are taken.
     pub base: Option<&'o ReleaseRecord>,
 }
 
@@ -62,7 +62,7 @@ pub fn opened(
     }
 }
 
-/// The record of a rollback that begins: what `target` was, after `current`.
+/// The record of a rollback that begins: the content of `target`, with the number after `current`.
 ///
 /// Parity(helm 4): nothing is rendered again, and hooks keep the result of their last run.
 pub fn rolled_back(

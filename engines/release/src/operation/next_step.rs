@@ -1,6 +1,6 @@
-//! What the present task of an operation needs, by what is seen of the cluster.
+//! Determines the next step for the present task of an operation, from the observed state of the cluster.
 //!
-//! Elsewhere: which tasks there are (`super`), what follows a failure (`failure.rs`).
+//! Elsewhere: the list of tasks (`super`), the tasks after a failure (`failure.rs`).
 
 use std::collections::BTreeSet;
 
@@ -23,35 +23,37 @@ use super::{OperationTask, RecordAndJournalWrite, present};
 /// The observations that [`next`] needs to decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservationScope {
-    /// Nothing.
+    /// No observation.
     Nothing,
-    /// The object of the hook at this place, which is to be gone.
+    /// Whether the object of the hook with this index is deleted.
     Hook(usize),
-    /// The object of the hook at this place and how it ended, also where it is gone since.
+    /// The object of the hook with this index and its result, even if the object is deleted since.
     Run(usize),
     /// Whether the objects of the record are ready.
     Ready {
         /// Whether Jobs have to be over.
         jobs: bool,
     },
-    /// Whether the objects that a removal deletes are gone.
+    /// Whether the objects of a removal are deleted.
     Gone,
 }
 
 /// The object of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookObject {
-    /// It is not there.
+    /// The object does not exist.
     Missing,
-    /// Its deletion was accepted.
+    /// The deletion of the object was accepted.
     Leaving,
-    /// It is there, and this operation did not create it.
+    /// The object exists, but this operation did not create it.
     Theirs,
-    /// This operation created it. It may be gone by now, if how it ended was seen ([`ObservationScope::Run`]).
+    /// This operation created the object. The object may be deleted by now, if its result was observed
+    /// ([`ObservationScope::Run`]).
     Ours {
-        /// Its uid.
+        /// The uid of the object.
         uid: String,
-        /// How far it is. What is neither a Job nor a Pod is ready at once, unless the spec has an expression for it.
+        /// The health of the object. An object other than a Job or a Pod is ready at once, unless the spec has an expression
+        /// for it.
         health: ObservedHealth,
     },
 }
@@ -59,11 +61,11 @@ pub enum HookObject {
 /// The observed progress of objects, or of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedHealth {
-    /// On its way: what is waited for, as `Kind/namespace/name status: 'InProgress'`.
+    /// Not finished. The entries name the objects that are waited for, as `Kind/namespace/name status: 'InProgress'`.
     Pending(Vec<String>),
-    /// As it should be: ready, ended well, or gone.
+    /// Finished: ready, ended well, or deleted.
     Done,
-    /// It will not be any more, and why.
+    /// Failed, for this reason.
     Failed(String),
 }
 
@@ -72,14 +74,13 @@ pub enum ObservedHealth {
 pub struct ObservedLiveObjects {
     /// The hook's object that [`scope`] names.
     pub hook: Option<HookObject>,
-    /// Whether the hook's object would have been seen if it had been there at any time since
-    /// [`OperationJournal::hook_begun`] was written.
+    /// Whether the run would have seen the hook's object at any time since [`OperationJournal::hook_begun`] was written.
     pub hook_watched: bool,
     /// The objects that [`scope`] means.
     pub objects: Option<ObservedHealth>,
-    /// What to watch meanwhile.
+    /// The objects to watch in the meantime.
     pub on: BTreeSet<ObjectKey>,
-    /// When to observe again at the latest.
+    /// The latest time of the next observation.
     pub again: Option<Time>,
     /// The events of lifecycles about this release, whether an operation is open or not.
     pub events: Vec<ObservedLifecycleEvent>,
@@ -92,13 +93,13 @@ pub struct ObservedLiveObjects {
 pub struct StepOutcome {
     /// The step.
     pub step: ReleaseStep,
-    /// Inventory ids of what was created.
+    /// Inventory ids of the created objects.
     pub created: Vec<String>,
-    /// Inventory ids of what existed before it was applied, although the revision before does not have it.
+    /// Inventory ids of applied objects that existed before, although the previous revision does not have them.
     pub adopted: Vec<String>,
-    /// How many objects the operation that it is about may delete without the approval of a user.
+    /// How many objects the judged operation may delete without the approval of a user.
     pub deletions: usize,
-    /// Why it failed, in Helm's words.
+    /// The error of the step, in Helm's words.
     pub error: Option<String>,
 }
 
@@ -118,18 +119,18 @@ impl StepOutcome {
 /// The next need of an operation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OperationNeed {
-    /// This step.
+    /// Perform this step.
     Do(ReleaseStep),
-    /// Time; the text names what is waited for.
+    /// Wait. The text names the objects that are waited for.
     Wait(String, NextRunTrigger),
-    /// The answer of a lifecycle; the text names it. `None` if no time ends the wait.
+    /// Wait for the answer of a lifecycle, which the text names. `None` if the wait has no latest end.
     Held(String, Option<Time>),
-    /// An observation of the [`scope`]: without it nothing can be decided.
+    /// Make the observations of the [`scope`]. Without them, nothing can be decided.
     Blind,
 }
 
-/// The observations that [`next`] needs for an operation; [`ObservationScope::Nothing`] if it is not open, or its present
-/// task needs none.
+/// The observations that [`next`] needs for an operation. [`ObservationScope::Nothing`] if the operation is not open, or its
+/// present task needs none.
 pub fn scope(journal: &OperationJournal, record: &ReleaseRecord) -> ObservationScope {
     match present(journal, record).filter(|_| journal.is_open()) {
         Some(OperationTask::Clear { hook, .. }) => ObservationScope::Hook(hook),
@@ -142,9 +143,9 @@ pub fn scope(journal: &OperationJournal, record: &ReleaseRecord) -> ObservationS
     }
 }
 
-/// What an open operation needs next.
+/// The next step of an open operation.
 ///
-/// `stop` is why it should end early, if it should: it does at the next task at which nothing is half done.
+/// `stop` says why the operation should end early, if it should. It then ends at the next task at which nothing is half done.
 pub fn next(
     journal: &OperationJournal,
     record: &ReleaseRecord,
@@ -193,7 +194,7 @@ pub fn next(
             at.perform(ReleaseStep::CleanUp { created, operation, permit }, journal.clone())
         }
         OperationTask::Purge => {
-            // The one with the journal goes last.
+            // The record with the journal is deleted last.
             let others =
                 revisions.versions().into_iter().filter(|version| *version != record.version);
             OperationNeed::Do(ReleaseStep::Purge {
@@ -207,7 +208,7 @@ pub fn next(
     }
 }
 
-/// Where an operation is, and what is seen of it.
+/// The position of an operation, and the observed state of the cluster.
 struct OperationPosition<'a> {
     journal: &'a OperationJournal,
     record: &'a ReleaseRecord,
@@ -259,7 +260,7 @@ impl OperationPosition<'_> {
         }
     }
 
-    /// The journal with what the last step created and took over.
+    /// The journal with the objects that the last step created or took over.
     fn applied(&self) -> OperationJournal {
         let mut journal = self.journal.clone();
         let applied = self.outcome.filter(|it| matches!(it.step, ReleaseStep::Apply { .. }));
@@ -279,7 +280,7 @@ impl OperationPosition<'_> {
     /// The present task failed.
     fn fail_with(&self, text: &str, counts: bool, hook_ended: bool) -> OperationNeed {
         let mut journal = self.applied();
-        // An error while clearing up does not change how it ended. Differs(helm 4): in Helm the second error replaces
+        // An error during cleanup does not change how the operation ended. Differs(helm 4): in Helm the second error replaces
         // the first.
         if journal.failure.is_some() {
             return self.done(journal, Vec::new());
@@ -301,7 +302,7 @@ impl OperationPosition<'_> {
         if let (Some(OperationTask::Run { hook }), true) = (task, was_deleted || !is_removal) {
             changes.push(match counts {
                 true => RecordChange::HookEnded { hook, succeeded: false, at: self.now },
-                // What stops early does so before a hook is begun.
+                // An operation that stops early does so before a hook is begun.
                 false => RecordChange::HookNotBegun { hook },
             });
         }
@@ -344,7 +345,7 @@ impl OperationPosition<'_> {
         }
     }
 
-    /// A lifecycle lets the operation continue, makes it fail, or is awaited.
+    /// The result of a lifecycle's hold: the operation continues, fails, or waits for an answer.
     fn hold(&self, hold: usize, phase: LifecycleHoldPhase) -> OperationNeed {
         let Some(hold) = self.journal.plan.holds.get(hold) else {
             return self.done(self.journal.clone(), Vec::new());
@@ -388,7 +389,7 @@ impl OperationPosition<'_> {
         match &self.live.hook {
             None => OperationNeed::Blind,
             Some(HookObject::Missing) => self.done(self.journal.clone(), Vec::new()),
-            // Begun before a crash: it is awaited, never begun again.
+            // The hook was begun before a crash. The operation waits for it and does not begin it again.
             Some(HookObject::Ours { .. }) if at_start => {
                 self.done(self.journal.clone(), Vec::new())
             }
@@ -400,7 +401,7 @@ impl OperationPosition<'_> {
                 match self.outcome.filter(|outcome| outcome.step == step) {
                     None => OperationNeed::Do(step),
                     Some(StepOutcome { error: Some(text), .. }) => self.failed(text),
-                    // Accepted, and the next run will show that it leaves.
+                    // The deletion was accepted. The next run will observe it.
                     Some(StepOutcome { error: None, .. }) => {
                         self.pending(&[self.hook_name(hook)], not_gone)
                     }
@@ -441,7 +442,7 @@ impl OperationPosition<'_> {
         ))
     }
 
-    /// Whether the present hook's object may have come and gone unseen.
+    /// Whether the present hook's object may have existed and disappeared without being observed.
     fn may_have_vanished(&self) -> bool {
         self.journal.hook_begun && !self.live.hook_watched
     }
@@ -453,7 +454,7 @@ impl OperationPosition<'_> {
     }
 
     fn create(&self, hook: usize) -> OperationNeed {
-        // After a crash a hook that was never created looks like one that was created and deleted.
+        // After a crash, a hook that was not created looks the same as one that was created and deleted.
         if self.live.hook_watched && !self.journal.hook_begun && self.vanishes(hook) {
             let journal = OperationJournal { hook_begun: true, ..self.journal.clone() };
             return self.write(RecordAndJournalWrite::of(self.record, journal));

@@ -1,7 +1,8 @@
-//! The number of a new revision among the existing ones, and whether there can be one; what a removal still has to do.
+//! Determines the number of a new revision, and whether a revision can be created. Also determines the remaining work of a
+//! removal.
 //!
-//! The refusals are Helm's.
-//! Elsewhere: making the record (`initial_record.rs`), deciding that there should be one ([`crate::release_decision`]).
+//! The error messages are Helm's.
+//! Elsewhere: creating the record (`initial_record.rs`), deciding on an operation ([`crate::release_decision`]).
 
 use crate::journal::OperationKind;
 use crate::record::{RecordChange, RevisionStatus};
@@ -10,20 +11,20 @@ use crate::revisions::ReleaseRevisions;
 /// The place of a new revision among the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RevisionPlacement {
-    /// Its number.
+    /// The number of the revision.
     pub version: i64,
-    /// The revision whose objects it replaces.
+    /// The revision whose objects the new one replaces.
     pub base: Option<i64>,
-    /// Records that make room for it, oldest first.
+    /// The records to prune for the new one, oldest first.
     pub prune: Vec<i64>,
-    /// What changes in other records before it is stored.
+    /// The changes to other records before the new record is stored.
     pub others: Vec<(i64, RecordChange)>,
 }
 
-/// The place of the revision of an installation or upgrade.
+/// The number and base of the revision for an installation or upgrade.
 ///
 /// # Errors
-/// In Helm's words: the name cannot be one, is taken, or there is nothing to upgrade.
+/// Helm's message: the name is invalid or in use, or there is nothing to upgrade.
 pub fn place(
     action: OperationKind,
     name: &str,
@@ -70,16 +71,16 @@ pub fn place(
 /// The work that a removal still has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReleaseRemovalScope {
-    /// All of it.
+    /// The whole removal.
     Run,
-    /// Only these records are left of the release.
+    /// Only these records of the release are left.
     Purge(Vec<i64>),
 }
 
 /// The work that a removal still has to do.
 ///
 /// # Errors
-/// In Helm's words: the release does not exist, or it was removed before.
+/// Helm's message: the release does not exist, or was already removed.
 pub fn removal(
     name: &str,
     revisions: &ReleaseRevisions,

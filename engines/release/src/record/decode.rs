@@ -1,8 +1,8 @@
-//! A record read from the JSON that Helm 3 or 4 stored: every number is a `float64`, null is nothing, unknown fields are
-//! skipped.
+//! Reads a record from the JSON that Helm 3 or 4 stored. Every number is a `float64`, null counts as absent, and unknown fields
+//! are skipped.
 //!
 //! Differs(helm 4): names of fields are compared letter for letter, where Go folds their case.
-//! Elsewhere: unpacking what a Secret holds (`crate::storage`), the JSON itself (`golang::json`).
+//! Elsewhere: unpacking the Secret (`crate::storage`), JSON syntax (`golang::json`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use super::{
     StoredChart, StoredChartLock, StoredFile,
 };
 
-/// How many commas and opening brackets the JSON may have: values take many times the room of their text.
+/// The most commas and opening brackets in the JSON, because values take much more memory than their text.
 const MAX_MARKS: usize = 4 << 20;
 
 /// Why a text is not a record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordDecodeError {
-    /// It is not JSON.
+    /// The text is not JSON.
     #[error("it is not JSON: {0}")]
     Json(golang::json::Error),
     /// A field has the wrong type.
@@ -33,7 +33,7 @@ pub enum RecordDecodeError {
     Shape {
         /// The field.
         field: &'static str,
-        /// What belongs there.
+        /// The expected type.
         wanted: &'static str,
     },
     /// A field is not a time.
@@ -44,7 +44,7 @@ pub enum RecordDecodeError {
         /// Go's text.
         problem: String,
     },
-    /// There is too much in it.
+    /// The JSON has too many values.
     #[error("it has more than {MAX_MARKS} values")]
     TooMany,
 }
@@ -83,7 +83,7 @@ impl ReleaseRecord {
     }
 }
 
-/// Whether reading the text would take much more room than it has. Strings in it are skipped.
+/// Whether reading the text would take much more memory than the text itself. Strings in it are skipped.
 fn is_too_much(text: &[u8]) -> bool {
     let mut marks = 0usize;
     let mut in_text = false;
@@ -177,7 +177,7 @@ impl RecordFields {
         }
     }
 
-    /// A list of objects, of which those that are null are left out.
+    /// A list of objects, without entries that are null.
     fn list<T>(
         &self,
         field: &'static str,

@@ -1,4 +1,4 @@
-//! A record as Go's `encoding/json` writes it: the order of the fields, what is left out, escapes, numbers.
+//! Writes a record like Go's `encoding/json`: the order of fields, omitted fields, escapes, numbers.
 //!
 //! Elsewhere: reading it (`decode.rs`), which parts of it are hashed (`crate::release_snapshot`).
 
@@ -11,13 +11,13 @@ use super::{
     GoTimestamp, HookRecord, ReleaseRecord, RevisionInfo, StoredChart, StoredChartLock, StoredFile,
 };
 
-/// How long the JSON of a record may be. Differs(helm 4): its limit is what a Secret holds.
+/// The longest JSON of a record, in bytes. Differs(helm 4): its limit is what a Secret holds.
 pub(super) const MAX_JSON: usize = 64 << 20;
 
 /// Go's zero time, where it is not left out.
 const ZERO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// An object whose fields come in the order in which they are given.
+/// A JSON object whose fields are written in the order in which they are added.
 pub(crate) struct OrderedJsonFields(String);
 
 impl OrderedJsonFields {
@@ -25,7 +25,7 @@ impl OrderedJsonFields {
         Self("{".to_owned())
     }
 
-    /// A field whose JSON is there already.
+    /// Adds a field whose value is already JSON.
     pub(crate) fn raw(&mut self, name: &str, json: &str) {
         if self.0.len() > 1 {
             self.0.push(',');
