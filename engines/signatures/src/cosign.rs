@@ -1,14 +1,13 @@
-//! Signatures that cosign makes: whether an image is signed with a key, or by an identity that an identity provider
-//! named.
+//! Verifies cosign signatures of images: by a key, or by an identity that an identity provider confirmed (keyless).
 //!
-//! Here: what counts for an image ([`verify`], [`verify_keyless`]). In the folder: bundles (`bundle`), the older format
-//! under the tag `sha256-….sig` (`simple_signing`). Elsewhere: finding them (`referrers`), certificates, logs and
-//! identities (`sigstore`).
+//! Here: the verdict on an image ([`verify`], [`verify_keyless`]). In the folder: bundles (`bundle`), the older format under
+//! the tag `sha256-….sig` (`simple_signing`). Elsewhere: finding signatures (`referrers`), certificates, logs and identities
+//! (`sigstore`).
 //!
 //! Parity(flux): source-controller 1.9 with cosign 3.0, texts included.
-//! Differs(flux): in Flux a user who can push to the repository could make another image's signature in the older
-//! format count for this one, and could hide a good signature by a bundle that counts for nothing. Here the payload
-//! must name the image, and one good signature in either format is enough.
+//! Differs(flux): in Flux a user who can push to the repository could make another image's signature in the older format count
+//! for this one, and could hide a good signature by a bundle that counts for nothing. Here the payload must name the image, and
+//! one good signature in either format is enough.
 
 mod bundle;
 mod simple_signing;
@@ -26,7 +25,7 @@ pub struct CosignSigner {
     pub name: String,
 }
 
-/// Why no signature counts.
+/// Why no signature is valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CosignVerificationError {
     /// A key cannot be read.
@@ -35,10 +34,10 @@ pub enum CosignVerificationError {
     /// The image has no signature.
     #[error("no signatures found")]
     Unsigned,
-    /// No bundle counts: the reason of each.
+    /// No bundle is valid. There is one reason for each bundle.
     #[error("no matching attestations: {}", .0.join("\n"))]
     Bundles(Vec<String>),
-    /// No signature of the older format counts: the reason of each.
+    /// No signature of the older format is valid. There is one reason for each signature.
     #[error("no matching signatures: {}", .0.join("\n "))]
     Signatures(Vec<String>),
 }
@@ -46,16 +45,17 @@ pub enum CosignVerificationError {
 /// Most keys of a Secret.
 const MOST_KEYS: usize = 64;
 
-/// Whose signature counts.
+/// The signer who is trusted.
 enum CosignTrust<'t> {
     Key(PublicKey),
     Identities(&'t TrustedRoot, &'t AcceptedIdentities),
 }
 
-/// Whether an image, `repository@digest`, is signed by one of the keys that end in `.pub`, of which there may be 64.
+/// Verifies that an image, `repository@digest`, is signed by one of the keys with a name ending in `.pub`. Up to 64 keys are
+/// allowed.
 ///
 /// # Errors
-/// It is not, or none of the keys can be used; the text is for people.
+/// The image is not signed by a key, or no key can be used. The text is for users.
 pub fn verify<'k>(
     search: &SignatureSearch,
     image: &str,
@@ -81,21 +81,21 @@ pub fn verify<'k>(
     Err(bad.unwrap_or_else(|| format!("no matching signatures were found for '{image}'")))
 }
 
-/// Whether an image is signed by one key, in PEM.
+/// Verifies that an image is signed by one key, given as PEM.
 ///
 /// # Errors
-/// It is not: the reasons.
+/// The reasons why the image is not signed by the key.
 pub fn verify_by(search: &SignatureSearch, key: &[u8]) -> Result<(), CosignVerificationError> {
     let key = PublicKey::from_pem(key).map_err(CosignVerificationError::BadKey)?;
     CosignSearchResult::of(search).any(&CosignTrust::Key(key)).map(drop)
 }
 
-/// Whether an image is signed with a certificate that leads to a trusted authority and has one of the identities.
+/// Verifies that an image is signed with a certificate of a trusted authority for one of the identities.
 ///
 /// Parity(flux): a bundle needs exactly one identity; without any, or with several, signatures of the older format count.
 ///
 /// # Errors
-/// It is not: the reasons.
+/// The reasons why no signature is valid.
 pub(crate) fn verify_keyless(
     search: &SignatureSearch,
     root: &TrustedRoot,
@@ -105,7 +105,7 @@ pub(crate) fn verify_keyless(
         .any(&CosignTrust::Identities(root, &AcceptedIdentities::new(identities)))
 }
 
-/// What a search found, read once for all keys.
+/// The result of a search, which is read once for all keys.
 struct CosignSearchResult<'s> {
     search: &'s SignatureSearch,
     bundles: Vec<SigstoreBundle>,

@@ -1,5 +1,4 @@
-//! DER as far as signatures are put together or taken apart by it: one element at a time.
-//!
+//! Reads and writes single DER elements, as far as signatures need it.
 //! Elsewhere: whole certificates (`x509`).
 
 /// An element.
@@ -7,11 +6,11 @@
 pub(crate) struct DerElement<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
-    /// With tag and length.
+    /// The element including its tag and length.
     pub(crate) whole: &'a [u8],
 }
 
-/// The first element, and what follows it; tags of one byte, lengths of at most three.
+/// The first element, and the bytes after it. Tags have one byte, and lengths have at most three.
 pub(crate) fn read(bytes: &[u8]) -> Option<(DerElement<'_>, &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -31,7 +30,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(DerElement<'_>, &[u8])> {
     Some((DerElement { tag, content, whole }, rest))
 }
 
-/// All elements of some bytes; `None` if other bytes are between or after them.
+/// All elements in some bytes; `None` if there are other bytes between or after them.
 pub(crate) fn all(mut bytes: &[u8]) -> Option<Vec<DerElement<'_>>> {
     let mut elements = Vec::new();
     while !bytes.is_empty() {

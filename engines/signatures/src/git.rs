@@ -1,10 +1,10 @@
-//! Commits and tags: where their signature is, and which of them has to have one.
+//! Verifies the signatures of commits and tags, and determines which of the two must be signed.
 //!
 //! Source: fluxcd/pkg/git 0.52 and source-controller 1.9.
 
 use crate::{pgp, ssh};
 
-/// What has to be signed.
+/// Which objects must be signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GitVerificationMode {
     /// The commit.
@@ -16,10 +16,10 @@ pub enum GitVerificationMode {
 }
 
 impl GitVerificationMode {
-    /// What `spec.verify.mode` means.
+    /// Reads `spec.verify.mode`.
     ///
-    /// Parity(flux): any other mode is the commit, so `head` is, too. Differs(flux): in Flux an empty mode verifies
-    /// nothing; the schema has a default, so an empty mode has bypassed it.
+    /// Parity(flux): any other mode is the commit, so `head` is, too. Differs(flux): in Flux an empty mode verifies nothing;
+    /// the schema has a default, so an empty mode has bypassed it.
     #[must_use]
     pub fn named(name: &str) -> Self {
         match name {
@@ -48,26 +48,26 @@ impl GitVerificationMode {
     }
 }
 
-/// What was checked out.
+/// The commit and tag that were checked out.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckedOutCommit<'o> {
-    /// The hash of the commit, and its object as it is stored, without header.
+    /// The hash of the commit, and the stored commit object without its header.
     pub commit: (&'o str, &'o [u8]),
-    /// The tag by which it was found, if it was one.
+    /// The tag that led to the commit, if there was one.
     pub tag: Option<GitTag<'o>>,
 }
 
 /// A tag.
 #[derive(Debug, Clone, Copy)]
 pub struct GitTag<'o> {
-    /// Its name, without `refs/tags/`.
+    /// The name of the tag, without `refs/tags/`.
     pub name: &'o str,
-    /// Its hash and object; a lightweight tag has none.
+    /// The hash and the tag object. A lightweight tag has no object.
     pub object: Option<(&'o str, &'o [u8])>,
 }
 
 impl std::fmt::Display for GitTag<'_> {
-    /// `name@hash`, as Flux calls it.
+    /// Writes `name@hash`, as in Flux's messages.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.object {
             Some((hash, _)) => write!(f, "{}@{hash}", self.name),
@@ -86,7 +86,8 @@ pub struct GitVerificationKeys<'d> {
 }
 
 impl<'d> GitVerificationKeys<'d> {
-    /// Of the entries of a Secret: `*.sshpub` are lists of SSH keys, all others OpenPGP key rings.
+    /// Reads the keys from the entries of a Secret. `*.sshpub` are lists of SSH keys, and all other entries are OpenPGP key
+    /// rings.
     pub fn new(data: impl IntoIterator<Item = (&'d str, &'d [u8])>) -> Self {
         let mut keys = Self::default();
         for (name, value) in data {
@@ -99,15 +100,15 @@ impl<'d> GitVerificationKeys<'d> {
     }
 }
 
-/// Why something is not verified.
+/// Why a commit or tag is not verified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct GitVerificationError {
     /// The reason of the condition `SourceVerified`, as in Flux.
     pub reason: &'static str,
-    /// What is wrong, with which object.
+    /// The problem, and the object that has it.
     pub message: String,
-    /// Whether it stays so until the spec changes.
+    /// Whether the problem remains until the spec changes.
     pub is_permanent: bool,
 }
 
@@ -120,11 +121,11 @@ impl GitVerificationError {
     }
 }
 
-/// Verifies what was checked out; `now` is in seconds since 1970. Gives the signers and what they signed, in the words
-/// of Flux.
+/// Verifies the checked-out commit and tag. `now` is in seconds since 1970. Returns the signers and the objects that they
+/// signed, in Flux's words.
 ///
 /// # Errors
-/// An object that has to be signed is not, or by none of the keys, or the signature does not count; see
+/// An object that must be signed has no signature, no signature by one of the keys, or an invalid one; see
 /// [`GitVerificationError`].
 pub fn verify(
     mode: GitVerificationMode,
@@ -166,26 +167,26 @@ pub fn verify(
     Ok(message)
 }
 
-/// An object in two: its signature, and what was signed.
+/// A Git object, split into its signature and its signed bytes.
 struct SignedGitObject {
     signature: Vec<u8>,
     payload: Vec<u8>,
 }
 
-/// What the first line of a signature may be, with the name of its format.
+/// The possible first lines of a signature, each with the name of its format.
 const SIGNATURE_FORMATS: [(&[u8], &str); 4] = [
     (b"-----BEGIN PGP SIGNATURE-----", "openpgp"),
     (b"-----BEGIN SSH SIGNATURE-----", "ssh"),
     (b"-----BEGIN SIGNED MESSAGE-----", "x509"),
-    // Git takes such a block of a tag for its signature; nothing verifies it.
+    // Git treats such a block in a tag as its signature, but no program can verify it.
     (b"-----BEGIN PGP MESSAGE-----", "unknown"),
 ];
 
-/// The header of a signature, and of that of an object with SHA-256, which is not read. Neither is part of what is signed.
+/// The headers of a signature. The one for objects with SHA-256 is not read. Neither is part of the signed bytes.
 const SIGNATURE_HEADERS: [&[u8]; 2] = [b"gpgsig ", b"gpgsig-sha256 "];
 
 impl SignedGitObject {
-    /// The signature of a commit is its first header `gpgsig`, with the lines that continue it.
+    /// Splits a commit. Its signature is the first header `gpgsig` with its continuation lines.
     fn commit(object: &[u8]) -> Self {
         let mut signed = Self { signature: Vec::new(), payload: Vec::with_capacity(object.len()) };
         let mut signatures = 0;
@@ -215,7 +216,7 @@ impl SignedGitObject {
         signed
     }
 
-    /// The signature of a tag begins at the last line that may begin one.
+    /// Splits a tag. Its signature begins at the last line that can begin one.
     fn tag(object: &[u8]) -> Self {
         let mut at = 0;
         let mut found = object.len();
@@ -226,12 +227,12 @@ impl SignedGitObject {
             at += line.len();
         }
         let (payload, signature) = object.split_at(found);
-        // It may have headers of signatures, too, which nothing reads.
+        // The payload may have signature headers, too, but Git does not read them.
         let Self { payload, .. } = Self::commit(payload);
         Self { signature: signature.to_vec(), payload }
     }
 
-    /// Checks that a tag is the one that its signer made.
+    /// Checks that a tag has the name that its signer gave it.
     ///
     /// Differs(flux): Flux does not compare the name of the reference, which is not signed, with the signed name in the tag
     /// object, so a user who may push can serve an old signed tag under a new name.

@@ -1,4 +1,4 @@
-//! How an image is to be verified, according to a source, and the result in Flux's words.
+//! Verifies an image as its source specifies, and returns the result in Flux's words.
 //!
 //! Elsewhere: the signatures themselves (`cosign`, `notation`), the conditions (the program).
 
@@ -12,7 +12,7 @@ use crate::sigstore::{CertificateIdentity, TrustedRoot};
 /// The data of a Secret.
 pub type SignatureSecretData = BTreeMap<String, Vec<u8>>;
 
-/// Identities of a spec: each expression is compiled.
+/// The most identities of a spec, because each expression is compiled.
 const MOST_IDENTITIES: usize = 64;
 
 /// The entry of a Secret with a trusted root.
@@ -21,7 +21,7 @@ const TRUSTED_ROOT: &str = "trusted_root.json";
 /// The signers that an image may have.
 #[derive(Debug, Clone)]
 pub enum ImageTrust {
-    /// The owner of one of these keys of cosign; entries that do not end in `.pub` are ignored.
+    /// The signer must own one of these cosign keys. Entries that do not end in `.pub` are ignored.
     Keys(SignatureSecretData),
     /// One of these identities, which an identity provider confirmed.
     Identities(Box<TrustedRoot>, Vec<CertificateIdentity>),
@@ -32,26 +32,26 @@ pub enum ImageTrust {
 /// The result for an image that may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageVerification {
-    /// It is signed, by this signer.
+    /// The image is signed by this signer.
     By(String),
-    /// Its signature is not asked for by the trust policy, or does not have to be trusted.
+    /// The trust policy does not require a signature, or does not require it to be trusted.
     Ignored,
 }
 
 impl ImageTrust {
-    /// Identities that the public Sigstore certifies, of which one has to match.
+    /// Requires a signer that matches one of the identities, certified by the public Sigstore.
     ///
     /// # Errors
-    /// The root that windlass has cannot be used, or there are more than 64 identities; the text is for people.
+    /// The root that is built into windlass cannot be used, or there are more than 64 identities. The text is for users.
     pub fn public(identities: Vec<CertificateIdentity>) -> Result<Self, String> {
         few(&identities)?;
         Ok(Self::Identities(Box::new(TrustedRoot::public()?), identities))
     }
 
-    /// The trusted root in a Secret, which is at `place`, and identities of which one has to match.
+    /// Requires a signer that matches one of the identities, certified by the trusted root in the Secret `place`.
     ///
     /// # Errors
-    /// The root cannot be used, or there are more than 64 identities; the text is for people.
+    /// The root cannot be used, or there are more than 64 identities. The text is for users.
     pub fn identities(
         place: &str,
         data: &SignatureSecretData,
@@ -64,10 +64,10 @@ impl ImageTrust {
         Ok(Self::Identities(Box::new(TrustedRoot::parse(root)?), identities))
     }
 
-    /// The trust policy and certificates in a Secret, which is at `place`.
+    /// Requires a signature that matches the trust policy and certificates in the Secret `place`.
     ///
     /// # Errors
-    /// They cannot be used; the text is for people.
+    /// The trust policy or certificates cannot be used. The text is for users.
     pub fn notation(place: &str, data: &SignatureSecretData) -> Result<Self, String> {
         NotationTrust::from_secret(place, data).map(|it| Self::Notation(Box::new(it)))
     }
@@ -80,10 +80,10 @@ impl ImageTrust {
         }
     }
 
-    /// Whether the image that was searched for, in a repository, may be used now, in seconds of Unix time.
+    /// Verifies that an image of a repository may be used now, in seconds of Unix time. The search must be about this image.
     ///
     /// # Errors
-    /// It may not; the text is for people.
+    /// Why the image may not be used. The text is for users.
     pub fn verify(
         &self,
         search: &SignatureSearch,
@@ -118,7 +118,7 @@ fn few(identities: &[CertificateIdentity]) -> Result<(), String> {
     Err(format!("matchOIDCIdentity has more than {MOST_IDENTITIES} identities"))
 }
 
-/// Flux's message about an image that may not be used; the provider is `cosign`, `cosign keyless` or `notation`.
+/// Flux's message about an image that may not be used. The provider is `cosign`, `cosign keyless` or `notation`.
 pub fn refusal(provider: &str, why: &str) -> String {
     format!("failed to verify the signature using provider '{provider}': {why}")
 }

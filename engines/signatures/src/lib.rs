@@ -1,4 +1,4 @@
-//! Signatures: their signers, and whether they are valid.
+//! Verifies signatures of commits, charts and images, and reports their signers. Also signs commits.
 //!
 //! ```
 //! use signatures::git::{CheckedOutCommit, GitVerificationKeys, GitVerificationMode, verify};
@@ -11,19 +11,20 @@
 //!
 //! # A tour
 //! The references are source-controller 1.9 and Helm 4.2; where this differs, a comment says so.
-//! 1. `git.rs` takes the signature out of a commit or tag, and decides what is verified in which mode.
-//! 2. `provenance.rs` compares a chart with the signed file beside it.
-//! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys that count,
-//!    `pgp/policy.rs` which of them and which signatures are good now, `pgp/key.rs` and `pgp/brainpool.rs` do what rPGP does not.
-//! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `commit_signing.rs` is what commits are signed with;
-//!    `pgp/signing_key.rs` signs with OpenPGP keys, `pgp/secret_key_bounds.rs` says what using one may cost.
-//! 5. `image_verification.rs` says who has to have signed an image, `referrers.rs` which requests find its signatures.
-//! 6. `cocommit_signing.rs` verifies what cosign makes: by keys, or by identities with `sigstore.rs`.
-//! 7. `notation.rs` verifies what Notation makes, by a trust policy.
-//! 8. `public_key.rs`, `x509.rs`, `der.rs` and `protobuf_json.rs` are what these read.
+//! 1. `git.rs` extracts the signature of a commit or tag, and decides which of them is verified in each mode.
+//! 2. `provenance.rs` compares a chart with its signed provenance file.
+//! 3. `pgp.rs` verifies OpenPGP signatures: `pgp/armor.rs` reads the armor, `pgp/keyring.rs` the keys, `pgp/policy.rs` decides
+//!    which keys and signatures are valid now, `pgp/key.rs` and `pgp/brainpool.rs` verify signatures that rPGP does not
+//!    support.
+//! 4. `ssh.rs` verifies and makes SSH signatures, `pem.rs` reads their armor. `commit_signing.rs` signs commits;
+//!    `pgp/signing_key.rs` signs with OpenPGP keys, `pgp/secret_key_bounds.rs` limits the cost of using one.
+//! 5. `image_verification.rs` knows the required signers of an image, `referrers.rs` the requests that find its signatures.
+//! 6. `cosign.rs` verifies signatures of cosign: by keys, or by identities with `sigstore.rs`.
+//! 7. `notation.rs` verifies signatures of Notation by a trust policy.
+//! 8. `public_key.rs`, `x509.rs`, `der.rs` and `protobuf_json.rs` read the formats of keys, certificates and messages.
 //!
-//! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, cannot be read or
-//! is made with what is not supported is refused.
+//! Nothing is read from a disk, a network or a clock, and nothing is logged. A signature that is missing, unreadable or made
+//! with an unsupported algorithm is rejected.
 
 pub mod commit_signing;
 pub mod cosign;

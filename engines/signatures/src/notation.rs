@@ -1,7 +1,8 @@
-//! Signatures that Notation makes: whether one of an image is by a certificate that a trust policy trusts.
+//! Verifies Notation signatures of images: a certificate that the trust policy trusts must have signed the image.
 //!
-//! Here: the verdict ([`NotationTrust`]). In the folder: the trust policy (`policy`), distinguished names (`x509_distinguished_name`),
-//! signatures in JSON and CBOR (`envelope`, `jws`, `cose`), the chain that is sent with one (`chain`).
+//! Here: the verdict ([`NotationTrust`]). In the folder: the trust policy (`policy`), distinguished names
+//! (`x509_distinguished_name`), signatures in JSON and CBOR (`envelope`, `jws`, `cose`), the certificate chain in a signature
+//! (`chain`).
 //! Elsewhere: finding signatures (`referrers`), certificates themselves (`x509`).
 //!
 //! Parity(flux): source-controller 1.9 with notation-go 1.3, texts included.
@@ -25,7 +26,7 @@ use policy::{
     FailedCheckAction, NotationCheck, TrustPolicy, TrustPolicyStatement, VerificationLevel,
 };
 
-/// What is trusted: a policy, and certificates, each of which is in every trust store.
+/// The trusted signers: a policy, and certificates that are all in every trust store.
 #[derive(Debug, Clone)]
 pub struct NotationTrust {
     policy: TrustPolicy,
@@ -35,7 +36,7 @@ pub struct NotationTrust {
 /// The result of verifying an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotationVerdict {
-    /// It is signed; by the subject of this certificate.
+    /// The image is signed. The text is the subject of the certificate.
     Verified(String),
     /// The policy skips signatures, or only logs an untrusted signer.
     Ignored,
@@ -45,10 +46,10 @@ pub enum NotationVerdict {
 const POLICY: &str = "trustpolicy.json";
 
 impl NotationTrust {
-    /// Reads the data of a Secret, which is at `place`: `trustpolicy.json`, and `*.crt` and `*.pem`.
+    /// Reads the data of the Secret `place`: `trustpolicy.json`, and `*.crt` and `*.pem`.
     ///
     /// # Errors
-    /// It cannot be used; the text is for people.
+    /// The data cannot be used. The text is for users.
     pub fn from_secret(place: &str, data: &BTreeMap<String, Vec<u8>>) -> Result<Self, String> {
         let policy =
             data.get(POLICY).ok_or_else(|| format!("'{POLICY}' not found in secret '{place}'"))?;
@@ -63,11 +64,11 @@ impl NotationTrust {
         Ok(Self { policy, certificates })
     }
 
-    /// Whether an image, `repository@digest`, is signed by a signer whom the policy trusts, now, in seconds of Unix
-    /// time.
+    /// Verifies that the image `repository@digest` is signed by a signer that the policy trusts, at the time `now` in seconds
+    /// of Unix time.
     ///
     /// # Errors
-    /// It is not; the text is for people.
+    /// Why the image is not verified. The text is for users.
     pub fn verify(
         &self,
         search: &SignatureSearch,
@@ -161,7 +162,7 @@ impl NotationTrust {
         })
     }
 
-    /// Whether one of the trusted certificates is in the chain.
+    /// Whether the chain contains one of the trusted certificates.
     fn is_trusted(
         &self,
         statement: &TrustPolicyStatement,
@@ -211,10 +212,10 @@ struct NotationVerificationContext<'a> {
     now: i64,
 }
 
-/// Checks that the certificates are valid now; with a signing authority, that they were at the signing time.
+/// Checks that the certificates are valid now. For a signing authority, they must have been valid at the signing time.
 ///
 /// # Errors
-/// Says which certificate was not valid, or that there is no timestamp that can be used.
+/// Which certificate was not valid, or that there is no usable timestamp.
 fn is_timely(
     asked: &NotationVerificationContext<'_>,
     envelope: &NotationEnvelope,

@@ -1,16 +1,16 @@
-//! PEM as Go reads it.
+//! Reads PEM like Go.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 /// A block.
 pub(crate) struct PemBlock {
-    /// Such as `SSH SIGNATURE`.
+    /// The type of the block, such as `SSH SIGNATURE`.
     pub(crate) kind: String,
     pub(crate) content: Vec<u8>,
 }
 
-/// The first block of a text that can be read; text around it is skipped.
+/// The first readable block of a text. Text around it is skipped.
 pub(crate) fn first(text: &[u8]) -> Option<PemBlock> {
     let text = String::from_utf8_lossy(text);
     let mut rest: &str = &text;
@@ -27,7 +27,7 @@ pub(crate) fn first(text: &[u8]) -> Option<PemBlock> {
     }
 }
 
-/// Reads what follows `-----BEGIN `.
+/// Reads a block after `-----BEGIN `.
 fn block(text: &str) -> Option<PemBlock> {
     let (kind, body) = text.split_once('\n')?;
     let kind = kind.trim_end().strip_suffix("-----")?;
@@ -41,7 +41,7 @@ fn block(text: &str) -> Option<PemBlock> {
         return None;
     }
     let mut body = body.get(..at)?;
-    // Headers, as long as there are any.
+    // Skips the headers of the block.
     while let Some((line, rest)) = body.split_once('\n').filter(|(line, _)| line.contains(':')) {
         let _ = line;
         body = rest;

@@ -1,6 +1,6 @@
 //! OpenPGP signatures.
 //!
-//! The mathematics are rPGP's; which keys and signatures count is decided here, as ProtonMail/go-crypto does.
+//! The crate rPGP does the cryptography. Which keys and signatures are valid is decided here, as by ProtonMail/go-crypto.
 
 pub(crate) mod armor;
 mod brainpool;
@@ -18,16 +18,16 @@ pub(crate) use self::keyring::{PgpEntity, VerificationEffort, read as read_ring}
 use self::policy::BoundKey;
 pub use self::signing_key::OpenPgpSigningKey;
 
-/// How many signatures one block may have.
+/// The most signatures in one block.
 const MAX_SIGNATURES: usize = 16;
 
 /// The largest armored signature.
 const MAX_SIGNATURE_BYTES: usize = 1 << 20;
 
-/// The id of the primary key, of any of some armored rings, with which a signature was made.
+/// Verifies a signature with the keys in some armored rings. Returns the id of the primary key that made the signature.
 ///
 /// # Errors
-/// Why none is, in the words of Flux.
+/// Why no key made the signature, in Flux's words.
 pub(crate) fn verify_any(
     signature: &[u8],
     payload: &[u8],
@@ -84,10 +84,10 @@ fn armored_ring(text: &[u8], effort: &mut VerificationEffort) -> Result<Vec<PgpE
     read_ring(&block.content, effort)
 }
 
-/// The signer of the first signature by a known key, if it is valid.
+/// The signer of the first signature that a known key made, if the signature is valid.
 ///
 /// # Errors
-/// No key is known, or the signature or the key does not count; in the words of go-crypto.
+/// No key is known, or the signature or the key is not valid. The message is go-crypto's.
 pub(crate) fn check<'e>(
     signatures: &[u8],
     payload: &[u8],
@@ -107,7 +107,8 @@ pub(crate) fn check<'e>(
             match check_with(&signature, payload, entity, id, now, effort) {
                 Ok(true) => return Ok(entity),
                 Ok(false) => {}
-                // One that was verified, and does not count, ends the search; another key may be right otherwise.
+                // The key made the signature, but the signature or key is not valid, so the search ends. Otherwise another key
+                // may match.
                 Err(PgpProblem::Final(why)) => return Err(why),
                 Err(PgpProblem::Other(why)) => problem = Some(why),
             }
@@ -126,7 +127,7 @@ enum PgpProblem {
     Other(String),
 }
 
-/// Whether a signature is of an entity; `false` if that has no key of the id that may sign.
+/// Whether an entity made a signature; `false` if no key of the entity with this id may sign.
 fn check_with(
     signature: &Signature,
     payload: &[u8],
@@ -156,7 +157,7 @@ fn check_with(
     problem.map_or(Ok(false), |why| Err(PgpProblem::Other(why)))
 }
 
-/// Whether a signature was made with a key; `None` if the key has another id or may not sign.
+/// Whether a key made a signature; `None` if the key has another id or may not sign.
 fn is_made_with<K: VerifyingKey>(
     signature: &Signature,
     payload: &[u8],
@@ -168,7 +169,7 @@ fn is_made_with<K: VerifyingKey>(
     if with.key.legacy_key_id() != id || !may_sign {
         return None;
     }
-    // Of other types rPGP hashes a single byte of the payload.
+    // For other types, rPGP hashes only one byte of the payload.
     if !matches!(signature.typ(), Some(SignatureType::Binary | SignatureType::Text)) {
         let kind = signature.typ().map_or(0, u8::from);
         let why = "openpgp: unsupported feature: unsupported signature type";

@@ -1,4 +1,4 @@
-//! JSON as protocol buffers write it: bytes in base64, large numbers in strings, times of RFC 3339.
+//! Reads JSON in the form of protocol buffers: bytes as base64, large numbers as strings, times as RFC 3339.
 
 use base64::Engine as _;
 use base64::alphabet;

@@ -1,6 +1,6 @@
-//! Provenance of charts: the signed file beside a chart in a Helm repository.
+//! Verifies the provenance of charts: the signed file that a Helm repository serves for a chart.
 //!
-//! Here: its form, and comparing it with the chart. Elsewhere: the signer (`pgp`).
+//! Here: the format of the file, and comparing it with the chart. Elsewhere: the signer (`pgp`).
 //! Source: Helm 4.2; error messages are Helm's.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use crate::pgp::{self, VerificationEffort, armor};
 /// The largest provenance file that is read.
 pub(crate) const MAX_PROVENANCE_BYTES: usize = 1 << 20;
 
-/// The keyring of some entries, of which each is a keyring: binary, or armored as `gpg --export --armor` writes it.
+/// Joins entries to one keyring. Each entry is a keyring itself: binary, or armored by `gpg --export --armor`.
 pub fn keyring<'k>(entries: impl IntoIterator<Item = &'k [u8]>) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in entries {
@@ -40,12 +40,13 @@ pub struct VerifiedChart {
 #[error("{0}")]
 pub struct ProvenanceVerificationError(String);
 
-/// Verifies a chart against its provenance file; `file` is the name under which it is served, `now` in seconds since 1970.
+/// Verifies a chart with its provenance file. `file` is the chart's file name in the repository, and `now` is in seconds since
+/// 1970.
 ///
-/// The keyring is binary, as `gpg --export` writes it; an armored one is refused.
+/// The keyring must be binary, as written by `gpg --export`. An armored keyring is rejected.
 ///
 /// # Errors
-/// The keyring or the provenance cannot be read, none of its keys signed it, or it is about another chart.
+/// The keyring or the provenance cannot be read, no key of the keyring signed it, or it is about another chart.
 pub fn verify(
     file: &str,
     chart: &[u8],
@@ -102,17 +103,17 @@ fn sums(text: &str) -> Result<BTreeMap<String, String>, String> {
     Ok(files.filter_map(|(name, sum)| Some((name.clone(), sum.as_str()?.to_owned()))).collect())
 }
 
-/// A text with a signature below it.
+/// A text with its signature below it.
 struct ClearsignedMessage {
     /// The text without the dash escapes of the armor.
     text: String,
-    /// What was signed: without blanks at the ends of lines, which end in CR LF.
+    /// The signed text, without blanks at the ends of lines, and with CR LF as line ends.
     signed: Vec<u8>,
     signature: Vec<u8>,
 }
 
 impl ClearsignedMessage {
-    /// The first such text; what stands around it is passed over.
+    /// The first signed text. Text around it is skipped.
     fn parse(all: &[u8]) -> Option<Self> {
         const SIGNED_MESSAGE_HEADER: &[u8] = b"-----BEGIN PGP SIGNED MESSAGE-----";
         const SIGNATURE_HEADER: &[u8] = b"-----BEGIN PGP SIGNATURE-----";
@@ -155,7 +156,7 @@ impl ClearsignedMessage {
     }
 }
 
-/// Whether a line names digests that may have been used. The signature has the one that was.
+/// Whether a header line lists digest algorithms that may have been used. The signature itself contains the real one.
 fn is_hash_header(line: &[u8]) -> bool {
     const DIGESTS: [&str; 9] = [
         "MD5",
@@ -174,7 +175,7 @@ fn is_hash_header(line: &[u8]) -> bool {
     name.trim() == "Hash" && digests.all(|digest| DIGESTS.contains(&digest.as_str()))
 }
 
-/// Lines, without the LF or CR LF that ends them.
+/// The lines of a text, without their line ends (LF or CR LF).
 struct TextLines<'t>(&'t [u8]);
 
 impl<'t> Iterator for TextLines<'t> {

@@ -1,7 +1,5 @@
-//! Public keys, and what they sign: RSA, ECDSA on the curves of NIST, Ed25519.
-//!
-//! Here: reading a key, and whether a signature is by it. Elsewhere: certificates (`x509`), trusted signers (`cosign`,
-//! `notation`).
+//! Public keys and verifying their signatures: RSA, ECDSA on the curves of NIST, Ed25519.
+//! Here: reading a key, and verifying a signature. Elsewhere: certificates (`x509`), trusted signers (`cosign`, `notation`).
 
 use aws_lc_rs::signature::{self as aws, UnparsedPublicKey, VerificationAlgorithm};
 use x509_parser::prelude::FromDer as _;
@@ -10,7 +8,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 use crate::pem;
 
-/// What is signed in place of a message.
+/// The hash of a message that is signed in place of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignatureHash {
     Sha256,
@@ -36,7 +34,7 @@ pub(crate) enum PublicKey {
     Ed25519(Vec<u8>),
 }
 
-/// Why a signature does not count. Parity(flux): the texts.
+/// Why a signature is not valid. Parity(flux): the texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SignatureFault {
     #[error("crypto/rsa: verification error")]
@@ -115,8 +113,8 @@ impl PublicKey {
         }
     }
 
-    /// Whether a signature of a message is by this key, as Sigstore and certificates make them: RSA with the padding of
-    /// PKCS #1 1.5, ECDSA in ASN.1, Ed25519 of the message itself.
+    /// Verifies a signature in the form of Sigstore and certificates: RSA with the padding of PKCS #1 1.5, ECDSA in ASN.1,
+    /// Ed25519 of the message itself.
     pub(crate) fn verify(
         &self,
         hash: SignatureHash,
@@ -142,7 +140,7 @@ impl PublicKey {
         if is_good { Ok(()) } else { Err(wrong) }
     }
 
-    /// The same for SHA-256, and for ECDSA also where the two numbers stand one after the other.
+    /// Like `verify` with SHA-256. An ECDSA signature may also be two concatenated numbers.
     ///
     /// Parity(flux): how Sigstore reads signatures of keys.
     pub(crate) fn verify_sigstore(
@@ -164,8 +162,8 @@ impl PublicKey {
         self.verify(SignatureHash::Sha256, message, &encoded).map_err(|_| SignatureFault::P1363)
     }
 
-    /// Whether a signature is by this key as JOSE and COSE make them: RSA with PSS, ECDSA as two numbers; both with the
-    /// hash that the size of the key demands.
+    /// Verifies a signature in the form of JOSE and COSE: RSA with PSS, ECDSA as two numbers. The size of the key determines
+    /// the hash.
     pub(crate) fn verify_envelope(
         &self,
         message: &[u8],

@@ -1,11 +1,11 @@
-//! What is attached to an image in a registry: referrers, and what stands under tags that are made of its digest.
+//! Finds the signatures of an image in a registry: its referrers, and manifests under tags that are derived from its digest.
 //!
-//! Here: which requests are needed ([`SignatureSearch`]), one round after the other. The caller sends them and hands the answers
-//! back; nothing is concluded from a request that failed. Below: reading manifests (`manifest`).
-//! Elsewhere: what the answers are worth (`cosign`, `notation`).
+//! Here: which requests are needed ([`SignatureSearch`]), one round after the other. The caller sends them and passes the
+//! responses back. A failed request leads to no conclusion. Below: reading manifests (`manifest`).
+//! Elsewhere: judging the responses (`cosign`, `notation`).
 //!
-//! The semantics are those of the OCI distribution specification 1.1: referrers come from its API, and where a registry
-//! has none, from the index under the fallback tag.
+//! The semantics are those of the OCI distribution specification 1.1: referrers come from its API, or from the index under the
+//! fallback tag if a registry lacks the API.
 
 mod manifest;
 
@@ -15,16 +15,15 @@ use sha2::{Digest as _, Sha256};
 
 pub(crate) use manifest::{OciDescriptor, OciManifest};
 
-/// Most referrers of an image that are read; those with the type that is searched for come first, the smallest of them
-/// before others.
+/// The most referrers of an image that are read. Referrers of the wanted type come first, and among these the smallest.
 pub(crate) const MOST_REFERRERS: usize = 64;
 /// Most signatures under the tag of an image.
 pub(crate) const MOST_LAYERS: usize = 64;
-/// Bytes of a signature with all that belongs to it.
+/// The most bytes of one blob or manifest of a signature.
 pub(crate) const MOST_BLOB: u64 = 4 << 20;
-/// Bytes of all referrers together; what exceeds them does not count.
+/// The most bytes of all referrers together. Referrers beyond the limit are ignored.
 pub const MOST_BYTES: usize = 32 << 20;
-/// Bytes of what stands under the tag of an image, which no referrer can use up.
+/// The most bytes of the manifests under an image's tag. Referrers have a separate limit and cannot use up this one.
 const MOST_OLD_BYTES: usize = 8 << 20;
 
 /// A request to the repository of the image.
@@ -38,12 +37,12 @@ pub enum ImageRequest {
     Blob {
         /// The digest.
         digest: String,
-        /// Bytes, according to the manifest; at most [`MOST_BLOB`].
+        /// The size in bytes according to the manifest, at most [`MOST_BLOB`].
         size: u64,
     },
 }
 
-/// What a registry answered.
+/// The response of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryBlob {
     /// The media type.
@@ -52,12 +51,12 @@ pub struct RegistryBlob {
     pub body: Vec<u8>,
 }
 
-/// The registry sent other bytes than those with this digest, so that an image cannot be judged.
+/// The registry sent bytes that do not have this digest, so the image cannot be judged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the digest of what the registry sent for {0} is another")]
 pub struct DigestMismatchError(pub String);
 
-/// What is searched for.
+/// The tool whose signatures are searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SignatureTool {
     Cosign,
@@ -77,17 +76,17 @@ pub struct SignatureSearch {
     sought: SignatureTool,
     subject: String,
     answers: BTreeMap<ImageRequest, Option<RegistryBlob>>,
-    /// Bytes of referrers, and of what stands under the tag.
+    /// The bytes of referrers, and of the content under the tag.
     bytes: [usize; 2],
 }
 
 impl SignatureSearch {
-    /// Searches for what cosign makes: bundles among the referrers, and signatures under the tag `sha256-….sig`.
+    /// Searches for cosign signatures: bundles among the referrers, and signatures under the tag `sha256-….sig`.
     pub fn for_cosign(digest: &str) -> Self {
         Self::new(SignatureTool::Cosign, digest)
     }
 
-    /// Searches for what Notation makes.
+    /// Searches for Notation signatures.
     pub(crate) fn for_notation(digest: &str) -> Self {
         Self::new(SignatureTool::Notation, digest)
     }
@@ -96,10 +95,11 @@ impl SignatureSearch {
         Self { sought, subject: digest.to_owned(), answers: BTreeMap::new(), bytes: [0; 2] }
     }
 
-    /// The requests without which the search is not over; none when it is.
+    /// The requests that the search still needs; empty if it is complete.
     ///
     /// # Guarantees
-    /// At most three rounds, and at most twice [`MOST_REFERRERS`] and [`MOST_LAYERS`] requests and four more.
+    /// There are at most three rounds. The number of requests is at most twice [`MOST_REFERRERS`] and [`MOST_LAYERS`], plus
+    /// four.
     pub fn open(&self) -> Vec<ImageRequest> {
         let mut needed = Vec::new();
         match self.sought {
@@ -132,16 +132,16 @@ impl SignatureSearch {
             }
             needed.push(request);
         }
-        // Signatures are small: large ones are not to use up what there is for them.
+        // Signatures are small, so small blobs come first. A large one must not use up the limit.
         blobs.sort_by_key(|(size, _)| *size);
         needed.extend(blobs.into_iter().filter_map(|(_, request)| request));
     }
 
-    /// Takes an answer; `None` says that the registry has no such thing, or that it is larger than it may be: a signature
-    /// that does not count. So is one that exceeds the bytes of its kind, so that it hides no good one.
+    /// Takes a response. `None` says that the content does not exist or is too large, so it is not a valid signature. A
+    /// response beyond the total byte limit is ignored, so that it cannot hide a good signature.
     ///
     /// # Errors
-    /// The answer is another than was asked for.
+    /// The content does not have the requested digest.
     pub fn answer(
         &mut self,
         request: ImageRequest,
@@ -176,7 +176,7 @@ impl SignatureSearch {
         Ok(())
     }
 
-    /// Whether a request is for what stands under the tag of the image.
+    /// Whether a request is for content under the image's tag.
     fn is_old(&self, request: &ImageRequest) -> bool {
         *request == self.old_tag()
             || (matches!(request, ImageRequest::Blob { .. })
@@ -188,7 +188,7 @@ impl SignatureSearch {
         &self.subject
     }
 
-    /// The image's own manifest, as a signature of Notation describes it.
+    /// The descriptor of the image's own manifest, which Notation signs.
     pub(crate) fn described(&self) -> Option<OciDescriptor> {
         let answer = self.found(&ImageRequest::Manifest(self.subject.clone()))?;
         let said = OciManifest::parse(&answer.body).and_then(|manifest| manifest.media_type);
@@ -200,18 +200,18 @@ impl SignatureSearch {
         })
     }
 
-    /// The layers of the manifest under the tag that cosign made of the digest.
+    /// The layers of the manifest under the tag that cosign derives from the digest.
     pub(crate) fn old_layers(&self) -> Vec<OciDescriptor> {
         let manifest = self.manifest(&self.old_tag()).unwrap_or_default();
         manifest.layers.into_iter().take(MOST_LAYERS).collect()
     }
 
-    /// The bytes of what a descriptor describes, if the registry has them and they were not too many.
+    /// The content of a descriptor, if the registry has it and it is within the limits.
     pub(crate) fn blob(&self, descriptor: &OciDescriptor) -> Option<&[u8]> {
         self.found(&blob(descriptor)?).map(|answer| answer.body.as_slice())
     }
 
-    /// The signatures among the referrers: the digest of the manifest, and what it describes.
+    /// The signatures among the referrers: the digest of the manifest, and the descriptor of the signature.
     pub(crate) fn attached(&self) -> Vec<(String, Option<OciDescriptor>)> {
         let manifest = |referrer: OciDescriptor| {
             let manifest = self.manifest(&ImageRequest::Manifest(referrer.digest.clone()));
@@ -239,7 +239,7 @@ impl SignatureSearch {
         Some(layer).filter(|_| is_one)
     }
 
-    /// The referrers that may be signatures.
+    /// The referrers that may contain signatures.
     ///
     /// Parity(flux): cosign reads all, of every type that the registry reports; Notation those of its type.
     fn candidates(&self) -> Vec<OciDescriptor> {

@@ -1,8 +1,8 @@
-//! Sigstore without keys: certificates of Fulcio for identities, entries in Rekor, timestamps of CT logs.
+//! Verifies keyless signatures of Sigstore: Fulcio's certificates for identities, entries in Rekor, timestamps of CT logs.
 //!
 //! Here: the certificate of a bundle ([`verify_bundle_certificate`]). In the folder: trusted authorities and logs
-//! (`sigstore_trusted_root`), entries of Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures of the
-//! older format (`simple_signing`).
+//! (`sigstore_trusted_root`), entries of Rekor (`entry`), certificate transparency (`sct`), identities (`identity`), signatures
+//! of the older format (`simple_signing`).
 //! Elsewhere: bundles and their envelopes (`cosign`), certificates (`x509`).
 //!
 //! Parity(flux): the order of the checks and their texts are those of sigstore-go and cosign.
@@ -24,7 +24,7 @@ pub(crate) use identity::AcceptedIdentities;
 pub use identity::CertificateIdentity;
 pub use sigstore_trusted_root::TrustedRoot;
 
-/// Verifies the certificate of a bundle with its entries in logs; gives the identity in the certificate.
+/// Verifies the certificate of a bundle and its entries in logs. Returns the identity in the certificate.
 pub(crate) fn verify_bundle_certificate(
     certificate: &ParsedCertificate,
     entries: &[RawRekorEntry],
@@ -49,7 +49,7 @@ pub(crate) fn verify_bundle_certificate(
     Ok(summary)
 }
 
-/// The certificate that issued another one, if a trusted authority had issued it at that time.
+/// The issuer of a certificate, if a trusted authority had issued it at that time.
 fn issuer<'r>(
     certificate: &ParsedCertificate,
     root: &'r TrustedRoot,

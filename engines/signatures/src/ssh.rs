@@ -1,4 +1,4 @@
-//! SSH signatures, in the format of `ssh-keygen -Y sign`: verified and made.
+//! Makes and verifies SSH signatures in the format of `ssh-keygen -Y sign`.
 //!
 //! Source: hiddeco/sshsig 0.2 and `authorized_keys` of golang.org/x/crypto/ssh.
 
@@ -15,29 +15,29 @@ use crate::pem;
 
 const SSHSIG_MAGIC: &[u8] = b"SSHSIG";
 
-/// What Git signs for.
+/// The namespace of Git's signatures.
 const GIT_SIGNATURE_NAMESPACE: &str = "git";
 
-/// How many keys are tried.
+/// The most keys that are tried.
 const MAX_KEYS: usize = 1_000;
 
-/// The largest armored signature: it is read for each key.
+/// The largest armored signature, because it is read for each key.
 const MAX_SIGNATURE_BYTES: usize = 1 << 20;
 
 /// The smallest RSA key that signs.
 const MIN_RSA_BITS: u32 = 2_048;
 /// The largest RSA key.
 const MAX_RSA_BITS: u32 = 8_192;
-/// The smallest RSA key that verifies. Parity(flux): Go refuses smaller ones.
+/// The smallest RSA key whose signatures are accepted, in bits. Parity(flux): Go refuses smaller ones.
 const MIN_VERIFYING_RSA_BITS: u32 = 1_024;
 
-/// The modulus and the order of the group of DSA keys, in bytes. Parity(flux): Go takes no others.
+/// The sizes of the modulus and the group order of DSA keys, in bytes. Parity(flux): Go takes no others.
 const DSA_MODULUS_BYTES: usize = 128;
 const DSA_ORDER_BYTES: usize = 20;
-/// What numbers are computed with, in bytes.
+/// The word size of the arithmetic, in bytes.
 const WORD_BYTES: usize = 8;
 
-/// Signs a commit or tag, given as it is stored without a signature, with a key that is not encrypted.
+/// Signs a commit or tag, given in its stored form without a signature. The key must not be encrypted.
 ///
 /// Parity(flux): RSA keys of less than 2048 bits are refused.
 ///
@@ -67,7 +67,7 @@ pub fn sign_with_ssh_key(key: &PrivateKey, payload: &[u8]) -> Result<String, Sig
         })
 }
 
-/// The fingerprint of the key, of any of some lists, with which a signature was made.
+/// Verifies a signature with the keys in some lists. Returns the fingerprint of the key that made the signature.
 pub(crate) fn verify_any(
     signature: &[u8],
     payload: &[u8],
@@ -118,7 +118,7 @@ pub(crate) fn verify_any(
     }
 }
 
-/// A signature, taken apart.
+/// A parsed signature.
 struct SshSignature {
     key: Vec<u8>,
     namespace: Vec<u8>,
@@ -154,7 +154,7 @@ impl SshSignature {
         Ok(Self { key, namespace, hash, signature })
     }
 
-    /// What is signed of a payload. It is the same for all keys, and the payload may be long.
+    /// The signed digest of a payload. It is computed once for all keys, because the payload may be long.
     fn digest(&self, payload: &[u8]) -> Result<Vec<u8>, &'static str> {
         match self.hash.as_slice() {
             b"sha256" => Ok(Sha256::digest(payload).to_vec()),
@@ -178,7 +178,7 @@ impl SshSignature {
         }
         let signature = Signature::try_from(self.signature.as_slice())
             .map_err(|_| "ssh: signature did not verify")?;
-        // SHA-1 is what RSA keys signed with before 2018; Git never did.
+        // RSA keys signed with SHA-1 before 2018, but Git never did.
         if signature.algorithm() == (ssh_key::Algorithm::Rsa { hash: None }) {
             return Err("ssh: signature did not verify");
         }
@@ -195,7 +195,7 @@ fn is_usable(key: &KeyData) -> bool {
         KeyData::Rsa(key) => (MIN_VERIFYING_RSA_BITS..=MAX_RSA_BITS).contains(&key.key_size()),
         KeyData::Dsa(key) => {
             let modulus = digits(key.p());
-            // Both take as many words as the modulus, and are smaller.
+            // Both numbers must be smaller than the modulus.
             let is_element = |number: &Mpint| {
                 let number = digits(number);
                 number.len() > DSA_MODULUS_BYTES - WORD_BYTES
@@ -210,7 +210,7 @@ fn is_usable(key: &KeyData) -> bool {
     }
 }
 
-/// The bytes of a positive number, without zeros before them.
+/// The bytes of a positive number, without leading zeros.
 fn digits(number: &Mpint) -> &[u8] {
     number.as_positive_bytes().unwrap_or_default()
 }
@@ -235,9 +235,9 @@ impl<'d> SshReader<'d> {
     }
 }
 
-/// The keys of a list in the format of `authorized_keys`; a line that has none discards all.
+/// The keys of a list in the format of `authorized_keys`. A line without a key makes the whole list invalid.
 ///
-/// Parity(flux): options mean nothing here, neither `expiry-time` nor `cert-authority`.
+/// Parity(flux): options have no effect here, neither `expiry-time` nor `cert-authority`.
 fn authorized(list: &[u8]) -> Result<Vec<KeyData>, String> {
     let list = String::from_utf8_lossy(list);
     let lines = list.split('\n').map(str::trim);
@@ -265,7 +265,7 @@ fn line_key(line: &str) -> Result<KeyData, String> {
     blob(after).map_err(|why| found(&why))
 }
 
-/// What follows the first word, in which quotation marks hold blanks together.
+/// The text after the first word. Quotation marks may enclose blanks.
 fn after_options(line: &str) -> Option<&str> {
     let mut is_quoted = false;
     let mut before = ' ';
@@ -280,7 +280,7 @@ fn after_options(line: &str) -> Option<&str> {
     None
 }
 
-/// Decodes the key with which a text begins: what follows the type in a line of `authorized_keys`.
+/// Decodes the key at the beginning of a text, after its type in a line of `authorized_keys`.
 fn blob(text: &str) -> Result<KeyData, String> {
     let encoded = text.split_ascii_whitespace().next().unwrap_or_default();
     let decoded = STANDARD.decode(encoded).map_err(|error| match error {

@@ -1,7 +1,7 @@
-//! Certificates: reading them, and their issuers.
+//! Certificates: reading them, and finding their issuers.
 //!
-//! Here: reading ([`ParsedCertificate`]), chains to trusted ones ([`chain`]). Elsewhere: what Notation demands of a
-//! chain that is sent (`notation/chain`), what Fulcio puts into certificates (`sigstore/identity`), DER itself (`der`).
+//! Here: reading ([`ParsedCertificate`]), chains to trusted certificates ([`chain`]). Elsewhere: Notation's requirements for a
+//! chain (`notation/chain`), Fulcio's extensions (`sigstore/identity`), DER itself (`der`).
 
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Name};
 
@@ -14,10 +14,10 @@ pub(crate) const MOST_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ParsedCertificate {
     pub(crate) der: Vec<u8>,
-    /// What is signed.
+    /// The signed bytes.
     tbs: Vec<u8>,
     signature: Vec<u8>,
-    /// The hash of the signature's algorithm, if it is one that counts.
+    /// The algorithm of the signature, if it is supported.
     algorithm: Option<SignatureAlgorithm>,
     issuer: Vec<u8>,
     subject: Vec<u8>,
@@ -28,19 +28,19 @@ pub(crate) struct ParsedCertificate {
     pub(crate) key: Result<PublicKey, &'static str>,
     /// Seconds of Unix time, both within.
     pub(crate) validity: (i64, i64),
-    /// Whether it may issue others, and how many may stand between them and the last one.
+    /// Whether the certificate may issue others, and how many authorities may be between it and the leaf certificate.
     pub(crate) authority: Option<(bool, Option<u32>)>,
-    /// Whether the extension is critical, and its bits, the first of which is the lowest.
+    /// Whether the key usage extension is critical, and its bits, beginning with the lowest.
     pub(crate) key_usage: Option<(bool, u16)>,
     pub(crate) extended: Option<ExtendedKeyUsage>,
     /// Critical extensions that mean nothing to us.
     has_unknown_critical: bool,
     pub(crate) names: Vec<SubjectAlternativeName>,
-    /// Other extensions: identifier and value.
+    /// Other extensions, with identifier and value.
     pub(crate) extensions: Vec<(String, Vec<u8>)>,
 }
 
-/// What signs certificates.
+/// The algorithm of the certificate's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SignatureAlgorithm {
     Rsa(SignatureHash),
@@ -73,13 +73,13 @@ pub(crate) const SIGNS_CERTIFICATES: u16 = 1 << 5;
 pub(crate) const DIGITAL_SIGNATURE_BIT: u16 = 1;
 
 impl ParsedCertificate {
-    /// Reads one in DER, which is all of the bytes. The text of an error is a reason.
+    /// Reads one certificate in DER, which must be all of the bytes. The error is a reason.
     pub(crate) fn from_der(der: &[u8]) -> Result<Self, &'static str> {
         let (certificate, rest) = Self::first(der)?;
         if rest.is_empty() { Ok(certificate) } else { Err("x509: trailing data") }
     }
 
-    /// Reads the first one of some, and gives what follows it.
+    /// Reads the first certificate, and returns the bytes after it.
     pub(crate) fn first(der: &[u8]) -> Result<(Self, &[u8]), &'static str> {
         if der.first() != Some(&0x30) || der.len() > MOST_BYTES {
             return Err("x509: malformed certificate");
@@ -135,7 +135,7 @@ impl ParsedCertificate {
         Ok((certificate, rest))
     }
 
-    /// Whether another certificate's key signed this one; the purposes of that key are not checked here.
+    /// Checks that the key of `issuer` signed this certificate. The allowed purposes of that key are not checked here.
     ///
     /// Parity(flux): SHA-1 and MD5 do not count.
     pub(crate) fn is_signed_by(&self, issuer: &Self) -> Result<(), String> {
@@ -153,7 +153,7 @@ impl ParsedCertificate {
         })
     }
 
-    /// Whether the names identify another certificate as the issuer of this one.
+    /// Whether the names in this certificate identify `issuer` as its issuer.
     pub(crate) fn names_issuer(&self, issuer: &Self) -> bool {
         self.issuer == issuer.subject
     }
@@ -171,12 +171,12 @@ impl ParsedCertificate {
         self.extensions.iter().find(|(it, _)| it == id).map(|(_, value)| value.as_slice())
     }
 
-    /// What is signed, in DER.
+    /// The signed bytes, in DER.
     pub(crate) fn tbs(&self) -> &[u8] {
         &self.tbs
     }
 
-    /// Whether this one may have issued another with so many authorities below it.
+    /// Whether this certificate may have issued another one, with this many authorities below it.
     fn may_issue(&self, below: usize) -> bool {
         let Some((true, most)) = self.authority else { return false };
         most.is_none_or(|most| below as u64 <= u64::from(most))
@@ -251,7 +251,7 @@ fn text(name: &X509Name<'_>) -> String {
     relative.join(",")
 }
 
-/// A value as RFC 4514 writes it.
+/// A value in the form of RFC 4514.
 fn escaped(value: &str) -> String {
     let mut escaped = String::new();
     let last = value.chars().count().saturating_sub(1);
@@ -267,12 +267,13 @@ fn escaped(value: &str) -> String {
 
 /// Steps of the search for a chain.
 const MOST_STEPS: usize = 64;
-/// Signatures that are verified in one search.
+/// The most signatures that are verified in one search.
 const MOST_VERIFIED: usize = 32;
 /// Certificates of a chain.
 const MOST_CHAIN: usize = 8;
 
-/// The certificate that issued `leaf`, if a chain leads from there to a trusted one, all good for signing code at a time.
+/// The issuer of `leaf`, if a chain leads to a trusted certificate. All certificates must be valid at the given time and
+/// allowed to sign code.
 ///
 /// Parity(flux): as Go verifies; trusted certificates need not sign themselves. Differs(flux): constraints of names in a
 /// critical extension are not known, so nothing is trusted by way of them.
@@ -319,13 +320,13 @@ pub(crate) fn chain<'c>(
     None
 }
 
-/// Whether what no signature covers is what it has to be: the algorithm is, byte for byte, that of the signed part, and the
-/// tags are right, which the parser does not compare.
+/// Whether the unsigned outer part is consistent: its algorithm equals that of the signed part byte by byte, and the tags are
+/// correct. The parser does not check these.
 fn is_outer_right(whole: &[u8], parsed: &X509Certificate<'_>) -> bool {
     let signed = parsed.tbs_certificate.as_ref();
     let before = signed.as_ptr().addr().checked_sub(whole.as_ptr().addr());
     let outer = before.and_then(|before| whole.get(before + signed.len()..)).unwrap_or_default();
-    // It is short: a tag, one byte that says how long it is, and that many.
+    // The element is short: a tag, a length of one byte, and the content.
     let length = outer.get(1).map_or(0, |length| usize::from(*length) + 2);
     let Some((algorithm, value)) = outer.split_at_checked(length) else { return false };
     let is_signed = length > 2 && signed.windows(length).any(|part| part == algorithm);

@@ -1,7 +1,7 @@
 //! Decrypts AES-256-GCM with a nonce of any length, as Go's `cipher.NewGCMWithNonceSize` does (NIST SP 800-38D).
 //!
-//! sops writes nonces of 32 bytes, which `cipher.rs` opens with the library. The library has to know the length when it is
-//! compiled, so values with nonces of other lengths are decrypted here.
+//! sops writes nonces of 32 bytes. `cipher.rs` decrypts these with a library, which must know the length at compile time.
+//! Values with nonces of other lengths are decrypted here.
 
 use aes_gcm::KeyInit as _;
 use aes_gcm::aes::Aes256;
@@ -12,10 +12,10 @@ use zeroize::Zeroizing;
 use crate::cipher::CipherError;
 use crate::value::SecretBytes;
 
-/// The bytes of a tag, which follow what is encrypted.
+/// The length of a tag in bytes. The tag follows the ciphertext.
 const TAG_BYTES: usize = 16;
 
-/// Decrypts what was encrypted with a nonce that has 12 bytes or any other number but none.
+/// Decrypts a ciphertext. Its nonce may have any length except 0, and usually has 12 bytes.
 pub(crate) fn open(
     key: &[u8],
     nonce: &[u8],
@@ -52,13 +52,13 @@ pub(crate) fn open(
     Ok(plain)
 }
 
-/// The next block of the counter: its last 32 bits count, and the others stay.
+/// The next block of the counter. Only its last 32 bits are incremented.
 fn following(counter: u128) -> u128 {
     const COUNTER_BITS: u128 = 0xffff_ffff;
     (counter & !COUNTER_BITS) | (counter.wrapping_add(1) & COUNTER_BITS)
 }
 
-/// GHASH of what is only authenticated and of what is encrypted.
+/// GHASH of the authenticated data and the ciphertext.
 fn hash(key: u128, associated: &[u8], data: &[u8]) -> u128 {
     let mut state = 0;
     for part in [associated, data] {

@@ -20,7 +20,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// Why a value was not decrypted. Displays in the words of sops, but without the value.
+/// Why a value was not decrypted. It displays sops's message without the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CipherError {
     #[error("Input string <redacted> does not match sops' data format")]
@@ -45,7 +45,7 @@ struct CiphertextParts<'t> {
     datatype: &'t str,
 }
 
-/// The parts of a value; each is as long as can be, and text behind the last `]` is ignored.
+/// Splits an encrypted value into its parts. Each part is matched greedily, and text after the last `]` is ignored.
 fn parse(text: &[u8]) -> Result<CiphertextParts<'_>, CipherError> {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = std::str::from_utf8(line).map_err(|_| CipherError::Form)?;
@@ -71,7 +71,7 @@ fn parse(text: &[u8]) -> Result<CiphertextParts<'_>, CipherError> {
     Ok(CiphertextParts { data: bytes, nonce, datatype })
 }
 
-/// Opens what sops itself closed.
+/// Decrypts a value that sops encrypted.
 fn open(
     key: &[u8],
     nonce: [u8; 32],
@@ -85,7 +85,7 @@ fn open(
     plain.map(Zeroizing::new).map_err(|_| CipherError::Forged)
 }
 
-/// The plain value. `path` is authenticated with it: the keys that lead to it, each followed by a colon.
+/// Decrypts a value. `path` is authenticated with it: the keys that lead to the value, each followed by a colon.
 pub(crate) fn decrypt(text: &[u8], key: &[u8], path: &str) -> Result<SopsValue, CipherError> {
     if text.is_empty() {
         return Ok(SopsValue::from_text(""));
@@ -120,7 +120,7 @@ fn typed(plain: SecretBytes, datatype: &str) -> Result<SopsValue, CipherError> {
             time.map(|time| SopsValue::Time(time.format(RFC3339_NANO)))
                 .map_err(|_| CipherError::Typed("time"))
         }
-        // `bytes`, which sops never writes, is refused too: sops panics over it, and Flux makes that an error.
+        // `bytes` is rejected, too. sops never writes this type and panics when it reads it, which Flux turns into an error.
         other => Err(CipherError::Datatype(other.to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! Decrypting a file: from the bytes of one format to those of another.
+//! Decrypts a file: reads it in one format and writes it in the same or another format.
 
 use golang::time::RFC3339;
 use golang::work_meter::StopSignal;
@@ -15,16 +15,16 @@ use crate::tree_decryption::MacCoverage;
 use crate::value::{MapItem, SopsValue};
 use crate::{cipher, store, tree_decryption};
 
-/// Whether the MAC of a file has to be that of its content.
+/// Whether the MAC of a file must match its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MacPolicy {
-    /// It is not compared, as in Flux: objects are changed by a build before they are decrypted.
+    /// The MAC is not checked. Flux does the same, because a build changes objects before they are decrypted.
     #[default]
     Ignore,
-    /// A file with another MAC, or without one, is refused; so is an entry of a Secret that is a file.
+    /// A file with a wrong or missing MAC is rejected. This includes entries of a Secret that are files.
     ///
-    /// Objects that are encrypted as a whole are not compared: a build changed them. A caller that decrypts those
-    /// checks the files that they came from by [`SopsDecryptor::check`].
+    /// Objects that are encrypted as a whole are not checked, because a build changed them. A caller that decrypts them must
+    /// check their source files with [`SopsDecryptor::check`].
     Require,
 }
 
@@ -60,37 +60,37 @@ impl<'k> SopsDecryptor<'k> {
         }
     }
 
-    /// Asks these services for data keys that they encrypted.
+    /// Uses these services for data keys that they encrypted.
     #[must_use]
     pub fn with_services(self, services: &'k dyn DataKeyServices) -> Self {
         Self { services, ..self }
     }
 
-    /// With this policy for MACs.
+    /// Sets the policy for MACs.
     #[must_use]
     pub fn with_mac(self, mac: MacPolicy) -> Self {
         Self { mac, ..self }
     }
 
-    /// With these bounds.
+    /// Sets the limits.
     #[must_use]
     pub fn with_limits(self, limits: SopsLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Ends decryption when the closure returns true: it is called for each file, master key and value.
+    /// Stops decryption when the closure returns true. It is called for each file, master key and value.
     #[must_use]
     pub fn with_stop(self, stop: &'k StopSignal) -> Self {
         Self { until: DecryptionDeadline(Some(stop)), ..self }
     }
 
     /// # Errors
-    /// The caller ended it.
+    /// The caller stopped the decryption.
     pub(crate) fn go_on(&self) -> Result<(), Error> {
         if self.until.is_over() { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// The plain content of an encrypted file, read in one format and written in another.
+    /// Decrypts a file. It is read in one format and written in another.
     ///
     /// # Errors
     /// See [`Error`].
@@ -104,11 +104,11 @@ impl<'k> SopsDecryptor<'k> {
         store::write(&documents, to).map_err(|problem| Error::Emit(from, to, problem.to_string()))
     }
 
-    /// Checks the MAC of a file that looks encrypted in some format; others pass. Gives the encrypted strings that the MAC
-    /// covers, and itself: none of a file that passed unchecked, and none of comments, which no MAC covers.
+    /// Checks the MAC of a file that looks encrypted in some format. Other files pass without a check. Returns the MAC and the
+    /// encrypted strings that it covers. A file that passed unchecked has none, and comments are not covered by a MAC.
     ///
     /// # Errors
-    /// The file does not decrypt, or its MAC is not that of its content; see [`Error`].
+    /// The file cannot be decrypted, or its MAC does not match its content; see [`Error`].
     pub fn check(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let strict = self.with_mac(MacPolicy::Require);
         let mut outcome = Ok(Vec::new());
@@ -121,7 +121,7 @@ impl<'k> SopsDecryptor<'k> {
         outcome
     }
 
-    /// Decrypts the documents of a file; gives the encrypted strings too that its MAC covers where it has to be right.
+    /// Decrypts the documents of a file. If the MAC must be valid, also returns the encrypted strings that it covers.
     fn open(&self, data: &[u8], from: SopsFormat) -> Result<DecryptedDocuments, Error> {
         self.go_on()?;
         if data.len() > self.limits.bytes {
@@ -159,7 +159,7 @@ fn check_mac(metadata: &SopsMetadata, key: &[u8], mac: &str) -> Result<(), Error
         SopsValue::Text(recorded) if recorded.is_empty() => {
             Err(Error::Integrity("the file has no MAC; encrypt it again with sops".to_owned()))
         }
-        // Both are digests of plain values, which could be guessed: they are not shown.
+        // Both MACs are digests of plain values, from which short values could be guessed, so they are not shown.
         _ => Err(Error::Integrity(
             "the MAC is not that of the content: the file was changed without sops; edit it with sops".to_owned(),
         )),

@@ -1,7 +1,7 @@
-//! Encrypted files of a kustomization: those of Secret generators and patches, there and in all it includes.
+//! Decrypts the files of Secret generators and patches, in a kustomization and in all kustomizations that it includes.
 //!
-//! Parity(flux 2.9): files of ConfigMap generators, `patchesStrategicMerge` and `patchesJson6902` are not changed.
-//! Resources are decrypted after the build, as objects.
+//! Parity(flux 2.9): files of ConfigMap generators, `patchesStrategicMerge` and `patchesJson6902` are not changed. Resources
+//! are decrypted after the build, as objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use crate::decryptor::SopsDecryptor;
 use crate::error::Error;
 use crate::format::SopsFormat;
 
-/// The names that a kustomization may have; kustomize knows the same.
+/// The possible file names of a kustomization, as in kustomize.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// Why the files of a kustomization were not decrypted. Displays in the words of Flux.
+/// Why the files of a kustomization were not decrypted. It displays Flux's message.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptedFilesError {
     /// A file is encrypted and does not decrypt.
     #[error("{1}")]
     Decrypt(RelPath, Error),
-    /// A file that is named is not there.
+    /// A kustomization refers to a file that does not exist.
     #[error("lstat {0}: no such file or directory")]
     Missing(RelPath),
     /// The folder is a file.
@@ -35,9 +35,9 @@ pub enum EncryptedFilesError {
     /// A file is too large.
     #[error("cannot decrypt file with size ({len} bytes) exceeding limit ({limit})")]
     TooLarge {
-        /// Its path.
+        /// The path of the file.
         path: RelPath,
-        /// Its size.
+        /// The size of the file.
         len: u64,
         /// The bound.
         limit: usize,
@@ -59,17 +59,17 @@ pub enum EncryptedFilesError {
     Unreadable(RelPath, String),
 }
 
-/// Files by path, as they are without encryption.
+/// Decrypted files by path.
 pub type DecryptedFiles = BTreeMap<RelPath, Zeroizing<Vec<u8>>>;
 
-/// What a kustomization refers to.
+/// The files and folders that a kustomization refers to.
 #[derive(Default)]
 struct KustomizationReferences {
     files: Vec<(String, SopsFormat)>,
     folders: Vec<String>,
 }
 
-/// A path that may lead upwards, but never out of the tree: at the root, `..` is ignored.
+/// Resolves a path that may lead upwards but never out of the tree. At the root, `..` is ignored.
 fn resolve(folder: &RelPath, text: &str) -> Option<RelPath> {
     let mut parts: Vec<&str> =
         if text.starts_with('/') { Vec::new() } else { folder.components().collect() };
@@ -84,7 +84,7 @@ fn resolve(folder: &RelPath, text: &str) -> Option<RelPath> {
 }
 
 impl SopsDecryptor<'_> {
-    /// Decrypts the files that the kustomization of a folder refers to, and those of all folders it includes.
+    /// Decrypts the files that the kustomization in a folder refers to, and those of all folders that it includes.
     ///
     /// Returns the files that changed.
     ///
@@ -134,7 +134,7 @@ impl SopsDecryptor<'_> {
         Ok(changed)
     }
 
-    /// A file, decrypted; `None` if it does not look encrypted.
+    /// Decrypts a file; `None` if it does not look encrypted.
     fn file(
         &self,
         tree: &dyn FileTree,
@@ -202,7 +202,7 @@ fn references(
     of_members(members).map_err(|name| unreadable(format!("`{name}` has the wrong type")))
 }
 
-/// A member, in any spelling of case if none has exactly this name, as Go finds it.
+/// A member with exactly this name, or else one whose name differs in case, as in Go.
 fn member<'m>(members: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
     let similar =
         || members.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);

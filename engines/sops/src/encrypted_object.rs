@@ -14,7 +14,7 @@ use crate::format::SopsFormat;
 pub enum DecryptionOutcome {
     /// It has nothing that Flux would decrypt.
     LeftAlone,
-    /// It is a Secret, or was encrypted; it may be as it was.
+    /// The object is a Secret or was encrypted. Its content may be unchanged.
     Decrypted,
 }
 
@@ -31,7 +31,7 @@ fn text<'o>(object: &'o Map<String, Value>, path: &[&str]) -> &'o str {
     members.get(*last).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether an object was encrypted as a whole: it has `sops.mac`, which is neither null nor an empty list or map.
+/// Whether an object was encrypted as a whole. Its `sops.mac` is then neither null nor an empty list or map.
 fn is_encrypted(object: &Map<String, Value>) -> bool {
     let mac = object.get("sops").and_then(|sops| sops.get("mac"));
     mac.is_some_and(|mac| match mac {
@@ -43,10 +43,11 @@ fn is_encrypted(object: &Map<String, Value>) -> bool {
 }
 
 impl SopsDecryptor<'_> {
-    /// Decrypts an object in place: all of it if sops encrypted it, or the entries of a Secret that are encrypted files.
+    /// Decrypts an object in place. If sops encrypted the object, all of it is decrypted. In a Secret, entries that are
+    /// encrypted files are decrypted.
     ///
     /// # Errors
-    /// Names the object and the part of it that is not decrypted; the object is left as it was at that point.
+    /// The object and the part of it that cannot be decrypted. Changes up to this point remain in the object.
     pub fn decrypt_resource(
         &self,
         object: &mut Map<String, Value>,
@@ -89,7 +90,7 @@ impl SopsDecryptor<'_> {
         Ok(DecryptionOutcome::Decrypted)
     }
 
-    /// An entry in any of the formats whose marks it has.
+    /// Decrypts an entry of a Secret, whose format is detected from its content.
     ///
     /// Differs(flux): in Flux the choice between formats is random; here it is the first that decrypts.
     fn entry(
@@ -113,7 +114,7 @@ impl SopsDecryptor<'_> {
             |problem: &str| Error::Emit(SopsFormat::Json, SopsFormat::Json, problem.to_owned());
         let json = serde_json::to_vec(object).map_err(|_| emit("the object has no JSON"))?;
         let json = Zeroizing::new(json);
-        // A build may have changed any of it.
+        // A build may have changed any part of the object.
         let lenient = self.with_mac(MacPolicy::Ignore);
         let plain = lenient.decrypt(&json, SopsFormat::Json, SopsFormat::Json)?;
         let mut plain: Map<String, Value> =
@@ -123,9 +124,9 @@ impl SopsDecryptor<'_> {
     }
 }
 
-/// Makes a text of an entry of a Secret's data.
+/// Converts an entry of a Secret's data to a string.
 ///
-/// Parity(flux): kustomize's data are texts. What has no text of its own, such as null or a list, is an empty one.
+/// Parity(flux): kustomize's data are strings. A value without a text, such as null or a list, becomes an empty string.
 fn to_text(value: &mut Value) {
     match value {
         Value::String(_) => {}
@@ -134,9 +135,9 @@ fn to_text(value: &mut Value) {
     }
 }
 
-/// Makes of numbers what they are after a float.
+/// Converts all numbers to a float and back.
 ///
-/// Parity(flux): kustomize reads the plain object so, and whole numbers beyond 2⁵³ lose digits.
+/// Parity(flux): kustomize reads the plain object in this way, so integers beyond 2⁵³ lose digits.
 fn through_floats(value: &mut Value) {
     let mut open = vec![value];
     while let Some(value) = open.pop() {

@@ -4,24 +4,24 @@ use golang::regexp::GoRegexp;
 
 use crate::value::SecretBytes;
 
-/// The rule of a file; sops allows one.
+/// The rule that says which values of a file are encrypted. sops allows one rule.
 #[derive(Debug)]
 pub(crate) enum EncryptionRule {
-    /// All but what is below a key that ends like this.
+    /// Encrypts all values except those below a key with this suffix.
     UnencryptedSuffix(String),
-    /// What is below a key that ends like this.
+    /// Encrypts the values below a key with this suffix.
     EncryptedSuffix(String),
-    /// All but what is below a key that matches.
+    /// Encrypts all values except those below a matching key.
     UnencryptedRegex(RulePattern),
-    /// What is below a key that matches.
+    /// Encrypts the values below a matching key.
     EncryptedRegex(RulePattern),
-    /// All but what follows a comment that matches, in this map or list or around it.
+    /// Encrypts all values except those after a matching comment in the same map or list, or in one around it.
     UnencryptedComment(RulePattern),
-    /// What follows a comment that matches, in this map or list or around it.
+    /// Encrypts the values after a matching comment in the same map or list, or in one around it.
     EncryptedComment(RulePattern),
 }
 
-/// A pattern; one that is not a regular expression matches nothing.
+/// A regular expression. An invalid one matches nothing.
 ///
 /// Parity(sops 3.13): the error of such a pattern is dropped there.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ impl RulePattern {
 }
 
 impl EncryptionRule {
-    /// Whether the value at a path is encrypted. `comments` are those above it, the innermost map or list last.
+    /// Whether the value at a path is encrypted. `comments` are the comments above the value, with the innermost map or list
+    /// last.
     pub(crate) fn encrypts(
         &self,
         path: &[String],

@@ -1,14 +1,14 @@
-//! Why something was not decrypted.
+//! Errors of decryption.
 
 use crate::format::SopsFormat;
 
 /// Why a file or an object was not decrypted.
 ///
-/// Displays in the words of Flux. No text has a plain value or a key in it.
+/// It displays Flux's message. No message contains a plain value or a key.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The data are not what sops writes in this format.
+    /// The data is not in the form that sops writes for this format.
     #[error("failed to load encrypted {0} data: {1}")]
     Load(SopsFormat, String),
     /// No master key, or too few, decrypt the data key.
@@ -17,13 +17,13 @@ pub enum Error {
     /// A value does not decrypt.
     #[error("error decrypting sops tree: Error walking tree: {0}")]
     Decrypt(String),
-    /// The MAC is not that of the content, and the policy asks for it.
+    /// The MAC does not match the content, and the policy requires a valid MAC.
     #[error("failed to verify sops data integrity: {0}")]
     Integrity(String),
     /// The plain content cannot be written in this format.
     #[error("failed to emit encrypted {0} file as decrypted {1}: {2}")]
     Emit(SopsFormat, SopsFormat, String),
-    /// The caller ended it.
+    /// The caller stopped the decryption.
     #[error("decrypting takes too long")]
     Stopped,
     /// A key of the Secret is not valid.
@@ -33,19 +33,19 @@ pub enum Error {
         name: String,
         /// Namespace and name of the Secret.
         secret: String,
-        /// What is wrong with it.
+        /// The problem of the value.
         problem: String,
     },
     /// An encrypted object.
     #[error("failed to decrypt and format '{namespace}/{name}' {what}: {error}")]
     Object {
-        /// Its namespace, which may be empty.
+        /// The namespace of the object, which may be empty.
         namespace: String,
-        /// Its name.
+        /// The name of the object.
         name: String,
-        /// Which part of it.
+        /// The part of the object.
         what: String,
-        /// Why it was not decrypted.
+        /// The error of this part.
         error: Box<Self>,
     },
 }

@@ -1,11 +1,11 @@
-//! The five formats: their names, the marks by which Flux finds encrypted data, which file has which.
+//! The five formats: their names, the text by which Flux detects encrypted data, and the format of a file by its name.
 
 use std::fmt;
 
 /// A format of encrypted files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SopsFormat {
-    /// Anything: in encrypted form it is JSON with the content as one value.
+    /// Any data. Its encrypted form is JSON with the whole content as one value.
     Binary,
     /// Lines of `KEY=value`.
     Dotenv,
@@ -18,12 +18,12 @@ pub enum SopsFormat {
 }
 
 impl SopsFormat {
-    /// In the order in which marks are looked for.
+    /// All formats, in the order in which marks are searched.
     const ALL: [Self; 5] = [Self::Json, Self::Binary, Self::Yaml, Self::Dotenv, Self::Ini];
 
-    /// The ending of a name determines the format of a file; without a known ending it is [`SopsFormat::Binary`].
+    /// The format of a file by the ending of its name. With an unknown ending it is [`SopsFormat::Binary`].
     ///
-    /// A name that ends with `.dockerconfigjson` is JSON. The spelling counts: `X.YAML` is binary.
+    /// A name that ends with `.dockerconfigjson` is JSON. Upper case matters: `X.YAML` is binary.
     #[must_use]
     pub fn of_name(name: &str) -> Self {
         if name.ends_with(".dockerconfigjson") || name.ends_with(".json") {
@@ -39,7 +39,7 @@ impl SopsFormat {
         }
     }
 
-    /// What encrypted data of this format contains, as sops writes it.
+    /// A text that all encrypted data of this format contains, as sops writes it.
     fn mark(self) -> &'static [u8] {
         match self {
             Self::Binary | Self::Json => b"\"mac\": \"ENC[",
@@ -49,22 +49,22 @@ impl SopsFormat {
         }
     }
 
-    /// Whether data look like an encrypted file of this format: they contain its mark anywhere.
+    /// Whether data looks like an encrypted file of this format, because it contains the format's mark.
     #[must_use]
     pub fn is_marked(self, data: &[u8]) -> bool {
         memchr::memmem::find(data, self.mark()).is_some()
     }
 
-    /// The formats whose marks data contain: JSON and binary data have the same.
+    /// The formats whose marks the data contains. JSON and binary data have the same mark.
     ///
-    /// Flux takes any of them, as Go orders its map.
+    /// Flux takes any of these formats, in the random order of a Go map.
     pub(crate) fn detect(data: &[u8]) -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|format| format.is_marked(data))
     }
 }
 
 impl fmt::Display for SopsFormat {
-    /// As error messages of Flux call it.
+    /// The name of the format in Flux's error messages.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Binary => "binary",

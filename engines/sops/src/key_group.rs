@@ -1,6 +1,6 @@
-//! The data key of a file, from whichever of its master keys can be used.
+//! Finds the data key of a file with any of its master keys.
 //!
-//! Here: trying them in order, and the error if none decrypts. Elsewhere: one key (`keys`, `key_service`).
+//! Here: trying the master keys in order, and the error if none decrypts. Elsewhere: one master key (`keys`, `key_service`).
 
 use std::fmt;
 
@@ -14,12 +14,13 @@ use crate::value::SecretBytes;
 /// Why there is no data key.
 #[derive(Debug, Clone)]
 pub(crate) enum DataKeyError {
-    /// Too few groups have a key that decrypts: what became of each, and how many parts are needed.
+    /// Too few groups have a key that decrypts. The values are the result of each group, and the number of parts that are
+    /// needed.
     Groups(Vec<KeyGroupResult>, i64),
     Combine(ShamirCombineError),
 }
 
-/// What became of a group: nothing if it decrypted, else each key with its error.
+/// The result of a group: `None` if a key decrypted its part, else each key with its error.
 pub(crate) type KeyGroupResult = Option<Vec<(String, String)>>;
 
 /// Decrypts the data key.
@@ -50,7 +51,7 @@ pub(crate) fn data_key(
     parts.pop().ok_or(DataKeyError::Groups(results, metadata.threshold))
 }
 
-/// The part that any key of a group decrypts: age first, then OpenPGP, then services.
+/// Decrypts the part of a group with any of its keys: first age, then OpenPGP, then services.
 fn part(
     group: &[MasterKey],
     keys: &DecryptionKeys,
@@ -137,7 +138,7 @@ fn trailer(results: &[KeyGroupResult], threshold: i64) -> String {
     wrap(&text, 75)
 }
 
-/// A text in lines of at most so many characters, broken at blanks; words that are longer stay whole.
+/// Wraps a text at blanks to lines of at most `width` characters. Longer words stay whole.
 fn wrap(text: &str, width: usize) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Master keys that only a service can use: the question, and the default answer.
+//! Master keys that only a service can use: the request to a service, and the default without services.
 //!
 //! Elsewhere: requests to the services, in implementations of [`DataKeyServices`].
 
@@ -16,9 +16,9 @@ pub enum KeyServiceMasterKey {
     AwsKms {
         /// The ARN of the key, which names its region too.
         arn: String,
-        /// A role to assume; may be empty.
+        /// A role to assume. It may be empty.
         role: String,
-        /// What the service authenticates with the data key.
+        /// The context that the service authenticates together with the data key.
         context: EncryptionContext,
         /// A profile of the AWS command line; Flux ignores it.
         profile: String,
@@ -54,11 +54,11 @@ pub enum KeyServiceMasterKey {
     Vault {
         /// The address of the server.
         address: String,
-        /// Where the engine is mounted.
+        /// The mount path of the engine.
         engine_path: String,
         /// The name of the key.
         key_name: String,
-        /// The encrypted data key as the engine writes it.
+        /// The encrypted data key in the engine's format.
         encrypted: String,
     },
 }
@@ -126,14 +126,14 @@ impl fmt::Debug for KeyServiceMasterKey {
 
 /// Services that decrypt data keys.
 pub trait DataKeyServices {
-    /// Decrypts the data key, or the part of it, that a master key encrypted.
+    /// Decrypts a data key, or a part of it, that a master key encrypted.
     ///
     /// # Errors
-    /// Why not, without anything secret: the text is shown to users.
+    /// Why it cannot be decrypted. The text is shown to users and must not contain secrets.
     fn decrypt(&self, key: &KeyServiceMasterKey) -> Result<Zeroizing<Vec<u8>>, String>;
 }
 
-/// No services: every master key of one is refused.
+/// No services. Every master key of a service is rejected.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoDataKeyServices;
 

@@ -1,4 +1,4 @@
-//! Private keys and credentials of a Secret, as Flux's `ImportKeys` chooses them by the names of its entries.
+//! Reads private keys and credentials from a Secret. The names of its entries determine their type, as in Flux's `ImportKeys`.
 //!
 //! Below: age (`age.rs`), OpenPGP (`pgp.rs`), credentials of services (`key_service_credentials.rs`).
 
@@ -24,7 +24,7 @@ pub struct DecryptionKeys {
 }
 
 impl fmt::Debug for DecryptionKeys {
-    /// How many there are.
+    /// Shows only the number of keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DecryptionKeys")
             .field("age", &self.age.len())
@@ -35,13 +35,13 @@ impl fmt::Debug for DecryptionKeys {
 }
 
 impl DecryptionKeys {
-    /// The keys of the Secret of `spec.decryption.secretRef`; `secret` is its namespace and name, for errors.
+    /// Reads the keys in the Secret of `spec.decryption.secretRef`. `secret` is its namespace and name, for errors.
     ///
-    /// `*.asc` are OpenPGP keys, `*.agekey` age identities, `sops.vault-token`, `sops.aws-kms`, `sops.azure-kv` and
-    /// `sops.gcp-kms` credentials; other entries are ignored.
+    /// `*.asc` are OpenPGP keys, `*.agekey` are age identities. `sops.vault-token`, `sops.aws-kms`, `sops.azure-kv` and
+    /// `sops.gcp-kms` are credentials. Other entries are ignored.
     ///
     /// # Errors
-    /// An entry with one of these names does not hold a key of its kind.
+    /// An entry with one of these names does not contain a valid key of its type.
     pub fn import<'d>(
         secret: &str,
         data: impl IntoIterator<Item = (&'d str, &'d [u8])>,
@@ -81,7 +81,7 @@ impl DecryptionKeys {
         &self.credentials
     }
 
-    /// Decrypts what is encrypted to an age recipient.
+    /// Decrypts data that is encrypted for an age recipient.
     pub(crate) fn age(
         &self,
         encrypted: &str,
@@ -102,7 +102,7 @@ impl DecryptionKeys {
     }
 }
 
-/// The longest encrypted data key: each recipient in it costs work with a private key.
+/// The longest encrypted data key, because each recipient in it costs an operation with a private key.
 const MAX_ENCRYPTED: usize = 64 << 10;
 
 fn short(encrypted: &str) -> Result<(), String> {
@@ -112,7 +112,7 @@ fn short(encrypted: &str) -> Result<(), String> {
     Err(format!("the encrypted data key is longer than {MAX_ENCRYPTED} bytes"))
 }
 
-/// The extension of a name, with its dot, as Go sees it.
+/// The extension of a name including its dot, as Go defines it.
 fn extension(name: &str) -> &str {
     let name = name.rsplit('/').next().unwrap_or(name);
     name.rfind('.').and_then(|at| name.get(at..)).unwrap_or_default()

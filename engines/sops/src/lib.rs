@@ -1,4 +1,4 @@
-//! Encrypted files and objects: what SOPS decrypts, where Flux decrypts it.
+//! Decrypts files and objects that SOPS encrypted, in the same places as Flux.
 //!
 //! ```
 //! use sops::{SopsDecryptor, DecryptionKeys, SopsFormat};
@@ -11,16 +11,15 @@
 //!
 //! # A tour
 //! The reference is sops 3.13 as kustomize-controller 1.9 calls it; where this differs, a comment says so.
-//! 1. `store/` reads and writes the five formats; between them is the tree of `value.rs`.
+//! 1. `store/` reads the five formats into the tree of `value.rs`, and writes them from it.
 //! 2. `metadata.rs` is the metadata of a file: master keys, rules, MAC.
-//! 3. `keys/` are the private keys of a Secret: age, OpenPGP; `key_service.rs` asks services for the rest.
-//! 4. `key_group.rs` finds the data key, with `shamir.rs` where it is split.
+//! 3. `keys/` reads private keys of a Secret: age, OpenPGP; `key_service.rs` has the requests to services for other keys.
+//! 4. `key_group.rs` finds the data key; `shamir.rs` combines a data key that was split.
 //! 5. `tree_decryption.rs` decrypts a tree: `encryption_rule.rs` chooses the values, `cipher.rs` decrypts one of them.
-//! 6. `encrypted_object.rs` and `encrypted_files.rs` choose what is decrypted: objects, and the files of a
-//!    kustomization.
+//! 6. `encrypted_object.rs` decrypts objects, and `encrypted_files.rs` the files of a kustomization.
 //!
-//! Nothing is read from a disk, a network or a clock, and nothing is logged. Plain strings and keys are overwritten when
-//! they are dropped; neither is part of an error or of `Debug`.
+//! Nothing is read from a disk, a network or a clock, and nothing is logged. Plain strings and keys are overwritten in memory
+//! when they are dropped, and never appear in an error or in `Debug`.
 
 mod aes_256_gcm;
 mod cipher;

@@ -1,25 +1,25 @@
-//! How much of an encrypted file is read before reading it is refused, and when decrypting ends.
+//! Limits on the parts of an encrypted file that are read, and the deadline of a decryption.
 
 use golang::work_meter::StopSignal;
 
-/// Bounds on one file or object.
+/// The limits for one file or object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SopsLimits {
-    /// Bytes of the file; Flux has the same bound for files, and none for objects. The text of its tree, counted again
-    /// where aliases repeat it, may be twice as long: escapes can grow.
+    /// The most bytes of a file. Flux has the same limit for files, and none for objects. The text of the tree may be twice as
+    /// long, because escapes can grow; text that aliases repeat counts each time.
     pub bytes: usize,
-    /// Lists and maps within each other; more than [`SopsLimits::MAX_DEPTH`] counts as that.
+    /// The deepest nesting of lists and maps. A value above [`SopsLimits::MAX_DEPTH`] is reduced to it.
     pub depth: usize,
-    /// Values, keys and comments of the tree, counted again where aliases repeat them.
+    /// The most values, keys and comments in a tree. Entries that aliases repeat count each time.
     pub entries: usize,
     /// Master keys in the metadata, of all groups together.
     pub master_keys: usize,
-    /// Files that one kustomization decrypts, with all that it refers to.
+    /// The most files that one kustomization decrypts, including all kustomizations that it refers to.
     pub files: usize,
 }
 
 impl SopsLimits {
-    /// The deepest nesting: what `serde_json` reads at most.
+    /// The highest allowed nesting, which is what `serde_json` can read.
     pub const MAX_DEPTH: usize = 127;
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum FileLimitExceeded {
     MasterKeys(usize),
 }
 
-/// The rest of the bounds while a tree is made.
+/// The remaining limits while a tree is built.
 #[derive(Debug)]
 pub(crate) struct SopsBudget {
     limits: SopsLimits,
@@ -85,7 +85,7 @@ impl SopsBudget {
     }
 }
 
-/// When decryption has to end: the caller decides, because engines have no clock.
+/// The deadline of a decryption. The caller decides when it has passed, because engines have no clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DecryptionDeadline<'s>(pub(crate) Option<&'s StopSignal>);
 

@@ -1,7 +1,7 @@
-//! The metadata of an encrypted file, under `sops`.
+//! The metadata of an encrypted file, under the key `sops`.
 //!
-//! Here: taking it out of a tree, and its members. Elsewhere: its flat form (`store/flat_metadata.rs`), weakly typed
-//! members (`metadata/weak_decoding.rs`).
+//! Here: removing it from a tree, and its members. Elsewhere: its flat form (`store/flat_metadata.rs`), weakly typed members
+//! (`metadata/weak_decoding.rs`).
 
 mod weak_decoding;
 
@@ -15,10 +15,10 @@ use crate::limits::{FileLimitExceeded, SopsLimits};
 use crate::value::{MapItem, SopsValue};
 use weak_decoding::{WeakDecodingError, WeaklyTypedMap};
 
-/// The key under which metadata stand.
+/// The key of the metadata.
 pub(crate) const SOPS: &str = "sops";
 
-/// Why a file has no usable metadata. Displays in the words of sops.
+/// Why a file has no usable metadata. It displays sops's message.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum SopsMetadataError {
     #[error("sops metadata not found")]
@@ -58,7 +58,7 @@ pub(crate) struct SopsMetadata {
     pub(crate) last_modified: GoTime,
     /// Any key of a group decrypts its part of the data key.
     pub(crate) groups: Vec<Vec<MasterKey>>,
-    /// How many parts are needed; 0 where the key is whole.
+    /// How many parts of the data key are needed; 0 if it is not split.
     pub(crate) threshold: i64,
     pub(crate) rule: EncryptionRule,
     pub(crate) mac: String,
@@ -66,7 +66,7 @@ pub(crate) struct SopsMetadata {
     pub(crate) mac_covers_encrypted: bool,
 }
 
-/// Takes the entry `sops` out of all documents; that of the first has the metadata.
+/// Removes the entry `sops` from all documents. The one of the first document contains the metadata.
 pub(crate) fn take(documents: &mut [Vec<MapItem>]) -> Result<Vec<MapItem>, SopsMetadataError> {
     let mut found = None;
     for (at, document) in documents.iter_mut().enumerate() {
@@ -161,7 +161,7 @@ struct MetadataKeyGroup {
     created: Vec<String>,
 }
 
-/// Checks when the keys of a group were made. Returns whether there are any.
+/// Checks the creation times of a group's keys. Returns whether there are any keys.
 fn check(group: &mut MetadataKeyGroup) -> Result<bool, SopsMetadataError> {
     for created in group.created.drain(..) {
         time(&created)?;
@@ -169,7 +169,7 @@ fn check(group: &mut MetadataKeyGroup) -> Result<bool, SopsMetadataError> {
     Ok(!group.keys.is_empty())
 }
 
-/// The keys of one map, in the order in which sops lists them.
+/// The keys in one map, in the order in which sops lists them.
 fn group(map: &WeaklyTypedMap<'_>) -> Result<MetadataKeyGroup, SopsMetadataError> {
     let mut group = MetadataKeyGroup::default();
     let mut add = |created: String, key: MasterKey| {

@@ -1,6 +1,6 @@
-//! A data key that was split among key groups: Shamir's scheme over GF(256), as Vault lays it out.
+//! Combines a data key that was split among key groups, by Shamir's scheme over GF(256) in Vault's format.
 //!
-//! A part is a byte per byte of the secret, and then the place where it was evaluated.
+//! A part has one byte for each byte of the secret, followed by the point at which the polynomials were evaluated.
 
 use zeroize::Zeroizing;
 
@@ -19,7 +19,7 @@ pub(crate) enum ShamirCombineError {
     Duplicate,
 }
 
-/// The secret of which these are parts. Too few or wrong parts give a wrong result without an error.
+/// Combines parts to the secret. Too few or wrong parts give a wrong result without an error.
 pub(crate) fn combine(parts: &[SecretBytes]) -> Result<SecretBytes, ShamirCombineError> {
     let [first, _, ..] = parts else { return Err(ShamirCombineError::TooFew) };
     if first.len() < 2 {
@@ -36,7 +36,7 @@ pub(crate) fn combine(parts: &[SecretBytes]) -> Result<SecretBytes, ShamirCombin
             return Err(ShamirCombineError::Duplicate);
         }
     }
-    // The weight of a part is the same for all bytes.
+    // The weight of a part is the same for all bytes, so it is computed once.
     let weights: Vec<u8> = split.iter().map(|(x, _)| weight(*x, &split)).collect();
     let mut secret = Zeroizing::new(vec![0; first.len() - 1]);
     for (weight, (_, ys)) in weights.iter().zip(&split) {
@@ -64,7 +64,7 @@ fn multiply(left: u8, right: u8) -> u8 {
     product
 }
 
-/// The inverse: the 254th power, and 0 for 0.
+/// The multiplicative inverse, as the 254th power. The result for 0 is 0.
 fn inverse(value: u8) -> u8 {
     let mut power = value;
     for _ in 0..6 {

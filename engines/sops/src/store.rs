@@ -1,6 +1,6 @@
-//! Reading encrypted files of the five formats, and writing plain ones.
+//! Reads encrypted files in the five formats, and writes decrypted ones.
 //!
-//! Here: which format is read by what. Below: the formats, and metadata that are flattened into keys
+//! Here: choosing the reader and writer of a format. Below: the formats, and metadata that is flattened into keys
 //! (`flat_metadata.rs`).
 
 mod dotenv;
@@ -16,7 +16,7 @@ use crate::limits::{FileLimitExceeded, SopsBudget, SopsLimits};
 use crate::metadata::{self, SopsMetadata, SopsMetadataError};
 use crate::value::{MapItem, SecretBytes, SopsValue};
 
-/// Why a file was not read. Displays in the words of sops, without values.
+/// Why a file was not read. It displays sops's message without values.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum SopsReadError {
     #[error("{0}")]
@@ -27,7 +27,7 @@ pub(crate) enum SopsReadError {
     Exceeded(#[from] FileLimitExceeded),
 }
 
-/// Why a tree cannot be written in a format. Displays in the words of sops, without values.
+/// Why a tree cannot be written in a format. It displays sops's message without values.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum SopsWriteError {
     #[error("cannot use complex value in dotenv file; offending key {0}")]
@@ -104,7 +104,7 @@ pub(crate) fn write(
     }
 }
 
-/// The content of a file that is one value.
+/// The content of a file that is a single value.
 fn binary(documents: &[Vec<MapItem>]) -> Result<SecretBytes, SopsWriteError> {
     let [document] = documents else {
         return Err(SopsWriteError::Binary("there must be exactly one tree branch"));

@@ -10,13 +10,14 @@ use crate::metadata::SopsMetadata;
 use crate::value::{MapItem, MapItemKey, SecretBytes, SopsComment, SopsValue};
 use golang::strconv::{FloatTextFormat, format_float};
 
-/// What a MAC over encrypted values begins with, so that it differs from one over all: the SHA-256 of `sops`.
+/// The prefix of the data for a MAC that covers only encrypted values: the SHA-256 of `sops`. It makes such a MAC different
+/// from one over all values.
 const MAC_OF_ENCRYPTED: [u8; 32] = [
     0x8a, 0x3f, 0xd2, 0xad, 0x54, 0xce, 0x66, 0x52, 0x7b, 0x10, 0x34, 0xf3, 0xd1, 0x47, 0xbe, 0x0b,
     0x0b, 0x97, 0x5b, 0x3b, 0xf4, 0x4f, 0x72, 0xc6, 0xfd, 0xad, 0xec, 0x81, 0x76, 0xf2, 0x7d, 0x69,
 ];
 
-/// Why a tree was not decrypted. Displays in the words of sops, without values.
+/// Why a tree was not decrypted. It displays sops's message without values.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum DecryptionWalkError {
     #[error("it takes too long")]
@@ -33,7 +34,7 @@ pub(crate) enum DecryptionWalkError {
     Comment(&'static str),
 }
 
-/// What the MAC of a file covers.
+/// The data that a file's MAC covers.
 pub(crate) struct MacCoverage {
     hash: Sha512,
     only_encrypted: bool,
@@ -41,7 +42,7 @@ pub(crate) struct MacCoverage {
 }
 
 impl MacCoverage {
-    /// Of a file with these metadata, before its values.
+    /// The coverage of a file with this metadata, before any value was added.
     pub(crate) fn new(metadata: &SopsMetadata) -> Self {
         let only_encrypted = metadata.mac_covers_encrypted;
         let begin: &[u8] = if only_encrypted { &MAC_OF_ENCRYPTED } else { &[] };
@@ -54,7 +55,7 @@ impl MacCoverage {
     }
 }
 
-/// Decrypts documents in place, and notes what their MAC covers where it has to be right.
+/// Decrypts documents in place. If the MAC must be valid, also records the data that it covers.
 pub(crate) fn decrypt(
     documents: &mut [Vec<MapItem>],
     metadata: &SopsMetadata,
@@ -72,7 +73,7 @@ struct DecryptionWalk<'w> {
     rule: &'w EncryptionRule,
     key: &'w [u8],
     path: Vec<String>,
-    /// Comments above the current value, a list for each map and list around it.
+    /// The comments above the current value, with one list for each map and list around it.
     comments: Vec<Vec<SecretBytes>>,
     covered: Option<&'w mut MacCoverage>,
     until: DecryptionDeadline<'w>,
@@ -131,7 +132,7 @@ impl DecryptionWalk<'_> {
         Ok(())
     }
 
-    /// What a comment becomes; one that does not decrypt stays, as it may never have been encrypted.
+    /// Decrypts a comment. If that fails, the comment stays unchanged, because it may never have been encrypted.
     fn comment(&mut self, comment: &SopsComment) -> SopsValue {
         let stays = || SopsValue::Comment(comment.clone());
         if !self.rule.encrypts(&self.path, &self.comments, true) {
@@ -143,7 +144,7 @@ impl DecryptionWalk<'_> {
         plain.map_or_else(|_| stays(), |plain| plain.unwrap_or_else(|_| stays()))
     }
 
-    /// What is authenticated with a value; it ends with a colon also where it is empty.
+    /// The path that is authenticated with a value. It ends with a colon even if it is empty.
     fn joined_path(&self) -> String {
         format!("{}:", self.path.join(":"))
     }
@@ -179,7 +180,7 @@ impl DecryptionWalk<'_> {
     }
 }
 
-/// A value as the MAC covers it.
+/// A value in the form that the MAC covers.
 fn hashed(value: &SopsValue) -> SecretBytes {
     match value {
         SopsValue::Bool(truth) => {

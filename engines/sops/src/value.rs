@@ -1,6 +1,6 @@
 //! The tree that all formats are read into and written from.
 //!
-//! Here: values, and their text where a format knows only text. Elsewhere: the formats (`store`), decrypting
+//! Here: values, and their text for formats that have only strings. Elsewhere: the formats (`store`), decrypting
 //! (`tree_decryption`).
 
 use std::fmt;
@@ -8,29 +8,29 @@ use std::fmt;
 use golang::strconv::{FloatTextFormat, format_float};
 use zeroize::Zeroizing;
 
-/// Bytes that may be secret; Go's strings need not be UTF-8.
+/// Bytes that may be secret. They need not be UTF-8, like Go's strings.
 pub(crate) type SecretBytes = Zeroizing<Vec<u8>>;
 
-/// A comment without the character that begins it.
+/// A comment without its first character.
 #[derive(Clone)]
 pub(crate) struct SopsComment {
     pub(crate) text: SecretBytes,
-    /// Behind a value, not above it.
+    /// Whether the comment is after a value on the same line, instead of above the value.
     pub(crate) inline: bool,
 }
 
 /// A value of a tree.
 ///
-/// Nested no deeper than [`crate::SopsLimits::MAX_DEPTH`], which is what makes recursion over it safe.
+/// The nesting is at most [`crate::SopsLimits::MAX_DEPTH`], so that recursion is safe.
 #[derive(Clone)]
 pub(crate) enum SopsValue {
     Null,
     Bool(bool),
     Int(i64),
-    /// Above `i64::MAX`: can be read, but encrypted files never have it.
+    /// An integer above `i64::MAX`. It can be read, but encrypted files never contain it.
     Uint(u64),
     Float(f64),
-    /// In the form of RFC 3339, with a fraction if there is one.
+    /// A time in the form of RFC 3339. It may have a fraction.
     Time(String),
     Text(SecretBytes),
     Comment(SopsComment),
@@ -38,14 +38,14 @@ pub(crate) enum SopsValue {
     List(Vec<Self>),
 }
 
-/// An entry of a map: a key may occur twice, and comments are entries too.
+/// An entry of a map. A key may occur twice, and comments are entries, too.
 #[derive(Clone)]
 pub(crate) struct MapItem {
     pub(crate) key: MapItemKey,
     pub(crate) value: SopsValue,
 }
 
-/// What an entry begins with.
+/// The key of an entry.
 #[derive(Clone)]
 pub(crate) enum MapItemKey {
     Text(String),
@@ -111,7 +111,7 @@ impl SopsValue {
     }
 }
 
-/// The shortest text, with a fraction where it could be taken for a whole number.
+/// The shortest text of a float. It has a fraction if it could be mistaken for an integer.
 fn shown_float(float: f64) -> String {
     let text = format_float(float, FloatTextFormat::General, None).replace('e', "E");
     if text.contains(['.', 'E']) {
@@ -128,7 +128,7 @@ fn without_fraction(time: &str) -> String {
 }
 
 impl fmt::Debug for SopsValue {
-    /// The type only: the rest may be secret.
+    /// Shows only the type, because the value may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.type_name())
     }

@@ -1,6 +1,6 @@
-//! Arguments of functions as their signatures promise them, and what results count for.
+//! Reads the arguments of functions according to their signatures, and counts the memory of results.
 //!
-//! Here also: Go's panics, whose strings templates show.
+//! Here also: Go's panics, whose messages appear in templates.
 
 use golang::GoRuntimeValue;
 use golang::fmt::sprint_within;
@@ -8,7 +8,7 @@ use golang::value::{GoMap, GoString, IntegerKind, SizedInteger};
 use golang::work_meter::{WorkLimitExceeded, WorkMeter};
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
 
-/// What a function gives.
+/// The result of a function.
 pub(crate) type SprigResult = Result<GoRuntimeValue, TemplateFunctionError>;
 
 /// Go's message about the type of a nil.
@@ -51,7 +51,7 @@ pub(crate) fn map(args: &[GoRuntimeValue], at: usize) -> GoMap {
     }
 }
 
-/// What remains of the arguments from a place on.
+/// The arguments from an index on.
 pub(crate) fn rest(args: &[GoRuntimeValue], from: usize) -> &[GoRuntimeValue] {
     args.get(from..).unwrap_or_default()
 }
@@ -61,7 +61,7 @@ pub(crate) fn as_int(length: usize) -> i64 {
     i64::try_from(length).unwrap_or(i64::MAX)
 }
 
-/// How many items a slice has, also one of a named type; any other value counts as one item.
+/// The number of items in a slice, including one of a named type. Any other value counts as one item.
 pub(crate) fn length(value: &GoRuntimeValue) -> usize {
     match value {
         GoRuntimeValue::List(list) => list.len(),
@@ -71,7 +71,7 @@ pub(crate) fn length(value: &GoRuntimeValue) -> usize {
     }
 }
 
-/// The items of a slice, also of one of a named type; `None` for any other value.
+/// The items of a slice, including one of a named type; `None` for any other value.
 pub(crate) fn items(value: &GoRuntimeValue) -> Option<Vec<GoRuntimeValue>> {
     Some(match value {
         GoRuntimeValue::List(list) => list.items().to_vec(),
@@ -86,7 +86,7 @@ pub(crate) fn items(value: &GoRuntimeValue) -> Option<Vec<GoRuntimeValue>> {
     })
 }
 
-/// A value as a text: by its own method, or as Go prints it. A new text is counted.
+/// The text of a value: from its own method, or as Go prints it. The memory of a new text is counted.
 pub(crate) fn text_of(
     call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
@@ -97,7 +97,7 @@ pub(crate) fn text_of(
     })
 }
 
-/// What Go prints for a value, which is counted.
+/// The text that Go prints for a value. Its memory is counted.
 pub(crate) fn printed(
     call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
@@ -108,17 +108,17 @@ pub(crate) fn printed(
     Ok(text)
 }
 
-/// What a text takes beside its bytes.
+/// The memory of a text in addition to its bytes.
 pub(crate) const TEXT_OVERHEAD_BYTES: usize = 16;
 
-/// What a list takes beside its items.
+/// The memory of a list in addition to its items.
 const LIST_OVERHEAD_BYTES: usize = 96;
 
-/// What a map takes that is not empty, and what each entry takes beside its key and value.
+/// The memory of a map that is not empty, and of each entry in addition to its key and value.
 pub(crate) const MAP_OVERHEAD_BYTES: usize = 448;
 pub(crate) const MAP_ENTRY_OVERHEAD_BYTES: usize = 64;
 
-/// Counts a map of so many entries that is about to be made.
+/// Counts a map with this many entries before it is made.
 pub(crate) fn mapped(
     call: &mut FunctionCallContext<'_>,
     entries: usize,
@@ -128,9 +128,9 @@ pub(crate) fn mapped(
     call.work(entries)
 }
 
-/// Counts so many items of a slice that are about to be copied.
+/// Counts the items of a slice before they are copied.
 ///
-/// They count for half of what they take: most slices do not live for long.
+/// Only half of their memory is counted, because most slices are short-lived.
 pub(crate) fn copied(
     call: &mut FunctionCallContext<'_>,
     count: usize,
@@ -141,19 +141,19 @@ pub(crate) fn copied(
     )
 }
 
-/// Counts so many new values that are about to be made.
+/// Counts this many new values before they are made.
 pub(crate) fn made(
     call: &mut FunctionCallContext<'_>,
     count: usize,
 ) -> Result<(), TemplateFunctionError> {
-    // Memory is the narrower limit, and asking for it costs nothing.
+    // Memory is checked first, because it is the narrower limit and the check is free.
     call.produce(
         count.saturating_mul(size_of::<GoRuntimeValue>()).saturating_add(LIST_OVERHEAD_BYTES),
     )?;
     call.work(count)
 }
 
-/// Counts all that is in a value before it is gone through, with [`walk`].
+/// Counts a value and all values in it before they are processed, with [`walk`].
 pub(crate) fn walked(
     call: &mut FunctionCallContext<'_>,
     value: &GoRuntimeValue,
@@ -162,11 +162,10 @@ pub(crate) fn walked(
     Ok(walk(call.meter(), value, bytes)?)
 }
 
-/// Counts all that is in a value as a tree: what is shared counts each time. Each value in it counts for so many bytes
-/// and those of its text.
+/// Counts a value and all values in it. A shared value counts each time. Each one counts `bytes`, plus the bytes of its text.
 ///
 /// # Errors
-/// It is more than there is.
+/// The value exceeds the remaining allowance.
 pub fn walk(
     meter: &mut WorkMeter,
     value: &GoRuntimeValue,
@@ -187,7 +186,7 @@ pub fn walk(
         meter.steps(1 + length as u64 / 16)?;
         meter.bytes(bytes as u64 + length as u64)?;
         match item.underlying() {
-            // The function that writes the value reports that it is nested too deeply.
+            // Too deep nesting is reported by the function that writes the value.
             _ if open.len() > MAX_NESTING => {}
             list @ GoRuntimeValue::List(_) => open.push((list, 0)),
             GoRuntimeValue::Map(map) => {
@@ -200,5 +199,5 @@ pub fn walk(
     Ok(())
 }
 
-/// How deep is gone into values: deeper than anything can be written.
+/// How deeply values are counted. Deeper values cannot be written anyway.
 const MAX_NESTING: usize = 10_000;

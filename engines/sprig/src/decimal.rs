@@ -1,4 +1,4 @@
-//! Decimal numbers of any length, as `shopspring/decimal` calculates with them: exactly, but for division.
+//! Decimal numbers of any length with the arithmetic of `shopspring/decimal`: exact, except for division.
 
 use golang::strconv::{FloatTextFormat, format_float};
 use num_bigint::{BigInt, Sign};
@@ -14,10 +14,10 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
-    /// The shortest decimal number that stands for a `float64`.
+    /// The shortest decimal number that represents a `float64`.
     ///
     /// # Errors
-    /// If it is infinite or not a number: the text of Go's panic.
+    /// The number is infinite or NaN. The text is that of Go's panic.
     pub(crate) fn from_float(float: f64) -> Result<Self, String> {
         if !float.is_finite() {
             let shown = match float {
@@ -38,7 +38,7 @@ impl Decimal {
         })
     }
 
-    /// How many bits all of its digits take, without those that its exponent stands for.
+    /// The number of bits in the coefficient, without zeros that the exponent adds.
     pub(crate) fn bits(&self) -> usize {
         usize::try_from(self.coefficient.bits()).unwrap_or(usize::MAX)
     }

@@ -1,10 +1,10 @@
-//! Signatures as Go writes them.
+//! Parses function signatures in Go's notation.
 
 use std::sync::Arc;
 
 use golang::value::{FunctionSignature, GoType, IntegerKind, ReflectKind};
 
-/// Parses `func(int, ...interface {}) (string, error)`; `None` for signatures that no function here has.
+/// Parses `func(int, ...interface {}) (string, error)`; `None` for a signature that no function of this crate has.
 pub(crate) fn parse(text: &str) -> Option<FunctionSignature> {
     let (params, result) = text.strip_prefix("func(")?.split_once(") ")?;
     let result = result

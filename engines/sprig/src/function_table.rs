@@ -13,27 +13,28 @@ use crate::template_environment::{
 
 /// A function of templates.
 pub(crate) struct SprigFunctionEntry {
-    /// What templates call it.
+    /// The name of the function in templates.
     pub(crate) name: &'static str,
-    /// Its parameters and result, as Go writes them. A second result `error` has no effect here: each body may fail.
+    /// The parameters and result, in Go's notation. A second result `error` has no effect here, because every function may
+    /// fail.
     pub(crate) signature: &'static str,
-    /// What it does.
+    /// The implementation of the function.
     pub(crate) body: SprigFunctionBody,
 }
 
-/// What a function does; it gets arguments of its signature only.
+/// The implementation of a function. Its arguments always match the signature.
 pub(crate) enum SprigFunctionBody {
-    /// With its arguments alone. The strings among them are counted as read byte by byte, and a text or slice that it
-    /// gives as made, which is about as long as they are: a function that makes or reads more is another kind.
+    /// A function of its arguments alone. Its string arguments count as read, and a resulting text or slice counts as made, of
+    /// about the same length. A function that reads or makes more has another variant.
     Plain(fn(&[GoRuntimeValue]) -> Result<GoRuntimeValue, TemplateFunctionError>),
-    /// Within the limits of the run: what makes long strings, or works for long.
+    /// A function that counts its work itself, because it makes long strings or takes long.
     Bounded(
         fn(
             &mut FunctionCallContext<'_>,
             &[GoRuntimeValue],
         ) -> Result<GoRuntimeValue, TemplateFunctionError>,
     ),
-    /// With the environment of the template.
+    /// A function that uses the environment of the template.
     Impure(
         fn(
             &dyn TemplateEnvironment,
@@ -41,7 +42,7 @@ pub(crate) enum SprigFunctionBody {
             &[GoRuntimeValue],
         ) -> Result<GoRuntimeValue, TemplateFunctionError>,
     ),
-    /// With the environment of the template and its randomness.
+    /// A function that uses the environment of the template and its random numbers.
     Random(
         fn(
             RandomDraws<'_>,
@@ -60,7 +61,7 @@ pub(crate) const fn plain(
     SprigFunctionEntry { name, signature, body: SprigFunctionBody::Plain(body) }
 }
 
-/// A function that has to ask how much it may do.
+/// An entry for a function that counts its work itself.
 pub(crate) const fn bounded(
     name: &'static str,
     signature: &'static str,
@@ -98,7 +99,7 @@ pub(crate) const fn random(
     SprigFunctionEntry { name, signature, body: SprigFunctionBody::Random(body) }
 }
 
-/// Functions that Helm added, of which sprig knows nothing.
+/// Functions that Helm added and sprig does not have.
 const OF_HELM: [&str; 20] = [
     "durationDays",
     "durationHours",
@@ -122,8 +123,8 @@ const OF_HELM: [&str; 20] = [
     "toYamlPretty",
 ];
 
-/// Functions that sprig leaves out where the same input has to give the same result. Parity(sprig): others, such as
-/// `ago` and `genCA`, depend on the time or on randomness too, and stay.
+/// Functions that sprig leaves out of its hermetic set, in which the same input must always give the same result.
+/// Parity(sprig): others, such as `ago` and `genCA`, depend on the time or on randomness too, and stay.
 const NOT_HERMETIC: [&str; 15] = [
     "date",
     "dateInZone",
@@ -142,7 +143,7 @@ const NOT_HERMETIC: [&str; 15] = [
     "uuidv4",
 ];
 
-/// The functions of sprig's `HermeticTxtFuncMap`, without those of Helm, for runs whose host is an `H`.
+/// The functions of sprig's `HermeticTxtFuncMap`, without Helm's functions. `H` is the host type of the runs.
 pub fn hermetic_functions<H: TemplateEnvironment + 'static>() -> TemplateFunctions {
     let mut functions =
         functions_but::<H>(|name| OF_HELM.contains(&name) || NOT_HERMETIC.contains(&name));
@@ -151,7 +152,7 @@ pub fn hermetic_functions<H: TemplateEnvironment + 'static>() -> TemplateFunctio
     functions
 }
 
-/// All functions, for runs whose host is an `H`.
+/// All functions. `H` is the host type of the runs.
 ///
 /// # Panics
 /// Never: a test parses the signatures of all entries.
@@ -198,7 +199,7 @@ fn functions_but<H: TemplateEnvironment + 'static>(
     functions
 }
 
-/// A text that takes longer to be read than a call.
+/// The length from which the cost of reading a text exceeds that of a function call.
 const MIN_LONG_TEXT_BYTES: usize = 256;
 
 fn insert_plain(

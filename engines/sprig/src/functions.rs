@@ -33,7 +33,7 @@ pub(crate) use json::from_json_as_sprig as from_json;
 
 use crate::function_table::SprigFunctionEntry;
 
-/// All of them.
+/// All functions.
 pub(crate) const ALL: &[&[SprigFunctionEntry]] = &[
     crypto::ENTRIES,
     crypto::aes::ENTRIES,

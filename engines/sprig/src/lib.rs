@@ -1,13 +1,13 @@
-//! Functions that Helm's templates have beyond Go's own, as far as they need no chart: those of sprig 3.3.0 without
-//! `env` and `expandenv`, and Helm 4.2's for YAML, JSON and TOML; Helm 4.3's durations too.
+//! The functions of Helm's templates beyond Go's own, except for those that need a chart. They are the functions of sprig 3.3.0
+//! without `env` and `expandenv`, those of Helm 4.2 for YAML, JSON and TOML, and those of Helm 4.3 for durations.
 //!
-//! A function is one entry in one file below `functions/`: its name, its signature as Go writes it, and its body.
-//! What they read besides their arguments (the time, randomness, names of hosts) comes through [`TemplateEnvironment`].
+//! Each function is an entry in a file below `functions/`, with its name, its signature in Go's notation, and its body.
+//! Functions read the time, random numbers and host names through [`TemplateEnvironment`].
 //!
-//! Here: what is offered. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
-//! how entries are kept (`function_table.rs`), signatures (`function_signature.rs`), what bodies are given (`arguments.rs`),
-//! numbers out of any value (`number_cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`), the room
-//! that they take (`memory_size.rs`).
+//! Here: the public functions. Elsewhere: `include`, `tpl`, `required`, `lookup` (`helm`), Go's own functions (`gotemplate`),
+//! the table of entries (`function_table.rs`), signatures (`function_signature.rs`), reading arguments (`arguments.rs`),
+//! converting values to numbers (`number_cast.rs`), decimal numbers (`decimal.rs`), YAML as values (`yaml.rs`), the memory of
+//! values (`memory_size.rs`).
 
 mod arguments;
 mod decimal;

@@ -1,11 +1,11 @@
-//! How much room the values of a text take once it is read.
+//! Estimates the memory that the values of a text will take once the text is parsed.
 //!
-//! A map takes hundreds of bytes, of which a text needs four: so it is found out before anything is read.
-//! Elsewhere: reading (`goyaml`, `golang::json`, `functions/toml.rs`), what else is counted (`arguments.rs`).
+//! A map takes hundreds of bytes but only four in the text, so its memory is estimated before parsing.
+//! Elsewhere: parsing (`goyaml`, `golang::json`, `functions/toml.rs`), other counted memory (`arguments.rs`).
 
 use crate::arguments::{MAP_ENTRY_OVERHEAD_BYTES, MAP_OVERHEAD_BYTES};
 
-/// About how many bytes the values of a text in YAML, JSON or TOML take at most, but for its aliases.
+/// An upper estimate of the memory that the values of a YAML, JSON or TOML text will take, without its aliases.
 pub fn weight(text: &[u8]) -> usize {
     let mut items = 1_usize;
     let mut maps = 1_usize;
@@ -23,7 +23,7 @@ pub fn weight(text: &[u8]) -> usize {
                 _ => {}
             }
         }
-        // A map begins where a line is further in than the one above it, and in an item of a list.
+        // A map begins where a line is indented deeper than the one above it, and in an item of a list.
         if indent > above {
             maps += 1;
         }
@@ -39,7 +39,7 @@ pub fn weight(text: &[u8]) -> usize {
     values.saturating_add(text.len())
 }
 
-/// [`weight`] where keys may have points, each of which stands for a map.
+/// [`weight`] for texts whose keys may contain points. Each point stands for a map.
 pub(crate) fn weight_with_points(text: &[u8]) -> usize {
     let points = memchr::memchr_iter(b'.', text).count();
     weight(text).saturating_add(points.saturating_mul(MAP_OVERHEAD_BYTES))

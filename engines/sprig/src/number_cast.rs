@@ -1,12 +1,12 @@
-//! Numbers out of any value, as `spf13/cast` 1.7 makes them: a value that is not a number is zero.
+//! Converts any value to a number like `spf13/cast` 1.7. A value that is not a number becomes zero.
 
 use golang::GoRuntimeValue;
 use golang::strconv::{parse_float, parse_int};
 
-/// `ToInt64`, and `ToInt`, which differs on machines with 32 bits only.
+/// `ToInt64` and `ToInt`. The two differ only on machines with 32 bits.
 ///
-/// Parity(helm 4): strings have a base (`010` is 8), zeros behind a point do not make a fraction, and of named types
-/// only months and weekdays are numbers.
+/// Parity(helm 4): strings have a base (`010` is 8), zeros behind a point do not make a fraction, and of named types only
+/// months and weekdays are numbers.
 pub(crate) fn to_int(value: &GoRuntimeValue) -> i64 {
     match value {
         GoRuntimeValue::Bool(truth) => i64::from(*truth),
@@ -35,7 +35,7 @@ pub(crate) fn to_float(value: &GoRuntimeValue) -> f64 {
     }
 }
 
-/// Go's conversion on a machine of x86: what does not fit is the least number.
+/// Converts a float like Go on an x86 machine. A number that does not fit becomes the smallest integer.
 pub(crate) fn truncated(float: f64) -> i64 {
     let bound = 2f64.powi(63);
     if (-bound..bound).contains(&float) { float as i64 } else { i64::MIN }

@@ -1,4 +1,4 @@
-//! What functions read besides their arguments: the time, randomness, host names.
+//! The inputs of functions besides their arguments: the time, random numbers, host names.
 
 use std::ops::Deref;
 
@@ -16,11 +16,11 @@ pub trait TemplateEnvironment: Send + Sync {
     /// The local zone.
     fn local(&self) -> &GoTimeZone;
 
-    /// Where random bytes come from; `None` in a run in parallel with others, since the result would depend on which of
-    /// them draws first. The result of such a run is not used.
+    /// The source of random bytes. `None` in a run that is parallel to others, because the result would depend on which run
+    /// draws first. The result of such a run is dropped.
     fn randomness(&self) -> Option<&RandomFill>;
 
-    /// An address of a host: an empty text where names must not be looked up.
+    /// An IP address of a host. If name lookups are disabled, an empty text.
     ///
     /// # Errors
     /// Why the host has no address.
@@ -28,16 +28,16 @@ pub trait TemplateEnvironment: Send + Sync {
 
     /// Whether a template may change a map.
     ///
-    /// A run in parallel with others must not change shared data, and gets `false`; its result is not used then.
+    /// A run that is parallel to others must not change shared data and gets `false`. Its result is dropped then.
     fn may_change(&self, _: &GoMap) -> bool {
         true
     }
 
-    /// Takes note that a function has used the time or randomness, so that the next run may give something else.
+    /// Records that a function has used the time or random numbers, so that the next run may give another result.
     fn drew(&self, _: &'static str) {}
 }
 
-/// The environment of one function: what the function draws is noted under its name.
+/// The environment of one function. Random numbers and times that it draws are recorded under the function's name.
 pub(crate) struct FunctionEnvironment<'w> {
     pub(crate) template_environment: &'w dyn TemplateEnvironment,
     pub(crate) function: &'static str,
@@ -67,8 +67,8 @@ impl TemplateEnvironment for FunctionEnvironment<'_> {
     }
 }
 
-/// The environment of a function that needs random bytes. A run in parallel with others does not have one, so bytes are
-/// always drawn in the same order.
+/// The environment of a function that needs random bytes. It does not exist in a run that is parallel to others, so that bytes
+/// are always drawn in the same order.
 #[derive(Clone, Copy)]
 pub(crate) struct RandomDraws<'w> {
     template_environment: &'w dyn TemplateEnvironment,
@@ -94,5 +94,5 @@ impl<'w> Deref for RandomDraws<'w> {
     }
 }
 
-/// The error of a function that needs to run alone; the caller drops the result of such a run, so it is never shown.
+/// The error of a function that must run alone. The caller drops the result of such a run, so the error is never shown.
 pub(crate) const NOT_ALONE: &str = "others run at the same time";

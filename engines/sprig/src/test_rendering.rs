@@ -67,7 +67,7 @@ pub(crate) fn render_with(template: &str, data: GoRuntimeValue) -> String {
     })
 }
 
-/// Compares what a template prints.
+/// Compares the output of a template.
 pub(crate) fn check(template: &str, wanted: &str) {
     assert_eq!(render(template), wanted, "{template}");
 }

@@ -1,4 +1,4 @@
-//! An environment for tests, and templates run in it.
+//! An environment for tests, and running templates in it.
 
 use golang::GoRuntimeValue;
 use golang::time::{GoTime, GoTimeZone};
@@ -7,7 +7,7 @@ use gotemplate::{MissingKeyPolicy, TemplateLimits, TemplateSet};
 use crate::test_rendering::DeterministicEnvironment;
 use crate::{RandomFill, TemplateEnvironment};
 
-/// It is always 2030-05-06 07:08:09 UTC, and only one host has an address.
+/// An environment in which it is always 2030-05-06 07:08:09 UTC, and only one host has an address.
 pub(crate) struct FixedTimeEnvironment;
 
 impl TemplateEnvironment for FixedTimeEnvironment {
@@ -31,7 +31,7 @@ impl TemplateEnvironment for FixedTimeEnvironment {
     }
 }
 
-/// The output of a template, or behind `error: ` the last part of its error.
+/// The output of a template. If it fails, `error: ` followed by the last part of the error.
 pub(crate) fn run(template: &str) -> String {
     run_with(
         template,
@@ -59,7 +59,7 @@ pub(crate) fn run_with(template: &str, data: GoRuntimeValue, limits: TemplateLim
     }
 }
 
-/// Runs templates and compares what they give.
+/// Runs templates and compares their output.
 #[track_caller]
 pub(crate) fn check(cases: &[(&str, &str)]) {
     for (template, wanted) in cases {

@@ -1,12 +1,11 @@
-//! YAML read into Go's values, as `sigs.k8s.io/yaml` reads it into an `interface {}`.
-//!
-//! Elsewhere: the functions of templates (`functions/yaml.rs`), reading YAML (`goyaml`).
+//! Reads YAML into Go's values, like `sigs.k8s.io/yaml` reads it into an `interface {}`.
+//! Elsewhere: the template functions (`functions/yaml.rs`), reading YAML (`goyaml`).
 
 use golang::GoRuntimeValue;
 use golang::value::{GoMap, GoSlice, GoString, GoType};
 use serde_json::{Number, Value as Json};
 
-/// Reads the first document of a text; nil without one.
+/// Reads the first document of a text; nil if there is none.
 ///
 /// # Errors
 /// As [`goyaml::to_json`].
@@ -14,7 +13,7 @@ pub fn read_yaml(text: &[u8]) -> Result<GoRuntimeValue, goyaml::Error> {
     goyaml::to_value::<GoValueBuilder>(text)
 }
 
-/// Makes what [`Value::from_json`] makes of the same.
+/// Builds the same values as [`Value::from_json`].
 struct GoValueBuilder;
 
 impl goyaml::ValueBuilder for GoValueBuilder {

@@ -1,7 +1,7 @@
-//! How engines examine files.
+//! The interface through which engines read files.
 //!
-//! Here: the trait, and what its answers are made of.
-//! Elsewhere: a tree that answers from memory ([`crate::MemoryTree`]), one that takes notes ([`crate::TreeRecorder`]).
+//! Here: the trait, and the types of its results.
+//! Elsewhere: a tree in memory ([`crate::MemoryTree`]), a tree that records all requests ([`crate::TreeRecorder`]).
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub enum FileKind {
 pub enum FileMetadata {
     /// A regular file.
     File {
-        /// Its size in bytes.
+        /// The size of the file in bytes.
         len: u64,
-        /// Whether any of its execute bits was set where it came from.
+        /// Whether the file was executable in its source.
         executable: bool,
     },
     /// A folder.
@@ -41,10 +41,10 @@ impl FileMetadata {
     }
 }
 
-/// Why a tree has no such answer.
+/// Why a request to a tree failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// Nothing is at that path.
+    /// The path does not exist.
     #[error("`{0}` does not exist")]
     NotFound(RelPath),
     /// A file was wanted.
@@ -55,24 +55,24 @@ pub enum TreeError {
     NotDirectory(RelPath),
 }
 
-/// A tree of files that can be examined.
+/// A read-only tree of files.
 ///
 /// # Guarantees
-/// The root always exists, every parent of an entry is a folder, and repeated questions get the same answer.
+/// The root always exists, every parent of an entry is a folder, and repeated requests get the same result.
 pub trait FileTree {
     /// The content of a file.
     ///
     /// # Errors
-    /// Nothing is there, or it is a folder.
+    /// The path does not exist, or it is a folder.
     fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError>;
 
-    /// What is directly in a folder, sorted by name, bytewise.
+    /// The names and types of the entries in a folder, sorted bytewise by name.
     ///
     /// # Errors
-    /// Nothing is there, or it is a file.
+    /// The path does not exist, or it is a file.
     fn list(&self, dir: &RelPath) -> Result<Vec<(String, FileKind)>, TreeError>;
 
-    /// What is at a path, if anything.
+    /// The metadata of the entry at a path, if it exists.
     fn entry(&self, path: &RelPath) -> Option<FileMetadata>;
 }
 

@@ -1,10 +1,10 @@
-//! Read-only file trees that cannot be escaped.
+//! Read-only file trees whose paths cannot lead outside of the tree.
 //!
-//! Here: the path that stays inside ([`RelPath`]), the way to examine files ([`FileTree`]), a tree in memory ([`MemoryTree`]),
-//! and a note of everything that a build examined ([`TreeRecorder`]).
-//! Elsewhere: how a tree comes out of an archive (`artifacts::archive`), and everything that touches a disk.
+//! Here: a path inside a tree ([`RelPath`]), the interface for reading files ([`FileTree`]), a tree in memory ([`MemoryTree`]),
+//! and a record of every file that a build read ([`TreeRecorder`]).
+//! Elsewhere: unpacking an archive into a tree (`artifacts::archive`), and every access to a disk.
 //!
-//! There are no symbolic links in a tree: callers that fill one leave them out.
+//! A tree has no symbolic links, because callers that fill a tree leave them out.
 
 mod file_tree;
 mod memory_tree;

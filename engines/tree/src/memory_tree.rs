@@ -1,13 +1,13 @@
 //! A tree of files in memory.
 //!
-//! Here: filling it within limits, and answering from it.
-//! Elsewhere: reading an archive into one (`artifacts::archive`).
+//! Here: filling the tree within limits, and reading from it.
+//! Elsewhere: unpacking an archive into a tree (`artifacts::archive`).
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use crate::{FileKind, FileMetadata, FileTree, RelPath, RelPathError, TreeError};
 
-/// A tree of files in memory; clones share everything.
+/// A tree of files in memory. Clones share its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MemoryTree {
     /// Every file and every folder but the root.
@@ -39,14 +39,14 @@ impl MemoryNode {
     }
 }
 
-/// How much a tree may hold.
+/// The limits of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TreeLimits {
     /// Bytes in all bodies and all paths together.
     pub total_bytes: u64,
-    /// Bytes in one body.
+    /// The most bytes of one file.
     pub file_bytes: u64,
-    /// Files and folders, those that only a longer path implies included.
+    /// The most files and folders. A folder counts even if it only occurs in the path of a file.
     pub entries: usize,
     /// Parts of a path.
     pub depth: usize,
@@ -59,7 +59,7 @@ impl Default for TreeLimits {
     }
 }
 
-/// Why something was not put into a tree.
+/// Why an entry was not added to a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeBuildError {
     /// The path is not valid inside a tree.
@@ -76,7 +76,7 @@ pub enum TreeBuildError {
     FileTooLarge {
         /// The file.
         path: RelPath,
-        /// Its size in bytes.
+        /// The size of the file in bytes.
         len: u64,
         /// [`TreeLimits::file_bytes`].
         max: u64,
@@ -84,7 +84,7 @@ pub enum TreeBuildError {
     /// Everything together is too big.
     #[error("with `{path}` the files and their paths are larger than the {max} bytes allowed")]
     TooLarge {
-        /// What did not fit any more.
+        /// The path that exceeded the limit.
         path: RelPath,
         /// [`TreeLimits::total_bytes`].
         max: u64,
@@ -92,7 +92,7 @@ pub enum TreeBuildError {
     /// There are too many files and folders.
     #[error("`{path}` is one more than the {max} files and directories allowed")]
     TooMany {
-        /// What did not fit any more.
+        /// The path that exceeded the limit.
         path: RelPath,
         /// [`TreeLimits::entries`].
         max: usize,
@@ -122,10 +122,10 @@ impl MemoryTreeBuilder {
         Self { nodes: BTreeMap::new(), bytes: 0, limits }
     }
 
-    /// Puts a file, and the folders above it, into the tree; a file that is there already is replaced.
+    /// Adds a file and its parent folders to the tree. An existing file at the path is replaced.
     ///
     /// # Errors
-    /// A folder is there, a file is where a folder must be, or a limit is reached.
+    /// The path is a folder, a parent of the path is a file, or a limit is reached.
     pub fn file(
         &mut self,
         path: &RelPath,
@@ -138,10 +138,10 @@ impl MemoryTreeBuilder {
         self.insert(path, MemoryNode::File { body, executable })
     }
 
-    /// Adds a folder, and the folders above it that are missing. A folder that is there already stays as it is.
+    /// Adds a folder and its missing parent folders. An existing folder is not changed.
     ///
     /// # Errors
-    /// There is a file at `path` or in the place of a folder above it, or a limit is reached.
+    /// The path or a parent of it is a file, or a limit is reached.
     pub fn dir(&mut self, path: &RelPath) -> Result<(), TreeBuildError> {
         self.is_shallow(path)?;
         self.parents(path)?;
@@ -155,10 +155,11 @@ impl MemoryTreeBuilder {
         }
     }
 
-    /// Whether a file of `len` bytes could go to `path`, so that the caller does not read a body only to drop it.
+    /// Checks whether a file of `len` bytes would be accepted at `path`. The caller can then skip a file without reading its
+    /// body.
     ///
     /// # Errors
-    /// A folder is there, or a limit is reached.
+    /// The path is a folder, or a limit is reached.
     pub fn admits(&self, path: &RelPath, len: u64) -> Result<(), TreeBuildError> {
         self.is_shallow(path)?;
         if path.is_root() || matches!(self.nodes.get(path), Some(MemoryNode::Dir)) {
@@ -176,16 +177,16 @@ impl MemoryTreeBuilder {
         Ok(())
     }
 
-    /// What is at a path so far, if anything.
+    /// The metadata of an entry that was already added, if it exists.
     #[must_use]
     pub fn entry(&self, path: &RelPath) -> Option<FileMetadata> {
         entry(&self.nodes, path)
     }
 
-    /// The content of a file that is there so far.
+    /// The content of a file that was already added.
     ///
     /// # Errors
-    /// Nothing is there, or it is a folder.
+    /// The path does not exist, or it is a folder.
     pub fn read(&self, path: &RelPath) -> Result<Arc<[u8]>, TreeError> {
         read(&self.nodes, path)
     }
@@ -236,7 +237,7 @@ impl MemoryTreeBuilder {
     }
 }
 
-/// What a path itself counts.
+/// The size that a path adds to the total.
 fn weight(path: &RelPath) -> u64 {
     path.as_str().len() as u64
 }
@@ -284,7 +285,7 @@ impl MemoryTree {
         MemoryTreeBuilder { nodes: (*self.nodes).clone(), bytes: self.bytes, limits }
     }
 
-    /// The bytes that bodies and paths take, as [`TreeLimits::total_bytes`] counts them.
+    /// The bytes of files and paths, as counted for [`TreeLimits::total_bytes`].
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -296,13 +297,13 @@ impl MemoryTree {
         self.nodes.len()
     }
 
-    /// Whether there is only the root.
+    /// Whether the tree has only its root.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Every file and folder but the root, each folder before what is in it.
+    /// Every file and folder except the root. Each folder comes before its entries.
     pub fn walk(&self) -> impl Iterator<Item = (&RelPath, FileMetadata)> {
         self.nodes.iter().map(|(path, node)| (path, node.entry()))
     }
@@ -320,7 +321,7 @@ impl FileTree for MemoryTree {
             None => return Err(TreeError::NotFound(dir.clone())),
         }
         let mut found = Vec::new();
-        // What follows the folder itself is its first child; from there each step leaps over a whole subtree.
+        // The first path after the folder is its first child. From there, each step skips a whole subtree.
         let mut from = Bound::Excluded(dir.clone());
         while let Some((path, node)) = self.nodes.range((from, Bound::Unbounded)).next() {
             let Some(name) = path.name().filter(|_| path.starts_with(dir)) else { break };

@@ -7,22 +7,21 @@ use std::{cmp::Ordering, fmt, str::FromStr};
 
 /// A path inside a tree: `/`-separated, relative, without `.`, `..`, empty parts or NUL.
 ///
-/// The root is the empty path, shown as `.`.
-/// Paths order as a walk visits them: a folder, then what is in it, then its next sibling (`a`, `a/z`, `a-1`),
-/// and bytewise within a folder.
+/// The root is the empty path, shown as `.`. Paths order as a walk visits them: a folder, then what is in it, then its next
+/// sibling (`a`, `a/z`, `a-1`), and bytewise within a folder.
 ///
 /// # Guarantees
-/// However it is made, joined onto a root it names something below that root.
+/// Joined to a root directory, the path always stays below that directory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct RelPath(String);
 
 /// Why a text is not a path inside a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RelPathError {
-    /// It begins with `/`.
+    /// The path begins with `/`.
     #[error("`{0}` is absolute, and only paths inside the tree can be used")]
     Absolute(String),
-    /// It climbs above the root.
+    /// The path climbs above the root.
     #[error("`{to}`, seen from `{from}`, leaves the tree")]
     Leaves {
         /// The folder that the path was relative to.
@@ -30,10 +29,10 @@ pub enum RelPathError {
         /// The path as it was written.
         to: String,
     },
-    /// It contains a NUL byte, which no file name can.
+    /// The path contains a NUL byte, which no file name can.
     #[error("{0:?} contains a NUL byte")]
     Nul(String),
-    /// It is longer than [`RelPath::MAX_LEN`].
+    /// The path is longer than [`RelPath::MAX_LEN`].
     #[error("the path that begins with `{0}` is longer than {max} bytes", max = RelPath::MAX_LEN)]
     TooLong(String),
 }
@@ -48,7 +47,7 @@ impl RelPath {
         Self::default()
     }
 
-    /// Reads a path relative to the root.
+    /// Reads and normalizes a path relative to the root.
     ///
     /// `a//b`, `./a/b`, `a/b/` and `a/x/../b` are all `a/b`; an empty text and `.` are the root.
     ///
@@ -58,12 +57,12 @@ impl RelPath {
         Self::root().join(text)
     }
 
-    /// The path that `text` names when it is read in this folder.
+    /// Reads `text` as a path relative to this folder.
     ///
-    /// `..` is resolved by name, which is exact because trees hold no symbolic links.
+    /// `..` is resolved by removing a name, which is correct because trees have no symbolic links.
     ///
     /// # Errors
-    /// As [`RelPath::parse`]; the error for leaving the root names both this path and `text`.
+    /// As [`RelPath::parse`]. If the path leaves the root, the error names both this path and `text`.
     pub fn join(&self, text: &str) -> Result<Self, RelPathError> {
         if text.len() > Self::MAX_LEN {
             return Err(RelPathError::TooLong(beginning(text)));
@@ -93,7 +92,7 @@ impl RelPath {
         Ok(Self(joined))
     }
 
-    /// The folder that this is in; none for the root.
+    /// The parent folder of this path; none for the root.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         match self.0.rsplit_once('/') {
@@ -103,32 +102,32 @@ impl RelPath {
         }
     }
 
-    /// The last part; none for the root.
+    /// The last part of the path; none for the root.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.rsplit('/').next().filter(|name| !name.is_empty())
     }
 
-    /// What follows the last dot of the name; none when that dot is the first character or missing.
+    /// The text after the last dot of the name; none if there is no dot, or only one at the beginning.
     #[must_use]
     pub fn extension(&self) -> Option<&str> {
         let (stem, extension) = self.name()?.rsplit_once('.')?;
         (!stem.is_empty()).then_some(extension)
     }
 
-    /// Whether this is the tree itself.
+    /// Whether the path is the root of the tree.
     #[must_use]
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is `base` or below it; `ab` is not below `a`.
+    /// Whether this path equals `base` or is below it. `ab` is not below `a`.
     #[must_use]
     pub fn starts_with(&self, base: &Self) -> bool {
         self.strip_prefix(base).is_some()
     }
 
-    /// This path as seen from `base`; none when it is not below.
+    /// This path relative to `base`; none if it is not below `base`.
     #[must_use]
     pub fn strip_prefix(&self, base: &Self) -> Option<Self> {
         if base.is_root() {
@@ -141,7 +140,7 @@ impl RelPath {
         rest.strip_prefix('/').map(|rest| Self(rest.to_owned()))
     }
 
-    /// The parts from the root down; none for the root.
+    /// The parts of the path, from the root down; none for the root.
     pub fn components(&self) -> impl Iterator<Item = &str> {
         self.0.split('/').filter(|part| !part.is_empty())
     }
@@ -158,9 +157,9 @@ impl RelPath {
         &self.0
     }
 
-    /// The smallest path that orders after everything below this one.
+    /// The smallest path that sorts after everything below this one.
     pub(crate) fn after_subtree(&self) -> Self {
-        // A `/` orders as the lowest byte, so the next one ends the subtree.
+        // `/` sorts as the lowest byte, so the second lowest ends the subtree.
         Self(format!("{}\u{1}", self.0))
     }
 }
@@ -172,7 +171,7 @@ fn beginning(text: &str) -> String {
 
 impl Ord for RelPath {
     fn cmp(&self, other: &Self) -> Ordering {
-        // NUL is never in a path, so it can stand for the separator.
+        // A path never contains NUL, so NUL can replace the separator and sorts before every other byte.
         let key = |byte: u8| if byte == b'/' { 0 } else { byte };
         self.0.bytes().map(key).cmp(other.0.bytes().map(key))
     }

@@ -1,7 +1,7 @@
-//! A note of everything that a build examined.
+//! Records every file, folder and path that a build examined, to detect later whether the build would give another result.
 //!
-//! Here: taking the note, its digest, and asking the same questions of another tree.
-//! Elsewhere: deciding from it whether to build again (the program's controllers).
+//! Here: making the record, its digest, and repeating the requests on another tree.
+//! Elsewhere: deciding from the record whether to build again (the program's controllers).
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{FileKind, FileMetadata, FileTree, RelPath, TreeError};
 
-/// A SHA-256 digest; reads as `sha256:<64 hexadecimal digits>`.
+/// A SHA-256 digest. Its text form is `sha256:<64 hexadecimal digits>`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sha256Digest([u8; 32]);
 
@@ -24,7 +24,7 @@ impl Sha256Digest {
     fn of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
-            // Lengths keep two parts from reading as one.
+            // Lengths are hashed too, so that two parts cannot be read as one.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
@@ -56,7 +56,7 @@ pub enum TreeQuery {
 }
 
 impl TreeQuery {
-    /// Reads again, and digests the answer; that nothing is there is an answer too.
+    /// Makes the request and returns a digest of the answer. A missing file is an answer, too.
     fn answer(self, files: &(impl FileTree + ?Sized), path: &RelPath) -> Sha256Digest {
         match self {
             Self::Read => read(&files.read(path)),
@@ -66,9 +66,9 @@ impl TreeQuery {
     }
 }
 
-/// What was examined, each with the digest of the answer.
+/// The record of a build: each request to the tree, with the digest of its answer.
 ///
-/// It holds digests only, never the content of a file. Clones share it: it is kept from one build to the next.
+/// It holds digests and never the content of a file. Clones share the data, because it is kept from one build to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TreeTrace {
     /// In walk order.
@@ -84,31 +84,31 @@ impl TreeTrace {
         self.seen.iter().map(|((path, look), answer)| (path, *look, *answer))
     }
 
-    /// One digest over every question and its answer.
+    /// One digest over all recorded requests and their answers.
     ///
     /// # Guarantees
-    /// It does not depend on the order of the questions or on how often one was asked.
+    /// The digest does not depend on the order of the requests or on repetitions.
     #[must_use]
     pub fn digest(&self) -> Sha256Digest {
         self.digest_of(|(_, answer)| *answer)
     }
 
-    /// The digest that a build with the same requests to `files` would leave.
+    /// The digest of the record if the same requests were made to `files`.
     ///
-    /// When it equals [`TreeTrace::digest`], a build that depends on nothing else has the same result for `files`.
+    /// If it equals [`TreeTrace::digest`], a build that depends on nothing else would give the same result for `files`.
     #[cfg(test)]
     fn digest_in(&self, files: &(impl FileTree + ?Sized)) -> Sha256Digest {
         self.digest_of(|((path, look), _)| look.answer(files, path))
     }
 
-    /// Whether `files` gives every answer that was seen; stops at the first that it does not.
+    /// Whether `files` gives the recorded answer to every request. The check stops at the first difference.
     #[must_use]
     pub fn is_same_in(&self, files: &(impl FileTree + ?Sized)) -> bool {
         self.seen.iter().all(|((path, look), answer)| look.answer(files, path) == *answer)
     }
 
-    /// The paths for which `files` gives another answer than was seen, each once, in walk order. None if
-    /// [`TreeTrace::is_same_in`] holds.
+    /// The paths for which `files` gives another answer than the recorded one, each once, in walk order. Empty if
+    /// [`TreeTrace::is_same_in`] is true.
     pub fn changed_in(&self, files: &(impl FileTree + ?Sized)) -> Vec<&RelPath> {
         let changed =
             self.seen.iter().filter(|((path, look), seen)| look.answer(files, path) != *seen);
@@ -131,7 +131,7 @@ impl TreeTrace {
     }
 }
 
-/// A tree that passes every question on and takes a note of it.
+/// A tree that passes every request on to another tree and records it.
 #[derive(Debug)]
 pub struct TreeRecorder<'a, F: ?Sized> {
     files: &'a F,

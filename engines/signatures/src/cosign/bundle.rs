@@ -1,4 +1,4 @@
-//! Sigstore bundles, version 0.3: a DSSE envelope with what is needed to verify it.
+//! Sigstore bundles, version 0.3: a DSSE envelope together with the data to verify it.
 //!
 //! Here: reading them, the envelope and its statement. Elsewhere: entries of logs (`sigstore/entry`), certificates
 //! (`sigstore`).
@@ -76,7 +76,7 @@ struct RawSignature {
     _keyid: Option<String>,
 }
 
-/// What an in-toto statement is about; other fields are not read.
+/// The subjects of an in-toto statement. Other fields are not read.
 #[derive(Deserialize)]
 struct IntotoStatement {
     #[serde(default)]
@@ -91,9 +91,9 @@ struct IntotoSubject {
 
 /// A bundle.
 pub(crate) struct SigstoreBundle {
-    /// `None`: it has a signature of the image's bytes in place of an envelope.
+    /// The envelope. `None` if the bundle has a signature of the image's bytes instead.
     envelope: Option<DsseEnvelope>,
-    /// `None`: it is signed by a key.
+    /// The certificate. `None` if the bundle is signed by a key.
     certificate: Option<Vec<u8>>,
     entries: Vec<RawRekorEntry>,
 }
@@ -105,7 +105,7 @@ struct DsseEnvelope {
 }
 
 impl SigstoreBundle {
-    /// Reads a bundle; `None` if it is not one, or of another version.
+    /// Reads a bundle; `None` if the bytes are not a bundle, or have another version.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let raw: RawBundle = serde_json::from_slice(bytes).ok()?;
         if !is_supported(&raw.media_type) {
@@ -134,7 +134,7 @@ impl SigstoreBundle {
         })
     }
 
-    /// Whether a key signed a statement about an image. Logs are not asked for.
+    /// Verifies that a key signed a statement about an image. Log entries are not required.
     pub(crate) fn verify_by(&self, key: &PublicKey, subject: &str) -> Result<(), String> {
         let envelope = self.envelope()?;
         if self.certificate.is_some() {
@@ -143,7 +143,7 @@ impl SigstoreBundle {
         envelope.verify(key, subject).map_err(of_signature)
     }
 
-    /// Whether a signer with one of the identities signed a statement about an image; gives the identity.
+    /// Verifies that a signer with one of the identities signed a statement about an image. Returns the identity.
     pub(crate) fn verify_keyless(
         &self,
         root: &TrustedRoot,
@@ -178,7 +178,7 @@ fn of_signature(why: String) -> String {
     format!("failed to verify signature: {why}")
 }
 
-/// Whether a media type is that of version 0.3.
+/// Whether a media type belongs to version 0.3.
 fn is_supported(media_type: &str) -> bool {
     let version = media_type
         .strip_prefix("application/vnd.dev.sigstore.bundle+json;version=")
@@ -190,7 +190,7 @@ fn is_supported(media_type: &str) -> bool {
 }
 
 impl DsseEnvelope {
-    /// Whether a key signed it, and its statement is about an image.
+    /// Verifies that a key signed the envelope, and that its statement is about an image.
     fn verify(&self, key: &PublicKey, subject: &str) -> Result<(), String> {
         let message = self.authenticated();
         let is_good = match self.signatures.as_slice() {
@@ -221,7 +221,7 @@ impl DsseEnvelope {
         Err("provided artifact digest does not match any digest in statement".to_owned())
     }
 
-    /// What is signed: DSSE's encoding of type and payload.
+    /// The signed bytes: the type and payload in DSSE's encoding.
     fn authenticated(&self) -> Vec<u8> {
         let kind = &self.payload_type;
         let mut message =
@@ -231,7 +231,7 @@ impl DsseEnvelope {
     }
 }
 
-/// The bytes of a signature as an annotation has them.
+/// Decodes a signature from an annotation.
 pub(super) fn decoded(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok().or_else(|| base64_of(text))
 }

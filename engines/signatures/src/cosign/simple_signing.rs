@@ -1,4 +1,4 @@
-//! The older format: layers under the tag `sha256-….sig`, whose annotations have the signatures.
+//! The older signature format of cosign: layers under the tag `sha256-….sig`, with signatures in their annotations.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 const BUNDLE: &str = "dev.sigstore.cosign/bundle";
 const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
 
-/// A signature with what it signs.
+/// A signature together with its signed payload.
 pub(super) struct SimpleSignature<'a> {
     subject: &'a str,
     payload: &'a [u8],
     signature: Vec<u8>,
-    /// Rekor's entry for it.
+    /// Rekor's entry for the signature.
     logged: Option<RekorBundle>,
     annotations: &'a BTreeMap<String, String>,
 }
@@ -52,7 +52,7 @@ impl<'a> SimpleSignature<'a> {
         self.is_about_image()
     }
 
-    /// Whether a signer with one of the identities signed this image; gives the identity.
+    /// Verifies that a signer with one of the identities signed this image. Returns the identity.
     pub(super) fn verify_keyless(
         &self,
         root: &TrustedRoot,

@@ -1,12 +1,12 @@
-//! The chain of certificates that is sent with a signature: whether it is one that may sign code.
+//! Checks the certificate chain in a signature: whether it may sign code.
 //!
-//! Elsewhere: whether the policy trusts it (`notation`).
+//! Elsewhere: whether the policy trusts the chain (`notation`).
 
 use super::envelope::shown;
 use crate::public_key::PublicKey;
 use crate::x509::{DIGITAL_SIGNATURE_BIT, ParsedCertificate, SIGNS_CERTIFICATES};
 
-/// Identifiers of the extensions with addresses for revocation checks: OCSP and lists.
+/// Identifiers of the extensions with addresses for revocation checks, by OCSP and by lists.
 const REVOCATION: [&str; 2] = ["1.3.6.1.5.5.7.1.1", "2.5.29.31"];
 
 /// Whether a chain leads from a certificate that signs code to a root that signed itself, all valid at a time.
@@ -56,7 +56,7 @@ pub(super) fn check(chain: &[ParsedCertificate], seconds: i64) -> Result<(), Str
     is_authority(root, chain.len() - 2)
 }
 
-/// Whether no certificate has an address for revocation checks: then no check is needed.
+/// Checks that no certificate has an address for revocation checks, so that no such check is needed.
 pub(super) fn has_no_revocation(chain: &[ParsedCertificate]) -> Result<(), String> {
     let names = |it: &&ParsedCertificate| REVOCATION.iter().any(|id| it.extension(id).is_some());
     match chain.iter().find(names) {
@@ -90,7 +90,7 @@ fn of(certificate: &ParsedCertificate, why: &str) -> String {
     format!("certificate with subject {:?}: {why}", certificate.subject_text)
 }
 
-/// The bits of a key's usage, which must be there and critical.
+/// The key usage bits of a certificate. The extension must be present and critical.
 fn usage(certificate: &ParsedCertificate) -> Result<u16, String> {
     match certificate.key_usage {
         None => Err(of(certificate, "key usage extension must be present")),
@@ -100,7 +100,7 @@ fn usage(certificate: &ParsedCertificate) -> Result<u16, String> {
 }
 
 fn is_leaf(certificate: &ParsedCertificate) -> Result<(), String> {
-    /// `keyEncipherment` and all after it; `nonRepudiation` may be.
+    /// The usage `keyEncipherment` and all usages after it, which are forbidden. `nonRepudiation` is allowed.
     const FOREIGN_KEY_USAGE_BITS: u16 = 0b1_1111_1100;
     if certificate.authority.is_some_and(|(is_authority, _)| is_authority) {
         let why =
@@ -129,7 +129,7 @@ fn is_leaf(certificate: &ParsedCertificate) -> Result<(), String> {
     }
 }
 
-/// Whether it may issue others, with so many authorities below it.
+/// Whether a certificate may issue others, with this many authorities below it.
 fn is_authority(certificate: &ParsedCertificate, below: usize) -> Result<(), String> {
     let Some((true, most)) = certificate.authority else {
         return Err(of(

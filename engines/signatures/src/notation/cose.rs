@@ -8,10 +8,10 @@ use super::envelope::{
     AUTHENTIC_TIME, EXPIRY, EnvelopeError, EnvelopeParts, MOST_HEADERS, SCHEME, TIME, TIMESTAMP,
 };
 
-/// How deep values may nest.
+/// The deepest nesting of values.
 const MOST_DEPTH: usize = 16;
 
-/// Headers in a map, by the names that JSON has for them.
+/// The headers in a map, by their names in JSON.
 type CoseHeaders = BTreeMap<String, Value>;
 
 /// Reads a signature.
@@ -51,7 +51,7 @@ fn value(bytes: &[u8]) -> Option<Value> {
     rest.is_empty().then_some(value)
 }
 
-/// Headers by name; none twice.
+/// Headers by name. A name may not occur twice.
 fn named(headers: Vec<(Value, Value)>) -> Result<CoseHeaders, String> {
     if headers.len() > MOST_HEADERS {
         return Err(format!("it has more than {MOST_HEADERS} headers"));

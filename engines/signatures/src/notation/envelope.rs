@@ -1,6 +1,6 @@
-//! A signature of Notation with its attributes.
+//! A Notation signature with its attributes, in a form that is common to JSON and CBOR.
 //!
-//! Here: what both forms have in common. Elsewhere: JSON (`jws`), CBOR (`cose`).
+//! Elsewhere: JSON (`jws`), CBOR (`cose`).
 
 use serde::Deserialize;
 
@@ -9,13 +9,13 @@ use crate::public_key::PublicKey;
 use crate::referrers::OciDescriptor;
 use crate::x509::ParsedCertificate;
 
-/// Bytes of a signature: all of it is read into values.
+/// The largest signature in bytes, because all of it is parsed.
 const MOST_BYTES: usize = 256 << 10;
 /// Certificates that are sent with a signature.
 const MOST_CERTIFICATES: usize = 16;
-/// Headers of a signature in CBOR, and those that are critical in either form.
+/// The most headers of a signature in CBOR, and the most critical headers in either form.
 pub(super) const MOST_HEADERS: usize = 64;
-/// What is signed.
+/// The media type of the signed payload.
 const PAYLOAD: &str = "application/vnd.cncf.notary.payload.v1+json";
 
 pub(super) const SCHEME: &str = "io.cncf.notary.signingScheme";
@@ -24,38 +24,38 @@ pub(super) const AUTHENTIC_TIME: &str = "io.cncf.notary.authenticSigningTime";
 pub(super) const EXPIRY: &str = "io.cncf.notary.expiry";
 pub(super) const TIMESTAMP: &str = "io.cncf.notary.timestampSignature";
 
-/// Why a signature does not count.
+/// Why a signature is rejected.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EnvelopeError {
     /// The envelope cannot be read.
     Unreadable(String),
-    /// It is wrong.
+    /// The signature is invalid.
     Invalid(String),
 }
 
 /// The authority for the time of signing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SigningScheme {
-    /// The signer, or an authority that is asked.
+    /// The signer itself, or a signing authority.
     X509,
     /// The signing authority itself.
     Authority,
 }
 
-/// A signature whose integrity is verified.
+/// A signature whose integrity has been verified.
 pub(super) struct NotationEnvelope {
     payload: Vec<u8>,
     pub(super) scheme: SigningScheme,
     pub(super) signing_time: i64,
     expiry: Option<i64>,
-    /// From the signer's certificate to that of the root.
+    /// The certificates from the signer to the root.
     pub(super) chain: Vec<ParsedCertificate>,
     pub(super) has_timestamp: bool,
     /// A critical attribute that nothing here knows.
     pub(super) unknown_critical: Option<String>,
 }
 
-/// A signature as it was read: nothing is verified.
+/// A parsed signature that has not been verified.
 #[derive(Debug, Default)]
 pub(super) struct EnvelopeParts {
     /// The bytes that are signed, which the payload is part of.
@@ -71,13 +71,13 @@ pub(super) struct EnvelopeParts {
     pub(super) time: Option<i64>,
     pub(super) authentic_time: Option<i64>,
     pub(super) expiry: Option<i64>,
-    /// In DER.
+    /// The certificates in DER.
     pub(super) certificates: Vec<Vec<u8>>,
     pub(super) has_timestamp: bool,
 }
 
 impl NotationEnvelope {
-    /// Reads a signature and verifies that nothing about it was changed since the owner of its certificate made it.
+    /// Reads a signature, and verifies that it has not changed since the owner of the certificate made it.
     pub(super) fn verified(media_type: &str, bytes: &[u8]) -> Result<Self, EnvelopeError> {
         if bytes.len() > MOST_BYTES {
             return Err(EnvelopeError::Unreadable(format!("it is larger than {MOST_BYTES} bytes")));
@@ -158,7 +158,7 @@ impl NotationEnvelope {
         }
     }
 
-    /// Whether it is of what a descriptor describes.
+    /// Whether the signature is about the content of a descriptor.
     pub(super) fn is_about(&self, subject: &OciDescriptor) -> Result<bool, String> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -212,7 +212,7 @@ fn algorithm(key: &PublicKey) -> Option<&'static str> {
     })
 }
 
-/// A time as RFC 1123 writes it.
+/// A time in the form of RFC 1123.
 pub(super) fn shown(seconds: i64) -> String {
     let time = jiff::Timestamp::from_second(seconds);
     time.map_or_else(

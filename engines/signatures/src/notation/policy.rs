@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use super::x509_distinguished_name::{self, DistinguishedName};
 use crate::x509::ParsedCertificate;
 
-/// Identities of a statement: each is compared with every other one. Differs(flux): Flux has no limit.
+/// The most identities of a statement, because each is compared with every other one. Differs(flux): Flux has no limit.
 const MOST_IDENTITIES: usize = 100;
 /// Bytes of a policy.
 const MOST_BYTES: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub(super) struct TrustPolicy {
     trust_policies: Vec<TrustPolicyStatement>,
 }
 
-/// What is trusted in some repositories.
+/// The statement of a policy: which signers are trusted in some repositories.
 #[derive(Debug, Clone, Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct TrustPolicyStatement {
@@ -55,7 +55,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
-/// What is checked of a signature whose integrity is certain.
+/// The checks of a signature whose integrity has been verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NotationCheck {
     Authenticity,
@@ -119,7 +119,7 @@ impl VerificationLevel {
     }
 }
 
-/// A list as Go prints it.
+/// A list in Go's notation.
 fn quoted<'t>(names: impl Iterator<Item = &'t str>) -> String {
     let names: Vec<String> = names.map(|name| format!("{name:?}")).collect();
     format!("[{}]", names.join(" "))
@@ -164,7 +164,7 @@ impl TrustPolicyVerification {
 }
 
 impl TrustPolicy {
-    /// Reads one; it is not validated.
+    /// Parses a policy without validating it.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let unusable =
             |why: String| format!("error occurred while parsing trustpolicy.json: {why}");
@@ -243,7 +243,8 @@ impl TrustPolicy {
         }
     }
 
-    /// The statement for an image, `repository@digest`: the one with its repository, else the one for all.
+    /// The statement for the image `repository@digest`: the one that names its repository, or else the one for all
+    /// repositories.
     pub(super) fn applicable(&self, image: &str) -> Result<&TrustPolicyStatement, String> {
         let repository = image.split_once('@').map_or(image, |(repository, _)| repository);
         let of = |scope: &str| {
@@ -397,7 +398,7 @@ impl TrustPolicyStatement {
         Ok(())
     }
 
-    /// Whether the subject of a certificate is one of the identities.
+    /// Checks that the subject of a certificate is one of the identities.
     pub(super) fn is_identity(&self, certificate: &ParsedCertificate) -> Result<(), String> {
         if self.trusted_identities.iter().any(|identity| identity == "*") {
             return Ok(());

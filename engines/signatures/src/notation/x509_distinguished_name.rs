@@ -8,7 +8,7 @@ pub(super) type DistinguishedName = BTreeMap<String, String>;
 /// Attributes that every name has.
 const MANDATORY: [&str; 3] = ["C", "ST", "O"];
 
-/// Reads a name. Parity(flux): the texts.
+/// Reads a distinguished name. Parity(flux): the texts.
 pub(super) fn parse(text: &str) -> Result<DistinguishedName, String> {
     let malformed = |why: &str| {
         format!(
@@ -58,7 +58,7 @@ pub(super) fn has_all(name: &DistinguishedName, of: &DistinguishedName) -> bool 
     of.iter().all(|(kind, value)| name.get(kind) == Some(value))
 }
 
-/// Names as Go prints them.
+/// Names in Go's notation.
 pub(super) fn shown(names: &[DistinguishedName]) -> String {
     let one = |name: &DistinguishedName| {
         let pairs: Vec<String> =
@@ -85,7 +85,7 @@ fn split<'t>(text: &'t str, at: &[char]) -> Vec<&'t str> {
     parts
 }
 
-/// A value without escapes; blanks at its end mean nothing unless they are escaped.
+/// A value without escapes. Blanks at its end are dropped unless they are escaped.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut kept = 0;

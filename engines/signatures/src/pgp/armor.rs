@@ -1,10 +1,10 @@
-//! ASCII armor as Go reads it: leniently, its first block only, without its checksum.
+//! Reads ASCII armor like Go: leniently, only the first block, and without checking its checksum.
 
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Padding may be missing where a block is cut off; what was decoded until there counts.
+/// Base64 in which padding may be missing, because a truncated block is still decoded up to its end.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -17,15 +17,15 @@ const MAX_LINE_BYTES: usize = 96;
 
 /// A block.
 pub(crate) struct ArmorBlock {
-    /// Such as `PGP SIGNATURE`.
+    /// The type of the block, such as `PGP SIGNATURE`.
     pub(crate) kind: String,
-    /// Its content, as far as it can be read.
+    /// The content, up to the first unreadable character.
     pub(crate) content: Vec<u8>,
-    /// Why the content is not all, if it is not.
+    /// Why the content is incomplete, if it is.
     pub(crate) broken: Option<&'static str>,
 }
 
-/// The first block of a text; lines may be indented, and text before it is skipped.
+/// The first block of a text. Its lines may be indented, and text before it is skipped.
 pub(crate) fn first(text: &[u8]) -> Option<ArmorBlock> {
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     'block: loop {
@@ -71,7 +71,7 @@ fn body<'l>(lines: impl Iterator<Item = &'l [u8]>) -> (Vec<u8>, Option<&'static 
     match BASE64.decode(decodable) {
         Ok(content) => (content, broken),
         Err(_) => {
-            // What is before the first group that is not base64 counts.
+            // Text after the first group that is not base64 is ignored.
             let good = decodable.chunks(4).take_while(|group| BASE64.decode(group).is_ok());
             let content = good.filter_map(|group| BASE64.decode(group).ok()).flatten().collect();
             (content, Some("the armor is not base64"))

@@ -36,10 +36,10 @@ macro_rules! verify_on {
     }};
 }
 
-/// Verifies with a public point as a key packet has it: the number of its bits, then its bytes.
+/// Verifies a signature with a public point in the form of a key packet: the number of its bits, then its bytes.
 ///
 /// # Errors
-/// The signature is not the key's, or the curve is not supported: only P256r1 and P384r1 are.
+/// The key did not make the signature, or the curve is not supported. Only P256r1 and P384r1 are.
 pub(super) fn verify(
     curve: &ECCCurve,
     point: &[u8],

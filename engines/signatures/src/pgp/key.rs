@@ -1,6 +1,6 @@
-//! Keys as verifiers: what go-crypto verifies and rPGP refuses to.
+//! Verifies signatures that go-crypto accepts but rPGP rejects.
 //!
-//! Here: digests that are shorter than rPGP wants them. Elsewhere: which digests count at all (`policy`), curves that it lacks
+//! Here: digests shorter than rPGP requires. Elsewhere: which digests are accepted (`policy`), curves that rPGP lacks
 //! (`brainpool`).
 
 use std::io;
@@ -16,7 +16,7 @@ use pgp::types::{
 
 use super::brainpool;
 
-/// The largest key that is used, in bytes: beyond it a few signatures would take seconds.
+/// The largest key in bytes. With a larger key, a few signatures would take seconds.
 const MAX_KEY_BYTES: usize = 4096;
 
 /// A key that verifies the signatures that go-crypto verifies.
@@ -74,7 +74,7 @@ impl<K: KeyDetails> KeyDetails for PgpVerifyingKey<'_, K> {
 impl<K: VerifyingKey> VerifyingKey for PgpVerifyingKey<'_, K> {
     fn verify(&self, hash: HashAlgorithm, digest: &[u8], signature: &SignatureBytes) -> Result<()> {
         let field = match self.0.public_params() {
-            // The digest is the message; its algorithm is compared with a minimum only.
+            // The digest itself is the signed message. The algorithm is only compared with a minimum.
             PublicParams::EdDSALegacy(_) | PublicParams::Ed25519(_) => 0,
             // A digest is a number, which leading zeros do not change.
             PublicParams::ECDSA(

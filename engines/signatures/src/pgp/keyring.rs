@@ -1,6 +1,5 @@
-//! Key rings: keys with the identities and subkeys that their owners signed.
-//!
-//! A key with a self-signature that does not verify does not count, nor does what belongs to it; others of the ring do.
+//! Key rings: keys with the identities and subkeys that their owners signed. If a self-signature of a key is not valid, the key
+//! is ignored with all that belongs to it. Other keys of the ring are still used.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,16 +13,16 @@ use pgp::types::{Fingerprint, KeyDetails as _, KeyId, Tag};
 use super::key::{PgpVerifyingKey, is_usable};
 use super::policy::{self, BoundKey};
 
-/// How many signatures of key rings and messages are verified at most.
+/// The most signatures of key rings and messages that are verified.
 const MAX_VERIFIED: usize = 1_000;
 
 const BAD_TAG: &str = "openpgp: invalid data: tag byte does not have MSB set";
 const BAD_PACKET: &str = "openpgp: invalid data: a packet cannot be parsed";
 
-/// How many bytes of messages are hashed at most: each signature that is verified hashes its message anew.
+/// The most message bytes that are hashed in total. Each verified signature hashes its whole message again.
 const MAX_HASHED_BYTES: usize = 1 << 30;
 
-/// Counts what is verified.
+/// Counts the work for verifications.
 pub(crate) struct VerificationEffort {
     signatures: usize,
     bytes: usize,
@@ -43,7 +42,7 @@ impl VerificationEffort {
         left.is_some()
     }
 
-    /// Whether another signature of a message with so many bytes may be verified.
+    /// Whether another signature of a message with this many bytes may be verified.
     pub(crate) fn take_message(&mut self, bytes: usize) -> bool {
         let left = self.bytes.checked_sub(bytes);
         self.bytes = left.unwrap_or_default();
@@ -51,19 +50,19 @@ impl VerificationEffort {
     }
 }
 
-/// The owner's self-signatures about one of the names.
+/// The owner's self-signatures about one name.
 #[derive(Default)]
 struct UserIdentity {
     signature: Option<Signature>,
     revocations: Vec<Signature>,
 }
 
-/// A key with what belongs to it.
+/// A primary key with its identities and subkeys.
 pub(crate) struct PgpEntity {
     pub(super) primary: BoundKey<PublicKey>,
-    /// The names of its owner, of which each is signed.
+    /// The names of the owner. Each name is signed.
     pub(crate) names: Vec<String>,
-    /// Of the primary identity.
+    /// The revocations of the primary identity.
     pub(super) identity_revocations: Vec<Signature>,
     pub(super) subkeys: Vec<BoundKey<PublicSubkey>>,
 }
@@ -80,15 +79,15 @@ impl PgpEntity {
     }
 }
 
-/// Reads all keys of a ring that can be used.
+/// Reads all usable keys of a ring.
 ///
 /// # Errors
-/// No key can be used, or the ring ends in something that is not a key; in the words of go-crypto where it has any.
+/// No key can be used, or the ring ends in something that is not a key. The message is go-crypto's where go-crypto has one.
 pub(crate) fn read(
     content: &[u8],
     effort: &mut VerificationEffort,
 ) -> Result<Vec<PgpEntity>, String> {
-    // rPGP computes with the numbers of private keys as it reads them, and panics if they do not belong together.
+    // rPGP computes with the numbers of private keys while reading them, and panics if these are inconsistent.
     let reading = AssertUnwindSafe(|| read_entities(content, effort));
     catch_unwind(reading).unwrap_or_else(|_panic| Err(BAD_PACKET.to_owned()))
 }
@@ -174,7 +173,7 @@ fn entity(
     })
 }
 
-/// Whether the other of two identities is rather the primary one.
+/// Whether `other` is preferred over `known` as the primary identity.
 fn is_preferred(known: &UserIdentity, other: &UserIdentity) -> bool {
     let revoked = (known.revocations.len(), other.revocations.len());
     if revoked.0 != revoked.1 {
@@ -190,7 +189,7 @@ fn is_preferred(known: &UserIdentity, other: &UserIdentity) -> bool {
     }
 }
 
-/// A name of the owner, if the owner signed it.
+/// Reads an identity of the key, if the owner signed its name.
 fn identity(
     key: &PublicKey,
     id: KeyId,
@@ -224,7 +223,7 @@ fn identity(
     Ok(identity)
 }
 
-/// A subkey with its binding; one that signs has to have signed that it belongs to the key.
+/// A subkey with its binding. A signing subkey must itself have signed that it belongs to the key.
 fn bound(
     key: &PublicKey,
     subkey: PublicSubkey,
@@ -271,7 +270,7 @@ fn bound(
     }
 }
 
-/// The id of the key that made a signature, as the signature claims.
+/// The id of the signing key, as the signature itself states it.
 pub(super) fn issuer(signature: &Signature) -> Option<KeyId> {
     let by_fingerprint = || match signature.issuer_fingerprint().first() {
         Some(Fingerprint::V4(print)) => {
@@ -283,13 +282,12 @@ pub(super) fn issuer(signature: &Signature) -> Option<KeyId> {
     signature.issuer_key_id().first().map(|id| **id).or_else(by_fingerprint)
 }
 
-/// Packets, of which one may be examined before it is taken.
+/// A list of packets with a lookahead of one packet.
 struct PgpPackets<'c> {
     parser: std::iter::Peekable<ReadablePackets<'c>>,
 }
 
-/// The packets of a text, without those that are unknown, unsupported or empty. It ends after one that cannot be
-/// parsed.
+/// The packets of a text, without packets that are unknown, unsupported or empty. It ends after a packet that cannot be parsed.
 pub(super) struct ReadablePackets<'c> {
     parser: PacketParser<&'c [u8]>,
     is_over: bool,
@@ -350,7 +348,7 @@ impl<'c> PgpPackets<'c> {
         }
     }
 
-    /// Passes over the rest of a key; what cannot be parsed spoils the ring.
+    /// Skips the rest of a key. A packet that cannot be parsed makes the whole ring invalid.
     fn skip_key(&mut self) -> Result<(), String> {
         while let Some(packet) = self.next_of_key() {
             packet?;

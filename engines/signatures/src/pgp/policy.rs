@@ -1,7 +1,7 @@
-//! Which signatures and keys are good now.
+//! Decides which signatures and keys are valid now.
 //!
-//! Source: ProtonMail/go-crypto 1.4 as Flux and Helm call it. Whether a key has expired or is revoked counts now, not when it
-//! signed.
+//! Source: ProtonMail/go-crypto 1.4 as Flux and Helm call it. A key must not be expired or revoked at the present time. The
+//! time of the signature does not matter for that.
 
 use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{RevocationCode, Signature, SignatureVersion, SubpacketData};
@@ -20,7 +20,7 @@ fn seconds(time: Timestamp) -> u64 {
     u64::from(time.as_secs())
 }
 
-/// When a signature was made; signatures without that time are not read.
+/// When a signature was made. Signatures without a time are not read.
 pub(super) fn created(signature: &Signature) -> u64 {
     signature.created().map(seconds).unwrap_or_default()
 }
@@ -42,7 +42,7 @@ fn is_key_expired(key: &impl KeyDetails, says: &Signature, now: u64) -> bool {
     is_past(seconds(key.created_at()), lifetime, now)
 }
 
-/// Whether any revocation counts; that of a compromised key does even when it is over.
+/// Whether any revocation is in force. The revocation of a compromised key stays in force even after its own expiry.
 fn is_revoked(revocations: &[Signature], now: u64) -> bool {
     revocations.iter().any(|it| {
         let is_compromised =
@@ -67,7 +67,7 @@ fn unknown_critical_notation(signature: &Signature) -> Option<String> {
     })
 }
 
-/// Whether a signature has an old version, a weak digest or something critical and unknown in it, and is passed over.
+/// Whether a signature is skipped, because of an old version, a weak digest, or an unknown critical subpacket.
 pub(super) fn is_unsupported(signature: &Signature) -> bool {
     let Some(config) = signature.config() else { return true };
     let is_known = matches!(config.version(), SignatureVersion::V4 | SignatureVersion::V6);
@@ -92,10 +92,10 @@ pub(super) fn is_unsupported(signature: &Signature) -> bool {
     !is_known || !is_strong || has_unknown
 }
 
-/// Whether a message counts that a key signed: the key, its owner and all that binds them are good now.
+/// Checks that the signature of a key is valid now: the key, its owner and all bindings between them.
 ///
 /// # Errors
-/// What is not, in the words of go-crypto.
+/// Which part is not valid, in go-crypto's words.
 pub(super) fn check<P: KeyDetails, S: KeyDetails>(
     signature: &Signature,
     primary: &BoundKey<P>,

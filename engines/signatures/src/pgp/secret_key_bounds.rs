@@ -1,41 +1,41 @@
-//! Private OpenPGP keys of others: what using one may cost, and what is left of it where rPGP panics.
+//! Private OpenPGP keys of other users: limits on the cost of using them, and protection from panics in rPGP.
 //!
-//! rPGP itself reads no RSA key over 8192 bits and no DSA key over 4096. Elsewhere: signing with keys (`signing_key`), decrypting
-//! with them (the crate `sops`).
+//! rPGP itself reads no RSA key over 8192 bits and no DSA key over 4096. Elsewhere: signing with keys (`signing_key`),
+//! decrypting with keys (the crate `sops`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use pgp::ser::Serialize as _;
 use pgp::types::{PublicParams, S2kParams, SecretParams, StringToKey};
 
-/// The memory that a passphrase may take, as the exponent of two of KiB: 128 MiB. The file of the key sets it; it is 64 MiB
-/// where go-crypto makes the key.
+/// The most memory for a passphrase, as a power of two in KiB: 128 MiB. The key's file sets the value, and go-crypto uses 64
+/// MiB.
 const MAX_ARGON2_MEMORY: u8 = 17;
-/// How often that memory is passed over.
+/// The most passes over that memory.
 const MAX_ARGON2_PASSES: u8 = 8;
 
-/// The bits of RSA keys that sign. Parity(flux): Go refuses smaller ones.
+/// The sizes of RSA keys that may sign, in bits. Parity(flux): Go refuses smaller ones.
 const RSA_BITS: std::ops::RangeInclusive<u16> = 1024..=8192;
 /// The bits of the modulus of DSA keys that sign.
 const DSA_MODULUS_BITS: std::ops::RangeInclusive<u16> = 1024..=4096;
-/// The bits of the order of their group. In a smaller one, the search for a number that is invertible may never end.
+/// The sizes of the order of a DSA group, in bits. With a smaller one, the search for an invertible number might never end.
 const DSA_ORDER_BITS: [u16; 3] = [160, 224, 256];
 
-/// What has to be known before the secret part of a key can be used.
+/// The protection of a key's secret part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SecretKeyProtection {
-    /// Nothing.
+    /// The secret part is not protected.
     Plain,
     /// A passphrase.
     Passphrase,
-    /// It is not in the file, such as that of a key on a smart card.
+    /// The secret part is not in the file, for example because the key is on a smart card.
     Elsewhere,
 }
 
-/// How the secret part of a key is protected.
+/// The protection of a key's secret part.
 ///
 /// # Errors
-/// Its passphrase takes too much memory or time.
+/// Deriving the key from the passphrase takes too much memory or time.
 pub fn protection(secret: &SecretParams) -> Result<SecretKeyProtection, String> {
     let SecretParams::Encrypted(encrypted) = secret else { return Ok(SecretKeyProtection::Plain) };
     let from = match encrypted.string_to_key_params() {
@@ -56,17 +56,17 @@ pub fn protection(secret: &SecretParams) -> Result<SecretKeyProtection, String> 
         StringToKey::Private { .. } | StringToKey::Other { .. } | StringToKey::Reserved { .. } => {
             Ok(SecretKeyProtection::Elsewhere)
         }
-        // The code of an iterated one has its own bound: 62 MiB are hashed, once or twice.
+        // rPGP itself limits an iterated passphrase: it hashes 62 MiB once or twice.
         _ => Ok(SecretKeyProtection::Passphrase),
     }
 }
 
-/// The result of code of rPGP, which panics for some keys whose numbers do not belong together; none where it did.
+/// Runs code of rPGP, which panics for some keys with inconsistent numbers; none if it panicked.
 pub fn contained<T>(work: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok().flatten()
 }
 
-/// Checks that signing takes a bounded time.
+/// Checks that signing with the key takes a limited time.
 ///
 /// # Errors
 /// The key has an unusual size.
@@ -93,7 +93,7 @@ pub(super) fn check_size(params: &PublicParams) -> Result<(), String> {
     }
 }
 
-/// The sizes of the numbers of a key, which each begin with it.
+/// The sizes of a key's numbers in bits. Each number begins with its size.
 fn bits_of_numbers(mut bytes: &[u8]) -> Vec<u16> {
     let mut sizes = Vec::new();
     while let Some((size, rest)) = bytes.split_first_chunk::<2>() {

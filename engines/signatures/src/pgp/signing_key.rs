@@ -1,7 +1,7 @@
 //! OpenPGP keys that sign commits.
 //!
-//! Here: reading the private key, choosing the key or subkey that signs, and the signature. Elsewhere: what its owner says of
-//! it (`keyring`), which keys and signatures are good now (`policy`), what using one may cost (`secret_key_bounds`).
+//! Here: reading the private key, choosing the key or subkey that signs, and the signature. Elsewhere: the key's identities and
+//! bindings (`keyring`), which keys and signatures are valid now (`policy`), the allowed cost (`secret_key_bounds`).
 
 use std::fmt;
 
@@ -16,11 +16,11 @@ use super::secret_key_bounds::{SecretKeyProtection, check_size, contained, prote
 use super::{PgpEntity, VerificationEffort, armor, armored_ring, check, policy};
 use crate::commit_signing::SigningError;
 
-/// How many subkeys are unlocked, the newest first. Each has a passphrase of its own to be derived, which takes up to half a
-/// second.
+/// The most subkeys that are unlocked, with the newest first. Deriving a key from its passphrase takes up to half a second for
+/// each.
 const MAX_UNLOCKED_SUBKEYS: usize = 4;
 
-/// The largest text of a key. Its packets are read before anything is known of them.
+/// The longest text of a key. Its packets are read before anything about them is known.
 const MAX_KEY_TEXT_BYTES: usize = 256 << 10;
 
 /// A private OpenPGP key, with its passphrase.
@@ -31,7 +31,7 @@ pub struct OpenPgpSigningKey {
 }
 
 impl fmt::Debug for OpenPgpSigningKey {
-    /// Which key it is.
+    /// Shows only which key it is.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("OpenPgpSigningKey").field(&self.entity.id()).finish()
     }
@@ -47,8 +47,8 @@ impl OpenPgpSigningKey {
     /// Parity(flux): the armor holds exactly one key; a passphrase for a key that has none is not examined.
     ///
     /// # Errors
-    /// It is no private key, or there are several; in the words of go-crypto where it has any. A passphrase that is wrong
-    /// is noticed at the first signature.
+    /// The armor has no private key, or several. The message is go-crypto's where go-crypto has one. A wrong passphrase is only
+    /// detected at the first signature.
     pub fn read(armored: &[u8], passphrase: Option<&str>) -> Result<Self, SigningError> {
         if armored.len() > MAX_KEY_TEXT_BYTES {
             return Err(refused(
@@ -67,8 +67,8 @@ impl OpenPgpSigningKey {
         Ok(Self { secret, entity, passphrase: passphrase.map(Password::from) })
     }
 
-    /// Checks that the passphrase unlocks the key, by a signature that is dropped; `now` is in seconds since 1970. Whether the
-    /// key may sign then is not examined.
+    /// Checks that the passphrase unlocks the key by making a signature and dropping it. `now` is in seconds since 1970.
+    /// Whether the key may sign is not checked.
     ///
     /// # Errors
     /// [`SigningError::Locked`] or [`SigningError::WrongPassphrase`].
@@ -79,11 +79,11 @@ impl OpenPgpSigningKey {
         }
     }
 
-    /// Signs a commit or tag, given as it is stored without a signature; `now` is in seconds since 1970, and becomes the time
-    /// of the signature. Gives the armored signature.
+    /// Signs a commit or tag, given in its stored form without a signature. `now` is in seconds since 1970 and becomes the time
+    /// of the signature. Returns the armored signature.
     ///
-    /// The newest subkey that may sign does, else the key itself. No signature is made that [`verify`](crate::git::verify)
-    /// would refuse: one of a key that has expired or is revoked, for instance.
+    /// The newest subkey that may sign is used, else the key itself. If [`verify`](crate::git::verify) would reject the
+    /// signature, for example because the key has expired or is revoked, no signature is made.
     ///
     /// # Errors
     /// No key may sign now, or the passphrase does not unlock it.

@@ -1,4 +1,4 @@
-//! Manifests and indices, as far as signatures are found by them.
+//! Manifests and indices, with the fields that are needed to find signatures.
 
 use std::collections::BTreeMap;
 
@@ -31,10 +31,10 @@ pub(crate) struct OciManifest {
 }
 
 impl OciManifest {
-    /// Reads a manifest; `None` if it is not one.
+    /// Reads a manifest; `None` if the bytes are not a manifest.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let mut manifest: Self = serde_json::from_slice(bytes).ok()?;
-        // What cannot be asked for by a digest is not asked for.
+        // Entries without a SHA-256 digest cannot be requested, so they are dropped.
         manifest.manifests.retain(|it| super::is_sha256(&it.digest));
         Some(manifest)
     }

@@ -12,10 +12,10 @@ use crate::referrers::hex;
 use crate::x509::ParsedCertificate;
 use crate::{pem, sha256};
 
-/// Hashes of a proof: a log of 2^64 entries needs no more.
+/// The most hashes in a proof. A log of 2^64 entries needs no more.
 const MOST_HASHES: usize = 64;
 
-/// An entry as bundles have it.
+/// A log entry as it is in a bundle.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RawRekorEntry {
@@ -87,7 +87,7 @@ impl RawRekorEntry {
     }
 }
 
-/// Verifies the entries of a bundle; gives the times that Rekor promised.
+/// Verifies the entries of a bundle. Returns the times in Rekor's promises.
 ///
 /// Parity(flux): entries of logs that are not trusted count for nothing; a trusted one that is wrong fails all.
 pub(crate) fn verify_all(
@@ -145,9 +145,9 @@ pub(crate) fn verify_all(
     Ok(times)
 }
 
-/// What Rekor promises to log.
+/// The content that Rekor promises to log.
 pub(super) struct InclusionPromise<'a> {
-    /// In base64.
+    /// The entry in base64.
     pub(super) body: &'a str,
     pub(super) seconds: i64,
     pub(super) index: i64,
@@ -155,9 +155,9 @@ pub(super) struct InclusionPromise<'a> {
 }
 
 impl InclusionPromise<'_> {
-    /// Whether the log signed this: the canonical JSON of it.
+    /// Whether the log signed the canonical JSON of this promise.
     pub(super) fn is_signed(&self, log: &TransparencyLog, signature: &[u8]) -> bool {
-        // Members in the order of their names, and neither blanks nor escapes: the canonical form.
+        // The canonical form: members in alphabetical order, without blanks and escapes.
         let canonical = json!({
             "body": self.body,
             "integratedTime": self.seconds,
@@ -168,17 +168,17 @@ impl InclusionPromise<'_> {
     }
 }
 
-/// What an entry is about.
+/// The content of a log entry.
 pub(super) struct RekorEntryBody {
     pub(super) signature: Vec<u8>,
     /// A certificate or a key in PEM.
     pub(super) verifier: Vec<u8>,
-    /// The hash of what is signed, of entries of the kind `hashedrekord`: algorithm and digits.
+    /// For entries of the kind `hashedrekord`, the hash of the signed data: algorithm and digits.
     pub(super) hash: Option<(String, String)>,
 }
 
 impl RekorEntryBody {
-    /// Reads the body of an entry, of one of the kinds that sign artifacts.
+    /// Reads the body of an entry. It must be of a kind that signs artifacts.
     pub(super) fn parse(body: &[u8]) -> Result<Self, String> {
         let unreadable = || "the entry of the log cannot be read".to_owned();
         let body: serde_json::Value = serde_json::from_slice(body).map_err(|_| unreadable())?;
@@ -199,7 +199,7 @@ impl RekorEntryBody {
         };
         let mut signature = bytes(paths.0).ok_or_else(unreadable)?;
         if text("/kind") == Some("intoto") {
-            // It is encoded twice there.
+            // The signature is encoded twice in this kind of entry.
             let inner = std::str::from_utf8(&signature).ok().and_then(base64_of);
             signature = inner.ok_or_else(unreadable)?;
         }
@@ -211,7 +211,7 @@ impl RekorEntryBody {
         })
     }
 
-    /// Whether it is of a certificate.
+    /// Whether the entry is about a certificate.
     pub(super) fn is_by(&self, certificate: &ParsedCertificate) -> bool {
         pem::first(&self.verifier).is_some_and(|block| block.content == certificate.der)
     }
@@ -268,13 +268,13 @@ impl RawInclusionProof {
     }
 }
 
-/// Bytes as Go prints them.
+/// Bytes in Go's notation.
 fn decimal(bytes: &[u8]) -> String {
     let numbers: Vec<String> = bytes.iter().map(u8::to_string).collect();
     format!("[{}]", numbers.join(" "))
 }
 
-/// The root hash that a log signed in a checkpoint: a signed note whose third line has it.
+/// The root hash in a checkpoint that a log signed. A checkpoint is a signed note with the hash on its third line.
 fn signed_root(envelope: &str, log: &TransparencyLog) -> Result<Vec<u8>, String> {
     let malformed = || "the checkpoint is malformed".to_owned();
     let (note, signatures) = envelope.split_once("\n\n").ok_or_else(malformed)?;

@@ -1,4 +1,4 @@
-//! Identities in certificates of Fulcio, and which of them count.
+//! Identities in Fulcio's certificates, and which of them are accepted.
 
 use std::fmt;
 
@@ -12,16 +12,16 @@ const ISSUER_V2: &str = "1.3.6.1.4.1.57264.1.8";
 /// A name for users without an email address.
 const USER_NAME: &str = "1.3.6.1.4.1.57264.1.7";
 
-/// Accepted identities: regular expressions, which match anywhere.
+/// An accepted identity, as regular expressions. They may match any part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateIdentity {
-    /// Of the identity provider.
+    /// The identity provider.
     pub issuer: String,
-    /// Of the user or workflow.
+    /// The user or workflow.
     pub subject: String,
 }
 
-/// The subject of a certificate and what else identifies its owner.
+/// The subject of a certificate, and the other data that identifies its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateSummary {
     subject: String,
@@ -35,7 +35,7 @@ impl fmt::Display for CertificateSummary {
 }
 
 impl CertificateSummary {
-    /// Reads it from a certificate.
+    /// Reads the identity from a certificate.
     pub(crate) fn of(certificate: &ParsedCertificate) -> Result<Self, String> {
         let subject = subjects(certificate).into_iter().next();
         let subject = subject.ok_or("no Subject Alternative Name found")?;
@@ -70,7 +70,7 @@ fn user_name(value: &[u8]) -> Option<String> {
     String::from_utf8(element.content.to_vec()).ok().filter(|_| element.tag == 0x0c)
 }
 
-/// The identity provider that a certificate names; empty if it names none.
+/// The identity provider in a certificate; empty if it has none.
 fn issuer(certificate: &ParsedCertificate) -> String {
     let newer = certificate.extension(ISSUER_V2).and_then(|value| {
         let (text, rest) = der::read(value)?;
@@ -83,7 +83,7 @@ fn issuer(certificate: &ParsedCertificate) -> String {
 
 /// Identities that count, with their expressions compiled once for all signatures.
 pub(crate) struct AcceptedIdentities {
-    /// The one identity that counts for bundles.
+    /// The single identity that is accepted for bundles.
     of_bundles: Result<IdentityPolicy, String>,
     any: Vec<CompiledIdentity>,
 }
@@ -102,7 +102,7 @@ struct IdentityPolicy {
 }
 
 impl AcceptedIdentities {
-    /// Compiles them; an invalid expression is an error only if it is used.
+    /// Compiles the identities. An invalid expression is an error only when it is used.
     pub(crate) fn new(identities: &[CertificateIdentity]) -> Self {
         let compiled = |what: &str, pattern: &str| {
             GoRegexp::new(pattern)
@@ -116,18 +116,18 @@ impl AcceptedIdentities {
         Self { of_bundles: IdentityPolicy::of(identities), any: any.collect() }
     }
 
-    /// Whether there is something that a bundle can be of.
+    /// Checks that there is an identity policy for bundles.
     pub(crate) fn is_usable_for_bundles(&self) -> Result<(), String> {
         self.of_bundles.as_ref().map(drop).map_err(Clone::clone)
     }
 
-    /// Whether the certificate of a bundle is of the one identity.
+    /// Checks that the certificate of a bundle has the single accepted identity.
     pub(crate) fn verify(&self, summary: &CertificateSummary) -> Result<(), String> {
         self.of_bundles.as_ref().map_err(Clone::clone)?.verify(summary)
     }
 
-    /// Whether one of the identities is that of a certificate; any is, where none is given. Gives the certificate's
-    /// subject.
+    /// Checks that a certificate has one of the identities. Without identities every certificate is accepted. Returns the
+    /// certificate's subject.
     ///
     /// Parity(flux): for signatures of the older format; an empty expression matches anything.
     pub(super) fn verify_any(&self, certificate: &ParsedCertificate) -> Result<String, String> {

@@ -1,4 +1,4 @@
-//! Certificate transparency: that a log has the certificate (RFC 6962, 3.2 and 3.3).
+//! Certificate transparency: verifies that a log contains the certificate (RFC 6962, 3.2 and 3.3).
 
 use super::sigstore_trusted_root::TrustedRoot;
 use crate::der;
@@ -8,7 +8,7 @@ use crate::x509::ParsedCertificate;
 
 /// The extension with timestamps of logs.
 const LIST: &str = "1.3.6.1.4.1.11129.2.4.2";
-/// The same in DER.
+/// The identifier of the extension, in DER.
 const LIST_DER: [u8; 12] = [0x06, 0x0a, 0x2b, 0x06, 0x01, 0x04, 0x01, 0xd6, 0x79, 0x02, 0x04, 0x02];
 /// Timestamps of a certificate.
 const MAX_TIMESTAMPS_PER_CERTIFICATE: usize = 16;
@@ -18,7 +18,7 @@ pub(super) fn has_timestamps(certificate: &ParsedCertificate) -> bool {
     certificate.extension(LIST).is_some()
 }
 
-/// Whether a trusted log has the certificate, which one of these issued.
+/// Verifies that a trusted log contains a certificate that one of the given authorities issued.
 pub(super) fn verify(
     certificate: &ParsedCertificate,
     issuers: &[&ParsedCertificate],
@@ -52,7 +52,7 @@ struct SignedCertificateTimestamp<'a> {
 }
 
 impl SignedCertificateTimestamp<'_> {
-    /// What a log signs of a certificate that is to be issued.
+    /// The bytes that a log signs for a certificate before it is issued.
     fn signed(&self, tbs: &[u8], issuer: &[u8]) -> Vec<u8> {
         let mut signed = vec![0, 0];
         signed.extend_from_slice(&self.milliseconds.to_be_bytes());
@@ -87,7 +87,7 @@ fn read(extension: &[u8]) -> Option<Vec<SignedCertificateTimestamp<'_>>> {
     Some(timestamps)
 }
 
-/// `None` of another version, or if it is malformed.
+/// Reads a timestamp; `None` if it has another version or is malformed.
 fn timestamp(bytes: &[u8]) -> Option<SignedCertificateTimestamp<'_>> {
     let (&0, rest) = bytes.split_first()? else { return None };
     let (log, rest) = rest.split_at_checked(32)?;
@@ -105,7 +105,7 @@ fn timestamp(bytes: &[u8]) -> Option<SignedCertificateTimestamp<'_>> {
     })
 }
 
-/// What was signed of a certificate before timestamps were added to it.
+/// The signed part of a certificate without the timestamps that were added later.
 fn without_list(tbs: &[u8]) -> Option<Vec<u8>> {
     const EXTENSIONS_TAG: u8 = 0xa3;
     let (whole, _) = der::read(tbs)?;

@@ -1,4 +1,4 @@
-//! The trusted root: authorities that certify identities, and logs. The document `trusted_root.json`.
+//! The trusted root of Sigstore, `trusted_root.json`: the authorities that certify identities, and the logs.
 //!
 //! Parity(flux): unknown fields and other versions are refused, texts included.
 
@@ -41,7 +41,7 @@ pub(super) struct TransparencyLog {
     pub(super) validity: ValidityPeriod,
 }
 
-/// When something is valid, in seconds of Unix time.
+/// A period of validity, in seconds of Unix time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ValidityPeriod {
@@ -64,7 +64,7 @@ struct RawTrustedRoot {
     tlogs: Vec<RawTransparencyLog>,
     certificate_authorities: Vec<RawAuthority>,
     ctlogs: Vec<RawTransparencyLog>,
-    /// Not used: times come from Rekor.
+    /// Read but not used, because times come from Rekor.
     #[serde(rename = "timestampAuthorities")]
     _timestamp_authorities: Vec<RawAuthority>,
 }
@@ -133,13 +133,13 @@ struct RawCertificate {
 }
 
 impl TrustedRoot {
-    /// The root of the public Sigstore, as it was when the crate that has it was released.
+    /// The root of the public Sigstore. It is compiled in, from the time of the release of the crate that contains it.
     ///
-    /// Differs(flux): it fetches the newest one. Keys that were added since are not trusted, and keys that were withdrawn
-    /// since are, until windlass is updated.
+    /// Differs(flux): it fetches the newest one. Keys that were added since are not trusted, and keys that were withdrawn since
+    /// are, until windlass is updated.
     ///
     /// # Errors
-    /// It cannot be used, which a test excludes.
+    /// The root cannot be used. A test verifies that it can.
     pub fn public() -> Result<Self, String> {
         Self::parse(sigstore_trust_root::SIGSTORE_PRODUCTION_TRUSTED_ROOT.as_bytes())
     }
@@ -147,7 +147,7 @@ impl TrustedRoot {
     /// Reads `trusted_root.json`.
     ///
     /// # Errors
-    /// It cannot be used; the text is for people.
+    /// The root cannot be used. The text is for users.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let unusable = |why: String| format!("unable to parse trusted root: {why}");
         if text.len() > MOST_BYTES {
@@ -189,7 +189,7 @@ impl TrustedRoot {
 
 #[cfg(test)]
 impl TrustedRoot {
-    /// A certificate of an authority, and the one that issued it.
+    /// A certificate of an authority, together with its issuer's certificate.
     pub(crate) fn issued(&self) -> Option<(&ParsedCertificate, &ParsedCertificate)> {
         self.authorities.iter().find_map(|it| it.between.first().zip(it.trusted.first()))
     }

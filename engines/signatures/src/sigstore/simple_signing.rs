@@ -1,4 +1,4 @@
-//! Keyless signatures of the older format, with what Rekor promised in an annotation.
+//! Verifies keyless signatures of the older format, with Rekor's promise in an annotation.
 
 use serde::Deserialize;
 
@@ -10,7 +10,7 @@ use crate::referrers::hex;
 use crate::x509::ParsedCertificate;
 use crate::{pem, sha256};
 
-/// What Rekor promised, as cosign attaches it.
+/// Rekor's promise, in the form that cosign attaches.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct RekorBundle {
@@ -23,11 +23,11 @@ pub(crate) struct RekorBundle {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct RekorPayload {
-    /// In base64.
+    /// The entry in base64.
     body: String,
     integrated_time: i64,
     log_index: i64,
-    /// In hexadecimal digits.
+    /// The id of the log in hexadecimal digits.
     #[serde(rename = "logID")]
     log_id: String,
 }
@@ -41,7 +41,7 @@ impl RekorBundle {
         })
     }
 
-    /// Whether Rekor promised to log this signature of this payload; gives the time.
+    /// Verifies that Rekor promised to log this signature of this payload. Returns the time.
     fn verify(
         &self,
         certificate: &str,
@@ -84,7 +84,7 @@ impl RekorBundle {
     }
 }
 
-/// Whether a signer with one of the identities signed a payload; gives the identity.
+/// Verifies that a signer with one of the identities signed a payload. Returns the identity.
 pub(crate) fn verify_keyless(
     certificate: &str,
     logged: Option<&RekorBundle>,

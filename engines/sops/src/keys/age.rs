@@ -1,4 +1,4 @@
-//! age: identities, and data keys that are encrypted to their recipients. Below: the kinds of identities.
+//! age: reading identities, and decrypting data keys for their recipients. Below: the types of identities.
 
 use std::cell::Cell;
 use std::io::Read as _;
@@ -15,11 +15,11 @@ use crate::value::SecretBytes;
 mod hybrid_identity;
 mod x25519;
 
-/// The longest data key that a message may hold; sops has 32 bytes, and one more in a part.
+/// The longest data key in a message. A data key of sops has 32 bytes, and a part of a split key has one more.
 const MAX_DATA_KEY: u64 = 4096;
 
-/// How many recipients of a message are compared with identities, all identities together. Each takes up to a tenth of a
-/// millisecond, and a message of sops has one recipient.
+/// The most comparisons of a message's recipients with identities. Each takes up to a tenth of a millisecond, and a message of
+/// sops has one recipient.
 const MAX_ATTEMPTS: usize = 10_000;
 
 /// Identities in the order of their Secret.
@@ -31,7 +31,7 @@ impl AgeIdentities {
         self.0.len()
     }
 
-    /// Adds the identities of a file: one a line, with comments and empty lines.
+    /// Adds the identities of a file, which has one on each line. Comments and empty lines are allowed.
     pub(super) fn import(&mut self, file: &[u8]) -> Result<(), String> {
         let refuse =
             |problem: &str| Err(format!("failed to parse and add to age identities: {problem}"));
@@ -100,7 +100,7 @@ impl AgeIdentities {
     }
 }
 
-/// An identity that is compared with no more recipients than are left, and with none after the deadline.
+/// An identity with a limit on compared recipients. After the deadline it compares none.
 struct BoundedIdentity<'k> {
     identity: &'k (dyn age::Identity + Send + Sync),
     left: &'k Cell<usize>,
@@ -120,7 +120,7 @@ impl age::Identity for BoundedIdentity<'_> {
 /// The secret of an identity that Bech32 calls by a name.
 fn secret(line: &str, name: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     const INVALID: &str = "malformed secret key: invalid Bech32";
-    // As of age, of which all letters are of one case.
+    // As in age, all letters of an identity must have the same case.
     let (found, data, variant) = bech32::decode(line).map_err(|_| INVALID)?;
     if found != name || variant != Variant::Bech32 {
         return Err("malformed secret key: unknown type");
@@ -128,7 +128,7 @@ fn secret(line: &str, name: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     Vec::from_base32(&data).map(Zeroizing::new).map_err(|_| INVALID)
 }
 
-/// An error in the words of age for Go, where it has some.
+/// An error in the words of age for Go, where it has such an error.
 fn error_text(error: &DecryptError) -> String {
     match error {
         DecryptError::NoMatchingKeys

@@ -1,4 +1,4 @@
-//! Credentials of services, checked as far as Flux checks them when it imports them.
+//! Credentials of services. They are checked only as much as Flux checks them on import.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use crate::value::SecretBytes;
 
-/// Credentials for services, as they are in the Secret; the implementation of a service parses them.
+/// Credentials for services as the Secret has them. The implementation of a service parses them.
 #[derive(Default)]
 pub struct KeyServiceCredentials {
     /// `sops.vault-token`: a token, without blanks around it.
@@ -21,7 +21,7 @@ pub struct KeyServiceCredentials {
 }
 
 impl fmt::Debug for KeyServiceCredentials {
-    /// Which there are.
+    /// Shows only which credentials are set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyServiceCredentials")
             .field("vault_token", &self.vault_token.is_some())
@@ -79,7 +79,7 @@ fn check_azure(value: &[u8]) -> Result<(), String> {
     };
     let has =
         |name: &str| members.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-    // A client without a secret is a managed identity; the other names are those of the command line of Azure.
+    // A client without a secret is a managed identity. The other names are those of Azure's command line.
     if has("clientId") || has("tenant") && has("appId") && has("password") {
         return Ok(());
     }

@@ -1,7 +1,7 @@
-//! OpenPGP: private keys, and data keys that are encrypted to them.
+//! OpenPGP: reading private keys, and decrypting data keys for them.
 //!
-//! What rPGP reads here is of tenants: where it panics, the key or message is invalid.
-//! Which key a file names does not matter, as for GnuPG: each message has the ids of the keys to which it is encrypted.
+//! The keys and messages come from tenants. If rPGP panics for one, it is treated as invalid. As with GnuPG, the key that a
+//! file names does not matter, because each message has the ids of its recipients' keys.
 
 use std::io::{self, Cursor, Read as _};
 
@@ -16,23 +16,23 @@ use zeroize::Zeroizing;
 use crate::limits::DecryptionDeadline;
 use crate::value::SecretBytes;
 
-/// The longest data key that a message may hold, also after it is decompressed.
+/// The longest data key in a message, also after decompression.
 const MAX_DATA_KEY: u64 = 4096;
-/// How many recipients a message may have: each anonymous recipient may be any key.
+/// The most recipients of a message, because any key may belong to an anonymous recipient.
 const MAX_SESSION_KEYS: usize = 64;
-/// How often a session key of a message may be decrypted, with all keys and subkeys together. RSA with 8192 bits takes about a
-/// tenth of a second, and a message of sops has one session key.
+/// The most attempts to decrypt a session key of a message, with all keys and subkeys together. An attempt with RSA of 8192
+/// bits takes about a tenth of a second, and a message of sops has one session key.
 const MAX_ATTEMPTS: usize = 256;
-/// How many keys and subkeys with a passphrase are unlocked for a message: each is derived once, which takes up to a second.
+/// The most keys and subkeys with a passphrase that are unlocked for a message. Deriving a key takes up to a second.
 const MAX_UNLOCKED: usize = 4;
-/// How many layers a message may have within each other: each is compressed.
+/// The most nested layers of a message, because each layer is compressed.
 const MAX_LAYERS: usize = 8;
-/// The longest layer after it is decompressed. A kilobyte of bzip2 can be a gigabyte of padding, which rPGP would skip.
+/// The longest layer after decompression. A kilobyte of bzip2 can contain a gigabyte of padding, which rPGP would skip.
 const MAX_LAYER_BYTES: u64 = 64 << 10;
 
-/// What is wrong where no key is one to which a message is encrypted, in the words of GnuPG.
+/// GnuPG's error if a message is not encrypted for any of the keys.
 const NO_SECRET_KEY: &str = "no secret key";
-/// What became of a key for which rPGP panics.
+/// The error about a key for which rPGP panics.
 const NOT_TOGETHER: &str = "the numbers of the OpenPGP key or message are invalid";
 
 /// Private keys in the order of their Secret.
@@ -44,7 +44,7 @@ impl PgpKeyring {
         self.0.len()
     }
 
-    /// Adds all private keys of a file, which may have several armored blocks, or be binary.
+    /// Adds all private keys of a file. It is binary, or has one or more armored blocks.
     ///
     /// Parity(flux): public keys are ignored here, as GnuPG does.
     pub(super) fn import(&mut self, file: &[u8]) -> Result<(), String> {
@@ -81,7 +81,7 @@ impl PgpKeyring {
         })
     }
 
-    /// All keys are tried, even after one has failed: those without a passphrase first.
+    /// Decrypts the data key. All keys are tried even if one fails; keys without a passphrase come first.
     fn data_key(
         &self,
         message: &str,
@@ -135,10 +135,10 @@ impl PgpKeyring {
         Err(problem)
     }
 
-    /// The secret parts of all keys that can be used.
+    /// The secret parts of all usable keys.
     ///
     /// # Errors
-    /// There is none.
+    /// There are none.
     fn parts(&self, until: DecryptionDeadline<'_>) -> Result<PgpSecretKeyParts<'_>, String> {
         let mut parts = PgpSecretKeyParts::default();
         let mut problem = NO_SECRET_KEY.to_owned();
@@ -158,12 +158,12 @@ impl PgpKeyring {
     }
 }
 
-/// What rPGP gives; where it panics, the key or message is invalid.
+/// Runs code of rPGP. If it panics, the key or message is treated as invalid.
 fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     contained(|| Some(work())).unwrap_or_else(|| Err(NOT_TOGETHER.to_owned()))
 }
 
-/// Secret parts by whether they need a passphrase.
+/// Secret parts of keys, separated by whether they need a passphrase.
 #[derive(Default)]
 struct PgpSecretKeyParts<'k> {
     plain: Vec<PgpSecretKeyPart<'k>>,
@@ -191,7 +191,7 @@ impl<'k> PgpSecretKeyPart<'k> {
         }
     }
 
-    /// Whether a session key may be encrypted to it.
+    /// Whether a session key may be encrypted for this key.
     fn is_of(self, session_key: &PublicKeyEncryptedSessionKey) -> bool {
         let is_of = contained(|| {
             Some(match self {
@@ -202,7 +202,7 @@ impl<'k> PgpSecretKeyPart<'k> {
         is_of.unwrap_or_default()
     }
 
-    /// It without its passphrase, which is derived here and not for each session key.
+    /// Unlocks the key with its passphrase. This happens once here instead of for each session key.
     fn unlocked(self) -> Result<Box<dyn DecryptionKey>, String> {
         let empty = Password::empty();
         match self {
@@ -233,11 +233,11 @@ fn has_public_key(file: &[u8], text: &str) -> bool {
     blocks(text).any(|block| in_block(block).is_some()) || is_binary()
 }
 
-/// What a message holds for each recipient.
+/// The encrypted session key of a message for each recipient.
 ///
 /// # Errors
-/// The message is not encrypted. One is not read that has a signature outside: sops makes none, and its session keys are
-/// not counted.
+/// The message is not encrypted. A message with an outer signature is rejected, too, because sops makes none and its session
+/// keys would not be counted.
 fn session_keys(message: &str) -> Result<Vec<PublicKeyEncryptedSessionKey>, String> {
     let (message, _) = Message::from_armor(message.trim().as_bytes()).map_err(error_text)?;
     let Message::Encrypted { esk, .. } = message else {
@@ -245,7 +245,7 @@ fn session_keys(message: &str) -> Result<Vec<PublicKeyEncryptedSessionKey>, Stri
     };
     let of_recipient = |esk| match esk {
         Esk::PublicKeyEncryptedSessionKey(session_key) => Some(session_key),
-        // It is encrypted with a passphrase.
+        // The session key is encrypted with a passphrase.
         Esk::SymKeyEncryptedSessionKey(_) => None,
     };
     Ok(esk.into_iter().filter_map(of_recipient).collect())
@@ -297,7 +297,7 @@ fn open(
     Ok(data_key)
 }
 
-/// What is compressed in a message; others stay as they are.
+/// Decompresses a message. A message that is not compressed stays unchanged.
 fn decompressed(message: Message<'_>) -> Result<Message<'_>, String> {
     match message {
         Message::Compressed { reader, .. } => {
@@ -308,7 +308,7 @@ fn decompressed(message: Message<'_>) -> Result<Message<'_>, String> {
             if read.map_err(unreadable)? as u64 > MAX_LAYER_BYTES {
                 return Err(format!("it is longer than {MAX_LAYER_BYTES} bytes when decompressed"));
             }
-            // What encloses it is authentic only if it can be read to its end.
+            // The outer layers are authentic only if they can be read to their end.
             io::copy(reader.get_mut(), &mut io::sink()).map_err(unreadable)?;
             io::copy(reader.get_mut().get_mut(), &mut io::sink()).map_err(unreadable)?;
             Message::from_bytes(Cursor::new(layer)).map_err(error_text)

@@ -1,4 +1,4 @@
-//! Members of metadata as sops' decoder takes them: a number is text where text is wanted, and the reverse.
+//! Decodes members of metadata as weakly as sops: a number is accepted where a string is expected, and vice versa.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl<'i> WeaklyTypedMap<'i> {
         Self { items, name: String::new() }
     }
 
-    /// The last member of the name, else one whose name differs in case.
+    /// The last member with this name, or else one whose name differs in case.
     fn get(&self, name: &str) -> Option<&'i SopsValue> {
         let exact = self.items.iter().rev().find(|item| item.is(name));
         let similar = || {
@@ -86,7 +86,7 @@ impl<'i> WeaklyTypedMap<'i> {
         }
     }
 
-    /// The maps of a list; anything but a list is a list with it.
+    /// The maps of a list. A single value counts as a list of one item.
     pub(crate) fn maps(&self, name: &str) -> Result<Vec<Self>, WeakDecodingError> {
         let values = match self.get(name) {
             None | Some(SopsValue::Null) => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! Lines of `KEY=value`; a line break in a value is `\n`, and there are no quotes.
+//! The dotenv format: lines of `KEY=value`. A line break in a value is written as `\n`, and there are no quotes.
 
 use zeroize::Zeroizing;
 

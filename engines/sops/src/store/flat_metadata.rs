@@ -1,4 +1,4 @@
-//! Metadata in formats without nesting: `age__list_0__map_recipient` is the recipient of the first age key.
+//! Metadata in formats without nesting. For example, `age__list_0__map_recipient` is the recipient of the first age key.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::limits::{FileLimitExceeded, SopsLimits};
 use crate::metadata::SopsMetadataError;
 use crate::value::{MapItem, MapItemKey, SopsValue};
 
-/// What the keys of metadata begin with where there are no sections.
+/// The prefix of metadata keys in formats without sections.
 const PREFIX: &str = "sops_";
 const MAP: &str = "__map_";
 const LIST: &str = "__list_";

@@ -1,6 +1,6 @@
-//! INI as gopkg.in/ini reads and writes it.
+//! Reads and writes INI like gopkg.in/ini.
 //!
-//! Comments belong to the section or key below them; keys are written with their values in a column.
+//! A comment belongs to the section or key below it. When keys are written, their values are aligned in a column.
 
 use zeroize::Zeroizing;
 
@@ -16,7 +16,7 @@ const TRIPLE_QUOTES: &[u8] = b"\"\"\"";
 struct IniLines<'d>(&'d [u8]);
 
 impl<'d> IniLines<'d> {
-    /// The next line with its end; `None` behind the last.
+    /// The next line including its end; `None` after the last line.
     fn next(&mut self) -> Option<&'d [u8]> {
         if self.0.is_empty() {
             return None;
@@ -39,7 +39,7 @@ impl IniSection {
         Self { name: name.to_owned(), comment, keys: Vec::new() }
     }
 
-    /// Adds a key, or gives one that is there another value.
+    /// Adds a key, or replaces the value of an existing one.
     fn set(&mut self, name: String, value: SecretBytes, comment: SecretBytes) {
         match self.keys.iter_mut().find(|(known, ..)| *known == name) {
             Some(key) => (key.1, key.2) = (value, comment),
@@ -112,10 +112,10 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
     Ok(sections.into_iter().map(item).collect())
 }
 
-/// How many keys a section may have.
+/// The most keys in a section.
 const MAX_KEYS: usize = 10_000;
 
-/// A key and what stands behind the sign after it.
+/// Splits a line into its key and the text after the delimiter.
 fn key_name(line: &[u8]) -> Result<(String, &[u8]), &'static str> {
     const MISSING: &str = "key-value delimiter not found";
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes.trim_ascii()).into_owned();
@@ -140,7 +140,7 @@ fn key_name(line: &[u8]) -> Result<(String, &[u8]), &'static str> {
     Ok((lossy(name), rest.get(at + 1..).unwrap_or_default()))
 }
 
-/// A value, which may go on in the next lines; `None` where a quote is not closed.
+/// Reads a value, which may continue on the next lines; `None` if a quote is not closed.
 fn value(text: &[u8], lines: &mut IniLines<'_>, comment: &mut SecretBytes) -> Option<SecretBytes> {
     let line = text.trim_ascii_start();
     let quote: &[u8] = match line {
@@ -203,7 +203,7 @@ fn quoted_lines(
     }
 }
 
-/// A value whose line ends with a backslash.
+/// Reads a value whose line ends with a backslash.
 fn continued(first: &[u8], lines: &mut IniLines<'_>) -> SecretBytes {
     let mut value = Zeroizing::new(first.to_vec());
     while let Some(next) = lines.next().map(<[u8]>::trim_ascii)
@@ -218,7 +218,7 @@ fn continued(first: &[u8], lines: &mut IniLines<'_>) -> SecretBytes {
     value
 }
 
-/// A comment without the character that begins it.
+/// A comment without its first character.
 fn uncommented(comment: &[u8]) -> &[u8] {
     let Some(mark @ (b';' | b'#')) = comment.first() else { return comment };
     let start = comment.iter().position(|byte| byte != mark && *byte != b' ');
@@ -317,7 +317,7 @@ fn section(name: &str, items: &[MapItem]) -> Result<IniSection, SopsWriteError> 
     Ok(section)
 }
 
-/// The lines of a comment, each with the character that begins it.
+/// Writes the lines of a comment, each with the character that begins a comment.
 fn comment(out: &mut SecretBytes, text: &[u8], trims: bool) -> Result<(), SopsWriteError> {
     if text.is_empty() {
         return Ok(());

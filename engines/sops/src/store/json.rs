@@ -1,4 +1,4 @@
-//! JSON with an object at its root: keys in their order, and as often as they are written.
+//! JSON with an object at its root. Keys keep their order, and a key may occur several times.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ pub(super) fn read(data: &[u8], budget: &mut SopsBudget) -> Result<Vec<MapItem>,
             &"SOPS only supports JSON files with a top-level object (starting with '{')",
         ));
     }
-    // What follows the object is ignored, as in Go.
+    // Text after the object is ignored, as in Go.
     let mut decoder = serde_json::Deserializer::from_str(&text);
     let budget = RefCell::new(budget);
     match (JsonValueSeed { depth: 0, budget: &budget }).deserialize(&mut decoder) {
@@ -191,7 +191,7 @@ fn value(out: &mut SecretBytes, value: &SopsValue, depth: usize) -> Result<(), S
     Ok(())
 }
 
-/// A string as Go writes it: safe in HTML, and with an escape for each byte that is not UTF-8.
+/// Writes a string like Go: safe in HTML, and with an escape for each byte that is not UTF-8.
 fn string(out: &mut SecretBytes, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {

@@ -1,6 +1,6 @@
-//! YAML: documents with their comments, of which anchors and styles are lost.
+//! YAML: documents with their comments. Anchors and styles are lost.
 //!
-//! Comments become entries of the map or list that they stand in, as sops places them.
+//! A comment becomes an entry of the map or list that contains it, in the position where sops places it.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,8 @@ pub(super) fn read(
             false => SopsReadError::Form(format!("Error unmarshaling input YAML: {error}")),
         })?;
         if nodes.is_empty() {
-            // sops decodes the first document once more, so that keys which occur twice are refused. What aliases repeat
-            // in the others is counted when it is copied.
+            // sops decodes the first document a second time, which rejects keys that occur twice. In other documents, nodes
+            // repeated by aliases are counted when they are copied.
             v3::check(&document, &bounds).map_err(plain)?;
         }
         nodes.push(document);
@@ -104,7 +104,7 @@ impl<'n> SopsYamlReader<'n, '_> {
         Ok(())
     }
 
-    /// A scalar, whose text is counted before it is copied.
+    /// Reads a scalar. Its text is counted before it is copied.
     fn scalar(&mut self, node: &YamlNode) -> Result<SopsValue, SopsReadError> {
         self.budget.take_text(node.value.len())?;
         Ok(scalar(node))
@@ -116,7 +116,7 @@ impl<'n> SopsYamlReader<'n, '_> {
         self.anchors.get(alias.value.as_str()).copied().ok_or_else(problem)
     }
 
-    /// Adds the entries of a node to a map, with its comments unless they were `noted`.
+    /// Adds the entries of a node to a map. Its comments are added, too, unless they were already `noted`.
     fn branch(
         &mut self,
         node: &'n YamlNode,
@@ -259,7 +259,7 @@ impl<'n> SopsYamlReader<'n, '_> {
     }
 }
 
-/// A scalar; one that has not the form of its tag is null, as sops ignores the error.
+/// Reads a scalar. If its text does not fit its tag, it becomes null, because sops ignores the error.
 fn scalar(node: &YamlNode) -> SopsValue {
     match v3::scalar(node) {
         Ok(DecodedScalar::Bool(truth)) => SopsValue::Bool(truth),
@@ -290,7 +290,7 @@ pub(super) fn write(documents: &[Vec<MapItem>]) -> Result<SecretBytes, SopsWrite
         .map_err(|error| SopsWriteError::Yaml(error.to_string()))
 }
 
-/// Overwrites what nodes hold.
+/// Overwrites the content of nodes in memory.
 fn wipe(node: YamlNode) {
     let mut open = vec![node];
     while let Some(mut node) = open.pop() {
@@ -317,7 +317,7 @@ impl PendingComments {
         if comment.inline { &mut self.behind } else { &mut self.above }.push(text);
     }
 
-    /// Puts comments on a node, in front of those it has.
+    /// Adds comments to a node, before its present comments.
     fn put(comments: &mut Vec<String>, node: &mut YamlNode, note: AnchorOrCommentKind) {
         if comments.is_empty() {
             return;
@@ -381,7 +381,7 @@ fn list(values: &[SopsValue]) -> Result<YamlNode, SopsWriteError> {
     Ok(node)
 }
 
-/// Comments behind all entries go below the last one, or above if there are no entries.
+/// Adds the comments after all entries: below the last entry, or above the node if there are no entries.
 fn finish(mut waiting: PendingComments, node: &mut YamlNode, last: Option<usize>) {
     waiting.above.append(&mut waiting.behind);
     match last.and_then(|last| node.content.get_mut(last)) {
@@ -410,7 +410,7 @@ fn scalar_node(value: &SopsValue) -> Result<YamlNode, SopsWriteError> {
         .map_err(|error| SopsWriteError::Yaml(error.to_string()))
 }
 
-/// A scalar as the writer of YAML sees it.
+/// A scalar in the form that the YAML writer needs.
 #[derive(Clone, Copy)]
 struct EmittableScalar<'v>(&'v SopsValue);
 

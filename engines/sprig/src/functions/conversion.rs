@@ -18,7 +18,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("toStrings", "func(interface {}) []string", to_strings),
 ];
 
-/// All values but nil with spaces between them, as Go prints them.
+/// Joins all values except nil with spaces, as Go prints them.
 fn cat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
@@ -29,7 +29,7 @@ fn cat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResu
     Ok(GoRuntimeValue::string(result))
 }
 
-/// All values but nil in quotes, with spaces between them.
+/// Puts all values except nil in quotes, separated by spaces.
 fn quote(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
@@ -45,7 +45,7 @@ fn quote(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigRe
     Ok(GoRuntimeValue::string(result))
 }
 
-/// All values but nil between apostrophes, with spaces between them; apostrophes inside stay as they are.
+/// Puts all values except nil in apostrophes, separated by spaces. Apostrophes within a value are not escaped.
 fn squote(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut result = Vec::new();
     for (at, value) in shown(args).enumerate() {
@@ -62,7 +62,7 @@ fn shown(values: &[GoRuntimeValue]) -> impl Iterator<Item = &GoRuntimeValue> {
     values.iter().filter(|value| !matches!(value, GoRuntimeValue::Nil))
 }
 
-/// What is between a text and the one before it.
+/// The separator between a text and the one before it.
 fn space(
     call: &mut FunctionCallContext<'_>,
     result: &mut Vec<u8>,
@@ -75,7 +75,7 @@ fn space(
     Ok(())
 }
 
-/// The strings of a list with something between them; a value that is not a list is one text.
+/// Joins the strings of a list with a separator. A value that is not a list counts as one text.
 fn join(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let separator = text(args, 0);
     let mut result = Vec::new();
@@ -91,7 +91,7 @@ fn join(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigRes
     Ok(GoRuntimeValue::string(result))
 }
 
-/// The strings of a list byte by byte in order; a value that is not a list is one text.
+/// Sorts the strings of a list bytewise. A value that is not a list counts as one text.
 fn sort_alpha(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let value = any(args, 0);
     let mut strings = match value {
@@ -111,7 +111,7 @@ fn to_string(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Spr
     Ok(GoRuntimeValue::string(text_of(call, any(args, 0))?))
 }
 
-/// The strings of a list but for nil; a value that is not a list is one text, and nil none.
+/// The strings of a list without nil. A value that is not a list counts as one text, and nil as none.
 fn to_strings(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     match any(args, 0) {
         GoRuntimeValue::List(list) if *list.item_type() == GoType::String => {

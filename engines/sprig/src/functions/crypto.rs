@@ -1,7 +1,7 @@
-//! Keys and certificates.
+//! The template functions for keys, certificates and passwords.
 //!
-//! Here: the functions. Below: private keys (`key.rs`, `dsa.rs`), certificates (`certificate.rs`), PEM (`pem.rs`),
-//! passwords (`password_case.rs`) and encryption with them (`aes.rs`).
+//! Below: private keys (`key.rs`, `dsa.rs`), certificates (`certificate.rs`), PEM (`pem.rs`), passwords (`password_case.rs`)
+//! and encryption with passwords (`aes.rs`).
 
 pub(super) mod aes;
 mod certificate;
@@ -52,15 +52,15 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     ),
 ];
 
-/// How many steps of a run a signature counts for, with the reading of keys that it takes, and a key of RSA with 2048
-/// bits: neither can be interrupted.
+/// The steps that count for a signature, including reading its keys, and for an RSA key with 2048 bits. Neither can be
+/// interrupted.
 const SIGNATURE_STEPS: usize = 200_000;
 const KEY_GENERATION_STEPS: usize = 2_000_000;
 
-/// How many bytes a certificate and its key take.
+/// The memory of a certificate and its key, in bytes.
 const CERTIFICATE_BYTES: usize = 8 << 10;
 
-/// A private key in PEM: `rsa` (4096 bits, as is the empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
+/// Generates a private key in PEM: `rsa` (4096 bits, also for an empty text), `dsa`, `ecdsa` (P-256) or `ed25519`.
 fn gen_private_key(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -83,7 +83,7 @@ fn gen_private_key(
     Ok(GoRuntimeValue::from(key.to_pem()))
 }
 
-/// An authority that signs itself: a common name and how many days it is valid.
+/// Generates a self-signed certificate authority, from a common name and the number of days that it is valid.
 fn gen_ca(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -118,7 +118,7 @@ fn ca(
     certificate::self_signed(template_environment, &request, key)
 }
 
-/// A certificate that signs itself: a common name, addresses, names of hosts, and how many days it is valid.
+/// Generates a self-signed certificate, from a common name, IP addresses, host names, and the number of days that it is valid.
 fn gen_self_signed_cert(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -141,7 +141,7 @@ fn gen_self_signed_cert_with_key(
     certificate::self_signed(template_environment, &request(call, args)?, &key)
 }
 
-/// A certificate that an authority signs: as [`gen_self_signed_cert`], and the authority.
+/// Generates a certificate that an authority signs. The arguments are those of [`gen_self_signed_cert`], then the authority.
 fn gen_signed_cert(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -166,7 +166,7 @@ fn gen_signed_cert_with_key(
     certificate::signed(template_environment, &request(call, args)?, &key, &authority)
 }
 
-/// A certificate and its key that are there, both PEM in base64.
+/// Reads an existing certificate and its key. Both are PEM, encoded in base64.
 fn build_custom_cert(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -200,9 +200,9 @@ fn given_key(
     Ok(key.map_err(|error| format!("parsing private key: {error}"))?)
 }
 
-/// The arguments of most of the functions.
+/// Reads the arguments that most of the functions share.
 ///
-/// The names and addresses of a certificate take memory three times: as arguments, in DER and in PEM.
+/// The names and addresses of a certificate count three times: as arguments, in DER and in PEM.
 fn request<'v>(
     call: &mut FunctionCallContext<'_>,
     args: &'v [GoRuntimeValue],

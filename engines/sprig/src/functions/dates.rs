@@ -1,4 +1,4 @@
-//! Dates: times as strings and strings as times, in the zones of the environment. Elsewhere: lengths of time
+//! The template functions for dates: formatting and parsing times, in the time zones of the environment. Elsewhere: durations
 //! (`durations.rs`), the methods of times (`golang::time`).
 
 use std::any::Any;
@@ -29,10 +29,10 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("unixEpoch", "func(time.Time) string", unix_epoch),
 ];
 
-/// What `htmlDate` writes.
+/// The layout of `htmlDate`.
 const HTML: &str = "2006-01-02";
 
-/// How long ago a time was, in whole seconds. A value that is not a time counts as now.
+/// How long ago a time was, in whole seconds. A value that is not a time counts as the present time.
 fn ago(
     template_environment: &dyn TemplateEnvironment,
     _: &mut FunctionCallContext<'_>,
@@ -63,7 +63,7 @@ fn date(
     )
 }
 
-/// A time by a layout in a zone; UTC if there is no zone of that name.
+/// Formats a time in a time zone. If the zone does not exist, UTC is used.
 fn date_in_zone(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -73,7 +73,7 @@ fn date_in_zone(
     written(call, text(args, 0), &time_of(template_environment, any(args, 1)), zone)
 }
 
-/// A date as forms of web pages want it, in the local zone.
+/// Formats a date for HTML forms, in the local zone.
 fn html_date(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -87,7 +87,7 @@ fn html_date(
     )
 }
 
-/// A date as forms of web pages want it, in a zone.
+/// Formats a date for HTML forms, in a time zone.
 fn html_date_in_zone(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -97,7 +97,7 @@ fn html_date_in_zone(
     written(call, HTML.as_bytes(), &time_of(template_environment, any(args, 0)), zone)
 }
 
-/// A time plus a length; unchanged if the length is not valid.
+/// Adds a duration to a time. If the duration is not valid, the time stays unchanged.
 fn date_modify(args: &[GoRuntimeValue]) -> SprigResult {
     must_date_modify(args).or_else(|_| Ok(any(args, 1).clone()))
 }
@@ -119,7 +119,7 @@ fn now(
     Ok(GoRuntimeValue::object(template_environment.now()))
 }
 
-/// A time by a layout, in the local zone if it has none of its own; the beginning of year 1 if it is not valid.
+/// Parses a time. A time without a zone is in the local zone. If the text is not valid, the result is the beginning of year 1.
 fn to_date(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -131,7 +131,7 @@ fn to_date(
     ))
 }
 
-/// A time by a layout, in the local zone if it has none of its own.
+/// Parses a time. A time without a zone is in the local zone.
 fn must_to_date(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,

@@ -1,4 +1,4 @@
-//! What is empty, and what to take instead.
+//! The template functions for empty values and their defaults.
 
 use golang::GoRuntimeValue;
 use golang::value::ReflectKind;
@@ -47,12 +47,12 @@ fn fail(args: &[GoRuntimeValue]) -> SprigResult {
     Err(String::from_utf8_lossy(text(args, 0)).into_owned().into())
 }
 
-/// The first value if the last one is true, else the second.
+/// The first value if the last one is true, otherwise the second.
 fn ternary(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(any(args, usize::from(!any(args, 2).is_true())).clone())
 }
 
-/// Whether a value is empty: nil, zero, false, or without content; a struct never is.
+/// Whether a value is empty: nil, zero, false, or without content. A struct is never empty.
 pub(super) fn is_empty(value: &GoRuntimeValue) -> bool {
     match value {
         GoRuntimeValue::Object(object) => match object.kind() {

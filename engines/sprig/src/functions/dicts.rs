@@ -1,4 +1,5 @@
-//! Maps. They are shared: a change is seen through all references. Elsewhere: merging (`merge.rs`).
+//! The template functions for maps. Maps are shared, so a change is visible through all references. Elsewhere: merging
+//! (`merge.rs`).
 //!
 //! Differs(helm 4): keys and values come in the order of the keys, where Go's come in any order.
 
@@ -36,7 +37,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("values", "func(map[string]interface {}) []interface {}", values),
 ];
 
-/// A map of its arguments: keys and values by turns. A last key without a value has an empty text.
+/// Creates a map from alternating keys and values. If the last key has no value, its value is an empty text.
 fn dict(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     mapped(call, args.len().div_ceil(2))?;
     let dict = GoMap::default();
@@ -47,7 +48,8 @@ fn dict(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigRes
     Ok(GoRuntimeValue::Map(dict))
 }
 
-/// The value at the end of a path of keys in the last argument, or the one before that where a key is missing.
+/// The value at a path of keys in the map, which is the last argument. If a key is missing, the default before the map is
+/// returned.
 fn dig(args: &[GoRuntimeValue]) -> SprigResult {
     let [keys @ .., default, dict] = args else {
         return Err("dig needs at least three arguments".into());
@@ -87,12 +89,12 @@ fn conversion(value: &GoRuntimeValue, wanted: &str) -> TemplateFunctionError {
     format!("interface conversion: interface {{}} is {given}, not {wanted}").into()
 }
 
-/// The value of a key; an empty text if the map does not have it.
+/// The value of a key; an empty text if the key is missing.
 fn get(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(map(args, 0).get(text(args, 1)).unwrap_or_else(|| GoRuntimeValue::from("")))
 }
 
-/// Whether there is such a key.
+/// Whether a map has a key.
 fn has_key(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Bool(map(args, 0).contains_key(text(args, 1))))
 }
@@ -132,7 +134,7 @@ fn pluck(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::list((1..args.len()).filter_map(|at| map(args, at).get(key))))
 }
 
-/// Puts a value into a map, and gives the map.
+/// Sets a value in a map, and returns the map.
 fn set(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -146,7 +148,7 @@ fn set(
     if map.is_nil() {
         return Err("assignment to entry in nil map".into());
     }
-    // The first entry of a map takes as much as several.
+    // The first entry of a map takes as much memory as several later ones.
     call.produce(
         key.len()
             + if map.is_empty() {
@@ -159,7 +161,7 @@ fn set(
     Ok(GoRuntimeValue::Map(map))
 }
 
-/// Removes a key from a map, and gives the map.
+/// Removes a key from a map, and returns the map.
 fn unset(
     template_environment: &dyn TemplateEnvironment,
     _: &mut FunctionCallContext<'_>,
@@ -185,9 +187,9 @@ enum OpenCopyContainer {
     Map { copy: GoMap, key: GoString, rest: std::vec::IntoIter<(GoString, GoRuntimeValue)> },
 }
 
-/// What the copy of a value begins with.
+/// The first step of copying a value.
 enum CopyStep {
-    /// A container, whose values are copied one after the other.
+    /// A container whose values must be copied one after the other.
     Container(OpenCopyContainer),
     /// The copy itself.
     Value(GoRuntimeValue),
@@ -218,7 +220,7 @@ fn deep_copy(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Spr
     }
 }
 
-/// What a copy of a value begins with.
+/// Begins to copy a value.
 fn begun(
     call: &mut FunctionCallContext<'_>,
     value: GoRuntimeValue,
@@ -258,7 +260,7 @@ fn copied_object(object: Arc<dyn GoObject>) -> GoRuntimeValue {
 }
 
 impl OpenCopyContainer {
-    /// Takes the copy of the value that was asked for last, if there was one, and asks for another.
+    /// Adds the copy of the last value to the container's copy. Returns the next value to copy.
     fn next(&mut self, done: Option<GoRuntimeValue>) -> Option<GoRuntimeValue> {
         match self {
             Self::List { list, next, copies } => {

@@ -1,5 +1,5 @@
-//! Lengths of time: those of sprig, which parse strings each by other rules, and those that Helm has from 4.3 on, which
-//! parse all by the same rules.
+//! The template functions for durations. Each function of sprig parses strings by its own rules. The functions that Helm has
+//! from 4.3 on share one set of rules.
 
 use std::any::Any;
 
@@ -32,7 +32,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("mustToDuration", "func(interface {}) time.Duration", must_to_duration),
 ];
 
-/// Seconds as a length of time.
+/// Converts seconds to a duration.
 ///
 /// Parity(helm 4): of numbers an `int64` alone counts.
 fn duration(args: &[GoRuntimeValue]) -> SprigResult {
@@ -49,7 +49,7 @@ fn duration(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from(GoDuration(seconds.wrapping_mul(GoDuration::SECOND.0)).to_string()))
 }
 
-/// A length of time, or the time since, in the largest unit of which it has more than one.
+/// A duration, or the time since a point in time, in the largest unit of which there is more than one.
 fn duration_round(
     template_environment: &dyn TemplateEnvironment,
     _: &mut FunctionCallContext<'_>,
@@ -80,52 +80,52 @@ fn duration_round(
     ))
 }
 
-/// A length in days; zero if it is not valid.
+/// A duration in days; zero if it is not valid.
 fn days(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).hours() / 24.0))
 }
 
-/// A length in hours; zero if it is not valid.
+/// A duration in hours; zero if it is not valid.
 fn hours(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).hours()))
 }
 
-/// A length in whole microseconds; zero if it is not valid.
+/// A duration in whole microseconds; zero if it is not valid.
 fn microseconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(forgiven(args).microseconds()))
 }
 
-/// A length in whole milliseconds; zero if it is not valid.
+/// A duration in whole milliseconds; zero if it is not valid.
 fn milliseconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(forgiven(args).milliseconds()))
 }
 
-/// A length in minutes; zero if it is not valid.
+/// A duration in minutes; zero if it is not valid.
 fn minutes(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).minutes()))
 }
 
-/// A length in nanoseconds; zero if it is not valid.
+/// A duration in nanoseconds; zero if it is not valid.
 fn nanoseconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(forgiven(args).nanoseconds()))
 }
 
-/// A length rounded to a multiple of another; unchanged if the other is not valid.
+/// Rounds a duration to a multiple of another one. If the other one is not valid, the duration stays unchanged.
 fn round_to(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(forgiven(args).round(length(any(args, 1)).unwrap_or_default())))
 }
 
-/// A length in seconds; zero if it is not valid.
+/// A duration in seconds; zero if it is not valid.
 fn seconds(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).seconds()))
 }
 
-/// A length cut off to a multiple of another; unchanged if the other is not valid.
+/// Truncates a duration to a multiple of another one. If the other one is not valid, the duration stays unchanged.
 fn truncate_to(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(forgiven(args).truncate(length(any(args, 1)).unwrap_or_default())))
 }
 
-/// A length in weeks; zero if it is not valid.
+/// A duration in weeks; zero if it is not valid.
 fn weeks(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Float(forgiven(args).hours() / 24.0 / 7.0))
 }
@@ -139,7 +139,7 @@ fn forgiven(args: &[GoRuntimeValue]) -> GoDuration {
     length(any(args, 0)).unwrap_or_default()
 }
 
-/// What Helm takes for a length of time: numbers are seconds, with a fraction or without.
+/// Reads a value as a duration like Helm. A number means seconds and may have a fraction.
 fn length(value: &GoRuntimeValue) -> Result<GoDuration, TemplateFunctionError> {
     let fraction = |seconds: f64| GoDuration(truncated(seconds * GoDuration::SECOND.0 as f64));
     match value {

@@ -33,7 +33,7 @@ fn b64enc(
     Ok(GoRuntimeValue::from(STANDARD.encode(text)))
 }
 
-/// A text out of base64. What is wrong with it is the result, not an error.
+/// Decodes base64. If the text is not valid, the result is the error's text.
 fn b64dec(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -66,7 +66,7 @@ fn b32enc(
     Ok(GoRuntimeValue::from(out))
 }
 
-/// A text out of base32. What is wrong with it is the result, not an error.
+/// Decodes base32. If the text is not valid, the result is the error's text.
 fn b32dec(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],

@@ -1,4 +1,4 @@
-//! Numbers with fractions. Sums and products are those of decimal numbers.
+//! The template functions for numbers with fractions. Sums and products are computed with decimal numbers.
 
 use golang::GoRuntimeValue;
 use gotemplate::FunctionCallContext;
@@ -55,7 +55,7 @@ fn calculated<'v>(
 ) -> SprigResult {
     let mut result = Decimal::from_float(first)?;
     for other in others {
-        // A product has the digits of all that was multiplied, and they are printed in the end.
+        // A product has all digits of its factors, and all of them are printed at the end.
         call.work(1 + result.bits() / 64 * 8)?;
         call.produce(result.bits() / 8)?;
         result = step(&result, &Decimal::from_float(to_float(other))?)?;
@@ -93,7 +93,7 @@ fn minf(args: &[GoRuntimeValue]) -> SprigResult {
     })))
 }
 
-/// Goes from one number to the next as Go's `math.Max` does; `bound` wins over a value that is not a number.
+/// Chooses one of several numbers like Go's `math.Max`. `bound` takes precedence over a NaN.
 fn chosen(args: &[GoRuntimeValue], bound: f64, wins: fn(f64, f64) -> bool) -> f64 {
     let numbers = args.iter().map(to_float);
     let choose = |a: f64, b: f64| match (a, b) {
@@ -105,7 +105,7 @@ fn chosen(args: &[GoRuntimeValue], bound: f64, wins: fn(f64, f64) -> bool) -> f6
     numbers.reduce(choose).unwrap_or_default()
 }
 
-/// A number with so many digits behind the point; it is rounded up from the fraction in the third argument on.
+/// Rounds a number to some digits after the point. It is rounded up if the rest is at least the third argument.
 ///
 /// Parity(helm 4): a negative number always goes down.
 fn round(args: &[GoRuntimeValue]) -> SprigResult {
@@ -123,7 +123,7 @@ fn power_of_ten(exponent: i64) -> f64 {
     if exponent == 1 {
         return 10.0;
     }
-    // The result is `fraction * 2^shift`; so is the square that is multiplied into it.
+    // The result is `fraction * 2^shift`. The square that is multiplied into it has the same form.
     let mut fraction = 1.0;
     let mut shift = 0i32;
     let mut square = 0.625;
@@ -155,7 +155,7 @@ fn power_of_ten(exponent: i64) -> f64 {
 /// `fraction * 2^shift` of a fraction near 1, rounded once.
 fn scaled(fraction: f64, shift: i32) -> f64 {
     if shift > -1000 {
-        // Two steps, as neither may be beyond what a `float64` holds.
+        // The factor is applied in two steps, because each must fit into a `float64`.
         return fraction * 2f64.powi(shift.min(1000)) * 2f64.powi((shift - 1000).clamp(0, 1000));
     }
     // Down to the least normal numbers exactly, then once more.

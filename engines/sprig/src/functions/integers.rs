@@ -1,4 +1,4 @@
-//! Whole numbers: what they are made of, and arithmetic that wraps around as Go's does.
+//! The template functions for integers: converting values, and arithmetic that overflows like Go's.
 
 use golang::GoRuntimeValue;
 use golang::strconv::{NumError, NumErrorReason, atoi as parse_atoi, parse_int};
@@ -34,7 +34,7 @@ fn add1(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_add(1)))
 }
 
-/// A decimal number; zero if it is not one.
+/// Parses a decimal integer; zero if the text is not one.
 fn atoi(args: &[GoRuntimeValue]) -> SprigResult {
     let text = String::from_utf8_lossy(text(args, 0));
     Ok(GoRuntimeValue::int(clamped(parse_atoi(&text), &text)))
@@ -81,7 +81,7 @@ fn sub(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::int64(to_int(any(args, 0)).wrapping_sub(to_int(any(args, 1)))))
 }
 
-/// An octal number, as of permissions; zero if it is not one.
+/// Parses an octal integer, such as file permissions; zero if the text is not one.
 fn to_decimal(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = printed(call, any(args, 0))?;
     let number = std::str::from_utf8(&text).ok().and_then(|text| parse_int(text, 8, 64).ok());
@@ -95,7 +95,7 @@ fn divisor(args: &[GoRuntimeValue]) -> Result<i64, TemplateFunctionError> {
     }
 }
 
-/// A number whose error is ignored: Go gives the largest or least one along with it when it does not fit.
+/// A parsed number whose error is ignored. If the number does not fit, Go returns the largest or smallest one.
 pub(super) fn clamped(parsed: Result<i64, NumError>, text: &str) -> i64 {
     match parsed {
         Ok(number) => number,

@@ -1,4 +1,5 @@
-//! JSON as Helm 4.2 and sprig have it: Helm replaces `toJson`, `mustToJson` and `fromJson`, sprig has the others.
+//! The template functions for JSON of Helm 4.2 and sprig. Helm replaces `toJson`, `mustToJson` and `fromJson`, and the others
+//! are sprig's.
 
 use golang::GoRuntimeValue;
 use golang::json::{self, DecodedJson, JsonEncodeError, JsonLayout};
@@ -25,7 +26,7 @@ const HTML: JsonLayout = JsonLayout { escapes_html: true, indent: None };
 const RAW: JsonLayout = JsonLayout { escapes_html: false, indent: None };
 const PRETTY: JsonLayout = JsonLayout { escapes_html: true, indent: Some("  ") };
 
-/// A value as JSON; empty if JSON cannot express it.
+/// A value as JSON; empty if the value has no JSON form.
 fn to_json(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -41,7 +42,7 @@ fn must_to_json(
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), HTML)?.or_failure()?))
 }
 
-/// A value as JSON on many lines; empty if JSON cannot express it.
+/// A value as indented JSON; empty if the value has no JSON form.
 fn to_pretty_json(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -57,7 +58,7 @@ fn must_to_pretty_json(
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), PRETTY)?.or_failure()?))
 }
 
-/// A value as JSON in which `<`, `>` and `&` stand for themselves; `toRawJson` fails as `mustToRawJson` does.
+/// A value as JSON without escapes for `<`, `>` and `&`. `toRawJson` fails in the same way as `mustToRawJson`.
 fn must_to_raw_json(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -65,7 +66,7 @@ fn must_to_raw_json(
     Ok(GoRuntimeValue::from(encode(call, any(args, 0), RAW)?.or_failure()?))
 }
 
-/// The map that a text is. What is wrong with it is under `Error`.
+/// Parses a JSON object. If the text is not valid, the result is a map with the error under the key `Error`.
 fn from_json(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -78,7 +79,7 @@ fn from_json(
     })
 }
 
-/// `fromJson` of sprig, which Helm replaces: the value that a text is, or nil.
+/// sprig's `fromJson`, which Helm replaces: parses any JSON value, or returns nil.
 pub(crate) fn from_json_as_sprig(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -99,7 +100,7 @@ fn must_from_json(
     misfit.map_or(Ok(value), |error| Err(error.to_string().into()))
 }
 
-/// The list that a text is. What is wrong with it is its only item.
+/// Parses a JSON array. If the text is not valid, the error is the only item of the result.
 fn from_json_array(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -112,7 +113,7 @@ fn from_json_array(
         .unwrap_or_else(|error| GoRuntimeValue::list([GoRuntimeValue::from(error)])))
 }
 
-/// Counts a text that is about to be read, whose values take so many bytes.
+/// Counts a text before it is parsed. Its values will take this many bytes.
 pub(super) fn read(
     call: &mut FunctionCallContext<'_>,
     text: &[u8],
@@ -122,7 +123,7 @@ pub(super) fn read(
     call.produce(weight)
 }
 
-/// What Go leaves in a map that it decodes into.
+/// The result of Go's decoding into a map, even if the text has another type.
 fn map(DecodedJson { value, misfit }: DecodedJson) -> GoRuntimeValue {
     match (value, misfit) {
         (value @ GoRuntimeValue::Map(_), None) => value,
@@ -143,20 +144,20 @@ pub(super) fn list(DecodedJson { value, misfit }: DecodedJson) -> Result<GoRunti
     }
 }
 
-/// A map with an error in it.
+/// Adds an error to a map.
 pub(super) fn with_error(map: GoMap, error: &str) -> GoRuntimeValue {
     map.insert("Error", GoRuntimeValue::from(error));
     GoRuntimeValue::Map(map)
 }
 
-/// Go's message about a value that is not of the type that it decodes into.
+/// Go's message about a value whose type does not match the target type.
 pub(super) fn mismatch(value: &GoRuntimeValue, wanted: &str) -> String {
     let found = match value.kind() {
         ReflectKind::Bool => "bool",
         ReflectKind::String => "string",
         ReflectKind::Slice => "array",
         ReflectKind::Map => "object",
-        // Nil stands for a number that does not fit.
+        // Nil stands for a number that is too large.
         _ => "number",
     };
     format!("json: cannot unmarshal {found} into Go value of type {wanted}")
@@ -165,12 +166,12 @@ pub(super) fn mismatch(value: &GoRuntimeValue, wanted: &str) -> String {
 /// The text that a value is written as.
 pub(super) enum EncodedText {
     Text(String),
-    /// Why the value has no such text.
+    /// Why the value cannot be written.
     Failure(String),
 }
 
 impl EncodedText {
-    /// The text, which is empty where the value has none.
+    /// The text; empty if the value has no JSON form.
     pub(super) fn or_empty(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -181,7 +182,7 @@ impl EncodedText {
     /// The text.
     ///
     /// # Errors
-    /// Why the value has none.
+    /// Why the value has no JSON form.
     pub(super) fn or_failure(self) -> Result<String, String> {
         match self {
             Self::Text(text) => Ok(text),

@@ -1,6 +1,6 @@
-//! Lists.
+//! The template functions for lists.
 //!
-//! Differs(helm 4): slices never change, so what is behind the end of one is not seen by another that was cut from it.
+//! Differs(helm 4): slices never change, so a slice cannot show items that were written beyond the end of another one.
 
 use golang::GoRuntimeValue;
 use golang::value::{GoSlice, GoType, IntegerKind, SizedInteger};
@@ -47,21 +47,21 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("without", "func(interface {}, ...interface {}) []interface {}", without),
 ];
 
-/// A list and one item more.
+/// A list with one more item at its end.
 fn append(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items = list_of(call, any(args, 0), |kind| format!("Cannot push on type {kind}"))?;
     items.push(any(args, 1).clone());
     Ok(GoRuntimeValue::list(items))
 }
 
-/// One item and a list behind it.
+/// A list with one more item at its beginning.
 fn prepend(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items = list_of(call, any(args, 0), |kind| format!("Cannot prepend on type {kind}"))?;
     items.insert(0, any(args, 1).clone());
     Ok(GoRuntimeValue::list(items))
 }
 
-/// A list in lists of so many items.
+/// Splits a list into lists of this many items.
 fn chunk(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 1), |kind| format!("Cannot chunk type {kind}"))?;
     let too_long = || TemplateFunctionError::from("runtime error: makeslice: len out of range");
@@ -83,13 +83,13 @@ fn chunk(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigRe
     Ok(GoRuntimeValue::List(GoSlice::new(GoType::list(), chunks)))
 }
 
-/// A list without what is empty.
+/// A list without empty values.
 fn compact(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot compact on type {kind}"))?;
     Ok(GoRuntimeValue::list(items.into_iter().filter(|item| !is_empty(item))))
 }
 
-/// Lists one behind the other.
+/// Concatenates lists.
 fn concat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut all = Vec::new();
     for list in args {
@@ -98,12 +98,12 @@ fn concat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigR
     Ok(if all.is_empty() { nil() } else { GoRuntimeValue::list(all) })
 }
 
-/// The first item; nil of an empty list.
+/// The first item; nil if the list is empty.
 fn first(_: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     one(any(args, 0), "first", |items| items.first())
 }
 
-/// The last item; nil of an empty list.
+/// The last item; nil if the list is empty.
 fn last(_: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     one(any(args, 0), "last", |items| items.last())
 }
@@ -130,7 +130,7 @@ fn one(
     Ok(choose(&items).cloned().unwrap_or_default())
 }
 
-/// Whether a value is in a list; nothing is in nil.
+/// Whether a list contains a value. A nil list contains nothing.
 fn has(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let needle = any(args, 0);
     let haystack = any(args, 1);
@@ -141,14 +141,14 @@ fn has(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResu
     Ok(GoRuntimeValue::Bool(contains(call, &items, needle)?))
 }
 
-/// A list without its last item; nil of an empty list.
+/// A list without its last item; nil if the list is empty.
 fn initial(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let mut items =
         list_of(call, any(args, 0), |kind| format!("Cannot find initial on type {kind}"))?;
     Ok(if items.pop().is_none() { nil() } else { GoRuntimeValue::list(items) })
 }
 
-/// A list without its first item; nil of an empty list.
+/// A list without its first item; nil if the list is empty.
 fn rest(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let items = list_of(call, any(args, 0), |kind| format!("Cannot find rest on type {kind}"))?;
     Ok(if items.is_empty() { nil() } else { GoRuntimeValue::list(items.into_iter().skip(1)) })
@@ -168,7 +168,7 @@ fn reverse(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Sprig
     Ok(GoRuntimeValue::list(items))
 }
 
-/// The items from one place up to another; nil of an empty list.
+/// The items between two indexes; nil if the list is empty.
 fn slice(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let list = any(args, 0);
     let underlying = list.underlying();
@@ -195,7 +195,7 @@ fn slice(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigRe
     if from > to || to > capacity {
         return Err(out_of_bounds());
     }
-    // What is behind the end can be shown again, so it is copied too.
+    // Items beyond the end can become visible again, so they are copied, too.
     copied(call, capacity - from)?;
     match &underlying {
         GoRuntimeValue::Bytes(bytes) => Ok(GoRuntimeValue::Bytes(bytes[from..to].into())),
@@ -243,7 +243,7 @@ fn contains(
     Ok(false)
 }
 
-/// A copy of the items of a list; `refuse` makes the error for values of other kinds.
+/// A copy of the items of a list. `refuse` makes the error for values that are not lists.
 fn list_of(
     call: &mut FunctionCallContext<'_>,
     list: &GoRuntimeValue,

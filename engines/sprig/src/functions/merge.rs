@@ -1,7 +1,7 @@
-//! Merging maps, as mergo 1.0.1 does it.
+//! The template functions that merge maps, like mergo 1.0.1.
 //!
-//! Maps are merged in place, and what the destination lacks is shared with the source: a later change of the one is
-//! seen in the other.
+//! Maps are merged in place. Values that the destination lacks are shared with the source, so a later change of one is visible
+//! in the other.
 
 use golang::GoRuntimeValue;
 use golang::value::{GoMap, GoString, GoType, ReflectKind};
@@ -35,7 +35,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     ),
 ];
 
-/// Fills what is missing or empty in the first map from the others; an empty text where they do not fit.
+/// Fills missing or empty values of the first map from the others. If the types do not match, the result is an empty text.
 fn merge(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -44,7 +44,7 @@ fn merge(
     forgiving(merged(template_environment, call, args, false))
 }
 
-/// Replaces what is in the first map by what is in the others; an empty text where they do not fit.
+/// Replaces values of the first map by those of the others. If the types do not match, the result is an empty text.
 fn merge_overwrite(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -53,7 +53,7 @@ fn merge_overwrite(
     forgiving(merged(template_environment, call, args, true))
 }
 
-/// Fills what is missing or empty in the first map from the others.
+/// Fills missing or empty values of the first map from the others.
 fn must_merge(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -62,7 +62,7 @@ fn must_merge(
     merged(template_environment, call, args, false)
 }
 
-/// Replaces what is in the first map by what is in the others.
+/// Replaces values of the first map by those of the others.
 fn must_merge_overwrite(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,
@@ -98,7 +98,7 @@ impl MergedMapPair {
         source: &GoMap,
     ) -> Result<Self, TemplateFunctionError> {
         call.work(source.len() + 1)?;
-        // Two maps that hold themselves are merged without end, and what is open is held meanwhile.
+        // Merging two maps that contain themselves never ends, so the open values are counted as used memory.
         call.produce(
             source
                 .len()
@@ -169,7 +169,7 @@ fn merge_into(
     Ok(())
 }
 
-/// The maps to merge below a key, if there are two.
+/// The two maps to merge below a key, if both values are maps.
 fn below(
     old: Option<&GoRuntimeValue>,
     new: &GoRuntimeValue,
@@ -197,7 +197,7 @@ fn below(
     }
 }
 
-/// Whether the old value stays where it is.
+/// Whether the old value is kept.
 fn stays(old: Option<&GoRuntimeValue>, new: &GoRuntimeValue, overwrites: bool) -> bool {
     let Some(old) = old.filter(|old| !is_empty(old)) else { return false };
     match new.kind() {

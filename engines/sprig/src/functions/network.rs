@@ -10,7 +10,7 @@ use crate::template_environment::TemplateEnvironment;
 pub(crate) const ENTRIES: &[SprigFunctionEntry] =
     &[impure("getHostByName", "func(string) string", get_host_by_name)];
 
-/// An address of a host; an empty text where names must not be looked up.
+/// An IP address of a host. If name lookups are disabled, the result is an empty text.
 ///
 /// Differs(helm 4): the error has the cause, where Helm's is `invalid argument to Intn`.
 fn get_host_by_name(

@@ -13,7 +13,8 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("untilStep", "func(int, int, int) []int", until_step),
 ];
 
-/// Numbers up to and with the last, as a text: of one argument from 1 on, the middle one of three is the step.
+/// A sequence of numbers as a text, including the last one. With one argument it begins at 1. With three, the middle one is the
+/// step.
 fn seq(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let (start, step, end) = match args {
         [_] => (1, None, int(args, 0)),
@@ -38,7 +39,7 @@ fn seq(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResu
     Ok(GoRuntimeValue::from(text))
 }
 
-/// Numbers from 0 up, or down, to one that is left out.
+/// The numbers from 0 up or down to the argument, without the argument itself.
 fn until(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let end = int(args, 0);
     ints(call, 0, end, if end < 0 { -1 } else { 1 })
@@ -54,7 +55,7 @@ fn ints(call: &mut FunctionCallContext<'_>, start: i64, end: i64, step: i64) -> 
     Ok(GoRuntimeValue::List(GoSlice::new(GoType::INT, numbers.map(GoRuntimeValue::int).collect())))
 }
 
-/// The numbers; empty if the step leads away from the end.
+/// The numbers of a sequence; empty if the step leads away from the end.
 ///
 /// Differs(helm 4): they end where `int` does, instead of wrapping around.
 fn row(

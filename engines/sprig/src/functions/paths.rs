@@ -1,4 +1,4 @@
-//! Paths with slashes, as Go's `path` and, on Linux, `path/filepath` see them.
+//! The template functions for paths with slashes, like Go's `path` and `path/filepath` on Linux.
 
 use golang::GoRuntimeValue;
 use golang::path::clean_bytes;
@@ -31,7 +31,7 @@ fn base(args: &[GoRuntimeValue]) -> SprigResult {
     }))
 }
 
-/// Without `.`, and without `..` where what is before it can be left out.
+/// Cleans a path: removes `.`, and resolves `..` where possible.
 fn clean(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(clean_bytes(text(args, 0))))
 }
@@ -43,7 +43,7 @@ fn dir(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(clean_bytes(&path[..end])))
 }
 
-/// What follows the last point of the last element, with the point.
+/// The extension of a path: the last point of the last element, and the text after it.
 fn ext(args: &[GoRuntimeValue]) -> SprigResult {
     let path = text(args, 0);
     let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -51,7 +51,7 @@ fn ext(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(&last[point..]))
 }
 
-/// Whether it begins with a slash.
+/// Whether a path begins with a slash.
 fn is_abs(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Bool(text(args, 0).starts_with(b"/")))
 }

@@ -1,4 +1,4 @@
-//! Random strings and numbers, made from the randomness of the environment only.
+//! The template functions for random strings and numbers. They use only the random numbers of the environment.
 
 use std::fmt::Write as _;
 
@@ -23,10 +23,10 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     random("uuidv4", "func() string", uuidv4),
 ];
 
-/// How many steps it takes to ask for random bytes.
+/// The steps for requesting random bytes.
 const DRAW_COST: usize = 200;
 
-/// So many letters; none if the number is negative, as for its siblings.
+/// Random letters. As with the related functions, the text is empty if the number is negative.
 fn rand_alpha(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -35,7 +35,7 @@ fn rand_alpha(
     characters(template_environment, call, int(args, 0), u8::is_ascii_alphabetic)
 }
 
-/// So many letters and digits.
+/// Random letters and digits.
 fn rand_alpha_num(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -44,7 +44,7 @@ fn rand_alpha_num(
     characters(template_environment, call, int(args, 0), u8::is_ascii_alphanumeric)
 }
 
-/// So many printable characters of ASCII, the space among them.
+/// Random printable ASCII characters, including the space.
 fn rand_ascii(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -53,7 +53,7 @@ fn rand_ascii(
     characters(template_environment, call, int(args, 0), |byte| matches!(byte, b' '..=b'~'))
 }
 
-/// So many digits.
+/// Random digits.
 fn rand_numeric(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -62,7 +62,7 @@ fn rand_numeric(
     characters(template_environment, call, int(args, 0), u8::is_ascii_digit)
 }
 
-/// So many bytes, in base64.
+/// Random bytes in base64.
 fn rand_bytes(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -101,7 +101,7 @@ fn shuffle(
     args: &[GoRuntimeValue],
 ) -> Result<GoRuntimeValue, TemplateFunctionError> {
     let text = text(args, 0);
-    // Each takes a random number of its own, and the room of a character.
+    // Each character takes a random number and the memory of a character.
     call.work(text.len().saturating_mul(16))?;
     call.produce(text.len().saturating_mul(5).saturating_add(TEXT_OVERHEAD_BYTES))?;
     let mut characters: Vec<char> = GoString::from(text).replaced().chars().collect();
@@ -132,7 +132,7 @@ fn uuidv4(
     Ok(GoRuntimeValue::from(out))
 }
 
-/// So many of the characters of ASCII that are wanted, each as likely as the others.
+/// Random ASCII characters that `wanted` accepts, all with the same probability.
 fn characters(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -142,7 +142,7 @@ fn characters(
     // Go's error for a negative number is dropped by sprig.
     let count = usize::try_from(count).unwrap_or(0);
     call.produce(count.saturating_add(TEXT_OVERHEAD_BYTES))?;
-    // Of few bytes become characters that are wanted.
+    // Most random bytes are rejected, because they are not wanted characters.
     call.work(count.saturating_mul(4))?;
     let mut out = Vec::with_capacity(count);
     let mut random = [0; 256];

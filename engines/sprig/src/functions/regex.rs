@@ -1,6 +1,6 @@
-//! Regular expressions.
+//! The template functions for regular expressions.
 //!
-//! Differs(helm 4): bytes that are not UTF-8 are U+FFFD here, in what is found and in what is left.
+//! Differs(helm 4): bytes that are not UTF-8 become U+FFFD here, in matches and in the remaining text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use crate::arguments::{SprigResult, TEXT_OVERHEAD_BYTES, int, made, text};
 use crate::function_table::{SprigFunctionEntry, bounded, plain};
 
-/// How many patterns stay compiled.
+/// The most compiled patterns that are cached.
 const MAX_KEPT: usize = 32;
 
 pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
@@ -42,13 +42,13 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("regexSplit", "func(string, string, int) []string", split),
 ];
 
-/// The first match; an empty text for none.
+/// The first match; an empty text if there is none.
 fn find(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     found(call, &regexp, args)
 }
 
-/// The first match; an empty text for none.
+/// The first match; an empty text if there is none.
 fn must_find(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     found(call, &regexp, args)
@@ -65,13 +65,13 @@ fn found(
     Ok(GoRuntimeValue::from(found))
 }
 
-/// At most so many matches, all of them for a negative number.
+/// All matches up to a limit. A negative number means no limit.
 fn find_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     all_found(call, &regexp, args)
 }
 
-/// At most so many matches, all of them for a negative number.
+/// All matches up to a limit. A negative number means no limit.
 fn must_find_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     all_found(call, &regexp, args)
@@ -102,13 +102,13 @@ fn must_match(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Sp
     Ok(GoRuntimeValue::Bool(regexp.is_match(&text)))
 }
 
-/// A text with all matches replaced; in the replacement, `${1}` stands for a group.
+/// Replaces all matches in a text. In the replacement, `${1}` stands for a group.
 fn replace_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     replaced(call, args, &regexp, false)
 }
 
-/// A text with all matches replaced; in the replacement, `${1}` stands for a group.
+/// Replaces all matches in a text. In the replacement, `${1}` stands for a group.
 fn must_replace_all(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     replaced(call, args, &regexp, false)
@@ -151,7 +151,7 @@ fn replaced(
     Ok(GoRuntimeValue::from(result))
 }
 
-/// Why strings were not replaced.
+/// Why a replacement failed.
 struct ReplacementFailure(TemplateFunctionError);
 
 impl From<TemplateFunctionError> for ReplacementFailure {
@@ -166,13 +166,13 @@ impl From<Error> for ReplacementFailure {
     }
 }
 
-/// The parts of a text between all matches, at most so many; a negative number means no limit.
+/// Splits a text at all matches into a limited number of parts. A negative number means no limit.
 fn split(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = compile(call, args)?;
     parts(call, &regexp, args)
 }
 
-/// The parts of a text between all matches, at most so many; a negative number means no limit.
+/// Splits a text at all matches into a limited number of parts. A negative number means no limit.
 fn must_split(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let regexp = must_compile(call, args)?;
     parts(call, &regexp, args)
@@ -193,15 +193,15 @@ fn quote(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from(quote_meta(&String::from_utf8_lossy(text(args, 0)))))
 }
 
-/// More matches than this are not kept; a run cannot have so many strings.
+/// The most matches that are kept. A run cannot hold more strings.
 const MAX_REGEX_MATCHES: usize = 16 << 20;
 
-/// How many matches or parts are wanted.
+/// The limit on matches or parts.
 fn limit(args: &[GoRuntimeValue]) -> usize {
     usize::try_from(int(args, 2)).map_or(MAX_REGEX_MATCHES, |limit| limit.min(MAX_REGEX_MATCHES))
 }
 
-/// `[]string`, which is nil when it is empty.
+/// A `[]string`, which is nil if it is empty.
 fn strings(call: &mut FunctionCallContext<'_>, strings: Vec<&str>) -> SprigResult {
     if strings.is_empty() {
         return Ok(GoRuntimeValue::List(GoSlice::nil(GoType::String)));
@@ -211,7 +211,7 @@ fn strings(call: &mut FunctionCallContext<'_>, strings: Vec<&str>) -> SprigResul
     Ok(GoRuntimeValue::strings(strings))
 }
 
-/// The pattern, which is the first argument; Go panics if it is not valid.
+/// Compiles the pattern, which is the first argument. If it is not valid, the error is Go's panic.
 fn compile(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -243,10 +243,10 @@ fn weighed(
     Ok(regexp)
 }
 
-/// A pattern that is ready to be used. The small ones are kept, as charts use the same few again and again.
+/// A compiled pattern. Small patterns are cached, because charts use the same few repeatedly.
 fn compiled(pattern: &str) -> Result<Arc<GoRegexp>, Error> {
     static KEPT: Mutex<BTreeMap<String, Arc<GoRegexp>>> = Mutex::new(BTreeMap::new());
-    // Nothing panics while the map is held.
+    // No code panics while the lock is held.
     let kept = || KEPT.lock();
     if let Some(known) = kept().get(pattern) {
         return Ok(Arc::clone(known));
@@ -262,7 +262,7 @@ fn compiled(pattern: &str) -> Result<Arc<GoRegexp>, Error> {
     Ok(regexp)
 }
 
-/// The text of the pattern, counted as the work that it makes.
+/// The text of the pattern. The work for compiling it is counted.
 fn pattern<'v>(
     call: &mut FunctionCallContext<'_>,
     args: &'v [GoRuntimeValue],
@@ -272,8 +272,8 @@ fn pattern<'v>(
     Ok(String::from_utf8_lossy(pattern))
 }
 
-/// The text that is searched, counted as the work of examining each state of the pattern for each byte: that is what
-/// the worst strings take, and no search can be interrupted.
+/// The text to search. Its cost is the number of pattern states for each byte, which is the worst case, because a search cannot
+/// be interrupted.
 fn searched<'v>(
     call: &mut FunctionCallContext<'_>,
     regexp: &GoRegexp,

@@ -1,4 +1,4 @@
-//! Strings taken apart.
+//! The template functions that split strings.
 
 use golang::GoRuntimeValue;
 use golang::unicode::decode;
@@ -28,7 +28,7 @@ fn split_list(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Sp
     Ok(GoRuntimeValue::strings(parts(call, text(args, 1), text(args, 0), None)?))
 }
 
-/// At most so many parts, the last with all the rest, as `_0`, `_1` and so on.
+/// Splits a text into a limited number of parts, named `_0`, `_1` and so on. The last part has the rest of the text.
 fn splitn(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let limit = usize::try_from(int(args, 1)).ok();
     let parts = parts(call, text(args, 2), text(args, 0), limit)?;
@@ -44,7 +44,7 @@ fn numbered(call: &mut FunctionCallContext<'_>, parts: Vec<GoString>) -> SprigRe
     Ok(GoRuntimeValue::Map(GoMap::new(GoType::String, entries)))
 }
 
-/// Go's `SplitN`: all characters where nothing separates.
+/// Splits a text like Go's `SplitN`. With an empty separator, it is split into characters.
 fn parts(
     call: &mut FunctionCallContext<'_>,
     text: &[u8],

@@ -1,7 +1,7 @@
-//! Strings: what is in them, and what is cut off or replaced.
+//! The template functions for strings: searching, trimming and replacing.
 //!
-//! Elsewhere: words and their letters (`word_case.rs`), lines and lengths (`text_layout.rs`), splitting
-//! (`string_parts.rs`), strings of values (`conversion.rs`).
+//! Elsewhere: words and upper or lower case (`word_case.rs`), lines and lengths (`text_layout.rs`), splitting
+//! (`string_parts.rs`), converting values to strings (`conversion.rs`).
 
 use golang::GoRuntimeValue;
 use golang::unicode::{decode, runes, to_lower, to_upper};
@@ -47,12 +47,12 @@ fn hello(_: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from("Hello!"))
 }
 
-/// In small letters.
+/// Converts a text to lower case.
 fn lower(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(mapped(text(args, 0), to_lower))
 }
 
-/// In capital letters.
+/// Converts a text to upper case.
 fn upper(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(mapped(text(args, 0), to_upper))
 }
@@ -65,12 +65,12 @@ fn mapped(text: &[u8], map: fn(char) -> char) -> GoRuntimeValue {
     GoRuntimeValue::from(runes(text).map(map).collect::<String>())
 }
 
-/// The first text for one, the second for any other number.
+/// The first text if the number is one, otherwise the second text.
 fn plural(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(text(args, usize::from(int(args, 2) != 1))))
 }
 
-/// The third text with the first replaced by the second; an empty first text matches around every character.
+/// Replaces the first text by the second in the third. An empty first text matches around every character.
 fn replace(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let old = text(args, 0);
     let new = text(args, 1);
@@ -104,12 +104,12 @@ fn replace(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Sprig
     Ok(GoRuntimeValue::string(replaced))
 }
 
-/// Without white space around it.
+/// Removes white space at both ends.
 fn trim(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(trimmed(text(args, 0), char::is_whitespace)))
 }
 
-/// The second text without characters of the first around it.
+/// Removes the characters of the first text from both ends of the second.
 fn trim_all(args: &[GoRuntimeValue]) -> SprigResult {
     let mut set: Vec<char> = runes(text(args, 0)).collect();
     set.sort_unstable();
@@ -118,13 +118,13 @@ fn trim_all(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(trimmed(text(args, 1), is_cut)))
 }
 
-/// The second text without the first before it.
+/// Removes the first text from the beginning of the second.
 fn trim_prefix(args: &[GoRuntimeValue]) -> SprigResult {
     let whole = text(args, 1);
     Ok(GoRuntimeValue::string(whole.strip_prefix(text(args, 0)).unwrap_or(whole)))
 }
 
-/// The second text without the first behind it.
+/// Removes the first text from the end of the second.
 fn trim_suffix(args: &[GoRuntimeValue]) -> SprigResult {
     let whole = text(args, 1);
     Ok(GoRuntimeValue::string(whole.strip_suffix(text(args, 0)).unwrap_or(whole)))
@@ -148,7 +148,7 @@ fn trimmed(mut text: &[u8], is_cut: impl Fn(char) -> bool) -> &[u8] {
     text
 }
 
-/// The last character, and how many bytes it takes.
+/// The last character, and its length in bytes.
 fn decode_last(text: &[u8]) -> (char, usize) {
     let most = text.len().min(4);
     let tails = (1..=most).rev().map(|length| (length, decode(&text[text.len() - length..])));

@@ -1,4 +1,4 @@
-//! Lines and lengths of strings: indenting, wrapping, repeating, cutting off. Lengths are in bytes.
+//! The template functions for lines and lengths of strings: indenting, wrapping, repeating, truncating. Lengths are in bytes.
 
 use golang::GoRuntimeValue;
 use gotemplate::{FunctionCallContext, TemplateFunctionError};
@@ -18,7 +18,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("wrapWith", "func(int, string, string) string", wrap_with),
 ];
 
-/// At most so many bytes, with an ellipsis where something was cut off.
+/// Truncates a text to this many bytes, with an ellipsis if something is cut off.
 fn abbrev(args: &[GoRuntimeValue]) -> SprigResult {
     let width = int(args, 0);
     let text = text(args, 1);
@@ -28,7 +28,7 @@ fn abbrev(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(abbreviated(text, 0, width)))
 }
 
-/// At most so many bytes from about a place on, with an ellipsis where something was cut off.
+/// Truncates a text on both sides, beginning near an offset, with an ellipsis where something is cut off.
 fn abbrevboth(args: &[GoRuntimeValue]) -> SprigResult {
     let left = int(args, 0);
     let right = int(args, 1);
@@ -63,12 +63,12 @@ fn abbreviated(text: &[u8], offset: i64, width: i64) -> Vec<u8> {
     [b"...", &text[text.len() - kept..]].concat()
 }
 
-/// Each line behind so many spaces.
+/// Indents each line by this many spaces.
 fn indent(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     indented(call, b"", args)
 }
 
-/// On a new line, each line behind so many spaces.
+/// Begins a new line, and indents each line by this many spaces.
 fn nindent(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     indented(call, b"\n", args)
 }
@@ -97,7 +97,7 @@ fn indented(
     Ok(GoRuntimeValue::string(indented))
 }
 
-/// A text so many times.
+/// Repeats a text this many times.
 fn repeat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let text = text(args, 1);
     let count = repetition(int(args, 0), text.len())?;
@@ -107,7 +107,7 @@ fn repeat(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigR
     Ok(GoRuntimeValue::string(text.repeat(if text.is_empty() { 0 } else { count })))
 }
 
-/// How often a text of so many bytes is repeated.
+/// How many times a text of this many bytes is repeated.
 fn repetition(count: i64, len: usize) -> Result<usize, TemplateFunctionError> {
     if count < 0 {
         return Err("strings: negative Repeat count".into());
@@ -118,8 +118,8 @@ fn repetition(count: i64, len: usize) -> Result<usize, TemplateFunctionError> {
     usize::try_from(count).map_err(|_| "strings: Repeat output length overflow".into())
 }
 
-/// What is between two places; up to the second if the first is negative, from the first if the second is negative or
-/// too large.
+/// The text between two positions. A negative first position means the beginning. A second position that is negative or too
+/// large means the end.
 fn substr(args: &[GoRuntimeValue]) -> SprigResult {
     let start = int(args, 0);
     let end = int(args, 1);
@@ -147,7 +147,7 @@ fn substr(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(text.get(range).ok_or(bounds)?))
 }
 
-/// At most so many bytes; of a negative number, those at the end.
+/// The first bytes of a text, up to a number. A negative number selects the last bytes.
 fn trunc(args: &[GoRuntimeValue]) -> SprigResult {
     let count = int(args, 0);
     let text = text(args, 1);
@@ -159,12 +159,12 @@ fn trunc(args: &[GoRuntimeValue]) -> SprigResult {
     }))
 }
 
-/// In lines of so many bytes; what has no spaces stays whole.
+/// Wraps a text to lines of this many bytes. Longer words stay whole.
 fn wrap(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     wrapped(call, text(args, 1), int(args, 0), b"\n", false)
 }
 
-/// In lines of so many bytes with something between them; what has no spaces is cut.
+/// Wraps a text to lines of this many bytes, with a given separator between lines. Longer words are cut.
 fn wrap_with(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     let between = text(args, 1);
     let between = if between.is_empty() { b"\n" } else { between };

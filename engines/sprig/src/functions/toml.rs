@@ -1,7 +1,7 @@
-//! TOML as BurntSushi's library reads and writes it, version 1.6.0.
+//! The template functions for TOML, which is read and written like BurntSushi's Go library 1.6.0.
 //!
-//! Here: the functions. Below: writing (`toml/encode.rs`), reading (`toml/parse.rs`, `toml/cursor.rs`), the document
-//! that is read (`toml/document.rs`), numbers and times (`toml/scalar.rs`).
+//! Here: the functions. Below: writing (`toml/encode.rs`), reading (`toml/parse.rs`, `toml/cursor.rs`), the document that is
+//! read (`toml/document.rs`), numbers and times (`toml/scalar.rs`).
 
 mod cursor;
 mod document;
@@ -26,12 +26,12 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     impure("fromToml", "func(string) map[string]interface {}", from_toml),
 ];
 
-/// Zones of times that are written without one, by the names that the library gives them.
+/// The names that the Go library uses for the zones of times without a zone.
 const LOCAL_DATETIME: &str = "datetime-local";
 const LOCAL_DATE: &str = "date-local";
 const LOCAL_TIME: &str = "time-local";
 
-/// A value as TOML. What is wrong with it is the result, not an error.
+/// A value as TOML. If that is not possible, the result is the error's text.
 fn to_toml(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -66,7 +66,7 @@ fn finish(
     Ok(GoRuntimeValue::string(text))
 }
 
-/// The map that a text is. What is wrong with it is under `Error`.
+/// Parses a TOML document to a map. If the text is not valid, the map has the error under the key `Error`.
 fn from_toml(
     template_environment: &dyn TemplateEnvironment,
     call: &mut FunctionCallContext<'_>,

@@ -35,7 +35,7 @@ fn url_join(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> Spri
     let parts = [&url.host, &url.path, &url.query, &url.opaque, &url.fragment];
     let given: usize = parts.iter().map(|part| part.len()).sum::<usize>() + user.len();
     call.work(given)?;
-    // Of a byte become three at most.
+    // One byte becomes at most three bytes.
     call.has_room(given.saturating_mul(3))?;
     let text = url.to_bytes();
     call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;

@@ -1,4 +1,4 @@
-//! Kinds and types of values, and whether values are the same.
+//! The template functions for the kinds and types of values, and for equality.
 
 use golang::GoRuntimeValue;
 use gotemplate::FunctionCallContext;
@@ -15,7 +15,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     plain("typeOf", "func(interface {}) string", type_of),
 ];
 
-/// Whether two values are the same, types and contents.
+/// Whether two values are equal in type and content.
 fn deep_equal(call: &mut FunctionCallContext<'_>, args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Bool(any(args, 0).deep_equal(any(args, 1), |items| call.work(items))?))
 }
@@ -35,7 +35,7 @@ fn type_is(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::Bool(any(args, 1).type_name().as_bytes() == text(args, 0)))
 }
 
-/// Whether a value is of a type, or a pointer to it.
+/// Whether a value has a type, or is a pointer to a value of that type.
 fn type_is_like(args: &[GoRuntimeValue]) -> SprigResult {
     let name = any(args, 1).type_name();
     let wanted = text(args, 0);

@@ -1,4 +1,4 @@
-//! Versions and ranges of them. Elsewhere: the methods of versions (`golang::semver`).
+//! The template functions for versions and version ranges. Elsewhere: the methods of versions (`golang::semver`).
 
 use golang::GoRuntimeValue;
 use golang::semver::{MAX_VERSION, SemverVersion, SemverVersionError, VersionConstraint};
@@ -18,7 +18,7 @@ fn semver(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::object(version(text(args, 0))?))
 }
 
-/// Whether the second text is a version within the range that the first one is.
+/// Whether the version in the second text is within the range in the first.
 fn semver_compare(args: &[GoRuntimeValue]) -> SprigResult {
     let range = String::from_utf8_lossy(text(args, 0));
     let constraint = VersionConstraint::parse_in_go_words(&range)?;

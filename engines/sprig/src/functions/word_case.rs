@@ -1,4 +1,4 @@
-//! Words and their letters, as goutils 1.1.1 and xstrings 1.5.0 see them.
+//! The template functions for words and upper or lower case, like goutils 1.1.1 and xstrings 1.5.0.
 
 use golang::GoRuntimeValue;
 use golang::unicode::{
@@ -24,7 +24,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 fn camelcase(args: &[GoRuntimeValue]) -> SprigResult {
     let mut characters = runes(text(args, 0)).peekable();
     let mut result = String::new();
-    // What joins words at the beginning stays.
+    // Separators at the beginning of the text stay.
     while let Some(character) = characters.next_if(|character| joins(*character)) {
         result.push(character);
     }
@@ -98,7 +98,7 @@ fn snakecase(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::string(joined(text(args, 0), '_')))
 }
 
-/// Capital letters small, and small ones capital.
+/// Exchanges upper and lower case.
 fn swapcase(args: &[GoRuntimeValue]) -> SprigResult {
     let mut is_gap = true;
     let swapped = runes(text(args, 0)).map(|character| {
@@ -115,7 +115,7 @@ fn swapcase(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from(swapped.collect::<String>()))
 }
 
-/// Each word with a capital letter; the others stay as they are.
+/// Begins each word with an upper-case letter. Other letters stay unchanged.
 fn title(args: &[GoRuntimeValue]) -> SprigResult {
     let separates = |character: char| match character {
         '_' => false,
@@ -130,7 +130,7 @@ fn title(args: &[GoRuntimeValue]) -> SprigResult {
     Ok(GoRuntimeValue::from(changed.collect::<String>()))
 }
 
-/// Each word with a small letter; the others stay as they are.
+/// Begins each word with a lower-case letter. Other letters stay unchanged.
 fn untitle(args: &[GoRuntimeValue]) -> SprigResult {
     let mut is_gap = true;
     let changed = runes(text(args, 0)).map(|character| {
@@ -149,7 +149,7 @@ fn joins(character: char) -> bool {
 /// A run of characters of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CharacterRunKind {
-    /// Nothing, or bytes that are not characters.
+    /// The end of the text, or bytes that are not valid characters.
     None,
     Number,
     Capital,
@@ -160,13 +160,13 @@ enum CharacterRunKind {
 }
 
 impl CharacterRunKind {
-    /// Whether it needs a joint before it.
+    /// Whether the run needs a joining character before it.
     fn is_word(self) -> bool {
         !matches!(self, Self::Joint | Self::Punctuation)
     }
 }
 
-/// Words in small letters with a character between them.
+/// The words of a text in lower case, joined by a character.
 fn joined(text: &[u8], joint: char) -> Vec<u8> {
     let mut words = WordSplitter { rest: text, joint, result: Vec::new() };
     let (mut kind, mut word) = words.next();
@@ -217,7 +217,7 @@ fn joined(text: &[u8], joint: char) -> Vec<u8> {
     words.result
 }
 
-/// A text that is taken apart into words.
+/// A text that is being split into words.
 struct WordSplitter<'t> {
     rest: &'t [u8],
     joint: char,
@@ -233,7 +233,7 @@ impl<'t> WordSplitter<'t> {
         self.result.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
     }
 
-    /// Writes a word in small letters; of what joins words, one for each character.
+    /// Writes a word in lower case. A separator is written as one joining character for each of its characters.
     fn write(&mut self, kind: CharacterRunKind, word: &[u8]) {
         if !matches!(kind, CharacterRunKind::Capital | CharacterRunKind::Joint) {
             self.result.extend_from_slice(word);
@@ -248,7 +248,7 @@ impl<'t> WordSplitter<'t> {
         }
     }
 
-    /// Writes letters and numbers as long as they come, and gives the word behind them.
+    /// Writes runs of letters and numbers, and returns the first other run after them.
     fn write_run(
         &mut self,
         kind: CharacterRunKind,
@@ -309,13 +309,13 @@ impl<'t> WordSplitter<'t> {
     }
 }
 
-/// Whether a character is a letter, and none of those that stand for words themselves.
+/// Whether a character is a letter but not an ideograph, which is a word by itself.
 fn is_alphabetic(character: char) -> bool {
     is_letter(character)
         && !matches!(character, '\u{3400}'..='\u{4d85}' | '\u{4e00}'..='\u{9fcc}' | '\u{20000}'..='\u{2b81d}')
 }
 
-/// How far capital letters go: the last one belongs to small letters behind it.
+/// The end of a run of upper-case letters. If lower-case letters follow, the last upper-case letter belongs to them.
 fn capitals(text: &[u8], mut length: usize, mut last: char, mut last_size: usize) -> usize {
     while length < text.len() {
         let (character, size) = next_valid(&text[length..], last);
@@ -327,7 +327,7 @@ fn capitals(text: &[u8], mut length: usize, mut last: char, mut last_size: usize
     length
 }
 
-/// How far characters of a kind go, from a place on.
+/// The end of a run of characters that `is_of` accepts, from a position on.
 fn run(text: &[u8], mut length: usize, mut last: char, is_of: impl Fn(char) -> bool) -> usize {
     while length < text.len() {
         let (character, size) = next_valid(&text[length..], last);
@@ -339,7 +339,7 @@ fn run(text: &[u8], mut length: usize, mut last: char, is_of: impl Fn(char) -> b
     length
 }
 
-/// The next valid character, and the invalid bytes before it; if none follows, the last character again.
+/// The next valid character, with any invalid bytes before it. If there is none, the last character is returned again.
 fn next_valid(text: &[u8], last: char) -> (char, usize) {
     let mut length = 0;
     while length < text.len() {

@@ -1,6 +1,6 @@
-//! YAML as Helm 4.2 reads and writes it in templates: `sigs.k8s.io/yaml`, and go-yaml v3 for `toYamlPretty`.
+//! The template functions for YAML, like those of Helm 4.2: `sigs.k8s.io/yaml`, and go-yaml v3 for `toYamlPretty`.
 //!
-//! Here: the functions. Below: Go's values as the writers see them (`yaml/view.rs`).
+//! Here: the functions. Below: adapting Go's values for the writers (`yaml/view.rs`).
 
 mod view;
 
@@ -24,7 +24,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
     bounded("fromYamlArray", "func(string) []interface {}", from_yaml_array),
 ];
 
-/// A value as YAML without the last newline; empty if YAML cannot express it.
+/// A value as YAML without the last newline; empty if the value has no YAML form.
 fn to_yaml(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -40,7 +40,7 @@ fn must_to_yaml(
     Ok(GoRuntimeValue::from(emit(call, any(args, 0))?.or_failure()?))
 }
 
-/// A value as YAML in the other style: lists are further in than their keys, and long text is not folded.
+/// A value as YAML in another style: lists are indented below their keys, and long text is not folded.
 fn to_yaml_pretty(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -52,16 +52,16 @@ fn to_yaml_pretty(
     Ok(GoRuntimeValue::from(without_newline(text)))
 }
 
-/// What go-yaml v3 writes for a value, indented by two, with the last newline.
+/// Writes a value like go-yaml v3, with an indentation of two and the last newline.
 ///
 /// # Errors
-/// Why it has no YAML.
+/// Why the value has no YAML form.
 pub fn write_yaml_v3(value: &GoRuntimeValue) -> Result<String, String> {
     let layout = YamlLayout { indent: 2, compact_sequences: false };
     v3::encode(&DirectYamlView(value.clone()), &layout).map_err(|error| error.to_string())
 }
 
-/// The map that the first document of a text is. What is wrong with it is under `Error`.
+/// Parses the first document of a text to a map. If the text is not valid, the map has the error under the key `Error`.
 fn from_yaml(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -77,7 +77,7 @@ fn from_yaml(
     })
 }
 
-/// The list that the first document of a text is. What is wrong with it is its only item.
+/// Parses the first document of a text to a list. If the text is not valid, the error is the only item.
 fn from_yaml_array(
     call: &mut FunctionCallContext<'_>,
     args: &[GoRuntimeValue],
@@ -100,7 +100,7 @@ fn mismatch(error: &str) -> String {
 /// The first document of a text.
 enum YamlDocument {
     Value(GoRuntimeValue),
-    /// What is wrong with the text.
+    /// The text is not valid. The value is the error.
     Invalid(String),
 }
 
@@ -118,7 +118,7 @@ fn read(
     if let Ok(value) = &value
         && memchr::memchr(b'*', text).is_some()
     {
-        // What an alias repeats is there once more.
+        // A node that an alias repeats exists again in memory.
         walked(call, value, MAP_ENTRY_OVERHEAD_BYTES)?;
     }
     Ok(match value {
@@ -142,7 +142,7 @@ fn emit(
             call.produce(text.len() + TEXT_OVERHEAD_BYTES)?;
             Ok(EncodedText::Text(without_newline(text)))
         }
-        // Go makes JSON of the value first, so what is wrong with that counts.
+        // Go converts the value to JSON first, so an error of that step takes precedence.
         Err(error) => {
             let json = json::encode(call, value, JsonLayout::default())?;
             if error.is_limit() {

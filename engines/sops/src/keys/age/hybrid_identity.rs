@@ -13,16 +13,16 @@ use hpke::kem::XWing;
 use hpke::{Deserializable as _, Kem, OpModeR, single_shot_open};
 use zeroize::Zeroizing;
 
-/// What lines with such identities begin with.
+/// The beginning of lines with such identities.
 pub(super) const PREFIX: &str = "AGE-SECRET-KEY-PQ-1";
 
-/// The same as Bech32 names it.
+/// The name of these identities in Bech32.
 const NAME: &str = "age-secret-key-pq-";
 
 const STANZA: &str = "mlkem768x25519";
 const HPKE_INFO_LABEL: &[u8] = b"age-encryption.org/mlkem768x25519";
 
-/// What the cipher adds to a file key.
+/// The bytes that the cipher adds to a file key.
 const CIPHER_TAG_BYTES: usize = 16;
 
 /// An identity. It has no `Debug`.
@@ -68,7 +68,7 @@ impl age::Identity for HybridIdentity {
             return None;
         }
         match self.unwrap(stanza) {
-            // It is of another recipient.
+            // The file key is encrypted for another recipient.
             Err(DecryptError::NoMatchingKeys) => None,
             other => Some(other),
         }

@@ -1,7 +1,8 @@
 //! Identities of age on Curve25519: `AGE-SECRET-KEY-1…`, for files to recipients `age1…`.
 //!
-//! Of its own, because the exchange of keys is most of what a small file costs: the crate `age` does two multiplications in
-//! portable code for each file, here one is done in assembly. Source of the semantics: C2SP "age", recipient type `X25519`.
+//! This does not use the crate `age`, because the key exchange is most of the cost of a small file. The crate does two
+//! multiplications in portable code for each file; here there is one, in assembly. Source of the semantics: C2SP "age",
+//! recipient type `X25519`.
 
 use age::DecryptError;
 use age_core::format::{FILE_KEY_BYTES, FileKey, Stanza};
@@ -11,10 +12,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use zeroize::Zeroizing;
 
-/// What lines with such identities begin with.
+/// The beginning of lines with such identities.
 pub(super) const PREFIX: &str = "AGE-SECRET-KEY-1";
 
-/// The same as Bech32 names it.
+/// The name of these identities in Bech32.
 const NAME: &str = "age-secret-key-";
 
 const STANZA: &str = "X25519";
@@ -23,7 +24,7 @@ const HKDF_INFO_LABEL: &[u8] = b"age-encryption.org/v1/X25519";
 /// The length of a public key.
 const PUBLIC_KEY_BYTES: usize = 32;
 
-/// What the cipher adds to a file key.
+/// The bytes that the cipher adds to a file key.
 const CIPHER_TAG_BYTES: usize = 16;
 
 /// An identity. It has no `Debug`.
@@ -60,7 +61,7 @@ impl age::Identity for X25519Identity {
             return Some(Err(DecryptError::InvalidHeader));
         };
         let peer = UnparsedPublicKey::new(&X25519, &share);
-        // It fails for a share that makes the same secret with every key.
+        // The exchange fails for a share that gives the same secret with every key.
         let wrapping = agree(&self.key, peer, DecryptError::InvalidHeader, |secret| {
             Ok(Zeroizing::new(hkdf(&[&share, &self.public[..]].concat(), HKDF_INFO_LABEL, secret)))
         });
@@ -68,7 +69,7 @@ impl age::Identity for X25519Identity {
             Ok(wrapping) => wrapping,
             Err(error) => return Some(Err(error)),
         };
-        // What does not decrypt is of another recipient.
+        // A file key that cannot be decrypted belongs to another recipient.
         let key = aead_decrypt(&wrapping, FILE_KEY_BYTES, &stanza.body).map(Zeroizing::new).ok()?;
         Some(Ok(FileKey::init_with_mut(|to| to.copy_from_slice(&key))))
     }

@@ -1,4 +1,4 @@
-//! Strings encrypted with a password, by AES-256 in CBC mode.
+//! Encrypts and decrypts strings with a password, by AES-256 in CBC mode.
 //!
 //! Parity(sprig): the password itself is the key, cut or filled with zeros, and nothing authenticates the text.
 
@@ -26,7 +26,7 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 /// Bytes of a block.
 const AES_BLOCK_BYTES: usize = 16;
 
-/// A text encrypted, in base64 behind the random block that it begins with. An empty text stays empty.
+/// Encrypts a text. The result is base64 and begins with the random block. An empty text stays empty.
 fn encrypt_aes(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,

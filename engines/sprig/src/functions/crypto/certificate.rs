@@ -60,7 +60,7 @@ pub(super) struct CertificateFields<'a> {
 }
 
 impl<'a> CertificateFields<'a> {
-    /// A certificate for a name, valid for so many days.
+    /// A request for a certificate with a common name, valid for this number of days.
     pub(super) fn new(common_name: &'a [u8], days: i64) -> Self {
         Self { common_name, days, addresses: vec![], hosts: vec![], is_authority: false }
     }
@@ -68,7 +68,7 @@ impl<'a> CertificateFields<'a> {
 
 /// A certificate authority.
 pub(super) struct CertificateAuthority {
-    /// Its name, in DER.
+    /// The name of the issuer, in DER.
     name: Vec<u8>,
     key_id: Vec<u8>,
     public_info: Vec<u8>,
@@ -272,7 +272,7 @@ fn extensions(
     authority_id: &[u8],
 ) {
     let is_authority = request.is_authority;
-    // Signing and enciphering keys; an authority signs certificates too.
+    // The certificate may sign and encipher keys. An authority may also sign certificates.
     let (usage, bits) = if is_authority { (0b1010_0100, 6) } else { (0b1010_0000, 3) };
     extension(writer, KEY_USAGE, true, |writer| writer.write_bitvec_bytes(&[usage], bits));
     extension(writer, EXTENDED_KEY_USAGE, false, |writer| {
@@ -339,7 +339,7 @@ fn extension(
     });
 }
 
-/// A name that is a common name only, in DER; an empty one has no part at all.
+/// A name in DER that has only a common name. An empty name has no parts.
 fn name(common_name: &[u8]) -> Result<Vec<u8>, String> {
     let text = std::str::from_utf8(common_name).map_err(|_| "asn1: string not valid UTF-8")?;
     let is_printable = |byte: u8| {
@@ -365,7 +365,7 @@ fn name(common_name: &[u8]) -> Result<Vec<u8>, String> {
     }))
 }
 
-/// A time in the form that its year asks for.
+/// A time in DER. Its form depends on the year.
 fn moment(time: &GoTime) -> Result<TaggedDerValue, String> {
     let date = time.date();
     let clock = time.clock();

@@ -1,4 +1,4 @@
-//! Keys of DSA, which is obsolete but on offer: 2048 bits, 256 of them for the group.
+//! Generates DSA keys, which are obsolete but still offered: 2048 bits, with a group order of 256 bits.
 
 use num_bigint::BigUint;
 use yasna::ASN1Result;
@@ -7,16 +7,16 @@ use crate::template_environment::RandomDraws;
 
 const P_BITS: u64 = 2048;
 const Q_BITS: u64 = 256;
-/// How many random witnesses a number has to survive to be called a prime.
+/// The number of random witnesses in the primality test.
 const PRIMALITY_WITNESS_COUNT: usize = 32;
 
-/// How many steps of a run it takes to look for a small divisor of a number of 2048 bits, and to test whether one
-/// without is a prime. A key takes some 700 numbers, of which one in seven has none.
+/// The steps for finding a small divisor of a number of 2048 bits, and for testing whether a number is a prime. A key takes
+/// some 700 numbers, and one in seven has no small divisor.
 const TRIAL_DIVISION_STEPS: usize = 2_000;
 const PRIMALITY_TEST_STEPS: usize = 100_000;
 
-/// A new key: version, `p`, `q`, `g`, public and private number in a sequence. `work` is called with the steps of each
-/// test before it is made: most of the thousands of numbers that may be drawn are dismissed because of a small divisor.
+/// Generates a key: version, `p`, `q`, `g`, public and private number in a sequence. `work` is called before each test with its
+/// steps, because thousands of numbers may be drawn. Most of them are rejected for a small divisor.
 ///
 /// # Errors
 /// The error of `work`.
@@ -26,13 +26,13 @@ pub(super) fn generate<E>(
 ) -> Result<Vec<u8>, E> {
     let one = BigUint::from(1_u32);
     let (p, q) = primes(template_environment, work)?;
-    // An element of the group of `q` elements: all but the rarest bases give one.
+    // Finds a generator of the group of order `q`. Almost every base gives one.
     let exponent = (&p - &one) / &q;
     let g = (2_u32..)
         .map(|base| BigUint::from(base).modpow(&exponent, &p))
         .find(|g| *g != one)
         .unwrap_or_default();
-    // So many bits more that no remainder is likelier than the others.
+    // 64 additional bits make the remainder practically uniform.
     let x = random(template_environment, Q_BITS + 64) % (&q - &one) + &one;
     let y = g.modpow(&x, &p);
     Ok(yasna::construct_der(|writer| {
@@ -60,7 +60,7 @@ pub(super) fn check(der: &[u8]) -> ASN1Result<()> {
     })
 }
 
-/// A prime of 2048 bits, and one of 256 bits that divides the number before it.
+/// A prime of 2048 bits, and a prime of 256 bits that divides the first one minus 1.
 fn primes<E>(
     template_environment: RandomDraws<'_>,
     work: &mut impl FnMut(usize) -> Result<(), E>,

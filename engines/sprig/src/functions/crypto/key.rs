@@ -1,7 +1,7 @@
-//! Private keys, as PEM and as what signs certificates.
+//! Private keys: reading and writing PEM, and signing certificates.
 //!
-//! Keys of elliptic curves come from the environment's randomness. Those of RSA, and the signatures of elliptic curves,
-//! do not: the library that makes them uses randomness of its own, so a render that uses them is never the same twice.
+//! Keys of elliptic curves use the environment's random numbers. RSA keys and elliptic curve signatures use random numbers of
+//! the library, so a template with them never renders the same twice.
 
 use aws_lc_rs::agreement::{self, ECDH_P256};
 use aws_lc_rs::encoding::{AsBigEndian, AsDer, EcPrivateKeyBin, Pkcs8V1Der};
@@ -23,7 +23,7 @@ pub(super) enum PrivateKey {
     Rsa(RsaKey),
     Ec(EcKey),
     Ed25519(Ed25519KeyPair, Vec<u8>),
-    /// Signs nothing; its own form in DER.
+    /// A DSA key in its own DER form. It cannot sign.
     Dsa(Vec<u8>),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct EcKey {
     curve: &'static EcCurve,
 }
 
-/// A curve, and with which digest it signs.
+/// An elliptic curve, and the digest for its signatures.
 pub(super) struct EcCurve {
     signing: &'static EcdsaSigningAlgorithm,
     oid: &'static [u64],
@@ -121,7 +121,7 @@ impl PrivateKey {
         Ok(Self::Ed25519(pair, seed))
     }
 
-    /// The key that the first block of a text holds.
+    /// The key in the first PEM block of a text.
     ///
     /// Differs(sprig): keys of RSA have 2048 to 8192 bits, and P-224 is not known.
     ///
@@ -168,7 +168,7 @@ impl PrivateKey {
         }
     }
 
-    /// Whether it can sign certificates.
+    /// Whether the key can sign certificates.
     pub(super) fn is_signer(&self) -> bool {
         !matches!(self, Self::Dsa(_))
     }
@@ -225,9 +225,9 @@ impl PrivateKey {
         })
     }
 
-    /// The signature of a message; `None` if the library fails.
+    /// Signs a message; `None` if the library fails.
     pub(super) fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
-        // The library asks for it and does not use it.
+        // The library requires this argument but does not use it.
         let random = SystemRandom::new();
         match self {
             Self::Rsa(RsaKey { pair, .. }) => {

@@ -1,4 +1,4 @@
-//! Passwords: hashed, and derived from a master password.
+//! The template functions for passwords: hashing them, and deriving them from a master password.
 
 use aws_lc_rs::hmac;
 use blowfish::Blowfish;
@@ -22,10 +22,10 @@ pub(crate) const ENTRIES: &[SprigFunctionEntry] = &[
 
 /// Two to this power times the key is mixed in.
 const BCRYPT_COST: u32 = 10;
-/// How many steps of a run a hash counts for, which cannot be interrupted.
+/// The steps that a hash counts for. Hashing cannot be interrupted.
 const PASSWORD_HASH_STEPS: usize = 1_000_000;
 
-/// A password hashed by bcrypt. What is wrong with it is the result, not an error.
+/// Hashes a password by bcrypt. If the password is not valid, the result is the error's text.
 fn bcrypt(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -36,7 +36,7 @@ fn bcrypt(
     Ok(GoRuntimeValue::from(hashed(template_environment, text(args, 0))))
 }
 
-/// A line of a file of users: a name, and a password hashed by bcrypt.
+/// A line of an htpasswd file: a name, and a password hashed by bcrypt.
 fn htpasswd(
     template_environment: RandomDraws<'_>,
     call: &mut FunctionCallContext<'_>,
@@ -99,7 +99,7 @@ fn encoded(bytes: &[u8]) -> String {
     out
 }
 
-/// What the keys of Master Password begin with.
+/// The prefix of keys in Master Password.
 const MASTER_PASSWORD_SCOPE: &[u8] = b"com.lyndir.masterpassword";
 
 /// The password of a user for a site, by Master Password.

@@ -1,17 +1,17 @@
-//! PEM as Go's `encoding/pem` reads and writes it.
+//! Reads and writes PEM like Go's `encoding/pem`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::super::encoding::decode64;
 
-/// How many characters of base64 stand on a line.
+/// The number of base64 characters on a line.
 const PEM_LINE_CHARACTERS: usize = 64;
 
 /// A block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PemBlock {
-    /// What stands behind `BEGIN`.
+    /// The text after `BEGIN`.
     pub(super) label: String,
     pub(super) bytes: Vec<u8>,
 }
@@ -34,7 +34,7 @@ pub(super) fn encode(label: &str, bytes: &[u8]) -> String {
     out
 }
 
-/// The first whole block of a text; text around it is ignored.
+/// The first complete block of a text. Text around it is ignored.
 pub(super) fn decode(text: &[u8]) -> Option<PemBlock> {
     let mut open: Option<(&[u8], Vec<u8>, bool)> = None;
     for line in text.split(|byte| *byte == b'\n') {

@@ -1,9 +1,9 @@
-//! The characters of a text, and in which line they stand.
+//! A cursor over the characters of a text that knows the current line.
 
 use golang::strconv::{QuotingStyle, quote_char};
 use golang::unicode::decode;
 
-/// What is wrong, and in which line.
+/// A syntax error, and its line.
 #[derive(Debug)]
 pub(super) struct TomlError {
     pub(super) line: usize,
@@ -13,7 +13,7 @@ pub(super) struct TomlError {
 pub(super) struct TomlCursor<'t> {
     text: &'t [u8],
     pos: usize,
-    /// Counted from one.
+    /// The number of the line, counted from one.
     pub(super) line: usize,
 }
 
@@ -41,7 +41,7 @@ impl<'t> TomlCursor<'t> {
         let rest = &self.text[self.pos..];
         let Some(first) = rest.first() else { return Ok(None) };
         let (character, width) = decode(rest);
-        // A line feed counts as soon as it is examined.
+        // A line feed counts as soon as it is seen.
         let line = self.line + usize::from(*first == b'\n');
         if character == char::REPLACEMENT_CHARACTER && width == 1 {
             return Err(TomlError { line, message: format!("invalid UTF-8 byte: 0x{first:02x}") });
@@ -59,7 +59,7 @@ impl<'t> TomlCursor<'t> {
         Ok(Some((character, width)))
     }
 
-    /// Takes the next character if it is this one.
+    /// Consumes the next character if it is `wanted`.
     pub(super) fn accept(&mut self, wanted: char) -> Result<bool, TomlError> {
         let is_there = self.peek()? == Some(wanted);
         if is_there {
@@ -68,7 +68,7 @@ impl<'t> TomlCursor<'t> {
         Ok(is_there)
     }
 
-    /// Takes characters as long as they are wanted.
+    /// Consumes characters as long as `wanted` accepts them.
     pub(super) fn skip(&mut self, wanted: impl Fn(char) -> bool) -> Result<(), TomlError> {
         while self.peek()?.is_some_and(&wanted) {
             self.next()?;
@@ -76,22 +76,22 @@ impl<'t> TomlCursor<'t> {
         Ok(())
     }
 
-    /// Goes back by one character of ASCII that is not a line feed.
+    /// Goes back by one ASCII character. It must not be a line feed.
     pub(super) fn step_back(&mut self) {
         self.pos = self.pos.saturating_sub(1);
     }
 
-    /// Where the cursor is.
+    /// The position of the cursor.
     pub(super) fn place(&self) -> usize {
         self.pos
     }
 
-    /// What was passed since a place.
+    /// The text between an earlier position and the present one.
     pub(super) fn since(&self, place: usize) -> &'t [u8] {
         &self.text[place.min(self.pos)..self.pos]
     }
 
-    /// What is ahead.
+    /// Whether the remaining text begins with `text`.
     pub(super) fn starts_with(&self, text: &[u8]) -> bool {
         self.text[self.pos..].starts_with(text)
     }
@@ -101,12 +101,12 @@ impl<'t> TomlCursor<'t> {
         TomlError { line: self.line, message: message.into() }
     }
 
-    /// An error in the line before this one, for a caller that has read its line feed.
+    /// An error in the previous line, for a caller that has already consumed its line feed.
     pub(super) fn fault_before(&self, message: impl Into<String>) -> TomlError {
         TomlError { line: self.line.saturating_sub(1), message: message.into() }
     }
 
-    /// An error about a character that was taken, or about the end, which belongs to the last line with text.
+    /// An error about a consumed character or about the end of the text. The end belongs to the last line with text.
     pub(super) fn fault_at(&self, found: Option<char>, message: impl Into<String>) -> TomlError {
         let is_after_line = self.text[..self.pos].ends_with(b"\n");
         let line = self.line - usize::from(found.is_none() && is_after_line);
@@ -114,7 +114,7 @@ impl<'t> TomlCursor<'t> {
     }
 }
 
-/// A character in quotes; the end of the text counts as NUL.
+/// A character in quotes. The end of the text is shown as NUL.
 pub(super) fn quoted(found: Option<char>) -> String {
     let quoted = quote_char(found.unwrap_or('\0'), QuotingStyle::Printable);
     String::from_utf8_lossy(&quoted).into_owned()

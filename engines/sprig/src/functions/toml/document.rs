@@ -1,5 +1,4 @@
-//! The document as it is read: which tables there are, and which keys may still be set.
-//!
+//! The document during reading: its tables, and which keys may still be set.
 //! Elsewhere: parsing the text (`parse.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,17 +8,17 @@ use golang::value::{GoMap, GoSlice, GoString, GoType};
 
 use super::encode::string;
 
-/// How deep tables may be nested; the library has no limit.
+/// The deepest nesting of tables. The Go library has no limit.
 pub(super) const MAX_DEPTH: usize = 500;
 
 type TomlTable = BTreeMap<GoString, TomlItem>;
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug)]
 enum TomlItem {
     Value(GoRuntimeValue),
     Table(TomlTable),
-    /// Tables of one header, of which the last is the current one.
+    /// The tables with the same array header. The last one is the current table.
     Tables(Vec<TomlTable>),
 }
 
@@ -29,19 +28,19 @@ pub(super) struct TomlDocument {
     root: TomlTable,
     /// The table that keys belong to.
     pub(super) context: Vec<GoString>,
-    /// The key whose value is read.
+    /// The key whose value is being read.
     pub(super) key: GoString,
-    /// Tables that were only mentioned, so that they may still be defined.
+    /// Tables that were only implied by other keys, so that they may still be defined.
     implicit: BTreeSet<Vec<u8>>,
     /// Keys that hold arrays.
     arrays: BTreeSet<Vec<u8>>,
 }
 
-/// The error; the reader adds the line.
+/// The result of setting a key. The caller adds the line to the error.
 type TomlInsertResult = Result<(), String>;
 
 impl TomlDocument {
-    /// What errors name as the last key.
+    /// The last key in errors.
     pub(super) fn last_key(&self) -> Vec<u8> {
         let context = shown(&self.context);
         match (self.key.is_empty(), self.context.is_empty()) {
@@ -51,7 +50,7 @@ impl TomlDocument {
         }
     }
 
-    /// Goes to a table, which is made if need be.
+    /// Enters a table, and creates it if necessary.
     pub(super) fn enter(&mut self, key: &[GoString], is_array: bool) -> TomlInsertResult {
         let Some((last, parents)) = key.split_last() else { return Ok(()) };
         if key.len() > MAX_DEPTH {
@@ -84,7 +83,7 @@ impl TomlDocument {
         Ok(())
     }
 
-    /// As [`TomlDocument::enter`], for a table that a dotted key mentions.
+    /// Like [`TomlDocument::enter`], for a table that is implied by a dotted key.
     pub(super) fn enter_implicitly(&mut self, key: &[GoString]) -> TomlInsertResult {
         self.imply(key);
         self.enter(key, false)
@@ -95,7 +94,7 @@ impl TomlDocument {
         self.implicit.insert(shown(key));
     }
 
-    /// Sets the key whose value was read.
+    /// Sets the present key to the value that was read.
     pub(super) fn set(&mut self, value: GoRuntimeValue) -> TomlInsertResult {
         self.put(&self.key.clone(), TomlItem::Value(value))
     }
@@ -111,7 +110,7 @@ impl TomlDocument {
         path.push(key.clone());
         let name = shown(&path);
         if table.contains_key(key) {
-            // What was only mentioned becomes defined; an array replaces the tables that were in it.
+            // A table that was only implied becomes defined. An array replaces the tables in it.
             let was_implicit = self.implicit.remove(&name);
             let is_array = self.arrays.contains(&name);
             if !was_implicit {
@@ -125,7 +124,7 @@ impl TomlDocument {
         Ok(())
     }
 
-    /// Notes whether a key holds an array; the empty key stands for the table itself.
+    /// Records whether the value of a key is an array. The empty key stands for the table itself.
     pub(super) fn note_array(&mut self, key: &GoString, is_array: bool) {
         let mut path = self.context.clone();
         if !key.is_empty() || path.is_empty() {
@@ -166,7 +165,7 @@ fn map(table: TomlTable) -> GoMap {
     GoMap::new(GoType::Any, table.into_iter().map(|(key, item)| (key, value(item))))
 }
 
-/// Keys as the library shows them.
+/// Keys in the notation of the Go library's errors.
 fn shown(keys: &[GoString]) -> Vec<u8> {
     let is_bare = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let key = |key: &GoString| {

@@ -10,19 +10,19 @@ use golang::value::{GoObject, GoString, ReflectKind};
 
 use super::{LOCAL_DATE, LOCAL_DATETIME, LOCAL_TIME};
 
-/// How deep values may be nested: writing recurses.
+/// The deepest nesting of values, because writing recurses.
 const MAX_DEPTH: usize = 500;
 
-/// Why a value has no TOML.
+/// Why a value cannot be written as TOML.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum TomlEncodeError {
     /// The library's message.
     #[error("{0}")]
     Refused(String),
-    /// Where the library panics.
+    /// The Go library panics here.
     #[error("{0}")]
     Panic(&'static str),
-    /// A limit; the library has none.
+    /// The values are nested too deeply. The Go library has no such limit.
     #[error("the value is nested more than {MAX_DEPTH} deep, or holds itself")]
     Depth,
     /// A limit of the run.
@@ -41,7 +41,7 @@ pub(super) fn encode(value: &GoRuntimeValue, limit: usize) -> Result<Vec<u8>, To
     Ok(encoder.out)
 }
 
-/// What decides where a value stands.
+/// The shape of a value, which determines where the value is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TomlShape {
     Nil,
@@ -50,7 +50,7 @@ enum TomlShape {
     Other,
 }
 
-/// A part of a table; of a struct's, with the number of the field.
+/// An entry of a table. For a struct, with the number of the field.
 type TomlTablePart = (usize, GoString, GoRuntimeValue);
 
 struct TomlEncoder {
@@ -121,7 +121,7 @@ impl TomlEncoder {
         }
     }
 
-    /// Writes the parts of a table: those that are tables come last.
+    /// Writes the entries of a table. Entries that are tables come last.
     fn table(
         &mut self,
         keys: &mut Vec<GoString>,
@@ -139,7 +139,7 @@ impl TomlEncoder {
         Ok(())
     }
 
-    /// Writes a key and its value; a value alone where there is no key.
+    /// Writes a key and its value. Without a key, only the value is written.
     fn pair(
         &mut self,
         keys: &[GoString],
@@ -154,7 +154,7 @@ impl TomlEncoder {
         if is_inline { Ok(()) } else { self.newline() }
     }
 
-    /// Writes what can stand in a list.
+    /// Writes a value that can be an item of an array.
     fn element(&mut self, value: &GoRuntimeValue, depth: usize) -> Result<(), TomlEncodeError> {
         if depth > MAX_DEPTH {
             return Err(TomlEncodeError::Depth);
@@ -219,7 +219,7 @@ impl TomlEncoder {
     }
 }
 
-/// The parts of a map or struct that are not tables, those that are, and whether it is a struct.
+/// The entries of a map or struct, split into values and tables, and whether it is a struct.
 fn parts(
     table: &GoRuntimeValue,
 ) -> Result<(Vec<TomlTablePart>, Vec<TomlTablePart>, bool), TomlEncodeError> {
@@ -246,7 +246,7 @@ fn parts(
     Ok((direct, tables, is_struct))
 }
 
-/// A value without the name of its type, unless that decides how it is written.
+/// A value without its named type, unless the type determines how the value is written.
 fn resolved(value: GoRuntimeValue) -> GoRuntimeValue {
     match &value {
         GoRuntimeValue::Object(object) if object.type_name() != "time.Duration" => {
@@ -325,7 +325,7 @@ fn scalar(object: &dyn GoObject) -> Result<Option<Vec<u8>>, TomlEncodeError> {
     }
 }
 
-/// A float whose text shows that it is one.
+/// A float in a form that is different from an integer.
 fn number(float: f64) -> String {
     let sign = if float.is_sign_negative() { "-" } else { "" };
     if float.is_nan() {
@@ -338,13 +338,13 @@ fn number(float: f64) -> String {
     if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
 }
 
-/// Keys as a header has them.
+/// Keys in the notation of a header.
 fn joined(keys: &[GoString]) -> Vec<u8> {
     let keys: Vec<Vec<u8>> = keys.iter().map(quoted).collect();
     keys.join(&b'.')
 }
 
-/// A key, in quotes if it needs them.
+/// A key, with quotes if it needs them.
 fn quoted(key: &GoString) -> Vec<u8> {
     let is_bare = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if !key.is_empty() && key.iter().all(is_bare) { key.to_vec() } else { string(key) }

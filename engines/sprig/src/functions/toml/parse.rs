@@ -1,7 +1,7 @@
-//! Text to a document: TOML 1.1 as the library reads it, with its errors.
+//! Parses text to a document: TOML 1.1 like the Go library, with the same errors.
 //!
-//! Elsewhere: characters (`cursor.rs`), tables and their rules (`document.rs`), numbers and times (`scalar.rs`),
-//! strings (`parse/string.rs`).
+//! Elsewhere: characters (`cursor.rs`), tables and their rules (`document.rs`), numbers and times (`scalar.rs`), strings
+//! (`parse/string.rs`).
 
 mod string;
 
@@ -62,7 +62,7 @@ struct TomlParser<'t> {
     cursor: TomlCursor<'t>,
     document: TomlDocument,
     template_environment: &'t dyn TemplateEnvironment,
-    /// Where the last key or header stands.
+    /// The line of the last key or header.
     line: usize,
     depth: usize,
 }
@@ -102,7 +102,7 @@ impl TomlParser<'_> {
         self.cursor.skip(|character| !is_line_end(character))
     }
 
-    /// Takes what may follow a header or an entry.
+    /// Reads the end of a line, which may follow a header or an entry.
     fn end_of_line(&mut self) -> TomlResult {
         self.cursor.skip(is_blank)?;
         if self.cursor.peek()? == Some('#') {
@@ -191,7 +191,7 @@ impl TomlParser<'_> {
         }
     }
 
-    /// The parts of a key, and the `=` behind it.
+    /// Reads the parts of a key, and the `=` after it.
     fn key(&mut self) -> TomlResult<Vec<GoString>> {
         match self.cursor.peek()? {
             Some('=') | None => {
@@ -231,7 +231,7 @@ impl TomlParser<'_> {
         }
     }
 
-    /// A key and its value; gives both.
+    /// Reads a key and its value, and returns both.
     fn entry(&mut self) -> TomlResult<(Vec<GoString>, GoRuntimeValue)> {
         let key = self.key()?;
         let (last, parents) = key
@@ -251,7 +251,7 @@ impl TomlParser<'_> {
         Ok((key, value))
     }
 
-    /// A value, and whether it is an array.
+    /// Reads a value, and returns whether it is an array.
     fn value(&mut self, is_in_array: bool) -> TomlResult<(GoRuntimeValue, bool)> {
         self.cursor.skip(is_blank)?;
         let from = self.cursor.place();
@@ -311,7 +311,7 @@ impl TomlParser<'_> {
         Ok(read)
     }
 
-    /// `true` or `false`; what was passed since `from` counts, the error shows what comes from `shown`.
+    /// Reads `true` or `false`, beginning at `from`. The error shows the text from `shown` on.
     fn word(&mut self, shown: usize, from: usize) -> TomlResult<GoRuntimeValue> {
         self.cursor.skip(char::is_alphabetic)?;
         match self.cursor.since(shown) {
@@ -325,7 +325,7 @@ impl TomlParser<'_> {
         }
     }
 
-    /// What was passed since a place, as a number or time.
+    /// The text since an earlier position, as a number or time.
     fn scalar(
         &self,
         from: usize,
@@ -459,7 +459,7 @@ impl TomlParser<'_> {
         Ok(list(items))
     }
 
-    /// An inline table, behind its brace. It is entered as other tables are, so that the same rules hold.
+    /// Reads an inline table after its brace. It is entered like other tables, so that the same rules apply.
     fn inline_table(&mut self, is_in_array: bool) -> TomlResult<GoRuntimeValue> {
         let context = self.document.context.clone();
         let key = self.document.key.clone();

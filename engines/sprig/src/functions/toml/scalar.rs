@@ -1,4 +1,4 @@
-//! Numbers and times: what their strings mean, and which of them are refused.
+//! Parses numbers and times, and rejects invalid ones.
 
 use golang::GoRuntimeValue;
 use golang::strconv::{NumErrorReason, QuotingStyle, parse_float, parse_int, quote};
@@ -66,7 +66,7 @@ fn has_leading_zero(text: &str) -> bool {
     }
 }
 
-/// Whether each underscore stands between digits.
+/// Whether each underscore is between digits.
 fn are_underscores_inside(text: &str) -> bool {
     if matches!(text, "nan" | "+nan" | "-nan" | "inf" | "-inf" | "+inf") {
         return true;
@@ -81,7 +81,7 @@ fn are_underscores_inside(text: &str) -> bool {
     is_digit
 }
 
-/// A date, a time of day, or both; what has no offset is of the local zone.
+/// Parses a date, a time of day, or both. Without an offset, the time is in the local zone.
 pub(super) fn time(
     text: &str,
     template_environment: &dyn TemplateEnvironment,

@@ -1,4 +1,4 @@
-//! Go's values as the writers of YAML see them.
+//! Adapts Go's values for the two YAML writers.
 
 use std::any::Any;
 
@@ -68,7 +68,7 @@ impl EmittableValue for JsonRoundTripView {
     }
 }
 
-/// A value as go-yaml v3 sees it without a detour.
+/// A value for go-yaml v3, without a conversion through JSON.
 #[derive(Debug, Clone)]
 pub(super) struct DirectYamlView(pub(super) GoRuntimeValue);
 
@@ -121,7 +121,7 @@ fn viewed(object: &dyn GoObject) -> EmittableView<DirectYamlView> {
     }
 }
 
-/// What both see in the same way.
+/// The form of a value that both writers share.
 fn plain<T: EmittableValue>(
     value: &GoRuntimeValue,
     inside: fn(GoRuntimeValue) -> T,

@@ -79,8 +79,8 @@ impl TomlParser<'_> {
         Ok(without_first_line_end(&text[..text.len() - 3]).into())
     }
 
-    /// Whether the quote that was taken begins the end of a long string, whose other two are taken then.
-    /// Up to two quotes may stand in front of those.
+    /// Whether the present quote begins the end of a long string. If so, the other two quotes are consumed, too. Up to two more
+    /// quotes may come before them.
     fn ends(&mut self, from: usize, mark: u8) -> TomlResult<bool> {
         if !self.cursor.starts_with(&[mark; 2]) {
             return Ok(false);
@@ -103,7 +103,7 @@ impl TomlParser<'_> {
         Ok(false)
     }
 
-    /// Checks what stands behind a backslash.
+    /// Checks the characters after a backslash.
     fn escape(&mut self, from: usize) -> TomlResult {
         let found = self.cursor.next()?;
         let (count, digits, letter) = match found {
@@ -130,7 +130,7 @@ impl TomlParser<'_> {
         Ok(())
     }
 
-    /// A text with the characters that its escapes, which were checked, stand for.
+    /// A text with its escapes replaced. The escapes were already checked.
     fn unescaped(&self, text: &[u8]) -> TomlResult<GoString> {
         if !text.contains(&b'\\') {
             return Ok(text.into());
@@ -182,7 +182,7 @@ fn without_first_line_end(text: &[u8]) -> &[u8] {
     rest.unwrap_or(text)
 }
 
-/// A text without the line ends that a backslash escapes, and the white space behind them.
+/// A text without line ends that are escaped by a backslash, and without the white space after them.
 fn without_escaped_lines(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -198,7 +198,7 @@ fn without_escaped_lines(text: &[u8]) -> Vec<u8> {
             rest = &after[length..];
             continue;
         }
-        // Another escape, whose second character is not a backslash of its own.
+        // Another escape. Its second character cannot begin an escape itself, even if it is a backslash.
         let length = rest.len().min(2);
         out.extend_from_slice(&rest[..length]);
         rest = &rest[length..];
