@@ -1,10 +1,10 @@
-//! Appliers: what keeps objects in a cluster as something else says. Everything that their kinds have in common.
+//! Appliers: the kinds that apply objects to a cluster, which are Kustomization, HelmRelease and Helmfile. This module has the
+//! run that all of them share.
 //!
-//! Here: what a kind has to say about itself ([`ApplierKind`]), and the run that is the same for all of them: gate, edges,
-//! target, memory, report. In the folder: an object that may not go on now (`paused_run`), how often a
-//! wait is observed (`wait_observation`), a run of which the API server throttled a request (`throttled_run`), what has to stay until an object is gone (`needs`), an object that is deleted
-//! (`finalize`).
-//! Elsewhere: the kinds (crates of their own), decisions (engines `apply`, `release`).
+//! Here: what each kind has to implement ([`ApplierKind`]), and the common run: gate, dependencies, target, state, report. In
+//! the folder: runs that may not continue (`paused_run`), the interval of observations (`wait_observation`), throttled runs
+//! (`throttled_run`), objects that must outlive an applier (`needs`), and deletion (`finalize`). Elsewhere: the kinds (crates
+//! of their own), and their decisions (engines `apply`, `release`).
 
 pub mod finalize;
 mod needs;
@@ -58,27 +58,27 @@ use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::{ExpressionCache, RunExpressions};
 use windlass_serve::settings::OperatorSettings;
 
-/// What the run of an object needs from its kind, if the kind applies objects.
+/// The functions that a kind of applier implements for the common run.
 pub trait ApplierKind: Sized + 'static {
-    /// The kind.
+    /// The Kubernetes kind.
     type Object: WindlassKind + Applier;
 
-    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    /// Annotations that change the runs of this kind. A change of such an annotation starts a run.
     const ANNOTATIONS: &'static [&'static str];
 
-    /// The conditions that the kind sets beside `Ready`, `Reconciling` and `Stalled`; others in the status are kept.
+    /// The conditions that the kind sets besides `Ready`, `Reconciling` and `Stalled`. Other conditions in the status stay.
     const OWNED: &'static [&'static str];
 
-    /// The state of an object between runs that only this kind has. [`ApplierState`] has the state of every applier.
+    /// The state that the kind remembers about an object between runs. [`ApplierState`] has the state of every applier.
     type Own: Default + Send + 'static;
-    /// The spec, read and checked.
+    /// The spec after parsing and validation.
     type ValidatedSpec: Clone + Send + Sync + 'static;
-    /// The content of the objects that a spec names, except for the kubeconfig and the ServiceAccount.
+    /// The content of the objects that the spec names, except the kubeconfig and the ServiceAccount.
     type SpecInputs: Send;
-    /// The details of a run that this kind reports in addition to the outcome.
+    /// The details that a run reports in addition to its outcome.
     type RunDetails: Default + Send;
 
-    /// Whether a ready dependency must still apply `revision` before `object` may apply it; `None` if it need not.
+    /// Whether a ready dependency still has to apply `revision` before `object` may apply it. `None` if it need not.
     fn stale(
         _dependency: &Self::Object,
         _object: &Self::Object,
@@ -87,7 +87,7 @@ pub trait ApplierKind: Sized + 'static {
         None
     }
 
-    /// Fields that the object has and this version does not support.
+    /// The fields of the object that this version of windlass does not support.
     fn unsupported(_object: &Self::Object) -> Vec<&'static str> {
         Vec::new()
     }
@@ -95,44 +95,43 @@ pub trait ApplierKind: Sized + 'static {
     /// The source that the spec names.
     fn source(object: &Self::Object) -> Option<ObjectKey>;
 
-    /// The same, or the source of that one if it is made for the object.
+    /// The source that the spec names, or the source behind it if that one is generated for the object.
     fn named_source(object: &Self::Object) -> Option<ObjectKey> {
         Self::source(object)
     }
 
-    /// Whether a run applied, or tried to apply, the artifact of a revision, according to the status.
+    /// Whether the status shows that a run applied the artifact of a revision, or tried to.
     fn has_tried(object: &Self::Object, revision: &str) -> bool;
 
-    /// The state that dependents read, as a string. A change of the string wakes the dependents.
+    /// The state of the object that dependents read. They wake when this string changes.
     fn announcement(object: &Self::Object) -> String;
 
-    /// Reads the spec and checks the fields that need neither a cluster nor the evaluation of an expression.
+    /// Parses the spec and checks the fields that need neither a cluster nor the evaluation of an expression.
     fn validate(
         object: &Self::Object,
         settings: &OperatorSettings,
     ) -> Result<Self::ValidatedSpec, RunOutcome>;
 
-    /// Interval and retry interval.
+    /// The interval, retry interval and timeout of the spec.
     fn pace(spec: &Self::ValidatedSpec) -> ReconcileIntervals;
 
-    /// The last observation of the wait that is in progress; `None` if the next run must do more than observe this
-    /// wait.
+    /// The last observation of the wait in progress. `None` if the next run has to do more than observe this wait.
     fn observation(
         session: &ApplierSession<Self>,
         object: &Self::Object,
     ) -> Option<WaitObservation>;
 
-    /// Whether the next run only continues a wait of the last one: it has little left to do, and others may wait for its end.
+    /// Whether the next run only continues a wait of the last one. Little of its work is left, and other objects may wait for
+    /// its end.
     fn continues_wait(_own: &Self::Own) -> bool {
         false
     }
 
-    /// The object is now applied to another cluster or as another user: forgets what was remembered about applied
-    /// objects.
+    /// Forgets the state of applied objects, because the object is now applied to another cluster or as another user.
     fn moved(own: &mut Self::Own);
 
-    /// Whether an operation is in progress that must not be interrupted at its current step. A run calls this only
-    /// while the object is suspended, its windows are closed or a Freeze holds it.
+    /// Whether an operation is in progress that must not be interrupted at its current step. A run asks this only if the
+    /// object is suspended, its windows are closed or a Freeze holds it.
     fn is_under_way(
         _session: &ApplierSession<Self>,
         _object: &Arc<Self::Object>,
@@ -140,13 +139,13 @@ pub trait ApplierKind: Sized + 'static {
         std::future::ready(Ok(false))
     }
 
-    /// What a run would do if the windows were open and no Freeze held the object.
+    /// The changes that a run would make if the windows were open and no Freeze held the object.
     fn pending(
         session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
     ) -> impl Future<Output = PendingChanges> + Send;
 
-    /// Continues the operation of a suspended object until a step at which it can be interrupted.
+    /// Continues the operation of a suspended object up to a step at which it can be interrupted.
     fn stop(
         session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
@@ -154,31 +153,31 @@ pub trait ApplierKind: Sized + 'static {
         session.finish_suspended(object)
     }
 
-    /// The rollback that a user requested of the object and that waits or is done; none for a kind that has no rollbacks.
+    /// The rollback that a user requested and that is waiting or done. `None` if the kind has no rollbacks.
     fn rollback(_object: &Self::Object) -> Option<ReleaseRollback> {
         None
     }
 
-    /// Where an object was when it was suspended.
+    /// The step at which the object stopped when it was suspended.
     fn where_stopped(object: &Self::Object) -> String;
 
-    /// Ends the waits of an object, because the object is suspended.
+    /// Ends the waits of an object because it was suspended.
     fn waits_no_more(_own: &mut Self::Own) {}
 
-    /// Reads what the spec names besides a cluster and an account.
+    /// Reads the objects that the spec names, except the kubeconfig and the ServiceAccount.
     fn read(
         session: &ApplierSession<Self>,
         object: &Self::Object,
         references: &mut ReadReferences,
     ) -> impl Future<Output = Result<Self::SpecInputs, RunOutcome>> + Send;
 
-    /// Whether a run has something to report besides its outcome, such as what it changed.
+    /// Whether a run has more to report than its outcome, such as changes that it made.
     fn has_more_to_report(_details: &Self::RunDetails) -> bool {
         false
     }
 
-    /// Reconciles an object after the gate opened. `None` means that something changed meanwhile and that the next run
-    /// must begin at once.
+    /// Reconciles an object after the gate opened. `None` if something changed meanwhile, so that the next run must begin at
+    /// once.
     fn reconcile(
         session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
@@ -186,72 +185,72 @@ pub trait ApplierKind: Sized + 'static {
         spec: Self::ValidatedSpec,
     ) -> impl Future<Output = Result<Option<ApplierRunReport<Self>>, ClusterError>> + Send;
 
-    /// Removes the applied objects, because their owner is being deleted.
+    /// Deletes the applied objects, because the object that applied them is being deleted.
     fn finalize(
         session: &ApplierSession<Self>,
         object: &Arc<Self::Object>,
     ) -> impl Future<Output = Result<FinalizeOutcome<Self>, ClusterError>> + Send;
 
-    /// The Secrets and ConfigMaps of its namespace that the spec names besides a kubeconfig, as kind and name.
+    /// The Secrets and ConfigMaps that the spec names, except the kubeconfig, as kind and name.
     fn inputs(_object: &Self::Object) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Whether what was applied stays when the Secret with the kubeconfig of its cluster is gone.
+    /// Whether the applied objects stay in the cluster when the Secret with the kubeconfig of that cluster is gone.
     const STAYS_WITHOUT_KUBECONFIG: bool;
 
-    /// The event for an object whose applied objects cannot be removed any more, because `subject` is gone.
+    /// The event that reports that applied objects can no longer be deleted, because `subject` is gone.
     fn left_behind(object: &Self::Object, subject: &str) -> ObjectEvent;
 
-    /// Status and events of the end of a run; log lines are written here.
+    /// The status and the events at the end of a run. This function also writes the log lines.
     fn report(
         session: &ApplierSession<Self>,
         ended: ApplierRunReport<Self>,
         end: &ApplierRunEnd,
     ) -> ApplierReport<Self>;
 
-    /// The time until the next check of an object that is as it should be; `None` stands for the interval.
+    /// The time until the next check of an object whose state is as desired. `None` means the interval of the spec.
     fn next_look(_own: &Self::Own) -> Option<Duration> {
         None
     }
 }
 
-/// How often a spec wants something done.
+/// The intervals and the timeout of a spec.
 #[derive(Debug, Clone, Copy)]
 pub struct ReconcileIntervals {
-    /// The time from a run that ended without a failure to the next run.
+    /// The time from a successful run to the next run.
     pub interval: Duration,
     /// The time from a failed run to the next run.
     pub retry: Duration,
-    /// How long runs are repeated of which the API server throttles requests, before that counts as a failure.
+    /// How long throttled runs are repeated before they count as failed.
     pub timeout: Duration,
 }
 
-/// What a run would do if the windows were open and no Freeze held the object.
+/// The changes that a run would make if the windows were open and no Freeze held the object.
 pub enum PendingChanges {
-    /// Nothing: the object is ready, of this spec and at this revision.
+    /// None. The object is ready with this spec and revision.
     Nothing,
-    /// It would observe what was applied, which changes nothing.
+    /// The run would only observe applied objects, which changes nothing.
     Observing,
-    /// It would apply this.
+    /// The run would apply these changes, in words.
     Change(String),
 }
 
 /// The result of a run.
 pub struct ApplierRunReport<K: ApplierKind> {
-    /// The object as the last write left it.
+    /// The object after the last write.
     pub object: Arc<K::Object>,
     /// How the run ended.
     pub outcome: RunOutcome,
     /// The details that the kind reports in addition.
     pub came: K::RunDetails,
-    /// If set, the status is not written now, because the cause of the outcome will probably be gone after this time.
-    /// The next run begins then.
+    /// If set, the status is not written now, because the cause of the outcome will probably be gone after this time. The next
+    /// run then begins.
     pub unsaid_for: Option<Duration>,
 }
 
 impl<K: ApplierKind> ApplierRunReport<K> {
-    /// The report of a run that ended before it had anything but its outcome.
+    /// The report of a run that ended early and has only an outcome.
     pub fn early(object: &Arc<K::Object>, outcome: RunOutcome) -> Self {
         Self { object: object.clone(), outcome, came: K::RunDetails::default(), unsaid_for: None }
     }
@@ -259,49 +258,49 @@ impl<K: ApplierKind> ApplierRunReport<K> {
 
 /// The result of one attempt to finalize an object.
 pub enum FinalizeOutcome<K: ApplierKind> {
-    /// No applied object is left to remove, so the finalizer can be removed.
+    /// All applied objects are deleted, so the finalizer can be removed.
     Done(Arc<K::Object>),
     /// A later run continues the removal.
     Later(Box<ApplierRunReport<K>>, Option<K::ValidatedSpec>),
-    /// Something changed meanwhile. The next run begins at once and decides again.
+    /// Something changed meanwhile, so the next run begins at once.
     Anew,
 }
 
-/// The end of a run, as it is reported.
+/// The end of a run, for its report.
 pub struct ApplierRunEnd {
     /// The outcome, with the time of the next run.
     pub outcome: RunOutcome,
     /// When the run began.
     pub began: Time,
-    /// When it ended.
+    /// When the run ended.
     pub now: Time,
-    /// `spec.interval`, as messages name it.
+    /// `spec.interval`, for messages.
     pub interval: Duration,
 }
 
 /// The status to write and the events to announce.
 pub struct ApplierReport<K: ApplierKind> {
-    /// The object.
+    /// The object that ran.
     pub object: Arc<K::Object>,
-    /// Its status as it is in the cluster.
+    /// The status in the cluster.
     pub before: <K::Object as ReconciledObject>::Status,
-    /// Its status as it is to be.
+    /// The status to write.
     pub after: <K::Object as ReconciledObject>::Status,
-    /// The events that are sent with the write.
+    /// The events that are announced with the status.
     pub events: Vec<ObjectEvent>,
 }
 
-/// What an applier remembers between runs.
+/// The state that every applier remembers about an object between runs.
 pub struct ApplierState<K: ApplierKind> {
     latest: Arc<LatestWrittenObject<K::Object>>,
     expressions: ExpressionCache,
-    /// The cluster and the user with which it was applied last.
+    /// The cluster and the user with which the object was last applied.
     target: Option<Arc<ClusterTarget>>,
     own: Arc<Mutex<K::Own>>,
     suspension_audits: SuspensionAuditRateLimit,
     throttled_runs: ThrottledRuns,
-    /// The uid of the deleted object, if the removal of what it applied has begun: it waits for no dependents any more. Another
-    /// object may have its name later.
+    /// The uid of the object if the deletion of its applied objects has begun. From then on it waits for no dependents. The
+    /// uid tells it from a later object of the same name.
     removal_begun: Option<String>,
 }
 
@@ -366,37 +365,37 @@ impl<K: ApplierKind> ControllerKind for K {
     }
 }
 
-/// When a dependency is read again of which the API server did not say whether it is there.
+/// When a dependency is read again if the API server did not say whether it exists.
 const AFTER_UNKNOWN_DEPENDENCY: Duration = Duration::from_secs(10);
 
-/// The time until a run is repeated whose result the API server refused to record.
+/// The time until a run is repeated whose status could not be written.
 pub const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
-/// The object, the shared context and the state that one run uses.
+/// The object, the shared context and the state of one run.
 pub struct ApplierSession<K: ApplierKind> {
-    /// What every run may use.
+    /// The context that all runs share.
     pub context: Arc<RunContext>,
-    /// The object that is run.
+    /// The object that runs, as a node of the dependency graph.
     pub node: ObjectKey,
-    /// The object as our last write left it.
+    /// The object as windlass's last write returned it.
     pub latest: Arc<LatestWrittenObject<K::Object>>,
-    /// The expressions of its spec.
+    /// The expressions in the spec.
     pub expressions: Arc<RunExpressions>,
-    /// The permit under which the run reads what the spec names, until it applies.
+    /// The permit under which the run prepares, until it applies.
     pub preparing: PreparingPermit,
-    /// Whether an API server throttled its requests.
+    /// Whether an API server throttled requests of this run.
     requests: ThrottledRequests,
     /// When the run began.
     pub began: Time,
-    /// The Freezes that held the object when the run began. What comes later does not hold this run: it ends, also if it is this
-    /// run that creates a Freeze.
+    /// The Freezes that held the object when the run began. A later Freeze does not interrupt this run, even if the run itself
+    /// creates the Freeze.
     freeze: Option<ObjectFreeze>,
     memory: Arc<Mutex<ApplierState<K>>>,
     own: Arc<Mutex<K::Own>>,
 }
 
-/// The state that dependents read: whether the object is ready and why not, whether its status is of the newest spec, and
-/// its revision.
+/// The state that dependents read, as a string. It says whether the object is ready and why not, whether its status is about
+/// the newest spec, and the revision.
 pub fn announcement<O: WindlassKind + ReconciledObject>(
     object: &O,
     revision: Option<&str>,
@@ -405,7 +404,7 @@ pub fn announcement<O: WindlassKind + ReconciledObject>(
     let condition = object.condition("Ready");
     let ready = condition.map_or("", |it| it.status.as_str());
     let current = object.observed_generation() == Some(generation);
-    // What waits for it says why it is not ready.
+    // An object that waits for this one reports why it is not ready.
     let failure = condition.filter(|it| it.status == "False").map(|it| {
         let is_newest = it.observed_generation == Some(generation);
         format!("{} {is_newest}", it.reason)
@@ -414,7 +413,7 @@ pub fn announcement<O: WindlassKind + ReconciledObject>(
     format!("{ready} {current} {failure} {}", revision.unwrap_or_default())
 }
 
-/// Drops the watches and the memory of an object that is gone.
+/// Drops the watches and the state of an object that is gone.
 fn forget<K: ApplierKind>(node: &ObjectKey, context: &RunContext) {
     let memories = context.shared::<StateCache<ApplierState<K>>>();
     let memory = memories.of(node);
@@ -425,15 +424,15 @@ fn forget<K: ApplierKind>(node: &ObjectKey, context: &RunContext) {
     memories.forget(node);
 }
 
-/// One run; returns when to run again.
+/// Runs the object once. Returns the time until its next run.
 async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> Option<Duration> {
-    // After a start sources and dependencies may only seem to be missing; nothing means that the process ends.
+    // After a start, sources and dependencies may only seem to be missing. `None` means that the process ends.
     context.sources.listed().await?;
     context.kept.listed::<K::Object>().await.then_some(())?;
     context.shared::<NamespacePolicies>().known().await;
     lifecycle::known(&context).await;
     deletion_plan::known(&context).await;
-    // A deletion waits for no Freeze, and for no Plan.
+    // A deletion waits for no Freeze and no Plan.
     if seen.meta().deletion_timestamp.is_none() {
         freeze::known(&context).await;
         Box::pin(deletion_plan::current(&context)).await;
@@ -441,7 +440,8 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     let node = node_of(&*seen);
     let states = context.shared::<StateCache<ApplierState<K>>>();
     let preparing = PreparingPermit::default();
-    // A deletion builds nothing. For another cluster, which may not respond, a run takes a permit of that one later (`named`).
+    // A deletion builds nothing. A run for a remote cluster takes a permit of that cluster later (`named`), since it may not
+    // respond.
     if seen.meta().deletion_timestamp.is_none() && seen.kube_config().is_none() {
         let continues = states.known(&node).is_some_and(|memory| {
             let own = memory.lock().own.clone();
@@ -451,7 +451,7 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
         let permits = context.targets.preparing_at_home();
         preparing.acquire(permits, priority, &node.namespace).await;
     }
-    // The object may have changed or gone while the run waited for its turn, and a namesake has a memory of its own.
+    // The object may have changed or gone while the run waited. Another object of the same name has a state of its own.
     let seen = context.newest(seen)?;
     if !context.settings.selects(seen.labels()) {
         return None;
@@ -477,7 +477,7 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
         memory,
         own,
     };
-    // A run takes much memory for what it does next. On the heap, only those take it that have a permit.
+    // The rest of a run needs much memory. On the heap, only runs that have a permit take it.
     let outcome = match object.meta().deletion_timestamp {
         Some(_) => {
             session.preparing.end();
@@ -497,7 +497,7 @@ async fn run<K: ApplierKind>(seen: Arc<K::Object>, context: Arc<RunContext>) -> 
     again.into_iter().chain(session.suspension_audit_due_in()).min()
 }
 
-/// The time until the next run of an object that is as it should be: its interval with its own jitter.
+/// The time until the next run of an object whose state is as desired: its interval, with a jitter that stays the same.
 pub fn interval<O: WindlassKind>(
     object: &O,
     pace: ReconcileIntervals,
@@ -509,17 +509,17 @@ pub fn interval<O: WindlassKind>(
 }
 
 impl<K: ApplierKind> ApplierSession<K> {
-    /// What the object remembers between runs.
+    /// The state that the kind remembers about the object between runs.
     pub fn memory(&self) -> MutexGuard<'_, K::Own> {
         self.own.lock()
     }
 
-    /// The cluster and the user with which it was applied last.
+    /// The cluster and the user with which the object was last applied.
     fn last_target(&self) -> Option<Arc<ClusterTarget>> {
         self.memory.lock().target.clone()
     }
 
-    /// The time after a delay that begins now.
+    /// The time `delay` from now.
     pub fn in_future(&self, delay: Duration) -> Time {
         jiff::Timestamp::now().saturating_add(delay).unwrap_or(Time::MAX)
     }
@@ -564,7 +564,7 @@ impl<K: ApplierKind> ApplierSession<K> {
             return self.finish(ApplierRunReport::early(&object, outcome), None).await;
         }
         match Box::pin(K::reconcile(self, &object, facts, spec.clone())).await? {
-            // Something changed meanwhile: the next run decides anew.
+            // Something changed meanwhile, so the next run decides anew.
             None => Ok(Some(Duration::ZERO)),
             Some(mut ended) => {
                 self.postpone(&mut ended, K::pace(&spec).timeout);
@@ -576,8 +576,8 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// Tells the work queue on which objects this one depends, so that their changes wake it. Without `needed`, what it depends on
-    /// among other kinds cannot be used.
+    /// Registers the dependencies of the object in the work queue, so that their changes wake it. Without `needed`, its
+    /// dependencies on objects of other kinds cannot be used.
     fn set_edges(&self, object: &K::Object, needed: Option<&[ObjectDependency]>) {
         let dependencies = dependency_nodes(&self.context, object, needed);
         self.context.work_queue.set_edges(&self.node, DependencyEdge::DependsOn, dependencies);
@@ -586,8 +586,8 @@ impl<K: ApplierKind> ApplierSession<K> {
         self.refer_to(BTreeSet::new());
     }
 
-    /// Tells the work queue that the policy of the namespace wakes this object, what may end the Freezes that hold it, and these
-    /// nodes do.
+    /// Registers the dependency graph nodes that wake this object: `nodes`, the policy of its namespace, and Freezes while one
+    /// holds it.
     fn refer_to(&self, mut nodes: BTreeSet<ObjectKey>) {
         nodes.insert(namespace_policies::node_of(&self.node.namespace));
         if self.freeze.is_some() {
@@ -596,8 +596,8 @@ impl<K: ApplierKind> ApplierSession<K> {
         self.context.work_queue.set_edges(&self.node, DependencyEdge::Reference, nodes);
     }
 
-    /// What holds an operation that would bring the object to `revision`; `None` if no Freeze does, or if a user let it begin
-    /// all the same, which is recorded then. Without a revision, no user did: a correction of drift needs no operation.
+    /// The Freeze that holds an operation to `revision`. `None` if no Freeze does, or if a user's bypass lets the operation
+    /// begin. The use of the bypass is then recorded. A correction of drift has no revision, so no bypass is for it.
     pub async fn frozen(
         &self,
         object: &K::Object,
@@ -608,8 +608,8 @@ impl<K: ApplierKind> ApplierSession<K> {
         freeze.pass(&self.context, object, revision, self.began).await.err()
     }
 
-    /// The outcome with which the dependencies end a run; `None` if the run may continue. The caller has already
-    /// checked suspension and windows.
+    /// The outcome if a dependency ends the run. `None` if the run may continue. The caller has already checked suspension and
+    /// windows.
     pub async fn gate(
         &self,
         object: &Arc<K::Object>,
@@ -649,7 +649,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// Watches the dependencies of other kinds, and what they lack besides.
+    /// Watches the dependencies of other kinds, and the CRDs or rights that they still need.
     fn await_dependencies(&self, looked_up: Vec<Option<DependencyLookup>>) {
         let mut nodes = BTreeSet::new();
         let mut references = Vec::new();
@@ -658,7 +658,7 @@ impl<K: ApplierKind> ApplierSession<K> {
             nodes.append(&mut lookup.nodes);
             references.extend(lookup.reference);
         }
-        // Two entries may name one object: the one that is not satisfied counts.
+        // Two entries may name the same object. The one that is not satisfied counts.
         references.sort_by_key(|it| it.version != Some(LATEST_VERSION));
         self.context.watcher.depend_on(&self.node, &references);
         if is_any {
@@ -666,23 +666,23 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// The cluster and the user that a spec names.
+    /// The cluster and the user that the spec names.
     pub fn wanted<'a>(&'a self, object: &'a K::Object) -> TargetSpec<'a> {
         let kube_config = object.kube_config();
         let account = object.service_account_name();
         TargetSpec::new(&self.context.settings, &self.node.namespace, kube_config, account)
     }
 
-    /// Whether only verified artifacts may be applied; true if the policy is not known.
+    /// Whether only verified artifacts may be applied. True if the policy is not known.
     pub fn is_verified_only(&self) -> bool {
         let policies = self.context.shared::<NamespacePolicies>();
         policies.is_verified_only(&self.node.namespace).unwrap_or(true)
     }
 
-    /// The cluster and the user with which the object is applied. No other object that the spec names is read.
+    /// The cluster and the user with which the object is applied. Other objects that the spec names are not read.
     ///
     /// # Errors
-    /// The outcome of a run that has no target.
+    /// The outcome of a run that has no usable target.
     pub async fn target(&self, object: &K::Object) -> Result<Arc<ClusterTarget>, RunOutcome> {
         let mut references = ReadReferences::new(&self.context.watcher);
         let target = self.context.targets.of(&self.wanted(object), &mut references).await;
@@ -690,11 +690,10 @@ impl<K: ApplierKind> ApplierSession<K> {
         target
     }
 
-    /// Everything that the spec names: the cluster and the user with which the object is applied, and the inputs of the
-    /// kind.
+    /// Reads everything that the spec names: the kubeconfig and ServiceAccount, and the inputs of the kind.
     ///
     /// # Errors
-    /// The outcome of a run that lacks one of them.
+    /// The outcome of a run for which one of them is missing.
     pub async fn named(
         &self,
         object: &K::Object,
@@ -704,7 +703,7 @@ impl<K: ApplierKind> ApplierSession<K> {
             .reading_anew(hold_conditions::is_asked(object));
         let wanted = self.wanted(object);
         if wanted.kube_config.is_some() {
-            // A cluster that does not respond delays only the objects of that cluster.
+            // A cluster that does not respond delays only its own objects.
             self.preparing.end();
         }
         let targets = &self.context.targets;
@@ -721,8 +720,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         Ok((target, named?))
     }
 
-    /// If the object is now applied to another cluster or as another user, forgets what was remembered about its
-    /// applied objects.
+    /// Forgets the state of the applied objects if the object is now applied to another cluster or as another user.
     fn moves(&self, to: &Arc<ClusterTarget>) {
         let before = {
             let mut memory = self.memory.lock();
@@ -734,15 +732,15 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// See [`interval`].
+    /// The time until the next run of this object; see [`interval`].
     pub fn interval(&self, object: &K::Object, spec: &K::ValidatedSpec) -> Duration {
         interval(object, K::pace(spec), &self.context.settings)
     }
 
-    /// Writes the status and the events of a run that ended. Returns the time until the next run.
+    /// Writes the status and the events of a finished run. Returns the time until the next run.
     ///
     /// # Errors
-    /// The API server did not record it.
+    /// The API server did not store the status.
     pub async fn finish(
         &self,
         ended: ApplierRunReport<K>,
@@ -760,7 +758,7 @@ impl<K: ApplierKind> ApplierSession<K> {
             ended.outcome.clone().or_wake(now.saturating_add(pace.retry).unwrap_or(Time::MAX));
         let end = ApplierRunEnd { outcome, began: self.began, now, interval: pace.interval };
         let ApplierReport { object, before, after, events } = K::report(self, ended, &end);
-        // What waits for the approval of its Plan has not begun.
+        // An operation that waits for the approval of its Plan has not begun.
         let is_under_way = matches!(&end.outcome, RunOutcome::Running(why, ..)
             if ![PLAN_PENDING, BUDGET_EXCEEDED].contains(why));
         let overrun = self.freeze.as_ref().filter(|_| is_under_way).and_then(ObjectFreeze::overrun);

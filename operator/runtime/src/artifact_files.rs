@@ -1,7 +1,6 @@
-//! The files of a source's artifact, from our store or from the shard that has it.
+//! Reads the files of a source's artifact, from the local store or from the shard that has the artifact.
 //!
-//! Elsewhere: whether an artifact is the source's own (`source_catalog::artifact_owner`), which `source_catalog.rs`
-//! asks.
+//! Elsewhere: whether an artifact belongs to its source (`source_catalog::artifact_owner`, called by `source_catalog.rs`).
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -18,22 +17,22 @@ use windlass_cluster::error::chain;
 /// Parity(flux): the annotation by which the maker of an OCI artifact says from which revision it was made.
 pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
 
-/// The revision from which an artifact was made, by its annotation; empty without one.
+/// The origin revision in the metadata of an artifact. Empty if the artifact has none.
 pub fn origin_revision(artifact: &Artifact) -> &str {
     artifact.metadata.get(ORIGIN_REVISION).map_or("", String::as_str)
 }
 
-/// Largest archive that is fetched from another shard; Flux sets no limit to it.
+/// The largest archive that is downloaded from another shard. Flux has no such limit.
 const MAX_ARTIFACT_BYTES: u64 = 1 << 30;
 
-/// Why an artifact cannot be read.
+/// The reason why an artifact cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArtifactError {
-    /// The store does not have the artifact yet, for example after a start on an empty volume. The source has to be
-    /// reconciled first.
+    /// The store does not have the artifact, for example after a start with an empty volume. The source has to be reconciled
+    /// first.
     #[error("{0}")]
     NotInStorage(String),
-    /// The artifact is there and cannot be used, or its store cannot be reached.
+    /// The artifact cannot be used, or its store cannot be reached.
     #[error("{0}")]
     Unusable(String),
 }
@@ -59,8 +58,8 @@ impl ArtifactError {
         Self::Unusable("reading it was interrupted".to_owned())
     }
 
-    /// The outcome of a run that needs the artifact. The message begins with `what`. If the artifact is missing, a
-    /// change of the source begins the next run, which begins at `again` at the latest.
+    /// The outcome of a run that needs the artifact. The message begins with `what`. If the artifact is missing, a change of
+    /// the source starts the next run, or the time `again` does.
     ///
     /// Parity(flux): the object waits for an artifact that is not in the storage yet. The log reports the wait and no
     /// event does, because after a start on an empty volume every object waits.
@@ -78,10 +77,10 @@ impl ArtifactError {
     }
 }
 
-/// The files of an artifact. If the artifact is `elsewhere`, they are fetched from the URL in the status of its source.
+/// The files of an artifact. If the artifact is `elsewhere`, windlass downloads them from the URL in the status of its source.
 ///
 /// # Errors
-/// Why it cannot be had.
+/// The reason why the artifact cannot be read.
 pub async fn files(
     context: &RunContext,
     artifact: &Artifact,
@@ -107,10 +106,10 @@ pub async fn files(
     loaded.await.unwrap_or_else(|_| Err(ArtifactError::interrupted()))
 }
 
-/// The bytes of an artifact that is not an archive, or that the caller unpacks; `limit` at most.
+/// The bytes of an artifact that is no archive, or that the caller unpacks. At most `limit` bytes.
 ///
 /// # Errors
-/// Why it cannot be had.
+/// The reason why the artifact cannot be read.
 pub async fn bytes(
     context: &RunContext,
     artifact: &Artifact,

@@ -1,12 +1,12 @@
-//! Audits: a ReleaseAudit for each operation, written once and never a condition of it.
+//! Audits: windlass writes a ReleaseAudit for each operation, once. An operation never depends on its audit.
 //!
-//! An audit is written when its operation has come to its end and before the status says so; a crash in between makes
-//! it again. Its name comes from the uid of its subject and from the operation. A user who knows both can take the name
-//! before, so an existing audit is read: it has to be about this operation.
+//! The audit is written when the operation has ended, before the status shows the end. A crash in between only repeats the
+//! write, because the name comes from the uid of the object and the operation. A user could create an object of that name
+//! first, so windlass checks that an existing audit is about this operation.
 //!
-//! Here: names, what fits, writing, and what is said where that fails. Below: which audits are deleted when (`retention`), and where they are kept then (`archive`).
-//! Elsewhere: what an audit says (`release_runner::audit`, `kustomization::audit`; engines `release::audit`,
-//! `apply::object_changes`).
+//! Here: names, size limits, writing, and the reports of failed writes. Below: deletion of old audits (`retention`), and a
+//! bucket that keeps them (`archive`). Elsewhere: the content of audits (`release_runner::audit`, `kustomization::audit`;
+//! engines `release::audit`, `apply::object_changes`).
 
 pub(crate) mod archive;
 pub mod retention;
@@ -36,40 +36,41 @@ use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::metrics::AuditOutcome;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// The label with the uid of the subject, by which the audits of an object are found.
+/// The label with the uid of the audited object. It selects the audits of an object.
 pub const SUBJECT_UID: &str = "release.windlass.dev/subject-uid";
 
 /// The field manager of audits.
 const MANAGER: &str = "windlass";
 
-/// How large an audit may be as JSON.
+/// The largest size of an audit as JSON, in bytes.
 const MAX_AUDIT_BYTES: usize = 60 << 10;
 
-/// How long a message may be, in bytes.
+/// The longest message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 3 << 10;
 
-/// How long other strings of users may be, in bytes.
+/// The longest other text from a user, in bytes.
 const MAX_TEXT_BYTES: usize = 250;
 
-/// How many causes are listed.
+/// The most causes that an audit lists.
 const MAX_LISTED_CAUSES: usize = 32;
 
-/// The most approvals of a phase that an audit lists, one number for each attempt to make it fit.
+/// The most approvals of a phase that an audit lists. If the audit is still too large with the first number, the second one is
+/// used.
 const MAX_APPROVALS_PER_PHASE: [usize; 2] = [4, 0];
 
-/// How many answers of lifecycles are listed where more do not fit.
+/// The most answers of lifecycles that a large audit lists.
 const MAX_LISTED_LIFECYCLE_ANSWERS: usize = 16;
 
-/// The most audits that wait in memory for another attempt, because the API server did not create them.
+/// The most audits in memory that wait for another attempt to write them.
 const MAX_PENDING_AUDITS: usize = 512;
 
-/// The time until the next attempt.
+/// The time until the next attempt to write waiting audits.
 const PENDING_AUDIT_RETRY_DELAY: Duration = Duration::from_secs(3);
 
-/// Corrections of an object within so many seconds are one audit.
+/// The drift corrections of an object within this many seconds share one audit.
 const CORRECTION_SECONDS: i64 = 600;
 
-/// Where audits are served. They are asked for without discovery, whose answer may be older than their CRD.
+/// The location of ReleaseAudits. It is fixed, because the discovery may be older than their CRD.
 pub fn resource() -> ApiResourceLocation {
     ApiResourceLocation {
         gvk: Gvk::new(&ReleaseAudit::api_version(&()), &ReleaseAudit::kind(&())),
@@ -79,12 +80,12 @@ pub fn resource() -> ApiResourceLocation {
     }
 }
 
-/// The last reason why an audit could not be written. A reason is reported once.
+/// The last reason why an audit could not be written. Each reason is reported once.
 #[derive(Default)]
 struct LastAuditError(Mutex<Option<String>>);
 
 impl LastAuditError {
-    /// Remembers a reason; returns whether it differs from the last one.
+    /// Remembers a reason, and returns whether it differs from the last one.
     fn is_new(&self, why: Option<&str>) -> bool {
         let mut last = self.0.lock();
         let is_new = last.as_deref() != why;
@@ -93,7 +94,7 @@ impl LastAuditError {
     }
 }
 
-/// The name of an audit: the same for the same operation of the same object.
+/// The name of an audit. It is the same for the same operation of the same object.
 fn name(subject: &str, operation: AuditOperation, uid: &str, key: &str) -> String {
     let digest = hex::encode(Sha256::digest(format!("{uid}\n{key}")));
     let subject: String = subject.chars().take(40).collect();
@@ -101,14 +102,14 @@ fn name(subject: &str, operation: AuditOperation, uid: &str, key: &str) -> Strin
     format!("{subject}-{}-{}", operation.as_str().to_lowercase(), &digest[..16])
 }
 
-/// How the creation of an audit ended.
+/// The result of an attempt to create an audit.
 struct AuditCreationOutcome {
     outcome: AuditOutcome,
-    /// Why it was not written.
+    /// The reason why the audit was not written.
     text: String,
-    /// Another audit had its name.
+    /// Whether another audit has the same name.
     is_displaced: bool,
-    /// The API server failed and may create it later.
+    /// Whether the API server failed, so that a later attempt may succeed.
     is_owed: bool,
 }
 
@@ -124,8 +125,8 @@ impl AuditCreationOutcome {
     }
 }
 
-/// Whether two audits are about the same operation of the same object. Their other fields may differ, because after a
-/// crash less may be known.
+/// Whether two audits are about the same operation of the same object. Their other fields may differ, because windlass may
+/// know less after a crash.
 fn is_same(one: &Object, other: &Object) -> bool {
     let operation = |of: &Object| {
         let spec = of.get("spec");
@@ -135,7 +136,7 @@ fn is_same(one: &Object, other: &Object) -> bool {
     operation(one) == operation(other)
 }
 
-/// Creates an audit. If one of its name exists, it is read and compared.
+/// Creates an audit. If one of this name exists, windlass reads and compares it.
 async fn create(context: &RunContext, audit: &Object) -> AuditCreationOutcome {
     let resource = resource();
     let cluster = &context.cluster;
@@ -180,7 +181,7 @@ async fn create(context: &RunContext, audit: &Object) -> AuditCreationOutcome {
     }
 }
 
-/// Audits that the API server failed to create. This process tries to create them again as long as it lives.
+/// Audits that the API server failed to create. This process retries them until it ends.
 #[derive(Default)]
 struct AuditRetryQueue(Mutex<VecDeque<Object>>);
 
@@ -189,7 +190,7 @@ impl AuditRetryQueue {
         self.0.lock()
     }
 
-    /// Keeps an audit for later, if there is room.
+    /// Keeps an audit for a later attempt, if there is room.
     fn put(&self, audit: Object) -> bool {
         let mut all = self.all();
         let has_room = all.len() < MAX_PENDING_AUDITS;
@@ -200,7 +201,7 @@ impl AuditRetryQueue {
     }
 }
 
-/// Creates audits that the API server has not taken before, for ever.
+/// Retries the waiting audits, without end.
 async fn repay(context: &RunContext) {
     let owed = context.shared::<AuditRetryQueue>();
     loop {
@@ -209,7 +210,7 @@ async fn repay(context: &RunContext) {
             let Some(audit) = owed.all().pop_front() else { break };
             let AuditCreationOutcome { outcome, text, is_owed, .. } = create(context, &audit).await;
             if is_owed {
-                // The others come first: it may be this one that is not taken.
+                // The other audits come first, because the API server may refuse only this one.
                 owed.all().push_back(audit);
                 break;
             }
@@ -223,8 +224,8 @@ async fn repay(context: &RunContext) {
     }
 }
 
-/// Writes the audit of an operation that `key` names, in the namespace of its subject. The operation continues also if that
-/// fails. Returns the event to announce on the subject; `None` if there is nothing to announce, or audits are switched off.
+/// Writes the audit of the operation that `key` names, in the namespace of the object. The operation continues even if that
+/// fails. Returns an event about a failure. `None` if there is none to report, or audits are turned off.
 pub async fn write(
     context: &RunContext,
     namespace: &str,
@@ -256,7 +257,7 @@ pub async fn write(
             last_error.is_new(None);
             None
         }
-        // Its namespace goes, and all that is in it.
+        // The namespace is being deleted with everything in it.
         AuditOutcome::Terminating => None,
         AuditOutcome::NotInstalled => {
             if last_error.is_new(Some("not installed")) {
@@ -268,8 +269,8 @@ pub async fn write(
             None
         }
         AuditOutcome::Failed => {
-            // The same refusal names another object each time. A failure is always reported if another object has the
-            // audit's name: what the audit was to record is nowhere else.
+            // The same refusal names another object each time. If another object has the name of the audit, the failure is
+            // always reported, because the audit is then lost.
             if !is_displaced && !last_error.is_new(Some(&text.replace(&name, ""))) {
                 return None;
             }
@@ -310,7 +311,7 @@ fn object(namespace: &str, name: &str, spec: ReleaseAuditSpec) -> Result<Object,
     Object::new(value).map_err(|error| error.to_string())
 }
 
-/// Shortens an audit to the largest size that is stored. Lists are dropped, and their entries are counted as omitted.
+/// Shortens an audit to the largest size. Entries that are dropped from lists are counted as omitted.
 fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
     spec.message = spec.message.map(|text| cut(&text, MAX_MESSAGE_BYTES));
     for cause in &mut spec.causes {
@@ -345,7 +346,7 @@ fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
         let steps = std::mem::take(&mut spec.steps);
         spec.omitted_steps = spec.omitted_steps.saturating_add(count(steps.len()));
     }
-    // Who approved stays as long as it fits; why does not.
+    // The audit keeps the users who approved as long as they fit, but not their reasons.
     for most in MAX_APPROVALS_PER_PHASE {
         if size(&spec) > MAX_AUDIT_BYTES {
             for answer in &mut spec.lifecycles {
@@ -361,10 +362,10 @@ fn fitted(mut spec: ReleaseAuditSpec) -> ReleaseAuditSpec {
     spec
 }
 
-/// The mark at the end of a text that was cut.
+/// The mark at the end of a shortened text.
 const ELLIPSIS: &str = "…";
 
-/// A text of at most `max_bytes`, and never less than three; one that is longer is cut, and ends with an ellipsis.
+/// Shortens a text to `max_bytes`, with an ellipsis at the end. `max_bytes` counts as at least three.
 pub fn cut(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
@@ -373,12 +374,12 @@ pub fn cut(text: &str, max_bytes: usize) -> String {
     format!("{}{ELLIPSIS}", &text[..text.floor_char_boundary(room)])
 }
 
-/// A count in the integer type of audits.
+/// A count as the integer type of audits.
 pub fn count(of: usize) -> i64 {
     i64::try_from(of).unwrap_or(i64::MAX)
 }
 
-/// A text as an optional field; `None` if it is empty.
+/// A text as an optional field. `None` if it is empty.
 pub fn text(of: impl Into<String>) -> Option<String> {
     Some(of.into()).filter(|text| !text.is_empty())
 }
@@ -388,14 +389,14 @@ pub fn when(time: Time) -> Option<When> {
     Some(When(time))
 }
 
-/// The duration between two times, to the millisecond; `None` if `ended` is before `started`.
+/// The duration between two times, to the millisecond. `None` if `ended` is before `started`.
 pub fn took(started: Time, ended: Time) -> Option<String> {
     let took = std::time::Duration::try_from(ended.duration_since(started)).ok()?;
     let whole = u64::try_from(took.as_millis()).ok()?;
     Some(reconcile::format_duration(std::time::Duration::from_millis(whole)))
 }
 
-/// The changes in the form of an audit, with what came from Secrets masked.
+/// Object changes in the form of an audit. Values from Secrets are masked.
 pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &SecretMasking) -> AuditChanges {
     let ObjectChangeList { added, changed, removed, digest, listed, omitted } = list(changes);
     let object = |change: ObjectChange| AuditChange {
@@ -421,7 +422,7 @@ pub fn listed(changes: Vec<ObjectChange>, partial: bool, secrets: &SecretMasking
     }
 }
 
-/// The answer of a lifecycle in the form of an audit.
+/// A lifecycle's answer in the form of an audit.
 pub fn answer(of: lifecycle::LifecycleEventAnswer) -> AuditLifecycle {
     let approval = |it: lifecycle::LifecycleApproval| AuditApproval {
         user: cut(&it.user, 240),
@@ -440,30 +441,30 @@ pub fn answer(of: lifecycle::LifecycleEventAnswer) -> AuditLifecycle {
     }
 }
 
-/// The number of the stretch of time in which all corrections of an object are one audit.
+/// The number of the ten-minute period in which all drift corrections of an object share one audit.
 pub fn stretch(now: Time) -> i64 {
     now.as_second().div_euclid(CORRECTION_SECONDS)
 }
 
-/// The key of the audit of a correction: the stretch of time and the corrected objects.
+/// The key of a drift correction's audit: the time period and the corrected objects.
 pub fn correction_key(stretch: i64, changes: &[ObjectChange]) -> String {
     let objects: Vec<String> = changes.iter().map(|it| it.id.to_string()).collect();
     format!("correct {stretch} {}", objects.join(" "))
 }
 
-/// The request that a user made by the annotation `key`; `None` without the annotation. Another annotation names the
-/// user. It counts only if the same field manager wrote both.
+/// The request that a user made with the annotation `key`. `None` without this annotation. Another annotation names the user,
+/// which counts only if the same field manager wrote both.
 pub fn request(meta: &ObjectMeta, key: &str) -> Option<AnnotationRequest> {
     let at = meta.annotations.as_ref()?.get(key)?;
     let manager = manager_of_annotation(meta, key);
-    // A rollback comes after a suspension, which has the reason.
+    // A rollback follows a suspension, whose annotations have the reason.
     let of_hold = || claim(meta, &manager, SUSPENDED_BY, SUSPENDED_REASON);
     let asked = (key == ROLLBACK).then(of_hold).flatten();
     let asked = asked.or_else(|| claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON));
     Some(AnnotationRequest { at: cut(at, 200), manager, ..asked.unwrap_or_default() })
 }
 
-/// The user and the reason of a request, from two annotations; they count only if `manager` wrote them.
+/// The user and the reason of a request, from two annotations. They count only if `manager` wrote them.
 pub fn claim(
     meta: &ObjectMeta,
     manager: &str,
@@ -492,7 +493,7 @@ pub fn requested(of: AnnotationRequest) -> AuditCause {
     }
 }
 
-/// The field manager that last changed the spec of an object; empty if that is unknown.
+/// The field manager that last changed the spec of an object. Empty if it is not known.
 pub fn manager_of_spec(meta: &ObjectMeta) -> String {
     manager(meta, |fields| !fields["f:spec"].is_null())
 }

@@ -1,13 +1,13 @@
-//! Work that blocks, off the threads on which runs are polled.
+//! Runs blocking work on its own threads, so that it does not block the async threads.
 //!
-//! Elsewhere: how many runs may do so at a time (`windlass_cluster::run_permits`).
+//! Elsewhere: how many runs may do that at once (`windlass_cluster::run_permits`).
 
 use reconcile::{ConditionReason, NextRunTrigger, RunOutcome};
 
-/// Does something that blocks on a thread of its own; `why` and `what` describe one that panicked.
+/// Runs blocking work on a thread of its own. `why` and `what` describe the work in the error if it panics.
 ///
 /// # Errors
-/// What the work returned, or that its thread panicked.
+/// The error of the work, or an outcome that says that its thread panicked.
 pub async fn blocking<T: Send + 'static>(
     why: ConditionReason,
     what: &str,

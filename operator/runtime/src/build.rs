@@ -1,8 +1,7 @@
-//! What builds of Kustomizations and plans of Helmfiles take besides files.
+//! The parts that builds of Kustomizations and plans of Helmfiles share.
 //!
-//! Here: servers that are asked for bases, and what a build holds meanwhile ([`remote_base_access`]), keys of encrypted files
-//! ([`decryption`]), services that have such keys ([`key_services`]).
-//! Elsewhere: builds and plans themselves (their kinds).
+//! Here: remote bases and the permits for them ([`remote_base_access`]), keys of encrypted files ([`decryption`]), and key
+//! services ([`key_services`]). Elsewhere: the builds and plans themselves (their kinds).
 
 pub mod decryption;
 pub mod key_services;

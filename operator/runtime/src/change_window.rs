@@ -1,7 +1,7 @@
-//! Windows and schedules of an object: `windlass.dev/window`, `-break-glass` and `-schedule`.
+//! Change windows and schedules of an object: the annotations `windlass.dev/window`, `-break-glass` and `-schedule`.
 //!
-//! Here: reading the annotations, and when they want the object run. Elsewhere: what they mean (engine `reconcile`),
-//! what a closed window stops (`dependency_gate.rs`), showing them (`hold_conditions.rs`).
+//! Here: reading the annotations, and when they start a run. Elsewhere: their meaning (engine `reconcile`), what a closed
+//! window stops (`dependency_gate.rs`), and their conditions (`hold_conditions.rs`).
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use reconcile::{
 use windlass_cluster::windlass_kind::WindlassKind;
 
 pub(super) use reconcile::{BREAK_GLASS, WINDOW_ANNOTATION as WINDOW};
-/// When an object of any kind is reconciled besides its interval.
+/// The annotation with the schedule at which an object is reconciled in addition to its interval.
 pub(super) const SCHEDULE_ANNOTATION: &str = "windlass.dev/schedule";
 
-/// The state of an object's windows now; `None` if it has no windows, or its kind applies nothing.
+/// The current state of an object's change windows. `None` if it has no windows, or its kind applies no objects.
 pub fn state<K: WindlassKind + ReconciledObject>(
     object: &K,
     now: Time,
@@ -29,8 +29,7 @@ pub fn state<K: WindlassKind + ReconciledObject>(
     ChangeWindowState::of(now, |key| object.annotations().get(key).map(String::as_str))
 }
 
-/// The time at which an object's windows close; `None` if they stay open, or it has none. An invalid window counts as
-/// closed.
+/// When an object's windows close. `None` if they stay open or the object has none. An invalid window counts as closed.
 pub fn closes<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Option<Time> {
     match state(object, now)? {
         ChangeWindowState::Open { until, .. } => until,
@@ -52,19 +51,18 @@ fn schedule_times<K: Resource>(
     }))
 }
 
-/// What is wrong with an object's schedule.
+/// A condition about an object's schedule if the schedule is invalid.
 pub(crate) fn invalid_schedule<K: Resource>(object: &K) -> Option<AnnotationCondition> {
     schedule_times(object)?.err()
 }
 
-/// Whether one of an object's scheduled times came after a time.
+/// Whether a scheduled time of an object has passed since `since`.
 pub fn schedule_time_passed<K: Resource>(object: &K, since: Time, now: Time) -> bool {
     let next = schedule_times(object).and_then(Result::ok).and_then(|it| it.next_after(since));
     next.is_some_and(|next| next <= now)
 }
 
-/// The time until the next run: `again`, or an earlier time that the schedule, the windows or the hold of the object
-/// asks for.
+/// The time until the next run: `again`, or an earlier time because of the schedule, the windows or the hold of the object.
 pub(crate) fn sooner<K: WindlassKind + ReconciledObject>(
     object: &K,
     again: Option<Duration>,

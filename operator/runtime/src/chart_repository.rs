@@ -1,8 +1,8 @@
-//! The chart repository or registry of a HelmRepository as its spec says it is reached: URL, Secrets, time.
+//! How windlass reaches the chart repository or registry of a HelmRepository: URL, Secrets and time limit.
 //!
-//! Here: chart repositories, and which HelmRepository has an address; registries are in `oci_registry`.
-//! Elsewhere: the index as an artifact and the charts of HelmCharts (crate `source-controller`), the charts of a helmfile
-//! (crate `helmfile-controller`), protocols (`sources::charts`, `sources::oci`).
+//! Here: chart repositories, and the search for a HelmRepository by its address. Registries are in `oci_registry`. Elsewhere:
+//! index artifacts and HelmCharts (crate `source-controller`), charts of a helmfile (crate `helmfile-controller`), and the
+//! protocols (`sources::charts`, `sources::oci`).
 
 mod oci_registry;
 
@@ -26,15 +26,15 @@ pub use oci_registry::registry;
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What the address of a repository in a bucket begins with.
+/// The prefix of the address of a repository in a bucket.
 const BUCKET: &str = "s3://";
 
 /// The data of a Secret.
 pub type RepositorySecretData = BTreeMap<String, Vec<u8>>;
 
-/// Fields that were given and have no support, in the spec's order.
+/// The fields of the spec that have a value and are not supported, in the order of the spec.
 pub fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
-    // No `..`: a new field must be thought about here.
+    // There is no `..` here, so that the compiler asks about each new field.
     let HelmRepositorySpec {
         url: _,
         secret_ref: _,
@@ -58,12 +58,12 @@ pub fn unsupported(spec: &HelmRepositorySpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// Whether the object stands for a registry.
+/// Whether a HelmRepository stands for an OCI registry.
 pub fn is_registry(object: &HelmRepository) -> bool {
     object.spec.type_ == Some(HelmRepositoryType::Oci)
 }
 
-/// The first HelmRepository of a namespace, by name, that has the address of a chart repository or a registry.
+/// The first HelmRepository of a namespace, by name, with this address.
 ///
 /// Parity(flux): it configures the access to every chart or dependency that a file names by that address.
 pub fn with_address(
@@ -89,20 +89,20 @@ fn is_address_of(object: &HelmRepository, url: &str) -> bool {
     }
 }
 
-/// The data of the Secrets that a HelmRepository names to be reached, all of its namespace.
+/// The data of the Secrets that a HelmRepository names, all in its namespace.
 #[derive(Default)]
 pub struct HelmRepositorySecrets {
-    /// Data of `spec.secretRef`.
+    /// The data of `spec.secretRef`.
     pub secret: Option<RepositorySecretData>,
-    /// Data of `spec.certSecretRef`.
+    /// The data of `spec.certSecretRef`.
     pub certificates: Option<RepositorySecretData>,
 }
 
 impl HelmRepositorySecrets {
-    /// Reads the Secrets that the spec names, in the namespace of the object; both are among the references then.
+    /// Reads the Secrets that the spec names, in the namespace of the object, and adds them to the references.
     ///
     /// # Errors
-    /// The outcome of a run: a Secret that is missing or cannot be read.
+    /// The outcome of a run for which a Secret is missing or cannot be read.
     pub async fn read(
         object: &HelmRepository,
         references: &mut ReadReferences,
@@ -137,17 +137,17 @@ impl HelmRepositorySecrets {
     }
 }
 
-/// The access that all chart repositories share: HTTP clients, buckets, and how much is fetched at once.
+/// The clients that all chart repositories share: HTTP clients, buckets, and request limits.
 pub fn access(context: &RunContext) -> ChartRepositoryClients {
     let budgets = context.remotes.budgets.clone();
     let buckets = context.remotes.buckets.clone();
     ChartRepositoryClients { budgets, clients: context.remotes.http.clone(), buckets }
 }
 
-/// The chart repository of an object that stands for no registry.
+/// The chart repository of a HelmRepository that is not an OCI registry.
 ///
 /// # Errors
-/// The outcome of a run: an address, a time or a Secret that cannot be used.
+/// The outcome of a run: the address, the timeout or a Secret cannot be used.
 pub fn repository(
     access: &ChartRepositoryClients,
     object: &HelmRepository,

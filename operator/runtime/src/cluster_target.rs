@@ -1,7 +1,7 @@
-//! The cluster to which an object is applied, and the user in whose name.
+//! The target of an object: the cluster to which it is applied, and the user whose name the requests have.
 //!
-//! Here: which Secret and ServiceAccount these are, and the clusters that are shared by all who use them.
-//! Elsewhere: what may be in a kubeconfig (`windlass_cluster::kubeconfig`), connecting (`windlass_cluster::client`).
+//! Here: which Secret and ServiceAccount define the target, and the connections that objects share. Elsewhere: the allowed
+//! parts of a kubeconfig (`windlass_cluster::kubeconfig`), and connecting (`windlass_cluster::client`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -27,21 +27,23 @@ use windlass_cluster::spec_references::ReadReferences;
 use windlass_cluster::work_queue::WorkQueue;
 use windlass_serve::settings::OperatorSettings;
 
-/// The field that mostly names a kubeconfig.
+/// The field that names the kubeconfig in most kinds.
 const KUBE_CONFIG: &str = "spec.kubeConfig";
 
-/// How many objects of ours are applied to one cluster at the same moment.
+/// How many objects are applied to one cluster at the same time.
 ///
-/// It bounds the memory and the requests that one API server gets at the same time. A cluster that does not respond
-/// does not delay the objects of other clusters.
+/// This bounds the memory, and the requests to one API server. A cluster that does not respond does not delay the objects of
+/// other clusters.
 pub const APPLYING_AT_ONCE: usize = 16;
 
-/// How many runs of one cluster may read what their specs name, and hold that and what is built of it, before they apply.
+/// How many runs of one cluster may prepare at the same time. A preparing run holds the objects that its spec names, and its
+/// build.
 ///
-/// It is enough that [`APPLYING_AT_ONCE`] always have work, and all that a herd of ten thousand objects has in memory.
+/// The number is large enough that [`APPLYING_AT_ONCE`] runs always have work. It also limits the memory when ten thousand
+/// objects wake at once.
 const PREPARING_AT_ONCE: usize = 32;
 
-/// How many of these a namespace may have, so that runs of one that take long leave some for others.
+/// How many of these permits a namespace may hold, so that slow runs of one namespace leave some for others.
 const MAX_PREPARING_PER_NAMESPACE: usize = 24;
 
 fn preparing_permits() -> RunPermits {
@@ -51,35 +53,35 @@ fn preparing_permits() -> RunPermits {
 /// A cluster, with the state that all objects applied to it share.
 pub(crate) struct ClusterDestination {
     cluster: ClusterConnection,
-    /// The watches of the applied objects.
+    /// The watches of the applied objects in this cluster.
     watcher: Arc<ObjectWatcher>,
-    /// Permits for runs that prepare what they will apply.
+    /// The permits for runs that prepare.
     preparing: RunPermits,
-    /// Permits for runs that apply now.
+    /// The permits for runs that apply.
     applying: RunPermits,
-    /// Follows the CRDs of a remote cluster.
+    /// The task that follows the CRDs of a remote cluster.
     crd_watch: Option<AbortHandle>,
-    /// Follows RBAC changes. It is started when the first request lacks rights.
+    /// The task that follows RBAC changes. It starts when a request first lacks rights.
     rights_watch: OnceLock<AbortHandle>,
-    /// The kubeconfig of a remote cluster.
+    /// The kubeconfig of a remote cluster, as it was last read.
     access: Mutex<RemoteClusterAccess>,
 }
 
-/// The kubeconfig of a remote cluster, and which cluster it is.
+/// The kubeconfig of a remote cluster, and the identity of that cluster.
 #[derive(Debug, Default)]
 struct RemoteClusterAccess {
-    /// Digest of the kubeconfig.
+    /// The digest of the kubeconfig.
     digest: String,
-    /// In which version its Secret was read.
+    /// The version in which its Secret was read.
     version: Option<u64>,
-    /// When it was read.
+    /// When the Secret was read.
     read: Option<Time>,
-    /// The uid of the cluster's namespace kube-system, where it may be read.
+    /// The uid of the cluster's namespace kube-system, if it could be read.
     uid: Option<String>,
 }
 
-/// How long a run may take from reading a Secret to connecting. After this time a lower version than the known one is
-/// not an old read: the store of the API server was restored.
+/// How long a run may take from the read of a Secret to the connection. After this time, a lower version is no late read: the
+/// store of the API server was restored.
 const MAX_TIME_TO_CONNECT: Duration = Duration::from_secs(60);
 
 impl RemoteClusterAccess {
@@ -88,7 +90,7 @@ impl RemoteClusterAccess {
         Self { digest: remote.digest.clone(), version, read, uid: None }
     }
 
-    /// Whether a kubeconfig is newer than this one. A kubeconfig of a lower version that arrives late is not.
+    /// Whether a kubeconfig is newer than this one. A late kubeconfig with a lower version is not.
     fn is_renewed_by(&self, digest: &str, version: Option<u64>, now: Time) -> bool {
         let is_lower = self.version.zip(version).is_some_and(|(known, read)| read < known);
         let is_recent = self.read.is_some_and(|read| {
@@ -97,7 +99,7 @@ impl RemoteClusterAccess {
         self.digest != digest && !(is_lower && is_recent)
     }
 
-    /// Whether the cluster at the same address is another one. The uids of both must be known.
+    /// Whether another cluster has the same address now. The uids of both clusters must be known.
     fn is_other_than(&self, uid: Option<&str>) -> bool {
         self.uid.as_deref().zip(uid).is_some_and(|(known, now)| known != now)
     }
@@ -115,9 +117,9 @@ impl Drop for ClusterDestination {
     }
 }
 
-/// A cluster and the user in whose name requests are sent. Shared by all who use the same.
+/// A cluster and the user whose name the requests have. All objects with the same target share it.
 pub struct ClusterTarget {
-    /// Requests, in that user's name.
+    /// The connection that sends requests in the name of the user.
     pub cluster: ClusterConnection,
     destination: Arc<ClusterDestination>,
     key: TargetKey,
@@ -129,12 +131,12 @@ impl ClusterTarget {
         &self.destination.watcher
     }
 
-    /// The same cluster, spoken to as windlass or as the kubeconfig's own user.
+    /// The same cluster, but with requests in the name of windlass or of the kubeconfig's own user.
     pub(crate) fn as_ourselves(&self) -> &ClusterConnection {
         &self.destination.cluster
     }
 
-    /// Whether it is windlass's own cluster, spoken to as windlass itself.
+    /// Whether this is windlass's own cluster with windlass's own identity.
     pub fn is_home(&self) -> bool {
         self.key.destination.is_empty() && self.key.user.is_empty()
     }
@@ -144,17 +146,17 @@ impl ClusterTarget {
         !self.key.user.is_empty()
     }
 
-    /// Identifies the cluster and its Secret, independent of the credentials in it; empty for windlass's own cluster.
+    /// An identifier of the cluster and its Secret that does not depend on the credentials. Empty for windlass's own cluster.
     pub fn place(&self) -> &str {
         &self.key.destination
     }
 
-    /// The user in whose name requests are, if a spec or a flag names a ServiceAccount; else empty.
+    /// The user whose name the requests have, if a spec or a flag names a ServiceAccount. Otherwise empty.
     pub fn user(&self) -> &str {
         &self.key.user
     }
 
-    /// Wakes objects whose requests lacked rights there, when rights change.
+    /// Wakes objects whose requests were forbidden when RBAC rights in this cluster change.
     pub fn follow_rights(&self, work_queue: &Arc<WorkQueue>) {
         self.destination.rights_watch.get_or_init(|| {
             let cluster = self.destination.cluster.clone();
@@ -164,33 +166,34 @@ impl ClusterTarget {
         });
     }
 
-    /// Permits for runs that read what their specs name, until they apply.
+    /// The permits for runs that prepare.
     pub(crate) fn preparing(&self) -> &RunPermits {
         &self.destination.preparing
     }
 
-    /// Permits for runs that apply now.
+    /// The permits for runs that apply.
     pub fn applying(&self) -> &RunPermits {
         &self.destination.applying
     }
 }
 
-/// Names the cluster and its Secret (empty for windlass's own cluster) and the user (empty for windlass's own).
+/// The key of a target: cluster and Secret, and the user. The first is empty for windlass's own cluster, the second for
+/// windlass's own user.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct TargetKey {
     destination: String,
     user: String,
 }
 
-/// Every target in use, made when it is first needed and dropped when no object needs it any more.
+/// All targets in use. A target is created when an object first needs it, and dropped when no object does.
 pub struct ClusterTargets {
     home: Arc<ClusterTarget>,
     work_queue: Arc<WorkQueue>,
     metrics: Arc<MetricsRegistry>,
     budgets: Arc<HostBudgets>,
-    /// What may be in a kubeconfig.
+    /// Which parts of a kubeconfig are allowed.
     allowed: KubeconfigPolicy,
-    /// By place.
+    /// The destinations by place.
     destinations: Mutex<BTreeMap<String, Weak<ClusterDestination>>>,
     targets: Mutex<BTreeMap<TargetKey, Weak<ClusterTarget>>>,
 }
@@ -198,13 +201,13 @@ pub struct ClusterTargets {
 /// The cluster and the user that a spec names.
 #[derive(Clone, Copy)]
 pub struct TargetSpec<'a> {
-    /// Namespace of the object; Secret and ServiceAccount are there.
+    /// The namespace of the object, its Secret and its ServiceAccount.
     pub(crate) namespace: &'a str,
-    /// `spec.kubeConfig`, or what `field` names.
+    /// The reference in `spec.kubeConfig`, or in the field that `field` names.
     pub kube_config: Option<&'a KubeConfigReference>,
     /// The field that names the kubeconfig, for messages.
     pub(crate) field: &'a str,
-    /// `spec.serviceAccountName`, or the flag's.
+    /// `spec.serviceAccountName`, or the ServiceAccount of the flag.
     pub service_account: Option<&'a str>,
 }
 
@@ -223,12 +226,12 @@ impl<'a> TargetSpec<'a> {
         Self { namespace, kube_config, field: KUBE_CONFIG, service_account }
     }
 
-    /// The same identity at a cluster that another field names.
+    /// The same user at a cluster that another field names.
     pub fn at(self, kube_config: &'a KubeConfigReference, field: &'a str) -> Self {
         Self { kube_config: Some(kube_config), field, ..self }
     }
 
-    /// The name under which Kubernetes knows a ServiceAccount as a user.
+    /// The user name that Kubernetes gives to the ServiceAccount.
     fn user(&self) -> Result<Option<String>, RunOutcome> {
         let Some(name) = self.service_account else { return Ok(None) };
         let valid = name.len() <= 253
@@ -251,7 +254,7 @@ fn failed(text: String) -> RunOutcome {
 }
 
 impl ClusterTargets {
-    /// The targets of a process at its start: only windlass's own cluster, as windlass itself.
+    /// The targets at the start of a process: only windlass's own cluster with its own identity.
     pub fn new(
         settings: &OperatorSettings,
         watcher: &Arc<ObjectWatcher>,
@@ -278,15 +281,15 @@ impl ClusterTargets {
         Self { home, work_queue, metrics, budgets, allowed, destinations, targets }
     }
 
-    /// Permits for runs that prepare what they will apply to windlass's own cluster, or whose cluster is not known yet.
+    /// The permits for runs that prepare for windlass's own cluster, or whose cluster is not known yet.
     pub(crate) fn preparing_at_home(&self) -> &RunPermits {
         self.home.preparing()
     }
 
-    /// The target that a spec names. `references` then contains the Secret that the spec names.
+    /// The target that a spec names. Its Secret is added to `references`.
     ///
     /// # Errors
-    /// Says which Secret or name cannot be used, and why.
+    /// The outcome of a run whose Secret or name cannot be used, with the reason.
     pub async fn of(
         &self,
         wanted: &TargetSpec<'_>,
@@ -302,10 +305,10 @@ impl ClusterTargets {
             .map_err(|error| error_of(&error))
     }
 
-    /// windlass's own cluster, in the name of the user of a spec, whichever cluster the spec names.
+    /// windlass's own cluster with the user of a spec, whichever cluster the spec names.
     ///
     /// # Errors
-    /// Says why the name of the user cannot be used.
+    /// The outcome of a run whose user name cannot be used, with the reason.
     pub(crate) fn at_home(
         &self,
         wanted: &TargetSpec<'_>,
@@ -316,7 +319,7 @@ impl ClusterTargets {
         self.target(key, home).map_err(|error| failed(error.to_string()))
     }
 
-    /// A destination in a user's name; the same for all who use it.
+    /// A destination with a user, shared by all objects that need the same.
     fn target(
         &self,
         key: TargetKey,
@@ -337,8 +340,8 @@ impl ClusterTargets {
         Ok(keep(&self.targets, key, Arc::new(target), is_there))
     }
 
-    /// The destination for a remote cluster. If its credentials were renewed, all targets of the destination get them.
-    /// If another cluster has the address now, it gets a new destination without any state.
+    /// The destination of a remote cluster. If the credentials were renewed, all its targets get them. If another cluster has
+    /// the address now, it gets a new destination without any state.
     async fn destination(
         &self,
         named: &RemoteCluster,
@@ -389,7 +392,7 @@ impl ClusterTargets {
             let ignored = remote.stripped.join(", ");
             tracing::info!(secret, ignored, "some fields of the kubeconfig are ignored");
         }
-        // Another run may have made it meanwhile.
+        // Another run may have created it meanwhile.
         let is_made =
             |it: &Arc<ClusterDestination>| !known.as_ref().is_some_and(|old| Arc::ptr_eq(it, old));
         Ok(keep(&self.destinations, place.clone(), destination, is_made))
@@ -416,14 +419,14 @@ fn keep<K: Ord, T>(
     value
 }
 
-/// The cluster that a Secret describes.
+/// The remote cluster that a Secret describes.
 struct RemoteCluster {
     remote: RemoteKubeconfig,
-    /// For messages.
+    /// The Secret, for messages.
     secret: String,
-    /// In which version the Secret was read.
+    /// The version in which the Secret was read.
     version: Option<u64>,
-    /// Tells the cluster and its Secret from others.
+    /// An identifier of the cluster and its Secret.
     place: String,
 }
 
@@ -467,7 +470,7 @@ mod tests {
         let first = keep(&pool, "a", Arc::new(1), |_| true);
         let second = keep(&pool, "a", Arc::new(2), |_| true);
         assert!(Arc::ptr_eq(&first, &second));
-        // What does not serve any more is replaced, and what has no user is forgotten.
+        // A value that is no longer accepted is replaced, and a value without a user is forgotten.
         let third = keep(&pool, "a", Arc::new(3), |it| **it != 1);
         assert_eq!((*third, alive(&pool, &"a").as_deref()), (3, Some(&3)));
         drop(third);

@@ -1,8 +1,7 @@
-//! How the objects of a kind are run, and what one of them is called.
+//! The trait that a kind implements so that windlass runs its objects, and the keys of objects in the dependency graph.
 //!
-//! Here: what the crate of a kind says of its runs, and its interval with jitter.
-//! Elsewhere: running any kind (`object_run`), what those have in common that apply objects (`applier`), the kinds
-//! (crates of their own).
+//! Here: what a kind defines about its runs, and its interval with jitter. Elsewhere: running any kind (`object_run`), the
+//! common run of kinds that apply objects (`applier`), and the kinds (crates of their own).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,69 +17,69 @@ use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How the objects of a kind are run.
+/// How the objects of a kind run.
 ///
-/// A type of the crate that runs the kind implements it, and not the kind: for that crate both this trait and the kind are
-/// foreign.
+/// Each crate implements this for a type of its own. It cannot do so for the kind itself, because the trait and the kind
+/// belong to other crates.
 pub trait ControllerKind: 'static {
-    /// The kind.
+    /// The Kubernetes kind.
     type Object: WindlassKind + ReconciledObject;
 
-    /// Annotations that change what runs of this kind alone do; a change of one makes the object run.
+    /// Annotations that change the runs of this kind. A change of such an annotation starts a run.
     const ANNOTATIONS: &'static [&'static str] = &[];
 
-    /// What an object remembers between runs.
+    /// The state that is remembered about an object between runs.
     type ControllerState: Default + Send + 'static;
 
-    /// Fields that the object has and this version does not support.
+    /// The fields of the object that this version of windlass does not support.
     fn unsupported(_object: &Self::Object) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The source that the spec names, if it is applied from one.
+    /// The source that the spec names, if the object is applied from a source.
     fn source(_object: &Self::Object) -> Option<ObjectKey> {
         None
     }
 
-    /// Whether the status says that the artifact of a revision was applied, or that it was tried.
+    /// Whether the status shows that a run applied the artifact of a revision, or tried to.
     fn has_tried(_object: &Self::Object, _revision: &str) -> bool {
         true
     }
 
-    /// What has to stay in the cluster of windlass until the object is gone.
+    /// The objects that must stay in windlass's own cluster until this object is gone.
     fn needs(_object: &Self::Object, _context: &RunContext) -> BTreeSet<ObjectKey> {
         BTreeSet::new()
     }
 
-    /// The part of an object that others depend on: they are woken when it changes.
+    /// The state of the object that dependents read. They wake when this string changes.
     fn announcement(object: &Self::Object) -> String;
 
-    /// Observes, acts and reports once. Returns when to run again, if nothing wakes it before.
+    /// Runs the object once: observes, acts and reports. Returns the time until the next run, if nothing wakes it before.
     fn run(
         object: Arc<Self::Object>,
         context: Arc<RunContext>,
     ) -> BoxFuture<'static, Option<Duration>>;
 
-    /// The store has this version of an object that does not run now: what is remembered of it besides may be dropped.
+    /// The store has this version of an object that does not run now. State that is older may be dropped.
     fn caught_up(_node: &ObjectKey, _object: &Self::Object, _context: &RunContext) {}
 
-    /// The object is gone: forget what is known about it.
+    /// Forgets everything about an object that is gone.
     fn forget(node: &ObjectKey, context: &RunContext) {
         context.shared::<StateCache<Self::ControllerState>>().forget(node);
     }
 }
 
-/// The key of an object in the dependency graph.
+/// The node of an object in the dependency graph.
 pub fn node_of<K: WindlassKind>(object: &K) -> ObjectKey {
     node_named::<K>(&object.namespace().unwrap_or_default(), &object.name_any())
 }
 
-/// The dependency graph key of an object that a spec refers to by name.
+/// The node of an object that a spec names, in the dependency graph.
 pub fn node_named<K: WindlassKind>(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), namespace, name)
 }
 
-/// Logs that a run of an object ended because the API server did not do what it was asked; it is repeated.
+/// Logs that a run ended because a request to the API server failed. The run will be repeated.
 pub fn log_failed_request(node: &ObjectKey, error: &ClusterError) {
     tracing::error!(
         controller_kind = node.kind,
@@ -91,7 +90,7 @@ pub fn log_failed_request(node: &ObjectKey, error: &ClusterError) {
     );
 }
 
-/// An interval with jitter; each object has its own, the same in every process.
+/// An interval with jitter. Each object has its own jitter, which is the same in every process.
 pub fn jittered<K: WindlassKind>(context: &RunContext, object: &K, interval: &str) -> Duration {
     let interval = reconcile::parse_duration(interval).unwrap_or(Duration::from_secs(60));
     let percent = context.settings.interval_jitter_percentage;
@@ -99,5 +98,5 @@ pub fn jittered<K: WindlassKind>(context: &RunContext, object: &K, interval: &st
     reconcile::jittered(interval.max(reconcile::SHORTEST_INTERVAL), percent, seed)
 }
 
-/// Annotation that asks for a run now.
+/// The annotation that requests a run now.
 pub const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";

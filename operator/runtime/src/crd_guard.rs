@@ -1,12 +1,13 @@
-//! The guard of CustomResourceDefinitions: every write and every removal of one is judged by the objects that exist.
+//! The guard of CustomResourceDefinitions. It judges every write and every deletion of a CRD by the custom resources that
+//! exist.
 //!
-//! Here: what may be done with a definition ([`CrdGuardian`]). In the folder: what a manifest says about it
-//! (`guard_policy`), reading the objects (`custom_resource_check`), moving them out of versions that go
-//! (`storage_version_migration`), exporting them (`custom_resource_export`) before their definition is deleted (`crd_prune`).
-//! Elsewhere: what breaks (engine `crdguard`), who has a definition ([`crd_owners`]), what follows (each applier).
+//! Here: which writes and deletions are allowed ([`CrdGuardian`]). In the folder: the annotations (`guard_policy`), reading
+//! custom resources (`custom_resource_check`), moving them out of dropped versions (`storage_version_migration`), exporting
+//! them (`custom_resource_export`), and deleting the CRD (`crd_prune`). Elsewhere: incompatible changes (engine `crdguard`),
+//! owners of a CRD ([`crd_owners`]), and what follows (each applier).
 //!
-//! Objects are read in windlass's own name, since a tenant who applies a definition may not see those of others. They are
-//! named only if the applying identity may list them.
+//! Custom resources are read with windlass's own identity, since a tenant who applies a CRD may not see those of other
+//! tenants. Messages name them only if the applying identity may list them.
 
 mod crd_prune;
 pub mod custom_resource_check;
@@ -37,50 +38,50 @@ use windlass_cluster::objects::DryRunMode;
 use windlass_cluster::{ClusterConnection, ClusterError};
 use windlass_serve::settings::CrdGuardMode;
 
-/// The most attempts to write a definition that other clients write at the same time.
+/// How often windlass tries to write a CRD that other clients write at the same time.
 const UNMARK_ATTEMPTS: u32 = 4;
 
-/// What may be done with a manifest.
+/// Whether the manifest of a CRD may be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CrdWritePermission {
-    /// It may be written.
+    /// The manifest may be written.
     Allowed,
-    /// It may be written after [`CrdGuardian::migrate`]; before, the API server refuses it.
+    /// The manifest may be written after [`CrdGuardian::migrate`]. Before that, the API server refuses it.
     Migrates,
-    /// Its author does not want it to be written.
+    /// The author of the manifest does not want it to be written.
     Skipped,
-    /// It may not be written, and why.
+    /// The manifest may not be written, for this reason.
     Refused(String),
 }
 
-/// The result of removing a live definition that the manifests no longer contain.
+/// The result of removing a live CRD that the manifests no longer contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CrdPruneOutcome {
-    /// It was deleted, and had no objects.
+    /// The CRD was deleted, and had no custom resources.
     Deleted,
-    /// It was deleted with its objects, which are exported; the text says how to restore them.
+    /// The CRD was deleted with its custom resources, which were exported. The text says how to restore them.
     Exported(String),
-    /// It stays without its owner; the text says why.
+    /// The CRD stays in the cluster without its owner. The text says why.
     Released(String),
 }
 
-/// Judges definitions at a target.
+/// The guard of the CRDs in one target cluster.
 pub struct CrdGuardian<'a> {
     context: &'a RunContext,
     target: &'a ClusterTarget,
-    /// Where the object is that applies there.
+    /// The namespace of the object that applies the CRDs.
     namespace: &'a str,
-    /// Which fields of manifests others may change, if there are such rules.
+    /// The rules about fields that other clients may change, if there are any.
     ignore: Option<&'a IgnoreRules>,
 }
 
 impl<'a> CrdGuardian<'a> {
-    /// The guard at a target, for an object in `namespace` that applies definitions there.
+    /// The guard of a target, for an object in `namespace` that applies CRDs there.
     pub fn new(context: &'a RunContext, target: &'a ClusterTarget, namespace: &'a str) -> Self {
         Self { context, target, namespace, ignore: None }
     }
 
-    /// This guard for manifests that are written by rules about fields which others may change.
+    /// This guard for manifests with rules about fields that other clients may change.
     #[must_use]
     pub fn ignoring(self, rules: &'a IgnoreRules) -> Self {
         Self { ignore: Some(rules), ..self }
@@ -90,22 +91,22 @@ impl<'a> CrdGuardian<'a> {
         self.context.settings.crd_guard == CrdGuardMode::Off
     }
 
-    /// Whether a manifest is a definition that is never written, by its policy annotation.
+    /// Whether a manifest is a CRD that is never written, because of its policy annotation.
     pub fn skips(&self, manifest: &Object) -> bool {
         !self.is_off()
             && is_definition(manifest)
             && CrdGuardAnnotation::of(manifest) == Ok(CrdGuardAnnotation::Skip)
     }
 
-    /// Whether the annotations count that permit what the guard would refuse.
+    /// Whether the annotations count that permit writes against the guard.
     fn is_trusted(&self) -> bool {
         !self.target.is_impersonated() || self.context.settings.tenant_crd_force
     }
 
-    /// Whether a manifest may be written by a field manager.
+    /// Whether a field manager may write this manifest.
     ///
     /// # Errors
-    /// The API server could not be asked.
+    /// A request to the API server failed.
     pub async fn change(
         &self,
         manifest: &Object,
@@ -115,7 +116,7 @@ impl<'a> CrdGuardian<'a> {
             return Ok(CrdWritePermission::Allowed);
         }
         match self.changed(manifest, manager).await {
-            // Such as a version of the API that is not served: the same would be said again.
+            // Some errors last, such as an API version that is not served. A repetition would bring the same error.
             Err(error) if !error.is_of_server() => {
                 let name = manifest.name();
                 let text = format!("CustomResourceDefinition {name} cannot be judged: {error}");
@@ -156,15 +157,16 @@ impl<'a> CrdGuardian<'a> {
         let dry = self.target.cluster.apply(&resource, &payload, manager, DryRunMode::DryRun).await;
         let overrides = &self.context.settings.override_manager;
         let new = match dry {
-            // Which fields are taken over is decided by the manifest, and what they become by what is written.
+            // The manifest decides which fields are taken over. The written manifest decides what they become.
             Ok(dry) if rules.take_over(manifest, &live, manager, overrides).is_some() => {
                 without_what_goes(dry, &payload, rules)
             }
             Ok(dry) => dry,
             Err(error) if error.is_of_server() => return Err(error),
-            // A user who may not write it learns nothing of its objects; the write is refused all the same.
+            // A user who may not write the CRD learns nothing about its custom resources. The API server refuses the write
+            // anyway.
             Err(error) if error.code() == Some(403) => return Ok(CrdWritePermission::Allowed),
-            // The API server rejects it; the guard judges what would be written as it is.
+            // The API server rejects the dry run, so the guard judges the manifest itself.
             Err(_) => payload.into_owned(),
         };
         Ok(match self.judged(&live, &new).await? {
@@ -176,7 +178,7 @@ impl<'a> CrdGuardian<'a> {
         })
     }
 
-    /// Why the new definition must not replace the live one, as lines of a message; `None` if it may.
+    /// The reasons why the new CRD must not replace the live one, as lines of a message. `None` if it may.
     async fn judged(
         &self,
         live: &Object,
@@ -199,11 +201,11 @@ impl<'a> CrdGuardian<'a> {
         Ok(Some(verdict.lines(is_named)))
     }
 
-    /// Moves objects out of the versions that a manifest drops. Call it before the manifest is written. The move ends
-    /// early when `is_stopped` returns true.
+    /// Moves custom resources out of the versions that a manifest drops. Callers do this before they write the manifest. It
+    /// stops early when `is_stopped` returns true.
     ///
     /// # Errors
-    /// Why they cannot be moved, or that it was stopped.
+    /// The reason why the custom resources cannot be moved, or that the move was stopped.
     pub async fn migrate(
         &self,
         manifest: &Object,
@@ -244,13 +246,12 @@ impl<'a> CrdGuardian<'a> {
         .await
     }
 
-    /// Removes a live definition that the manifests no longer contain. `mine` are the marks of its owner, and
-    /// `propagation` is as in `DeleteOptions`. The caller waits for the whole removal, because the guard decides
-    /// directly before it deletes.
+    /// Removes a live CRD that the manifests no longer contain. `mine` are the marks of its owner, and `propagation` is that
+    /// of `DeleteOptions`. The caller waits for the whole removal, because the guard decides right before it deletes.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; [`ClusterError::Withheld`] where the removal is confirmed
-    /// and the objects cannot be exported.
+    /// The API server refuses the request or does not respond. [`ClusterError::Withheld`] if the deletion is confirmed but the
+    /// custom resources cannot be exported.
     pub async fn remove(
         &self,
         permit: RemovalPermit,
@@ -287,10 +288,10 @@ impl<'a> CrdGuardian<'a> {
         removing.run().await
     }
 
-    /// Removes some marks from a definition that its owner keeps.
+    /// Removes some owner marks from a CRD that its owner keeps.
     ///
     /// # Errors
-    /// The API server refuses the request, for example because the definition is another one by now, or does not respond.
+    /// The API server refuses the request, for example because the CRD was replaced by another one, or does not respond.
     pub async fn unmark(
         &self,
         live: &Object,
@@ -307,7 +308,7 @@ impl<'a> CrdGuardian<'a> {
                 Err(error) if error.is_conflict() && attempt < UNMARK_ATTEMPTS => {}
                 written => return written.map(drop),
             }
-            // It was written since it was read.
+            // Another client wrote the CRD since it was read.
             let Some(now) = cluster.get(&resource, "", live.name()).await? else { break };
             live = now;
         }
@@ -315,8 +316,8 @@ impl<'a> CrdGuardian<'a> {
     }
 }
 
-/// A dry-run does not know of fields of other tools that are taken over before the write, and are removed by it if the
-/// manifest lacks them. Those that others may change by the rules are not taken over.
+/// Removes fields of other tools that the write will remove although the dry run kept them. The write takes such fields over
+/// first, and the manifest lacks them. Fields that other clients may change stay.
 fn without_what_goes(mut dry: Object, manifest: &Object, rules: &IgnoreRules) -> Object {
     let has = |field: &str| manifest.get("spec").is_some_and(|it| !it[field].is_null());
     let stays = |field: &str| has(field) || rules.ignores(manifest, &["spec", field]);
@@ -329,25 +330,25 @@ fn without_what_goes(mut dry: Object, manifest: &Object, rules: &IgnoreRules) ->
     dry
 }
 
-/// The resource of definitions.
+/// The resource of CRDs.
 pub(crate) fn definitions() -> ApiResourceLocation {
     let gvk = Gvk::new("apiextensions.k8s.io/v1", "CustomResourceDefinition");
     let plural = "customresourcedefinitions".to_owned();
     ApiResourceLocation { gvk, plural, namespaced: false, watchable: true }
 }
 
-/// Whether an identity may list the objects of a definition.
+/// Whether an identity may list the custom resources of a CRD.
 async fn may_list(cluster: &ClusterConnection, live: &Object) -> bool {
     let spec = live.get("spec");
     let text = |path: &str| spec.and_then(|it| it.pointer(path)).and_then(Value::as_str);
     let (Some(group), Some(plural)) = (text("/group"), text("/names/plural")) else {
         return false;
     };
-    // Names are left out where that is not known.
+    // If that is not known, the names are left out.
     cluster.may("list", group, plural).await.unwrap_or(false)
 }
 
-/// Why a definition is not written, and how to go on.
+/// The message that a CRD is not written, with the reasons and what to do.
 fn refused(live: &Object, lines: &[String], is_trusted: bool) -> String {
     let name = live.name();
     let uid = live.uid();

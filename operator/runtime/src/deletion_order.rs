@@ -1,7 +1,8 @@
-//! An object that is deleted waits until those are gone that need it: dependents are finalized first, whichever kinds they are of.
+//! Deletes appliers in the order of their dependencies. An object that is being deleted waits until its dependents are gone,
+//! even if they are of another kind.
 //!
-//! Here: which dependents are awaited, with reads where what was seen last is not enough; going on without them. Elsewhere: who needs
-//! whom (`applier/needs.rs`, `reconcile::deletion_order`), what one Kustomization deletes (crate `kustomize-controller`).
+//! Here: which dependents an object waits for, reads of dependents, and going on without them. Elsewhere: the dependencies
+//! (`applier/needs.rs`, `reconcile::deletion_order`), and the order within one Kustomization (crate `kustomize-controller`).
 //!
 //! Differs(flux): Flux finalizes objects in any order, so that a ServiceAccount or an operator is gone before what needs it.
 
@@ -27,28 +28,27 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// The field manager of the annotation on a dependent that is overdue, and of the request that asks for the admission policy.
+/// The field manager of the annotation on an overdue dependent. The dry run that checks the admission policy uses it, too.
 const MANAGER: &str = "windlass";
 
-/// How many of the dependents that are awaited, or are overdue, are named, watched and marked. Others are looked for when these are
-/// gone.
+/// The most awaited and overdue dependents that are named, watched and marked. Further ones are found when these are gone.
 pub const MAX_NAMED_DEPENDENTS: usize = 10;
 
 /// How many dependents are read at once.
 const READS_AT_ONCE: usize = 8;
 
-/// How far the objects that apply an object are followed.
+/// How many levels of owners are followed.
 const MAX_ANCESTOR_DEPTH: usize = 8;
 
-/// When it is checked again whether all objects were listed.
+/// How soon windlass checks again whether all objects were listed.
 const LISTING_PAUSE: Duration = Duration::from_secs(1);
 
-/// The dependents of an object that are still there.
+/// The dependents of an object that still exist.
 #[derive(Default)]
 struct RemainingDependents {
-    /// Those that are awaited; not all of them if there are many.
+    /// The dependents that the object waits for. Some may be missing if there are many.
     awaited: BTreeSet<ObjectKey>,
-    /// Those that were awaited for as long as they may hold another object; not all of them either.
+    /// The dependents for which the waiting time is over. Some may be missing if there are many.
     overdue: BTreeSet<ObjectKey>,
 }
 
@@ -65,22 +65,22 @@ impl RemainingDependents {
     }
 }
 
-/// The objects that apply an object.
+/// The objects that apply an object: its owners.
 pub struct RemovalOwners {
-    /// Those that are deleted and delete it with everything else that they applied.
+    /// The owners that are being deleted together with everything that they applied.
     removers: BTreeSet<ObjectKey>,
-    /// Those that apply it directly or through others: they are gone after it.
+    /// The direct and indirect owners. They are deleted after the object.
     ancestors: BTreeSet<ObjectKey>,
 }
 
 impl RemovalOwners {
-    /// The owners of the object `node`, which has these labels.
+    /// The owners of the object `node` with these labels.
     pub fn new(
         targets: &DependencyTargets,
         node: &ObjectKey,
         labels: &BTreeMap<String, String>,
     ) -> Self {
-        // An object that applies itself deletes others only when it waits no more.
+        // An object that applies itself deletes others only after its wait.
         let removes = |owner: &ObjectKey| {
             let removal = targets.removal(owner).filter(|_| owner != node);
             removal.is_some_and(|it| it.removes_objects && it.deleted_at.is_some())
@@ -100,7 +100,7 @@ impl RemovalOwners {
         Self { removers, ancestors }
     }
 
-    /// Whether a dependent is deleted, or will be by the object that deletes this one.
+    /// Whether a dependent is being deleted, or will be deleted by the same owner that deletes this object.
     fn is_leaving(&self, targets: &DependencyTargets, removal: &ObjectRemoval) -> bool {
         let owners = || targets.owners(&removal.labels);
         let is_removed = !self.removers.is_empty() && !removal.is_left_by_owner;
@@ -108,12 +108,12 @@ impl RemovalOwners {
     }
 }
 
-/// Looks for the dependents of one object that is deleted.
+/// The search for the dependents of an object that is being deleted.
 struct DependentSearch<'a> {
     context: &'a RunContext,
-    /// The object.
+    /// The object that is being deleted.
     node: &'a ObjectKey,
-    /// For how long it has been deleted.
+    /// How long ago its deletion began.
     since: Duration,
     owners: RemovalOwners,
 }
@@ -152,15 +152,15 @@ impl DependentSearch<'_> {
                 return Ok(remaining);
             }
         }
-        // Watches of several kinds do not keep step: what was deleted before this object may not be seen as deleted yet. While
-        // another dependent is awaited, that does not matter.
+        // Watches of several kinds are not in step, so a dependent may have been deleted without a watch event yet. That does
+        // not matter while another dependent is awaited.
         if remaining.awaited.is_empty() {
             self.read(&staying, &mut remaining).await?;
         }
         Ok(remaining)
     }
 
-    /// Reads dependents that were not deleted when they were last seen.
+    /// Reads dependents that were not being deleted when a watch last saw them.
     async fn read(
         &self,
         staying: &[Arc<ObjectKey>],
@@ -203,7 +203,7 @@ impl DependentSearch<'_> {
     }
 }
 
-/// How long ago something was; zero if it is still to come.
+/// How long ago a time was. Zero if it is in the future.
 pub fn age(at: Time) -> Duration {
     Duration::try_from(jiff::Timestamp::now().duration_since(at)).unwrap_or_default()
 }
@@ -213,10 +213,10 @@ fn running(text: String, pause: Duration) -> RunOutcome {
     RunOutcome::Running(reason::AWAITING_DEPENDENTS, text, NextRunTrigger::at(at))
 }
 
-/// What an object that is deleted waits for before it is finalized; `None` if it may go. The end of what it waits for wakes it.
+/// The wait of a deleted object for its dependents. `None` if it may be finalized. The end of a dependent wakes the object.
 ///
 /// # Errors
-/// A dependent or its namespace cannot be read. Nothing is concluded from that.
+/// A dependent or its namespace cannot be read. Then nothing may be concluded.
 pub async fn hold<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     object: &K,
@@ -248,27 +248,27 @@ pub async fn hold<K: WindlassKind + ReconciledObject>(
     let pause = context.settings.requeue_dependency;
     let limit = context.settings.reverse_delete_timeout;
     let left = limit.checked_sub(search.since).filter(|left| !left.is_zero());
-    // One that was gone before it was watched wakes nothing.
+    // A dependent that was gone before the watch began causes no wake.
     let is_gone = |it: &ObjectKey| context.dependencies.removal(it).is_none();
     let pause = if awaited.iter().any(is_gone) { Duration::ZERO } else { pause };
     let text = waiting_text(&awaited, awaited.len() >= MAX_NAMED_DEPENDENTS, is_asked);
     Ok(Some(running(text, left.map_or(pause, |left| left.min(pause)))))
 }
 
-/// What deletes an object that has no finalizer of windlass.
+/// An object that deletes an applied object without a windlass finalizer, and may have to wait for its dependents.
 pub struct DependentWaiter<'a> {
-    /// The object that deletes it.
+    /// The object that deletes the applied object.
     pub node: &'a ObjectKey,
-    /// The owners of that.
+    /// The owners of that object.
     pub owners: &'a RemovalOwners,
-    /// For how long it has waited for dependents. One that comes later does not hold it anew.
+    /// How long that object has waited for dependents. A later dependent does not start the wait again.
     pub waited: Duration,
 }
 
 impl DependentWaiter<'_> {
     /// Whether a dependent of the deleted object has to be gone before.
     pub fn wait_for(&self, context: &RunContext, dependent: &ObjectKey) -> DependentWait {
-        // Those that apply what waits are gone after it.
+        // The owners of the waiting object are deleted after it.
         if dependent == self.node || self.owners.ancestors.contains(dependent) {
             return DependentWait::NotAwaited;
         }
@@ -285,13 +285,13 @@ impl DependentWaiter<'_> {
     }
 }
 
-/// Whether the deletion of an object deletes what it applied, so that it is awaited.
+/// Whether the deletion of an object also deletes the objects that it applied, so that other objects wait for it.
 pub fn removes_objects(context: &RunContext, node: &ObjectKey) -> bool {
     context.dependencies.removal(node).is_some_and(|it| it.removes_objects)
 }
 
-/// Announces that an object goes on although a dependent of another namespace is still being deleted, and marks the dependent, so
-/// that there is an incident until it is gone.
+/// Reports that an object no longer waits for a dependent of another namespace that is still being deleted. The dependent gets
+/// an annotation, so that there is an incident until it is gone.
 pub async fn go_past<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     object: &K,
@@ -306,7 +306,7 @@ pub async fn go_past<K: WindlassKind + ReconciledObject>(
     );
     tracing::warn!(controller_kind = kind, name, namespace, "{message}");
     announce(context, object, EventSeverity::Error, "DependentNotDeleted", message);
-    // A tenant who keeps the dependent could also keep it from being marked, and does not hold the object by that.
+    // A tenant could keep the dependent from being annotated. That does not hold the object.
     if let Err(error) = mark_overdue(context, dependent, &node).await {
         tracing::warn!("{dependent}: the annotation {DELETION_OVERDUE} cannot be set: {error}");
     }
@@ -326,9 +326,9 @@ async fn mark_overdue(
     cluster.annotate(&resource, &object, DELETION_OVERDUE, &held.to_string(), MANAGER).await
 }
 
-/// Whether a user with the right to do so has an object leave although others that depend on it are still there. The annotation
-/// itself proves nothing: the admission policy lets only such users set it, and that it is in force is proved by a dry-run, in which
-/// windlass sets the annotation and has to be refused, because it is a ServiceAccount.
+/// Whether a user who has the right skips the wait of an object for its dependents. Only the admission policy lets the
+/// annotation count. A dry run proves that the policy is in force: windlass sets the annotation, and must be refused as a
+/// ServiceAccount.
 ///
 /// # Errors
 /// The API server does not respond.
@@ -347,7 +347,7 @@ pub async fn skips_order<K: WindlassKind + ReconciledObject>(
     match tried {
         Err(error) if error.code() == Some(REFUSED_BY_POLICY) => {}
         Err(error) if error.is_transient() => return Err(error),
-        // What else refuses it proves nothing.
+        // Any other refusal proves nothing.
         Ok(_) | Err(_) => return Ok(false),
     }
     let why: String = why.chars().take(200).collect();
@@ -389,7 +389,7 @@ mod tests {
         ObjectKey::new("helm.toolkit.fluxcd.io", "HelmRelease", "shop", name)
     }
 
-    /// A HelmRelease that another one applies, in this way.
+    /// A HelmRelease with the labels of the owner that applies it, deleted or not.
     fn release(name: &str, owner: &str, is_deleted: bool, annotations: Value) -> HelmRelease {
         let mut metadata = json!({"name": name, "namespace": "shop", "annotations": annotations,
             "finalizers": [HelmRelease::FINALIZER], "labels": {"name": owner, "namespace": "shop"}});
@@ -401,7 +401,7 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    /// Whether `root` waits for each of some objects while it is deleted.
+    /// For each name, whether that object will be deleted when `of` is.
     fn leaving(all: Vec<HelmRelease>, of: &str, names: &[&str]) -> Vec<bool> {
         let kept = Arc::new(TypeMap::default());
         let labels = all.iter().find(|it| it.name_any() == of).unwrap().labels().clone();

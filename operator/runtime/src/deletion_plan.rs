@@ -1,13 +1,12 @@
-//! Plans: changes, and deletions that are beyond a budget, that wait for the approval of a user; and the PlanPolicies that say
-//! which do.
+//! Plans hold changes and large deletions until a user approves them. PlanPolicies decide which ones are held.
 //!
-//! PlanPolicies and Plans are watched, so that a deletion within the budget costs no request. A Plan is created when a deletion
-//! or a whole result is held, and deleted when it was carried out or is not needed any more, so each approval counts once.
-//! Here: the rules of a namespace, Plans of deletions and what approvals of them are for. Below: which approvals count
-//! (`approvals`), what is deleted with appliers (`following_deletions`), what appliers apply of their own rules
-//! (`self_applied_policies`), Plans of everything that a run would do (`result_plan`).
-//! Elsewhere: what a budget allows and what an approval is for (engine `apply`), what is to be changed (the appliers), who may
-//! approve (`deploy/policies/plans.yaml`), whether a reviewed pull request does (`pull_request_approval`).
+//! PlanPolicies and Plans are watched, so a deletion within the budget costs no request. A Plan is created when a deletion or
+//! a whole result is held, and deleted when it was carried out or is no longer needed. So each approval counts once.
+//!
+//! Here: the rules of a namespace, Plans of deletions, and what an approval covers. Below: counted approvals (`approvals`),
+//! objects that are deleted with appliers (`following_deletions`), rules that an applier applies itself
+//! (`self_applied_policies`), and Plans of whole results (`result_plan`). Elsewhere: budgets (engine `apply`), the changes
+//! (the appliers), the right to approve (`deploy/policies/plans.yaml`), and reviewed pull requests (`pull_request_approval`).
 
 pub mod approvals;
 pub mod following_deletions;
@@ -48,55 +47,56 @@ use windlass_cluster::ClusterError;
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::namespace_policies::{self, NamespacePolicies};
 
-/// Annotation of an applier: how many objects it may delete without approval, if that is fewer than its policies allow.
+/// The annotation of an applier with the number of objects that it may delete without approval. It counts only if its policies
+/// allow more.
 pub const DELETION_BUDGET: &str = "windlass.dev/deletion-budget";
 
-/// A deletion is beyond the budget.
+/// The reason of a condition: a deletion exceeds the budget.
 pub const BUDGET_EXCEEDED: ConditionReason = ConditionReason::new("DeletionBudgetExceeded");
 
-/// The budget or the approvals are not known, so nothing is deleted.
+/// The reason of a condition: the budget or the approvals are not known, so nothing is deleted.
 const BUDGET_UNKNOWN: ConditionReason = ConditionReason::new("DeletionBudgetUnknown");
 
-/// A Plan could not be written.
+/// The reason of a condition: a Plan could not be written.
 pub const PLAN_FAILED: ConditionReason = ConditionReason::new("PlanFailed");
 
 /// The field manager of Plans.
 const MANAGER: &str = "windlass";
 
-/// How long approvals of a Plan count. It is written in its spec.
+/// How long approvals of a Plan count. The time is written into its spec.
 const PLAN_EXPIRES_AFTER: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// How many objects a Plan lists. An approval of more is for exactly these.
+/// The most objects that a Plan lists. An approval of a longer deletion is for exactly these objects.
 const MAX_LISTED_OBJECTS: usize = 1000;
 
-/// How long the ids of deleted objects may be together in a Plan that lists everything that is done, in bytes.
+/// The most bytes of object ids in a Plan that also lists all changes.
 const MAX_ID_BYTES_BESIDE_CHANGES: usize = 96 << 10;
 
-/// What a text in a list takes as JSON besides its characters, in bytes.
+/// How many bytes an entry of a list takes as JSON besides its characters.
 const ID_OVERHEAD_BYTES: usize = 3;
 
-/// How many PlanPolicies a Plan names. The admission policy of Plans asks about each of them, two in an expression: the API
-/// server does not evaluate an expression with more of these questions.
+/// The most PlanPolicies that a Plan names. The admission policy of Plans checks the right for each of them. The API server
+/// limits the number of such checks in an expression.
 pub(crate) const MAX_NAMED_POLICIES: usize = 8;
 
-/// The highest number of users that have to approve: a Plan has room for no more approvals.
+/// The most users that have to approve. A Plan has no room for more approvals.
 const MAX_APPROVALS: i64 = 16;
 
-/// How many rules a Plan names.
+/// The most rules that a Plan names.
 const MAX_NAMED_RULES: usize = 8;
 
-/// The longest rule and revision that a Plan has, in characters.
+/// The longest rule and the longest revision in a Plan, in characters.
 const MAX_RULE_LENGTH: usize = 512;
 
-/// The longest key of a label that Kubernetes allows. An exemption with a longer one is for no object, and each Plan would
-/// have it.
+/// The longest label key that Kubernetes allows. An exemption with a longer key matches no object, and would enlarge each
+/// Plan.
 const MAX_LABEL_KEY_LENGTH: usize = 253 + 1 + 63;
 
-/// Users with this prefix are ServiceAccounts. windlass is one, and applies objects as others: what it applies could approve
-/// its own deletions, or go past the Freeze that holds it.
+/// The prefix of the user names of ServiceAccounts, who may not approve. windlass is a ServiceAccount and applies objects for
+/// tenants. Otherwise an applied object could approve its own deletions or bypass a Freeze.
 pub(crate) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Follows PlanPolicies until `stop`. A change wakes the objects whose deletions are held.
+/// Follows PlanPolicies until `stop`. A change wakes the objects with held deletions.
 pub async fn follow_policies(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, _: CachedObjectChange<PlanPolicy>| {
         context.work_queue.changed(&policies_node());
@@ -105,7 +105,7 @@ pub async fn follow_policies(context: Arc<RunContext>, stop: CancellationToken) 
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Follows Plans until `stop`. An approval wakes the object whose deletions wait for it.
+/// Follows Plans until `stop`. An approval wakes the object whose deletion waits for it.
 pub async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<Plan>| {
         if let Some(plan) = changed.after.or(changed.before) {
@@ -119,32 +119,32 @@ pub async fn follow_plans(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// The node that stands for all PlanPolicies.
+/// The dependency graph node that stands for all PlanPolicies.
 fn policies_node() -> ObjectKey {
     kind_node::<PlanPolicy>()
 }
 
-/// The node that stands for all Plans.
+/// The dependency graph node that stands for all Plans.
 pub fn plans_node() -> ObjectKey {
     kind_node::<Plan>()
 }
 
-/// The nodes whose change may allow what is held in a namespace: another budget, or another mode.
+/// The dependency graph nodes whose change may release what is held in a namespace, by another budget or mode.
 pub fn budget_nodes(namespace: &str) -> [ObjectKey; 2] {
     [policies_node(), namespace_policies::labels_node_of(namespace)]
 }
 
-/// What waits while PlanPolicies or Plans are not known.
+/// What windlass withholds while PlanPolicies or Plans are not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanGuard {
-    /// The deletion of what left the manifests.
+    /// The deletion of objects that left the manifests.
     Deletions,
-    /// Everything that changes the applied result.
+    /// Every change of the applied result.
     Changes,
 }
 
 impl PlanGuard {
-    /// What does not happen, and what turns the guard off.
+    /// What does not happen meanwhile, and the flag that turns the guard off.
     const fn messages(self) -> [&'static str; 2] {
         match self {
             Self::Deletions => {
@@ -154,7 +154,7 @@ impl PlanGuard {
         }
     }
 
-    /// The reason that a status has while it is not known.
+    /// The condition reason while PlanPolicies or Plans are not known.
     pub const fn unknown(self) -> ConditionReason {
         match self {
             Self::Deletions => BUDGET_UNKNOWN,
@@ -163,11 +163,11 @@ impl PlanGuard {
     }
 }
 
-/// What PlanPolicies or Plans say. If it is not known, what the guard holds may not be done now: the node waits for what makes
-/// it known, and for `others`.
+/// Reads PlanPolicies or Plans. If they are not known, the guarded action must not be done, and the object waits until they
+/// are. It then also waits for `others`.
 ///
 /// # Errors
-/// Why it is not known, and what to do if that lasts.
+/// The reason why they are not known, and what to do if that lasts.
 pub fn when_known<T>(
     context: &RunContext,
     guard: PlanGuard,
@@ -182,7 +182,7 @@ pub fn when_known<T>(
     missing.extend(budget_nodes(&node.namespace));
     missing.insert(plans_node());
     context.work_queue.set_edges(node, DependencyEdge::Waits, missing);
-    // It may have become known between the first answer and the wait, and would not wake the node then.
+    // They may have become known between the first read and the wait, which would not wake the object.
     read().map_err(|why| {
         let [waiting, flag] = guard.messages();
         format!(
@@ -192,41 +192,41 @@ pub fn when_known<T>(
     })
 }
 
-/// Returns once the PlanPolicies and Plans were listed, or it is known that they cannot be.
+/// Waits until PlanPolicies and Plans were listed, or could not be listed.
 pub(crate) async fn known(context: &RunContext) {
     context.shared::<WatchedObjectCache<PlanPolicy>>().known().await;
     context.shared::<WatchedObjectCache<Plan>>().known().await;
 }
 
-/// Returns once every change of PlanPolicies and Plans is seen, or their watches were interrupted for too long.
+/// Waits until every change of PlanPolicies and Plans is seen, or their watches are interrupted for too long.
 pub(crate) async fn current(context: &RunContext) {
     context.shared::<WatchedObjectCache<PlanPolicy>>().current_within(WATCH_PATIENCE).await;
     context.shared::<WatchedObjectCache<Plan>>().current_within(WATCH_PATIENCE).await;
 }
 
-/// What may be done in a namespace without approval.
+/// The rules of a namespace about changes that need an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespacePlanRules {
-    /// The deletion budget; `None` if PlanPolicies turn it off.
+    /// The deletion budget. `None` if PlanPolicies turn it off.
     pub budget: Option<DeletionBudget>,
-    /// The PlanPolicies that the budget comes from; none if it is the default.
+    /// The PlanPolicies that define the budget. Empty if it is the default.
     pub policies: Vec<String>,
-    /// Which changes wait for approval.
+    /// Which changes need an approval.
     pub mode: PlanMode,
-    /// The PlanPolicies that have changes wait.
+    /// The PlanPolicies that require an approval of changes.
     pub mode_policies: Vec<String>,
-    /// How many different users have to approve; 0 if one is enough.
+    /// How many different users have to approve. 0 if one user is enough.
     pub approvals: i64,
 }
 
 impl NamespacePlanRules {
-    /// What the approval of a deletion takes.
+    /// What the approval of a deletion requires.
     pub fn terms_of_deletions(&self) -> ApprovalTerms {
         ApprovalTerms { policies: self.policies.clone(), approvals: self.approvals }
     }
 
-    /// What the approval of everything takes. The PlanPolicies that have changes wait come first, because there may be more
-    /// than a Plan has room for.
+    /// What the approval of a whole result requires. The PlanPolicies about changes come first, because a Plan has no room for
+    /// all.
     pub fn terms_of_changes(&self) -> ApprovalTerms {
         let known: BTreeSet<&String> = self.mode_policies.iter().collect();
         let others = self.policies.iter().filter(|name| !known.contains(name));
@@ -235,10 +235,10 @@ impl NamespacePlanRules {
     }
 }
 
-/// What may be done in a namespace without approval.
+/// The rules of a namespace about changes that need an approval.
 ///
 /// # Errors
-/// Why it is not known; what it guards may not be done then.
+/// The reason why they are not known. Then the guarded changes may not be made.
 pub fn namespace_rules(
     context: &RunContext,
     namespace: &str,
@@ -246,7 +246,7 @@ pub fn namespace_rules(
     applier_rules(context, namespace, &SelfAppliedPolicies::default())
 }
 
-/// What an applier in a namespace may do without approval, which PlanPolicies that it applies itself do not loosen.
+/// The rules for an applier in a namespace. PlanPolicies that the applier applies itself cannot loosen them.
 ///
 /// # Errors
 /// As [`namespace_rules`].
@@ -267,7 +267,7 @@ pub fn applier_rules(
     Ok(own.rules(&policies, &facts.labels))
 }
 
-/// What may be done in a namespace with these labels, by the PlanPolicies of its cluster.
+/// The rules for a namespace with these labels, by the PlanPolicies of its cluster.
 pub fn rules_of_labels(
     policies: &[Arc<PlanPolicy>],
     labels: &BTreeMap<String, String>,
@@ -278,7 +278,7 @@ pub fn rules_of_labels(
     strictest(&selected)
 }
 
-/// What PlanPolicies that select the same namespace allow together.
+/// The strictest rules of several PlanPolicies that select the same namespace.
 fn strictest(selected: &[Arc<PlanPolicy>]) -> NamespacePlanRules {
     let names = |policies: &[&Arc<PlanPolicy>]| {
         let mut names: Vec<String> = policies.iter().map(|it| it.name_any()).collect();
@@ -309,7 +309,7 @@ fn strictest(selected: &[Arc<PlanPolicy>]) -> NamespacePlanRules {
     }
 }
 
-/// How many users have to approve under some PlanPolicies; 0 if one is enough.
+/// How many users have to approve under these PlanPolicies. 0 if one user is enough.
 fn approvals_of(policies: &[Arc<PlanPolicy>]) -> i64 {
     let most = policies.iter().filter_map(|it| it.spec.approvals).max();
     most.filter(|count| *count > 1).unwrap_or_default().min(MAX_APPROVALS)
@@ -324,7 +324,7 @@ fn mode_of(policy: &PlanPolicy) -> PlanMode {
     }
 }
 
-/// The budget of a PlanPolicy. A number that is out of range allows nothing.
+/// The budget of a PlanPolicy. A number out of range means that nothing may be deleted.
 fn budget_of(spec: &DeletionBudgetSpec) -> DeletionBudget {
     let default = DeletionBudget::default();
     let kind = |it: &crds::release::ProtectedKind| ProtectedKind {
@@ -351,21 +351,21 @@ fn budget_of(spec: &DeletionBudgetSpec) -> DeletionBudget {
     }
 }
 
-/// The object whose deletions are judged.
+/// The object whose deletions are judged, and the operation.
 #[derive(Debug, Clone, Copy)]
 pub struct DeletionSubject<'a> {
-    /// The object.
+    /// The object, as a node of the dependency graph.
     pub node: &'a ObjectKey,
-    /// Its uid.
+    /// The uid of the object.
     pub uid: &'a str,
-    /// Which of its releases it is; empty for an object that is judged as a whole.
+    /// The release of the object. Empty if the object is judged as a whole.
     pub release: &'a str,
-    /// Names the operation that would delete; empty where a later one goes on with the same approval.
+    /// The name of the operation that would delete. Empty if a later operation may use the same approval.
     pub operation: &'a str,
 }
 
 impl<'a> DeletionSubject<'a> {
-    /// An object that is judged as a whole, whatever its operations are.
+    /// An object that is judged as a whole, for all its operations.
     pub const fn of(node: &'a ObjectKey, uid: &'a str) -> Self {
         Self { node, uid, release: "", operation: "" }
     }
@@ -374,20 +374,20 @@ impl<'a> DeletionSubject<'a> {
 /// A deletion that may need approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetedDeletion {
-    /// What is deleted, without what follows.
+    /// The objects to delete, without those that would be deleted with them.
     pub ids: BTreeSet<ObjectId>,
-    /// The comparison with the budget.
+    /// The result of the comparison with the budget.
     pub verdict: BudgetVerdict,
-    /// The budget.
+    /// The deletion budget.
     pub budget: DeletionBudget,
-    /// What its approval takes.
+    /// What the approval of this deletion requires.
     pub terms: ApprovalTerms,
-    /// When the newest of the objects was created; `None` if that is not known, so that no pull request approves.
+    /// When the newest of the objects was created. `None` if that is not known, and then no pull request can approve.
     pub newest: Option<Time>,
 }
 
 impl BudgetedDeletion {
-    /// The first of the objects, and how many more there are, for people.
+    /// The first objects and the number of further ones, as a text for users.
     pub fn named_objects(&self) -> String {
         let Self { ids, verdict, .. } = self;
         let mut names: Vec<String> = verdict.first.iter().map(ObjectId::subject).collect();
@@ -402,7 +402,7 @@ impl BudgetedDeletion {
         format!("{}{following}", names.join(", "))
     }
 
-    /// What of the budget is exceeded, for people.
+    /// The exceeded rules of the budget, as a text for users.
     pub fn exceeded_rules(&self) -> String {
         let rules: Vec<String> = self.verdict.exceeded.iter().map(DeletionRule::text).collect();
         match rules.is_empty() {
@@ -411,8 +411,8 @@ impl BudgetedDeletion {
         }
     }
 
-    /// What follows the name of an operation that waits, for people: what it would delete, why it waits, and how to approve it
-    /// by the Plan of this name, if there are Plans.
+    /// The end of a message about an operation that waits: what it would delete, why it waits, and how to approve it. `plan`
+    /// is the name of its Plan, if Plans are installed.
     pub fn waits_for_approval(&self, namespace: &str, plan: Option<&str>) -> String {
         let approval = match plan {
             Some(plan) => {
@@ -427,7 +427,7 @@ impl BudgetedDeletion {
         format!("waits, because it {deletes}; the deletion budget: {rules}; {approval}")
     }
 
-    /// What follows the name of an operation that is not begun, for people: what it would delete.
+    /// The end of a message about an operation that does not begin: what it would delete.
     pub fn would_delete(&self) -> String {
         let objects = match self.ids.len() {
             1 => "1 object".to_owned(),
@@ -442,17 +442,17 @@ impl BudgetedDeletion {
 pub enum DeletionClearance {
     /// It is within the budget, and no other deletion waits for an approval.
     Free,
-    /// A user approved it.
+    /// It was approved.
     Approved,
     /// It needs an approval.
     Held,
 }
 
-/// Whether a deletion may be carried out, by its verdict and the Plans of the object. Of approvals, those count that
-/// [`approvals::review_approvals`] found to be of users with the right, right before.
+/// Whether a deletion may be carried out, by its verdict and the Plans of the object. An approval counts only if
+/// [`approvals::review_approvals`] has just confirmed the right of its user.
 ///
 /// # Errors
-/// Why it is not known; nothing may be deleted then.
+/// The reason why that is not known. Then nothing may be deleted.
 pub fn clearance(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
@@ -462,7 +462,7 @@ pub fn clearance(
     let table = context.shared::<WatchedObjectCache<Plan>>();
     table.current()?;
     let mut plans = plans_of(&table, subject);
-    // An approval of a whole result is for that only.
+    // An approval of a whole result covers only that result.
     plans.retain(|plan| plan.spec.changes.is_none());
     let is_valid = |plan: &&Arc<Plan>| !is_expired(plan, now) && !is_rejected(plan);
     let valid: Vec<&Arc<Plan>> = plans.iter().filter(is_valid).collect();
@@ -476,20 +476,20 @@ pub fn clearance(
     }
     let budget = plan_budget(&deletion.budget);
     let is_its = |plan: &Arc<Plan>| plan.spec.operation == subject.operation;
-    // While another deletion waits under the same budget, nothing more may be deleted.
+    // While another deletion under the same budget waits, nothing more may be deleted.
     let is_waiting =
         plans.iter().any(|plan| is_its(plan) && waits(plan, &budget, reviews.confirm(plan), now));
     let is_free = deletion.verdict.is_within() && !is_waiting;
     Ok(if is_free { DeletionClearance::Free } else { DeletionClearance::Held })
 }
 
-/// Whether a Plan waits under a budget: another Plan replaces one that is expired, which releases nothing. What was approved
-/// does not wait, also while it is carried out.
+/// Whether a Plan waits for an approval under a budget. An expired Plan still waits, because a new Plan replaces it. An
+/// approved Plan does not wait, even while it is carried out.
 fn waits(plan: &Plan, budget: &PlanBudget, is_confirmed: bool, now: Time) -> bool {
     plan.spec.budget == *budget && (is_expired(plan, now) || !is_confirmed)
 }
 
-/// The objects of an approved deletion that a user keeps: they stay in the cluster, and the applier gives them up.
+/// The objects of an approved deletion that a user keeps. They stay in the cluster, and the applier gives them up.
 pub fn kept_objects(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
@@ -500,15 +500,15 @@ pub fn kept_objects(
     plans.iter().flat_map(|plan| kept_by(plan, subject, deletion, now)).collect()
 }
 
-/// The objects that approvals of a Plan keep of an approved deletion, also where others approved it, or a pull request did: what
-/// a user wants to keep is not deleted because the approval of that user alone does not count.
+/// The objects that approvals of a Plan keep. An approval keeps its objects even if another user or a pull request approved
+/// the deletion, because its user wants to keep them.
 fn kept_by(
     plan: &Plan,
     subject: &DeletionSubject<'_>,
     deletion: &BudgetedDeletion,
     now: Time,
 ) -> BTreeSet<ObjectId> {
-    // An approval of a whole result keeps nothing.
+    // An approval of a whole result keeps no objects.
     let is_of_deletion = plan.spec.changes.is_none() && !is_expired(plan, now);
     match is_of_deletion && is_for(plan, subject, deletion) {
         true => kept_of(plan, deletion),
@@ -516,8 +516,8 @@ fn kept_by(
     }
 }
 
-/// The objects of a deletion that approvals of a Plan keep, with those that they would be deleted with. What is not among these
-/// objects keeps nothing.
+/// The objects of a deletion that approvals of a Plan keep, together with the objects that contain them. Other named objects
+/// are ignored.
 fn kept_of(plan: &Plan, deletion: &BudgetedDeletion) -> BTreeSet<ObjectId> {
     let names = counted_approvals(plan).flat_map(|approval| &approval.keep);
     let ids = names.filter_map(|id| id.parse::<ObjectId>().ok());
@@ -525,7 +525,7 @@ fn kept_of(plan: &Plan, deletion: &BudgetedDeletion) -> BTreeSet<ObjectId> {
     kept_with_containers(named, &deletion.ids)
 }
 
-/// How many of some ids no approval is for.
+/// How many of these objects no approval covers.
 pub fn unapproved_count(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
@@ -533,14 +533,14 @@ pub fn unapproved_count(
 ) -> usize {
     let plans = plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject);
     let reviews = context.shared::<ApprovalReviews>();
-    // An approval that was refused must not hide a deletion from the budget.
+    // An approval whose user lacks the right must not hide a deletion from the budget.
     let by_users = |plan: &Plan| is_approved(plan) && !reviews.refuse(plan);
     let counts = |plan: &Plan| by_users(plan) || was_approved(context, plan);
     let approvals = plans.iter().filter(|plan| counts(plan)).filter_map(|plan| approval(plan));
     approvals.fold(ids.clone(), |rest, approval| approval.unapproved(subject.uid, &rest)).len()
 }
 
-/// Whether there are Plans of an object.
+/// Whether an object has Plans.
 pub fn has_plans(context: &RunContext, subject: &DeletionSubject<'_>) -> bool {
     !plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject).is_empty()
 }
@@ -558,7 +558,7 @@ fn plans_of(table: &WatchedObjectCache<Plan>, subject: &DeletionSubject<'_>) -> 
     plans
 }
 
-/// Whether no approval of a Plan counts any more.
+/// Whether the time for approvals of a Plan is over.
 pub fn is_expired(plan: &Plan, now: Time) -> bool {
     plan.spec.expires.as_ref().is_none_or(|at| at.0 <= now)
 }
@@ -567,16 +567,16 @@ fn approves(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDelet
     is_approved(plan) && is_for(plan, subject, deletion)
 }
 
-/// Whether an approval of a Plan is for a deletion.
+/// Whether a Plan is about this deletion, so that its approvals count.
 fn is_for(plan: &Plan, subject: &DeletionSubject<'_>, deletion: &BudgetedDeletion) -> bool {
-    // The right to approve was asked for these policies.
+    // The right to approve was checked for these policies.
     (&plan.spec.policies, plan.spec.approvals)
         == (&deletion.terms.policies, deletion.terms.approvals)
         && plan.spec.operation == subject.operation
         && approval(plan).is_some_and(|it| it.covers(subject.uid, &deletion.ids))
 }
 
-/// What an approval of a Plan is for; `None` if the Plan does not name it clearly.
+/// The deletion that an approval of a Plan covers. `None` if the Plan does not define it clearly.
 fn approval(plan: &Plan) -> Option<ApprovedDeletion> {
     let PlanSpec { objects, count, digest, .. } = &plan.spec;
     let count = usize::try_from(*count).ok()?;
@@ -584,31 +584,30 @@ fn approval(plan: &Plan) -> Option<ApprovedDeletion> {
     Some(ApprovedDeletion { digest: digest.clone(), listed: listed.ok()?, count })
 }
 
-/// The Plan of a deletion that is held, or of a whole result.
+/// A request for the Plan of a held deletion or of a held result.
 pub struct DeletionPlanRequest<'r> {
     /// The object whose deletions or changes are held.
     pub subject: DeletionSubject<'r>,
-    /// The owner reference with which the Plan is deleted together with the object.
+    /// The owner reference that lets the API server delete the Plan together with the object.
     pub owner: Option<OwnerReference>,
-    /// The revision whose manifests lack the objects.
+    /// The revision whose manifests no longer contain the objects.
     pub revision: &'r str,
-    /// The deletion; of a whole result, all that it deletes, which may be nothing.
+    /// The deletion. In a whole result, these are all its deletions, and there may be none.
     pub deletion: &'r BudgetedDeletion,
-    /// Everything that would be done, where more than the deletion is held.
+    /// All changes of the run, if more than the deletion is held.
     pub changes: Option<PlanChanges>,
 }
 
-/// The Plan of what is held.
+/// The Plan of a held deletion or result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestedPlan {
-    /// Its name.
+    /// The name of the Plan.
     pub name: String,
-    /// Whether it did not exist before.
+    /// Whether the Plan is new.
     pub is_new: bool,
-    /// Which approvals it has and which do not count, and why no reviewed pull request approves it, as what follows the advice
-    /// to approve it.
+    /// The end of a message about the Plan: its approvals, those that do not count, and why no pull request approves it.
     pub note: String,
-    /// Who rejected it, as what follows the name of what it is for.
+    /// The end of a message about a rejected Plan: who rejected it. `None` if no user did.
     pub rejection: Option<String>,
 }
 
@@ -624,11 +623,11 @@ impl RequestedPlan {
     }
 }
 
-/// Creates the Plan of what is held if it does not exist, and deletes the other Plans of the object. `None` if the kind is not
-/// installed.
+/// Creates the Plan of a held deletion or result if it does not exist. Deletes the other Plans of the object. `None` if the
+/// kind is not installed.
 ///
 /// # Errors
-/// The API server refuses a request, or does not respond.
+/// The API server refuses a request or does not respond.
 pub async fn request(
     context: &RunContext,
     request: &DeletionPlanRequest<'_>,
@@ -639,13 +638,13 @@ pub async fn request(
     let table = context.shared::<WatchedObjectCache<Plan>>();
     let is_same = |known: &Arc<Plan>| {
         let [one, other] = [&known.spec, &plan.spec];
-        // What was rejected is not asked for again.
+        // A rejected Plan is kept, so users are not asked again.
         (!is_expired(known, now) || is_rejected(known))
             && (&one.subject, &one.digest) == (&other.subject, &other.digest)
             && one.operation == other.operation
             && (&one.policies, &one.budget) == (&other.policies, &other.budget)
             && one.approvals == other.approvals
-            // What users read has to be what they approve.
+            // Users have to see exactly what they approve.
             && (&one.objects, one.count) == (&other.objects, other.count)
             && result_plan::is_same_result(one.changes.as_ref(), other.changes.as_ref())
     };
@@ -666,10 +665,10 @@ pub async fn request(
     }
 }
 
-/// Deletes the Plans of an object, except one: what they were for was carried out or is not needed any more.
+/// Deletes the Plans of an object, except one. Their deletions were carried out or are no longer needed.
 ///
 /// # Errors
-/// The API server refuses a request, or does not respond.
+/// The API server refuses a request or does not respond.
 pub async fn dismiss(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
@@ -687,7 +686,7 @@ pub async fn dismiss(
         context.cluster.delete_unmanaged(&plans, namespace, &name, &uid).await?;
         table.remove(namespace, &name, &uid);
         if !approvers(&plan).is_empty() {
-            // Who approved is in the Plan only, which is gone now.
+            // Only the deleted Plan had the names of the users who approved.
             let approved_by = approvers(&plan).join(", ");
             let kind = &plan.spec.subject.kind;
             let subject = &plan.spec.subject.name;
@@ -730,7 +729,7 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
     let count = |of: usize| i64::try_from(of).unwrap_or(i64::MAX);
     let rules = verdict.exceeded.iter().map(|rule: &DeletionRule| short(&rule.text()));
     let expires = now.saturating_add(PLAN_EXPIRES_AFTER).unwrap_or(Time::MAX);
-    // The API has whole seconds.
+    // The API stores whole seconds.
     let expires = Time::from_second(expires.as_second()).unwrap_or(expires);
     let spec = PlanSpec {
         subject: PlanSubject {
@@ -759,8 +758,8 @@ fn plan(request: &DeletionPlanRequest<'_>, now: Time) -> Plan {
     plan
 }
 
-/// The first of the objects that are deleted. A Plan that lists everything that is done names them there as well, and has less
-/// room for them here.
+/// The first of the deleted objects. A Plan that lists all changes names them there as well, so it has less room for them
+/// here.
 fn listed_ids(ids: &BTreeSet<ObjectId>, is_listed_twice: bool) -> Vec<String> {
     let mut left = if is_listed_twice { MAX_ID_BYTES_BESIDE_CHANGES } else { usize::MAX };
     let listed = ids.iter().take(MAX_LISTED_OBJECTS).map(ObjectId::to_string);
@@ -773,7 +772,8 @@ fn listed_ids(ids: &BTreeSet<ObjectId>, is_listed_twice: bool) -> Vec<String> {
         .collect()
 }
 
-/// The name of a Plan: the same for the same deletion or result under the same policies, so that a crash does not lead to a second one.
+/// The name of a Plan. It is the same for the same deletion or result under the same policies, so a crash does not cause a
+/// second Plan.
 fn plan_name(spec: &PlanSpec) -> String {
     let mut hash = Sha256::new();
     hash.update(&spec.digest);
@@ -792,7 +792,7 @@ fn plan_name(spec: &PlanSpec) -> String {
         hash.update("\n\n\n");
         hash.update(&changes.digest);
     }
-    // What was read can be written.
+    // The budget was read from JSON, so it can be written as JSON.
     hash.update(serde_json::to_vec(&spec.budget).unwrap_or_default());
     let digest = hex::encode(hash.finalize());
     let subject: String = spec.subject.name.chars().take(40).collect();

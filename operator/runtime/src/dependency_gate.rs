@@ -1,6 +1,7 @@
-//! What the gate needs to know about any object: the state of what its `spec.dependsOn` names.
+//! The states of an object's dependencies in `spec.dependsOn`, for the gate of its run.
 //!
-//! Elsewhere: reading objects of other kinds (`dependency_lookup`), the annotation (`depends_on_annotation`).
+//! Elsewhere: reading objects of other kinds (`dependency_lookup`), and dependencies in an annotation
+//! (`depends_on_annotation`).
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use windlass_cluster::kube_runtime::reflector::{ObjectRef, Store};
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::{ReadinessResult, RunExpressions};
 
-/// The states of what the `dependsOn` of any object names, in its order. `looked_up` has what was found of those of other kinds;
-/// `stale` asks what else a dependency of the same kind that is ready has to be.
+/// The states of the dependencies in `dependsOn`, in the same order. `looked_up` are the dependencies of other kinds. `stale`
+/// adds a condition for a ready dependency of the same kind.
 pub(crate) async fn named_by<K: WindlassKind + Applier>(
     context: &RunContext,
     store: &Store<K>,
@@ -40,7 +41,7 @@ pub(crate) async fn named_by<K: WindlassKind + Applier>(
     let is_foreign = |it: &DependencyReference| named(it, &namespace).0 != namespace;
     let is_blocked =
         |it: &DependencyReference| is_foreign(it) && context.settings.no_cross_namespace_refs;
-    // What may not be read is not evaluated either.
+    // No expression is evaluated for an object that may not be read.
     let read: Vec<Option<Arc<K>>> = depends_on
         .iter()
         .zip(&found)
@@ -87,7 +88,7 @@ pub(crate) async fn named_by<K: WindlassKind + Applier>(
         .collect()
 }
 
-/// An entry that names an object of another kind, as it was found.
+/// The state of a dependency of another kind, as it was found.
 fn of_other_kind<K: WindlassKind>(
     entry: &DependencyReference,
     own: &str,
@@ -113,13 +114,13 @@ pub(crate) fn has_expression(dependency: &DependencyReference) -> bool {
     dependency.ready_expr.as_deref().is_some_and(|text| !text.is_empty())
 }
 
-/// Namespace and name that an entry of `dependsOn` means.
+/// The namespace and the name of a dependency in `dependsOn`.
 pub fn named<'a>(dependency: &'a DependencyReference, own: &'a str) -> (&'a str, &'a str) {
     (dependency.namespace.as_deref().unwrap_or(own), &dependency.name)
 }
 
-/// The state of a dependency according to its `readyExpr`. `None` if the usual check decides: there is no expression,
-/// or it is true and the usual check counts as well.
+/// The state of a dependency by its `readyExpr`. `None` if the usual check decides. There is no expression, or it is true and
+/// the usual check counts as well.
 pub(crate) fn asked(said: ReadinessResult, additive: bool) -> Option<DependencyState> {
     match said? {
         Ok(true) if additive => None,

@@ -1,8 +1,8 @@
-//! Objects of other kinds that `spec.dependsOn` names: read for a run, and watched so that a change wakes the object.
+//! Dependencies of other kinds in `spec.dependsOn`. They are read for a run, and watched so that a change wakes the object.
 //!
-//! They are read as the user in whose name the object is applied, always in windlass's own cluster. The watches are those of
-//! windlass, and only say that it is time to read again. Elsewhere: objects of the same kind, and what follows from what was
-//! found (`dependency_gate`), whether an entry names another kind (`reconcile::depends_on`).
+//! They are read from windlass's own cluster, in the name of the user that applies the object. The watches have windlass's
+//! identity and only tell when to read again. Elsewhere: dependencies of the same kind and the conclusions
+//! (`dependency_gate`), and which entries name another kind (`reconcile::depends_on`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,26 +34,26 @@ use windlass_cluster::silent_kinds::SilentKinds;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::RunExpressions;
 
-/// How long one answer about a dependency is awaited. An aggregated API server that is dead may keep requests for long.
+/// The time limit of one read of a dependency. A dead aggregated API server may keep requests for long.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// Longest name of an object that a message repeats.
+/// The longest name of an object that a message repeats.
 const MAX_NAME_LENGTH: usize = 253;
 
-/// How many requests about dependencies are under way at once. All requests to an API server share one connection, which carries
-/// about 100, and a server that does not respond holds them.
+/// How many requests about dependencies are under way at once. All requests to an API server share one connection with about
+/// 100 streams, and a server that does not respond blocks them.
 const REQUESTS_AT_ONCE: usize = 32;
 
-/// How many of them are about one API group.
+/// How many of these requests are about one API group.
 const MAX_REQUESTS_PER_GROUP: usize = 8;
 
-/// How many dependencies of one namespace are judged at once. It bounds the objects that are in memory.
+/// How many dependencies of one namespace are judged at once. This bounds the objects in memory.
 const MAX_JUDGED_PER_NAMESPACE: usize = 4;
 
-/// What all runs share that read dependencies of other kinds.
+/// The request limits that all runs share.
 struct DependencyRequests {
     of_namespaces: RunPermits,
-    /// Here an API group stands in for a namespace.
+    /// The permits of each API group. The group takes the place of the namespace.
     of_groups: RunPermits,
     silent: SilentKinds,
 }
@@ -68,22 +68,21 @@ impl Default for DependencyRequests {
     }
 }
 
-/// What was found of an object of another kind. The object itself is not kept: 64 of them may be large.
+/// The result for a dependency of another kind. The object itself is dropped, because 64 of them may be large.
 pub(crate) struct DependencyLookup {
     /// The state of the dependency.
     pub(crate) state: DependencyState,
-    /// How it was read, for its watch; `None` where another watch wakes, or none can.
+    /// The read of the object, for its watch. `None` if another watch wakes the dependent, or none can.
     pub(crate) reference: Option<RunReferenceRead>,
-    /// What else may change the answer: a definition of its kind, or rights.
+    /// The dependency graph nodes whose change may change the result, for a CRD or for rights.
     pub(crate) nodes: BTreeSet<ObjectKey>,
-    /// The namespace in which it was looked for; empty for kinds without namespaces.
+    /// The namespace of the dependency. Empty for cluster-scoped kinds.
     pub(crate) namespace: String,
-    /// Whether the API server did not say. Nothing wakes for that, so it is read again soon.
+    /// Whether the API server gave no answer. No event reports that, so the dependency is read again soon.
     pub(crate) is_unknown: bool,
 }
 
-/// The group, version and kind of an entry of `dependsOn` that names an object of another kind than `K`; `None` if it names one
-/// of the same kind, or cannot be read.
+/// The group, version and kind of a dependency of another kind than `K`. `None` if it is of the same kind or cannot be read.
 fn other_kind<K: WindlassKind>(entry: &DependencyReference) -> Option<Gvk> {
     is_other::<K>(entry).ok().filter(|is_other| *is_other)?;
     Some(Gvk::new(entry.api_version.as_deref()?, entry.kind.as_deref()?))
@@ -92,13 +91,13 @@ fn other_kind<K: WindlassKind>(entry: &DependencyReference) -> Option<Gvk> {
 /// Whether an entry of `dependsOn` names an object of another kind than `K`.
 ///
 /// # Errors
-/// Why it names no kind.
+/// The reason why the entry names no kind.
 pub(crate) fn is_other<K: WindlassKind>(entry: &DependencyReference) -> Result<bool, String> {
     let kind = entry.kind.as_deref();
     is_of_other_kind([&K::group(&()), &K::kind(&())], entry.api_version.as_deref(), kind)
 }
 
-/// The node of an entry of `dependsOn` of an object in the namespace `own`; `None` if the entry cannot be read.
+/// The dependency graph node of a dependency, for an object in the namespace `own`. `None` if the entry cannot be read.
 pub(crate) fn node_of_entry<K: WindlassKind>(
     entry: &DependencyReference,
     own: &str,
@@ -111,11 +110,11 @@ pub(crate) fn node_of_entry<K: WindlassKind>(
     Some(ObjectKey::new(&group, &kind, namespace, name))
 }
 
-/// Checks the entries of `dependsOn` that name objects of other kinds. With `is_blocked` those must be in the namespace of the
-/// object, or in none.
+/// Checks the entries of `dependsOn` that name objects of other kinds. With `is_blocked`, they must be cluster-scoped or in
+/// the object's own namespace.
 ///
 /// # Errors
-/// An entry names no kind, is too long, or names another namespace where that is not allowed.
+/// An entry names no kind, is too long, or names another namespace although that is not allowed.
 pub(crate) fn check_entries<K: WindlassKind + Applier>(
     object: &K,
     is_blocked: bool,
@@ -149,8 +148,8 @@ pub(crate) fn check_entries<K: WindlassKind + Applier>(
     Ok(())
 }
 
-/// What may change while the dependencies of other kinds are read, and would change an answer: definitions of their kinds, and
-/// rights. An object that waits for it beforehand misses nothing.
+/// The dependency graph nodes for CRDs and rights that may change while the dependencies are read. An object that waits for
+/// them first misses no change.
 pub(crate) fn may_change_answers<K: WindlassKind + Applier>(
     object: &K,
     own: &str,
@@ -165,14 +164,14 @@ pub(crate) fn may_change_answers<K: WindlassKind + Applier>(
 /// An entry of `dependsOn` that names an object of another kind.
 struct WantedDependency<'a> {
     entry: &'a DependencyReference,
-    /// Its place in `dependsOn`.
+    /// The position of the entry in `dependsOn`.
     at: usize,
     gvk: Gvk,
-    /// Whether it is of a kind that windlass applies objects with: it then has to be ready unless the entry says otherwise.
+    /// Whether its kind is one of windlass's appliers. Then it has to be ready unless the entry says otherwise.
     is_applier: bool,
 }
 
-/// Reads all objects of other kinds that `dependsOn` names; `None` for an entry that names one of the same kind.
+/// Reads all dependencies of other kinds. `None` for an entry of the same kind.
 ///
 /// # Errors
 /// There is no user in whose name they could be read.
@@ -192,7 +191,7 @@ pub(crate) async fn look_up<K: WindlassKind + Applier>(
         return Ok(wanted.iter().map(|_| None).collect());
     }
     let own = &own.namespace;
-    // Whichever cluster the spec names: dependencies are those of windlass's own cluster.
+    // Dependencies are always in windlass's own cluster, whichever cluster the spec names.
     let user = TargetSpec::new(&context.settings, own, None, object.service_account_name());
     let target = context.targets.at_home(&user)?;
     let shown = match user.service_account {
@@ -208,7 +207,7 @@ pub(crate) async fn look_up<K: WindlassKind + Applier>(
     Ok(join_all(judged).await)
 }
 
-/// An answer about an object of another kind, before it is judged.
+/// The answer about a dependency, before it is judged.
 struct DependencyAnswer {
     found: Result<Object, DependencyState>,
     resource: Option<ApiResourceLocation>,
@@ -242,10 +241,10 @@ impl<K: WindlassKind> DependencyReader<'_, K> {
             Ok(object) => self.state(wanted, &object).await,
             Err(state) => state,
         };
-        // The graph wakes for those that windlass runs. What the user may not get wakes nothing either, and of a kind that is not
-        // served nothing can be watched.
+        // Appliers wake their dependents through the graph. If the user may not read the object, nothing wakes. A kind that is
+        // not served cannot be watched.
         let watched = resource.filter(|it| !is_applier && it.watchable && nodes.is_empty());
-        // What is satisfied may change at any rate without anything to do, so only its deletion wakes.
+        // A satisfied dependency may change at any rate without effect, so only its deletion wakes.
         let version = if state == DependencyState::Ready { Some(LATEST_VERSION) } else { version };
         let id = ObjectId::new(&namespace, &entry.name, &gvk.group, &gvk.kind);
         let reference = watched.map(|resource| RunReferenceRead { resource, id, version, since });
@@ -295,7 +294,7 @@ impl<K: WindlassKind> DependencyReader<'_, K> {
         answer
     }
 
-    /// An answer of the API server, unless it takes too long.
+    /// The answer of the API server, or an error if it takes too long.
     async fn within_limit<T>(
         &self,
         gvk: &Gvk,
@@ -306,7 +305,8 @@ impl<K: WindlassKind> DependencyReader<'_, K> {
             if let Ok(answer) = tokio::time::timeout(ANSWER_LIMIT, asked).await {
                 return answer;
             }
-            // What the API server itself serves is slow for one user at most, whom it throttles.
+            // Only an aggregated API server counts as silent. The API server's own kinds are slow only for a user whom it
+            // throttles.
             if gvk.group.contains('.') {
                 silent.add(gvk, Instant::now());
             }
@@ -339,7 +339,8 @@ impl<K: WindlassKind> DependencyReader<'_, K> {
     }
 }
 
-/// The state of a dependency of which nothing is known. A kind that is not served may come: `nodes` then has what brings it.
+/// The state of a dependency after a failed read. If its kind is not served, `nodes` gets the dependency graph node of its
+/// group.
 fn failed(error: &ClusterError, gvk: &Gvk, nodes: &mut BTreeSet<ObjectKey>) -> DependencyState {
     if matches!(error, ClusterError::NoSuchKind { .. }) {
         nodes.insert(kinds_of(&gvk.group));
@@ -348,7 +349,7 @@ fn failed(error: &ClusterError, gvk: &Gvk, nodes: &mut BTreeSet<ObjectKey>) -> D
     DependencyState::NotReady(format!("it cannot be read: {}", shortened(&error.to_string())))
 }
 
-/// Whether an object has to be ready for an entry; otherwise its existence is enough.
+/// Whether an entry requires a ready object. Otherwise its existence is enough.
 ///
 /// Differs(flux): by its open proposal another kind never has to be ready by default; here kinds that apply objects do,
 /// because their existence says nothing about what they apply.
@@ -356,8 +357,8 @@ fn has_to_be_ready(entry: &DependencyReference, is_applier: bool) -> bool {
     entry.ready.unwrap_or(is_applier)
 }
 
-/// An object as `readyExpr` sees it. The data of a Secret is not there, nor what may repeat it: results and errors of an expression
-/// are in a status, which more users read than the Secret.
+/// The object as `readyExpr` sees it, without the data of a Secret. Results and errors of the expression are in a status,
+/// which more users may read than the Secret.
 fn visible_to_expressions(object: &Object) -> Map<String, Value> {
     let mut fields = object.fields().clone();
     if object.api_version() != "v1" || object.kind() != "Secret" {

@@ -1,8 +1,8 @@
-//! Dependencies on objects of any kind that applies (`windlass.dev/depends-on`): which there are, and whether they are
+//! Dependencies on any applier, from the annotation `windlass.dev/depends-on`: which objects it names, and whether they are
 //! ready.
 //!
-//! Elsewhere: what the annotation says (`reconcile::depends_on`), dependencies that `spec.dependsOn` names (`dependency_gate.rs`),
-//! waiting for both (the appliers of the program).
+//! Elsewhere: the syntax of the annotation (`reconcile::depends_on`), dependencies in `spec.dependsOn` (`dependency_gate.rs`),
+//! and waiting for both (the appliers).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,35 +28,35 @@ use windlass_cluster::{ClusterConnection, ClusterError};
 
 pub(crate) use reconcile::depends_on::ANNOTATION as DEPENDS_ON;
 
-/// A kind on whose objects others may depend. The type that runs the kind implements it.
+/// A kind on whose objects other objects may depend. The type that runs the kind implements it.
 pub trait DependableKind {
-    /// The kind.
+    /// The Kubernetes kind.
     type Object: WindlassKind + ReconciledObject;
 
-    /// Why a release of the object is not ready; `None` if it is.
+    /// The reason why a release of the object is not ready. `None` if it is ready.
     fn release_not_ready(_object: &Self::Object, _release: &str) -> Option<String> {
         Some(format!("a {} has no releases to depend on", Self::Object::kind(&())))
     }
 
-    /// Whether the deletion of an object deletes nothing: it has applied nothing, or what it applied is to stay.
+    /// Whether the deletion of the object deletes no applied objects, because it applied none or they stay.
     fn leaves_objects(_object: &Self::Object) -> bool {
         false
     }
 }
 
-/// What the deletion of an object would do, and whether it has begun.
+/// The effect of an object's deletion, and whether the deletion has begun.
 pub(crate) struct ObjectRemoval {
-    /// Whether the deletion deletes what the object applied, and that has not come to its end.
+    /// Whether the deletion deletes applied objects, and some of them are left.
     pub(crate) removes_objects: bool,
-    /// When it was deleted.
+    /// When the object was deleted.
     pub(crate) deleted_at: Option<Time>,
-    /// Its labels, which name the object that applies it.
+    /// The labels of the object, which name its owner.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Whether it stays in the cluster when that object is deleted.
+    /// Whether the object stays in the cluster when its owner is deleted.
     pub(crate) is_left_by_owner: bool,
 }
 
-/// Whether an object stays when the one that applies it is deleted: its author switched pruning off, or has Helm keep it.
+/// Whether an object stays when its owner is deleted, because its author turned pruning off or lets Helm keep it.
 fn is_left_by_owner<K: WindlassKind>(object: &K) -> bool {
     let mut marks = object.labels().iter().chain(object.annotations());
     marks.any(|(key, value)| {
@@ -83,7 +83,7 @@ impl ObjectRemoval {
     }
 }
 
-/// A read of an object, which may be absent.
+/// A read of an object that may not exist.
 type ObjectRead<'a> = BoxFuture<'a, Result<Option<ObjectRemoval>, ClusterError>>;
 
 struct DependencyTargetsOfKind {
@@ -91,7 +91,7 @@ struct DependencyTargetsOfKind {
     kind: String,
     find: fn(&TypeMap, &ObjectKey, Option<&str>) -> Option<DependencyState>,
     judge: fn(&Object) -> Result<(), String>,
-    /// Its API version.
+    /// The API version of the kind.
     version: fn() -> String,
     ownership: OwnershipMarks,
     is_listed: fn(&TypeMap) -> bool,
@@ -99,19 +99,19 @@ struct DependencyTargetsOfKind {
     read: for<'a> fn(&'a ClusterConnection, &'a ObjectKey) -> ObjectRead<'a>,
 }
 
-/// The kinds on whose objects others may depend.
+/// The kinds on whose objects other objects may depend.
 pub struct DependencyTargets {
     kept: Arc<TypeMap>,
     kinds: Vec<DependencyTargetsOfKind>,
 }
 
 impl DependencyTargets {
-    /// The dependencies without any kind; [`Self::add`] adds one.
+    /// An empty list of kinds. [`Self::add`] adds a kind.
     pub fn new(kept: Arc<TypeMap>) -> Self {
         Self { kept, kinds: Vec::new() }
     }
 
-    /// Adds a kind, with the marks on the objects that it applies.
+    /// Adds a kind, with the marks of the objects that it applies.
     pub fn add<K: DependableKind>(&mut self, ownership: OwnershipMarks) {
         let group = K::Object::group(&()).into_owned();
         let kind = K::Object::kind(&()).into_owned();
@@ -141,21 +141,21 @@ impl DependencyTargets {
         self.kinds.iter().find(|it| it.group == node.group && it.kind == node.kind)
     }
 
-    /// The API version of the kind of a node.
+    /// The API version of an object's kind.
     pub(crate) fn version(&self, node: &ObjectKey) -> Option<String> {
         let api_version = (self.of_node(node)?.version)();
         Some(api_version.rsplit('/').next().unwrap_or_default().to_owned())
     }
 
-    /// What the deletion of an object of one of the kinds would do, as the object was last seen.
+    /// The effect of an object's deletion, from the object as a watch last saw it.
     pub(crate) fn removal(&self, node: &ObjectKey) -> Option<ObjectRemoval> {
         (self.of_node(node)?.seen)(&self.kept, node)
     }
 
-    /// The same, as the object is now.
+    /// The effect of an object's deletion, from a fresh read of the object.
     ///
     /// # Errors
-    /// The API server does not respond, or refuses the request.
+    /// The API server refuses the request or does not respond.
     pub(crate) async fn read_removal(
         &self,
         cluster: &ClusterConnection,
@@ -165,7 +165,7 @@ impl DependencyTargets {
         (of.read)(cluster, node).await
     }
 
-    /// Whether the objects of all kinds are known; those of a kind that is not served are.
+    /// Whether the objects of all kinds were listed. A kind that is not served counts as listed.
     ///
     /// # Errors
     /// The API server does not say whether a kind is served.
@@ -183,7 +183,7 @@ impl DependencyTargets {
         Ok(true)
     }
 
-    /// The objects that apply an object with these labels.
+    /// The owners of an object with these labels.
     pub(crate) fn owners(&self, labels: &BTreeMap<String, String>) -> BTreeSet<ObjectKey> {
         let owner = |of: &DependencyTargetsOfKind| {
             let name = labels.get(of.ownership.name)?;
@@ -193,24 +193,25 @@ impl DependencyTargets {
         self.kinds.iter().filter_map(owner).collect()
     }
 
-    /// Whether a kind is one of them.
+    /// Whether other objects may depend on objects of this kind.
     pub fn has(&self, group: &str, kind: &str) -> bool {
         self.kinds.iter().any(|it| it.group == group && it.kind == kind)
     }
 
-    /// Whether an object of one of them is ready, by the same rule whatever depends on it, and why not; `None` for an object of
-    /// another kind.
+    /// Whether an object is ready, and why not. Every dependent uses the same rule. `None` if no object may depend on its
+    /// kind.
     pub(crate) fn judge(&self, object: &Object) -> Option<Result<(), String>> {
         let Gvk { group, kind, .. } = object.gvk();
         let of = self.kinds.iter().find(|it| it.group == group && it.kind == kind)?;
         Some((of.judge)(object))
     }
 
-    /// The dependencies that the annotation of an object names. With `is_blocked` they must be in the namespace of the
-    /// object, as those of other kinds that `dependsOn` names.
+    /// The dependencies that the annotation of an object names. With `is_blocked`, they must be in the namespace of the
+    /// object.
     ///
     /// # Errors
-    /// `dependsOn` is too long, or an entry of it cannot be used or has lost its kind. The annotation cannot be read, names a kind on which nothing can depend, or another namespace where that is not allowed.
+    /// `dependsOn` is too long, or one of its entries cannot be used or has lost its kind. Or the annotation is invalid, names
+    /// a kind on which no object may depend, or names a forbidden namespace.
     pub(crate) fn named_by<K: WindlassKind + Applier>(
         &self,
         object: &K,
@@ -247,7 +248,7 @@ impl DependencyTargets {
         Ok(all)
     }
 
-    /// The nodes that a dependency may mean. There are several if kinds of several groups have the same name.
+    /// The dependency graph nodes that a dependency may mean. There are several if kinds of several groups have the same name.
     pub fn nodes(&self, needed: &ObjectDependency) -> impl Iterator<Item = ObjectKey> {
         let ObjectDependency { namespace, name, .. } = needed;
         self.kinds_of(needed).map(|it| ObjectKey::new(&it.group, &it.kind, namespace, name))
@@ -279,7 +280,7 @@ impl DependencyTargets {
     }
 }
 
-/// The entries of `dependsOn`; none if there are more than the limit.
+/// The entries of `dependsOn`. Empty if there are more than the limit.
 pub fn depends_on<K: Applier>(object: &K) -> &[DependencyReference] {
     let all = object.depends_on();
     if check_length(all).is_ok() { all } else { &[] }
@@ -313,18 +314,18 @@ fn found<K: DependableKind>(
 
 fn judged<K: DependableKind>(object: &Object) -> Result<(), String> {
     let fields = Value::Object(object.fields().clone());
-    // What is wrong with a field may repeat the field.
+    // The error text of a field may contain its value.
     let object = serde_json::from_value::<K::Object>(fields)
         .map_err(|_| "its fields are not those that windlass knows".to_owned())?;
     not_ready(&object).map_or(Ok(()), Err)
 }
 
-/// Why an object is not ready; `None` if it is.
+/// The reason why an object is not ready. `None` if it is ready.
 pub(crate) fn not_ready<K: WindlassKind + ReconciledObject>(other: &K) -> Option<String> {
     let generation = other.meta().generation.unwrap_or_default();
     let ready = other.condition("Ready");
     if other.observed_generation().unwrap_or(-1) != generation {
-        // A run that failed is known by its condition only.
+        // A failed run is known only by its condition.
         let failed =
             ready.filter(|it| it.status == "False" && it.observed_generation == Some(generation));
         let text = failed.map(|failed| shortened(&failed.message));
@@ -337,7 +338,7 @@ pub(crate) fn not_ready<K: WindlassKind + ReconciledObject>(other: &K) -> Option
     }
 }
 
-/// The first 200 characters of the message of another object.
+/// The first 200 characters of another object's message.
 pub fn shortened(text: &str) -> String {
     text.chars().take(200).collect()
 }

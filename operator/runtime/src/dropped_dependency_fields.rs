@@ -1,8 +1,9 @@
-//! Entries of `spec.dependsOn` that lost their kind, because the installed definition does not have the field, as those of Flux.
+//! Detects entries of `spec.dependsOn` whose kind was dropped, because the installed CRD lacks the field. The CRDs of Flux
+//! lack it.
 //!
-//! The API server drops such fields without a warning if `kubectl apply` does not validate; `{name}` alone then names an object
-//! of the same kind. A server-side apply, such as that of a Kustomization, is rejected with the name of the field. Elsewhere: a
-//! warning for definitions that lack the fields (`windlass_cluster::dependency_schema`).
+//! Without validation, the API server drops such fields silently from a `kubectl apply`. The rest, `{name}`, then names
+//! another object of the same kind. A server-side apply is rejected with the name of the field. Elsewhere: the warning about
+//! such CRDs (`windlass_cluster::dependency_schema`).
 
 use crds::{Applier, DependencyReference};
 use kube_core::ResourceExt as _;
@@ -13,10 +14,10 @@ use serde_json::Value;
 use super::dependency_lookup::is_other;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// What `kubectl apply` wrote last, as the user gave it.
+/// The annotation with the manifest of the last `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What is read of it. All else, which may be long, is skipped.
+/// The fields of that manifest that are read. All other fields are skipped, because they may be long.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct LastApplied {
@@ -29,11 +30,11 @@ struct LastAppliedSpec {
     depends_on: Vec<Value>,
 }
 
-/// Checks that the object still has what `kubectl apply` wrote into its `dependsOn`.
+/// Checks that `dependsOn` still has the fields that `kubectl apply` wrote.
 ///
 /// # Errors
-/// An entry lost its kind, and would now name another object. It stays so when the definition is replaced, until the object is
-/// applied again.
+/// An entry lost its kind, and would now name another object. Even with a new CRD, that stays until the object is applied
+/// again.
 pub(crate) fn check_dropped_fields<K: WindlassKind + Applier>(
     object: &K,
 ) -> Result<(), RunOutcome> {
@@ -62,7 +63,7 @@ pub(crate) fn check_dropped_fields<K: WindlassKind + Applier>(
     Ok(())
 }
 
-/// Whether an entry is all that is left of what was applied.
+/// Whether an entry is what is left of the applied entry after its fields were dropped.
 fn is_dropped<K: WindlassKind>(applied: &DependencyReference, entry: &DependencyReference) -> bool {
     let is_same = applied.name == entry.name && applied.namespace == entry.namespace;
     let is_bare = entry.api_version.is_none() && entry.kind.is_none() && entry.ready.is_none();

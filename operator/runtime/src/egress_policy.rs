@@ -1,7 +1,7 @@
-//! Which servers specs may name: the rules that follow from flags, and what they have to know of this process and its
+//! The egress policy: which servers specs may name. It follows from flags, and from the addresses of this process and its
 //! cluster.
 //!
-//! Elsewhere: what the rules mean ([`http_client::EgressRules`]), where Services are
+//! Elsewhere: the meaning of the rules ([`http_client::EgressRules`]), and the ranges of Services
 //! (`windlass_cluster::service_ranges`).
 
 use std::collections::BTreeSet;
@@ -17,21 +17,21 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::service_ranges::ServiceRanges;
 use windlass_serve::settings::OperatorSettings;
 
-/// How often the addresses of this process and its cluster are read: a Service may get another address.
+/// How often the addresses of this process and its cluster are read again, because a Service may get another address.
 const ADDRESS_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How soon they are read again when the API server did not answer, as long as nothing is known.
+/// How soon they are read again if the API server did not answer and nothing is known yet.
 const ADDRESS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-/// How long looking a name up may take.
+/// The time limit for resolving a name.
 const LOOK_UP_LIMIT: Duration = Duration::from_secs(5);
 
-/// The network rules of the process, and what windlass learns them from.
+/// The network rules of this process, and the source of its addresses.
 pub struct EgressPolicy {
-    /// The rules that decide which addresses may be reached. The learned addresses go here.
+    /// The rules that decide which addresses may be reached. The learned addresses are added here.
     pub rules: Arc<EgressDenyList>,
     cluster: ClusterConnection,
-    /// The address at which other processes fetch our artifacts.
+    /// The address at which other processes download artifacts of this one.
     advertised: String,
     refuses_services: bool,
 }
@@ -49,8 +49,7 @@ impl EgressPolicy {
         Self { rules: Arc::new(rules), cluster, advertised, refuses_services }
     }
 
-    /// Learns the addresses that must be known before the first request to a source. It waits for the API server
-    /// without a limit.
+    /// Learns the addresses that must be known before the first request to a source. Waits for the API server without a limit.
     pub async fn learn(&self) {
         self.rules.learn_own(own(&self.advertised).await);
         if !self.refuses_services {
@@ -76,7 +75,7 @@ impl EgressPolicy {
         }
     }
 
-    /// Refreshes the addresses at an interval, for ever.
+    /// Refreshes the addresses periodically, without end.
     pub async fn follow(&self) {
         loop {
             tokio::time::sleep(ADDRESS_REFRESH_INTERVAL).await;
@@ -84,7 +83,7 @@ impl EgressPolicy {
             if self.refuses_services {
                 match self.cluster.service_ranges().await {
                     Ok(ServiceRanges { nets, .. }) => self.rules.refuse_services(nets),
-                    // What was learned before holds.
+                    // The addresses that were learned before stay in force.
                     Err(error) => {
                         tracing::debug!(error = %error, "failed to refresh the Service CIDRs");
                     }
@@ -94,8 +93,8 @@ impl EgressPolicy {
     }
 }
 
-/// The addresses of this process: of its machine's interfaces, which are those of its Pod, and those at which its artifacts
-/// are advertised, such as that of a Service.
+/// The addresses of this process. These are those of its network interfaces, and those of the host at which its artifacts are
+/// advertised.
 async fn own(advertised: &str) -> Vec<IpAddr> {
     let interfaces = getifaddrs().into_iter().flatten().filter_map(|it| it.address);
     let addresses = interfaces.filter_map(|address| {
@@ -117,7 +116,7 @@ async fn own(advertised: &str) -> Vec<IpAddr> {
     own.into_iter().collect()
 }
 
-/// The host of an address as `--storage-adv-addr` has it: a host and a port, or a URL.
+/// The host in a value of `--storage-adv-addr`, which is a host with a port or a URL.
 fn host(advertised: &str) -> Option<Host<String>> {
     let has_scheme = ["http://", "https://"].iter().any(|scheme| advertised.starts_with(scheme));
     let url = if has_scheme { advertised.to_owned() } else { format!("http://{advertised}") };

@@ -1,10 +1,9 @@
-//! Freezes: which of them hold an object, and the bypasses with which users let one operation begin all the same.
+//! Freezes: which of them hold an object, and the bypasses with which users let one operation begin anyway.
 //!
-//! Freezes and FreezeBypasses are watched. Until both lists have come, and while the watch of Freezes is interrupted, nothing
-//! begins: a Freeze that is not known could deny.
-//! Below: bypasses (`bypass`), the times of a Freeze (`freeze_times`). Elsewhere: when a Freeze denies and what a hold stops (engine
-//! `reconcile`), its iCalendar file (crate `source-controller`), which operations begin (the kinds), who may go past a Freeze
-//! (`deploy/policies/freezes.yaml`).
+//! Freezes and FreezeBypasses are watched. No operation begins before both were listed, or while the watch of Freezes is
+//! interrupted, because an unknown Freeze could deny it. Below: bypasses (`bypass`), and the times of a Freeze
+//! (`freeze_times`). Elsewhere: what a hold stops (engine `reconcile`), iCalendar files (crate `source-controller`), the
+//! operations (the kinds), and the right to bypass (`deploy/policies/freezes.yaml`).
 
 mod bypass;
 mod freeze_times;
@@ -37,24 +36,23 @@ use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::namespace_policies::{NamespacePolicies, labels_node_of};
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How often what is held is checked, although nothing changed: clocks may be set, and time zones may get other rules. The
-/// checks of different objects are spread by [`RECHECK_JITTER`], and each comes within ten minutes.
+/// How often a held object is checked without any change, because clocks and time zone rules may change. [`RECHECK_JITTER`]
+/// spreads the checks of different objects. Each check comes within ten minutes.
 const RECHECK_PERIOD: Duration = Duration::from_secs(540);
 
-/// By how many percent the checks of objects are spread.
+/// The spread of the checks of different objects, in percent.
 const RECHECK_JITTER: u8 = 10;
 
-/// The middle of the time over which objects are spread that a Freeze held until its end: thousands of them would otherwise
-/// begin in one second.
+/// The average delay of objects after the end of a Freeze. Without it, thousands of objects would begin in one second.
 const END_SPREAD: Duration = Duration::from_secs(10);
 
-/// After so many seconds what a Freeze said is forgotten.
+/// After this many seconds, the judgement of a Freeze is forgotten.
 const FORGOTTEN_AFTER: i64 = 3600;
 
-/// When an object is checked again while Freezes are not known, or a bypass cannot be used.
+/// When an object is checked again if Freezes are not known, or a bypass cannot be used.
 const UNKNOWN_RECHECK_PERIOD: Duration = Duration::from_secs(30);
 
-/// Follows Freezes until `stop`. A change wakes the objects that are held, and that of a spec the reader of calendars.
+/// Watches Freezes until `stop`. A change wakes the held objects, and a changed spec wakes the reader of calendars.
 pub async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<Freeze>| {
         if says_something_else(&changed) {
@@ -67,8 +65,8 @@ pub async fn follow_freezes(context: Arc<RunContext>, stop: CancellationToken) {
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Whether a change is one of the spec. A status is written by the reader of calendars itself: two of them that do not agree
-/// would wake each other for ever.
+/// Whether a change is about the spec. The reader of calendars writes the status, and two readers that disagree would
+/// otherwise wake each other without end.
 fn has_another_spec(changed: &CachedObjectChange<Freeze>) -> bool {
     match (&changed.before, &changed.after) {
         (Some(before), Some(after)) => before.uid() != after.uid() || before.spec != after.spec,
@@ -76,7 +74,7 @@ fn has_another_spec(changed: &CachedObjectChange<Freeze>) -> bool {
     }
 }
 
-/// Whether a change may change what is held, or what is said of it. Conditions beside a calendar that counts do not.
+/// Whether a change may affect the held objects or their messages. Changes of other conditions do not.
 fn says_something_else(changed: &CachedObjectChange<Freeze>) -> bool {
     fn calendar(freeze: Option<&Arc<Freeze>>) -> Option<&FreezeCalendarStatus> {
         freeze?.status.as_ref()?.calendar.as_ref()
@@ -85,10 +83,10 @@ fn says_something_else(changed: &CachedObjectChange<Freeze>) -> bool {
     has_another_spec(changed) || after.is_none() || before != after
 }
 
-/// Follows FreezeBypasses until `stop`. A new one wakes its subject.
+/// Watches FreezeBypasses until `stop`. A new one wakes its object.
 pub async fn follow_bypasses(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<FreezeBypass>| {
-        // That it was used changes nothing for its subject.
+        // The use of a bypass changes nothing for its object.
         if changed.before.is_some() {
             return;
         }
@@ -101,7 +99,7 @@ pub async fn follow_bypasses(context: Arc<RunContext>, stop: CancellationToken) 
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Returns once the Freezes and the bypasses are known, or it is known that they are not.
+/// Waits until Freezes and bypasses were listed, or could not be listed.
 pub async fn known(context: &RunContext) {
     let freezes = context.shared::<WatchedObjectCache<Freeze>>();
     freezes.known().await;
@@ -109,50 +107,50 @@ pub async fn known(context: &RunContext) {
     context.shared::<WatchedObjectCache<FreezeBypass>>().known().await;
 }
 
-/// Takes it as known that there are no Freezes, where a run is replayed and nothing follows them.
+/// Assumes that there are no Freezes. This serves replayed runs, without a watch of Freezes.
 pub fn assume_none(context: &RunContext) {
     context.shared::<WatchedObjectCache<Freeze>>().assume_none();
     context.shared::<WatchedObjectCache<FreezeBypass>>().assume_none();
 }
 
-/// What holds an object from the begin of a run on.
+/// The Freezes that hold an object since the begin of its run.
 #[derive(Debug, Clone)]
 pub struct ObjectFreeze {
     hold: Arc<FreezeHold>,
-    /// The Freezes that deny; none if it is not known which do.
+    /// The Freezes that deny. Empty if it is not known which Freezes deny.
     denying: Vec<DenyingFreeze>,
 }
 
-/// A Freeze that denies now.
+/// A Freeze that denies operations now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DenyingFreeze {
     name: String,
     uid: String,
-    /// What it says, for people.
+    /// Its reason and end, as a text for users.
     text: String,
-    /// Until when, if that is known.
+    /// When it ends, if that is known.
     until: Option<Time>,
     corrects_drift: bool,
 }
 
 impl ObjectFreeze {
-    /// What it means for the object.
+    /// The hold that the gate of the object's run uses.
     pub fn hold(&self) -> &Arc<FreezeHold> {
         &self.hold
     }
 
-    /// The nodes whose change may end it; a bypass wakes the object itself.
+    /// The dependency graph nodes whose change may end the hold. A bypass wakes the object itself.
     pub fn nodes(namespace: &str) -> [ObjectKey; 2] {
         [kind_node::<Freeze>(), labels_node_of(namespace)]
     }
 
-    /// The time from `now` until it is checked again.
+    /// The time from `now` until the hold is checked again.
     pub(crate) fn recheck_in(&self, now: Time) -> Duration {
         Duration::try_from(self.hold.recheck_at.duration_since(now)).unwrap_or_default()
     }
 
-    /// Whether a user let an operation of this spec of the object begin. Which operation that is, and whether the user is
-    /// proved, is checked where it begins: [`ObjectFreeze::pass`].
+    /// Whether a user has a bypass for an operation of this spec. [`ObjectFreeze::pass`] checks the revision and the proof of
+    /// the user when the operation begins.
     pub(crate) fn has_bypass<K: WindlassKind + ReconciledObject>(
         &self,
         context: &RunContext,
@@ -162,11 +160,11 @@ impl ObjectFreeze {
         bypass::of_all(context, object, None, &self.denying, now).is_some()
     }
 
-    /// Lets an operation begin that brings an object to `revision`, if a user went past each Freeze for it. That is recorded
+    /// Lets an operation to `revision` begin if users have bypassed each Freeze for it. The use of the bypasses is recorded
     /// before anything is done.
     ///
     /// # Errors
-    /// What holds the operation.
+    /// The hold that stops the operation.
     pub async fn pass<K: WindlassKind + ReconciledObject>(
         &self,
         context: &RunContext,
@@ -180,15 +178,14 @@ impl ObjectFreeze {
         };
         bypass::spend(context, object, &found, now).await.map_err(|why| {
             let text = format!("{}; the FreezeBypass does not count: {why}", self.hold.text);
-            // The API server may respond by then, and the policy may be there.
+            // By then, the API server may respond, or the admission policy may be installed.
             let soon = now.saturating_add(UNKNOWN_RECHECK_PERIOD).unwrap_or(Time::MAX);
             let recheck_at = self.hold.recheck_at.min(soon);
             Arc::new(FreezeHold { text, recheck_at, ..(*self.hold).clone() })
         })
     }
 
-    /// The condition of an object on which an operation is under way all the same. Nothing is said while it is not known which
-    /// Freezes deny.
+    /// The condition of an object whose operation began before the Freeze. `None` while it is not known which Freezes deny.
     pub(crate) fn overrun(&self) -> Option<AnnotationCondition> {
         let text = format!("what has begun comes to its end; {}", said_by(&self.denying));
         let reason = reason::FREEZE_OVERRUN;
@@ -196,14 +193,13 @@ impl ObjectFreeze {
         is_known.then(|| AnnotationCondition { reason, text, ..self.hold.mark() })
     }
 
-    /// The condition of an object on which nothing is under way.
+    /// The condition of an object that a Freeze holds before any operation.
     pub(crate) fn mark(&self) -> Option<AnnotationCondition> {
         (!self.denying.is_empty()).then(|| self.hold.mark())
     }
 }
 
-/// Records the end of operations that users let begin on an object, if it is ready. It is asked after a run during which a
-/// Freeze denies.
+/// Records the end of bypassed operations if the object is ready. This runs at the end of a run while a Freeze denies.
 pub async fn end_bypasses<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     object: &K,
@@ -212,7 +208,7 @@ pub async fn end_bypasses<K: WindlassKind + ReconciledObject>(
     bypass::end(context, object, now).await;
 }
 
-/// The bypasses with which the operation of an audit began.
+/// The bypasses that let the operation of an audit begin.
 pub(crate) fn audited_bypasses(
     context: &RunContext,
     namespace: &str,
@@ -221,7 +217,7 @@ pub(crate) fn audited_bypasses(
     bypass::of_audit(&context.shared::<WatchedObjectCache<FreezeBypass>>().of(namespace), audit)
 }
 
-/// The Freezes that hold an object now; `None` if none does.
+/// The Freezes that hold an object now. `None` if there are none.
 pub fn holding<K: Resource<DynamicType = ()>>(
     context: &RunContext,
     object: &K,
@@ -237,7 +233,7 @@ pub fn holding<K: Resource<DynamicType = ()>>(
     let seed = seed(&object.uid().unwrap_or_default());
     let until = denying.iter().filter_map(|it| it.until).min();
     let recheck_at = recheck_at(until, seed, now);
-    // One bypass at a time: the command is repeated for the next Freeze.
+    // The message names one bypass. For further Freezes, the user repeats the command.
     let name = denying.first().map(|it| it.name.as_str()).unwrap_or_default();
     let target = format!("{}/{} -n {namespace}", kind.to_lowercase(), object.name_any());
     let text = format!(
@@ -249,20 +245,20 @@ pub fn holding<K: Resource<DynamicType = ()>>(
     Some(ObjectFreeze { hold: Arc::new(hold), denying })
 }
 
-/// When an object is checked again that is held until a time, if that is known.
+/// When a held object is checked again. `until` is the end of the hold, if it is known.
 fn recheck_at(until: Option<Time>, seed: u64, now: Time) -> Time {
     let after = |time: Time, delay: Duration| time.saturating_add(delay).unwrap_or(Time::MAX);
     let soon = after(now, jittered(RECHECK_PERIOD, RECHECK_JITTER, seed));
     until.map_or(soon, |until| soon.min(after(until, jittered(END_SPREAD, 99, seed))))
 }
 
-/// What Freezes say, for people.
+/// The texts of several Freezes, for users.
 fn said_by(denying: &[DenyingFreeze]) -> String {
     let all: Vec<&str> = denying.iter().map(|it| it.text.as_str()).collect();
     all.join("; ")
 }
 
-/// Nothing begins, because it is not known what denies.
+/// The hold while it is not known which Freezes deny, so that nothing begins.
 fn unknown(why: &str, now: Time) -> ObjectFreeze {
     let text = format!(
         "it is not known which Freezes deny: {why}; if that lasts, apply the ClusterRoles and CustomResourceDefinitions of \
@@ -296,7 +292,7 @@ fn denying(
     Ok(denying_for(&freezes, &facts.labels, &said, now))
 }
 
-/// Whether a Freeze is for objects of a kind in namespaces with these labels, whenever it denies.
+/// Whether a Freeze is about objects of a kind in a namespace with these labels, at any time.
 pub fn selects(spec: &FreezeSpec, kind: &str, labels: &BTreeMap<String, String>) -> bool {
     is_of_kind(spec, kind) && selector(&spec.namespace_selector).selects(labels)
 }
@@ -305,19 +301,19 @@ fn is_of_kind(spec: &FreezeSpec, kind: &str) -> bool {
     spec.kinds.is_empty() || spec.kinds.iter().any(|it| it.as_str() == kind)
 }
 
-/// What Freezes say in the present second, so that thousands of objects that run together do not have each calendar evaluated
-/// thousands of times.
+/// The judgements of Freezes in the current second. They are cached, so that thousands of objects do not evaluate the same
+/// calendars again.
 #[derive(Default)]
 struct FreezeJudgements(Mutex<BTreeMap<String, JudgedFreeze>>);
 
-/// A Freeze, and what it says if it denies.
+/// A Freeze, with its judgement if it denies.
 struct JudgedFreeze {
     freeze: Arc<Freeze>,
-    /// Its times, or why they cannot be read.
+    /// The times of the Freeze, or the reason why they cannot be read.
     calendar: Result<FreezeCalendar, String>,
-    /// The second in which its times were read.
+    /// The second in which the times were read.
     read: i64,
-    /// The second for which it was judged.
+    /// The second of the judgement.
     second: i64,
     denying: Option<DenyingFreeze>,
 }
@@ -330,11 +326,11 @@ impl JudgedFreeze {
         Self { freeze: freeze.clone(), calendar, read: second, second, denying }
     }
 
-    /// Whether its calendar is that of a Freeze, and evaluated for this time.
+    /// Whether the cached calendar is still valid for this Freeze and time.
     fn is_of(&self, freeze: &Arc<Freeze>, now: Time) -> bool {
         let is_current = match &self.calendar {
             Ok(calendar) => calendar.is_current(now),
-            // Whether events are too many depends on the time, and a clock that was wrong is set right.
+            // The limit of calendar events depends on the time, and a wrong clock may be corrected.
             Err(_) => (now.as_second() - self.read).unsigned_abs() < RECHECK_PERIOD.as_secs(),
         };
         Arc::ptr_eq(&self.freeze, freeze) && is_current
@@ -342,8 +338,8 @@ impl JudgedFreeze {
 }
 
 impl FreezeJudgements {
-    /// What a Freeze says now; `None` if it does not deny. All times of Freezes are whole seconds, so it is the same
-    /// throughout a second.
+    /// The judgement of a Freeze now. `None` if it does not deny. All its times are whole seconds, so the judgement is cached
+    /// for a second.
     fn of(&self, freeze: &Arc<Freeze>, now: Time) -> Option<DenyingFreeze> {
         let second = now.as_second();
         let mut all = self.0.lock();
@@ -354,7 +350,7 @@ impl FreezeJudgements {
             }
             return known.denying.clone();
         }
-        // Freezes that were deleted.
+        // This removes deleted Freezes.
         all.retain(|_, it| second - it.second < FORGOTTEN_AFTER);
         let judged = JudgedFreeze::of(freeze, now);
         let denying = judged.denying.clone();
@@ -363,7 +359,7 @@ impl FreezeJudgements {
     }
 }
 
-/// Those of some Freezes that deny now for namespaces with these labels, by their names.
+/// The Freezes that deny now for namespaces with these labels, sorted by name.
 fn denying_for(
     freezes: &[Arc<Freeze>],
     labels: &BTreeMap<String, String>,
@@ -377,7 +373,7 @@ fn denying_for(
     denying
 }
 
-/// What a Freeze with these times says now; `None` if it does not deny. One that cannot be read denies.
+/// Judges a Freeze with these times. `None` if it does not deny now. A Freeze that cannot be read denies.
 fn judged(
     freeze: &Freeze,
     calendar: Result<&FreezeCalendar, &String>,

@@ -1,6 +1,6 @@
-//! The remote of a GitRepository as its spec says it is reached: URL, credentials, proxy, time, and the wanted reference.
+//! How windlass reaches the remote of a GitRepository: URL, credentials, proxy, timeout and reference.
 //!
-//! Elsewhere: fetching it into an artifact (crate `source-controller`), pushing to it (crate `image-controller`), Git itself
+//! Elsewhere: fetching an artifact (crate `source-controller`), pushing (crate `image-controller`), and the Git protocol
 //! (`git`).
 
 use std::collections::BTreeMap;
@@ -28,9 +28,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The data of a Secret.
 pub type GitSecretData = BTreeMap<String, Vec<u8>>;
 
-/// Fields that a spec has and that have no support, in the spec's order.
+/// The fields of the spec that have a value and are not supported, in the order of the spec.
 pub fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
-    // No `..`: a new field must be thought about here.
+    // There is no `..` here, so that the compiler asks about each new field.
     let GitRepositorySpec {
         url: _,
         secret_ref: _,
@@ -54,20 +54,20 @@ pub fn unsupported(spec: &GitRepositorySpec) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(field, _)| field).collect()
 }
 
-/// The data of the Secrets that a GitRepository names to be reached, all of its namespace.
+/// The data of the Secrets that a GitRepository names, all in its namespace.
 #[derive(Default)]
 pub struct GitRemoteSecrets {
-    /// The credentials; empty without a Secret.
+    /// The credentials. Empty without a Secret.
     pub secret: GitSecretData,
-    /// The description of a proxy.
+    /// The data of the proxy Secret.
     pub proxy: Option<GitSecretData>,
 }
 
 impl GitRemoteSecrets {
-    /// Reads the Secrets that the spec names, in the namespace of the object; all of them are among the references then.
+    /// Reads the Secrets that the spec names, in the namespace of the object, and adds them to the references.
     ///
     /// # Errors
-    /// One is missing or cannot be read.
+    /// A Secret is missing or cannot be read.
     pub async fn read(
         object: &GitRepository,
         references: &mut ReadReferences,
@@ -78,16 +78,16 @@ impl GitRemoteSecrets {
         let what = "failed to configure proxy options: ";
         let proxy =
             SecretField { field: "spec.proxySecretRef", what, reference: &spec.proxy_secret_ref };
-        // All references are read before a missing one ends the run.
+        // Both Secrets are read before a missing one ends the run.
         let secret = credentials.read(object, references).await;
         let proxy = proxy.read(object, references).await?;
         Ok(Self { secret: secret?.unwrap_or_default(), proxy })
     }
 
-    /// The remote of a spec, reached with these Secrets.
+    /// The remote of a spec, with these Secrets.
     ///
     /// # Errors
-    /// The spec has a field without support, or something in it or in a Secret cannot be used.
+    /// The spec has a field that is not supported, or a value in it or in a Secret cannot be used.
     pub fn remote(&self, spec: &GitRepositorySpec) -> Result<GitRemote, RunOutcome> {
         let fields = unsupported(spec);
         if !fields.is_empty() {
@@ -110,7 +110,7 @@ impl GitRemoteSecrets {
         Ok(GitRemote { url, credentials, proxy, timeout, limits: GitLimits::default() })
     }
 
-    /// The proxy that the spec asks for.
+    /// The proxy that the spec names.
     fn proxy(&self, url: &RemoteUrl) -> Result<Option<HttpProxy>, RunOutcome> {
         let Some(data) = &self.proxy else { return Ok(None) };
         if url.scheme() == RemoteScheme::Ssh {
@@ -125,7 +125,7 @@ impl GitRemoteSecrets {
     }
 }
 
-/// A Secret that the spec may name.
+/// A field of the spec that may name a Secret.
 struct SecretField<'a> {
     field: &'static str,
     what: &'static str,
@@ -133,7 +133,7 @@ struct SecretField<'a> {
 }
 
 impl SecretField<'_> {
-    /// The data of the Secret; `None` if the spec names none.
+    /// The data of the Secret. `None` if the spec names none.
     async fn read(
         &self,
         object: &GitRepository,
@@ -153,11 +153,11 @@ impl SecretField<'_> {
     }
 }
 
-/// The reference that a spec asks for.
+/// The Git reference that a spec asks for.
 ///
 /// Parity(flux): commit wins over name, name over tag, tag over semver, semver over branch; without any it is `master`.
-///
 /// # Errors
+/// The `semver` is not a valid range of versions.
 /// The `semver` is not a range of versions.
 pub fn reference(given: Option<&GitRepositoryRef>) -> Result<GitReference, RunOutcome> {
     Ok(match given.cloned().unwrap_or_default() {
@@ -174,7 +174,7 @@ pub fn reference(given: Option<&GitRepositoryRef>) -> Result<GitReference, RunOu
     })
 }
 
-/// What a failed request to a Git remote means for an object.
+/// The outcome of a run after a failed request to a Git remote.
 pub fn classify(error: &Error) -> RunOutcome {
     let text = chain(error);
     match error {
@@ -189,12 +189,13 @@ pub fn classify(error: &Error) -> RunOutcome {
         Error::BadSecret(_) | Error::AuthenticationFailed { .. } | Error::ProxyRefused { .. } => {
             RunOutcome::Failed(AUTHENTICATION_FAILED, text, NextRunTrigger::default())
         }
-        // A branch or a server may change without the spec, so the rest is tried once more.
+        // A branch or a server may change without a new spec, so other errors are retried.
         _ => RunOutcome::Failed(GIT_OPERATION_FAILED, text, NextRunTrigger::default()),
     }
 }
 
-/// The context of Git operations; their own time limit ends them, so no token cancels them. Call it from within the runtime.
+/// The context of Git operations. Their own time limit ends them, so no token cancels them. Must be called within the async
+/// runtime.
 pub fn operation_context(context: &RunContext) -> git::GitOperationContext {
     git::GitOperationContext {
         runtime: tokio::runtime::Handle::current(),

@@ -1,6 +1,7 @@
-//! Conditions of our own that say what a user asked for beside the spec: windows, holds, moments.
+//! windlass's own conditions for what a user requested by annotations: windows, holds, schedules.
 //!
-//! Elsewhere: what they say (`change_window.rs`, `object_hold.rs`), the conditions of a run (each kind's `report`).
+//! Elsewhere: the texts of these conditions (`change_window.rs`, `object_hold.rs`), and the conditions of a run (each kind's
+//! `report`).
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::{change_window, object_hold};
 use windlass_cluster::ClusterError;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// Annotations that change what the runs of an object of any kind do.
+/// Annotations that change the runs of objects of any kind.
 pub(super) const ANNOTATIONS: [&str; 6] = [
     change_window::WINDOW,
     change_window::BREAK_GLASS,
@@ -25,7 +26,7 @@ pub(super) const ANNOTATIONS: [&str; 6] = [
     object_hold::UNTIL,
 ];
 
-/// The conditions that an object should have now.
+/// The conditions about windows, holds and schedules that an object should have now.
 pub fn of<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Vec<AnnotationCondition> {
     let window = change_window::state(object, now).map(|state| state.mark());
     [window, object_hold::mark(object, now), change_window::invalid_schedule(object)]
@@ -34,7 +35,7 @@ pub fn of<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> Vec<Anno
         .collect()
 }
 
-/// A status with the condition about Freezes, or without one.
+/// Adds the condition about Freezes to a status, or removes it.
 pub(crate) fn frozen<K: WindlassKind + ReconciledObject>(
     object: &K,
     mut status: K::Status,
@@ -51,14 +52,14 @@ pub(crate) fn frozen<K: WindlassKind + ReconciledObject>(
     status
 }
 
-/// Whether a user requested a reconciliation of an object that no run has handled yet.
+/// Whether a user requested a reconciliation that no run has handled yet.
 pub fn is_asked<K: WindlassKind + ReconciledObject>(object: &K) -> bool {
     let requested = object.annotations().get(REQUESTED_AT).map(String::as_str);
     requested.is_some() && requested != object.last_handled_reconcile_at()
 }
 
-/// Writes the conditions of [`of`] to the status of an object that does not run now. Everything else in the status stays.
-/// Nothing is written if nothing changes.
+/// Writes the conditions of [`of`] to the status of an object that does not run now. Everything else in the status stays, and
+/// nothing is written if nothing changes.
 ///
 /// `answered` also records in the status that the requested run was handled.
 ///
@@ -77,10 +78,9 @@ pub async fn show<K: WindlassKind + ReconciledObject>(
     Ok(())
 }
 
-/// Writes to the status of a suspended object that no operation is in progress. `text` describes where an operation
-/// stopped.
+/// Writes to the status of a suspended object that no operation is in progress. `text` says where an operation stopped.
 ///
-/// `owned` are the further conditions of the kind. Those that may not be true any more are removed.
+/// `owned` are further conditions of the kind. Those that may no longer be true are removed.
 ///
 /// # Errors
 /// The API server refuses the request, or does not respond.
@@ -98,7 +98,7 @@ pub async fn show_suspended<K: WindlassKind + ReconciledObject>(
     Ok(())
 }
 
-/// The status before and after; `None` if there is nothing to write.
+/// The status of a suspended object before and after. `None` if nothing changes.
 fn suspension<K: WindlassKind + ReconciledObject>(
     object: &K,
     now: Time,
@@ -116,7 +116,7 @@ fn suspension<K: WindlassKind + ReconciledObject>(
     Some((before, after))
 }
 
-/// The status before and after; `None` if there is nothing to write.
+/// The status of an object before and after. `None` if nothing changes.
 fn change<K: WindlassKind + ReconciledObject>(
     object: &K,
     now: Time,
@@ -161,7 +161,7 @@ mod tests {
         .unwrap()
     }
 
-    /// As another program wrote them: in another order, and one that is not ours.
+    /// Conditions in the order of another program, with one of a type that windlass does not own.
     fn foreign() -> Value {
         let condition = |kind: &str, status: &str| {
             json!({"type": kind, "status": status, "reason": "Succeeded", "message": "",

@@ -1,6 +1,6 @@
-//! Servers that specs may name: clients, and what was learned about the servers, for all kinds.
+//! The clients for servers that specs name, and the facts that they learned about these servers, shared by all kinds.
 //!
-//! Elsewhere: which addresses may be asked (`egress_policy.rs`), the protocols (`sources`).
+//! Elsewhere: which addresses are allowed (`egress_policy.rs`), and the protocols (`sources`).
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use sources::{bucket, oci};
 
 /// The clients of the servers that specs name, and what they learned about these servers, shared by all kinds.
 pub struct RemoteClients {
-    /// How much is asked of each host.
+    /// The limits of requests to each host.
     pub budgets: Arc<HostBudgets>,
-    /// Connections to web servers.
+    /// The connections to web servers.
     pub http: Arc<HttpClients>,
-    /// Clients of object stores.
+    /// The clients of object stores.
     pub buckets: Arc<bucket::BucketClientCache>,
-    /// What was learned about Git servers.
+    /// Facts about Git servers.
     pub git: Arc<git::GitServerCache>,
-    /// The same, for those who may ask servers with public addresses only.
+    /// Facts about Git servers, for users who may reach only public addresses.
     pub public_git: Arc<git::GitServerCache>,
-    /// What was learned about OCI registries.
+    /// Facts about OCI registries.
     pub oci: Arc<oci::RegistryCache>,
-    /// Chart repositories and registries for those who may ask servers with public addresses only.
+    /// The clients of chart repositories, for users who may reach only public addresses.
     pub public_charts: ChartRepositoryClients,
-    /// Registries for them.
+    /// Facts about OCI registries, for users who may reach only public addresses.
     pub public_oci: Arc<oci::RegistryCache>,
-    /// Where artifacts of other processes may be.
+    /// The rules about the addresses of other processes' artifacts.
     pub(crate) artifacts: EgressRules,
 }
 
 impl RemoteClients {
-    /// Clients that reach only what `rules` permit, and that have learned nothing of any server yet.
+    /// Clients that reach only the addresses that `rules` allow.
     pub fn within(rules: &Arc<EgressDenyList>) -> Self {
         let egress = EgressRules::Named(rules.clone());
         let budgets = Arc::new(HostBudgets::within(egress.clone()));

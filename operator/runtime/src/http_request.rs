@@ -1,7 +1,7 @@
-//! Requests that an engine wrote for servers that specs name, sent as they are written.
+//! Sends the HTTP requests that an engine wrote for servers that specs name.
 //!
-//! Elsewhere: what is sent and what follows from an answer (`engines/notify`), which servers may be asked
-//! (`egress_policy.rs`), time limits and repetitions (the caller).
+//! Elsewhere: the requests and the conclusions from answers (`engines/notify`), which servers are allowed
+//! (`egress_policy.rs`), and time limits and repetitions (the caller).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,13 +15,12 @@ use url::Url;
 
 use windlass_cluster::error::chain;
 
-/// Longest pause that a server may ask for.
+/// The longest pause that a server may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// Sends a request and reads the answer, of which no more than [`MAX_ANSWER`] bytes count.
+/// Sends a request and returns the answer, of which only [`MAX_ANSWER`] bytes are read.
 ///
-/// Errors leave out the URL, which may be a secret. The error for a server that may not be asked says that a repetition
-/// is useless.
+/// Errors do not contain the URL, which may be secret. The error for a forbidden server says that a repetition is useless.
 pub async fn exchange(clients: &HttpClients, request: &ProviderRequest) -> DeliveryResult {
     let never = |text: String| (text, false);
     let url = Url::parse(&request.url).map_err(|error| never(format!("invalid URL: {error}")))?;
@@ -34,7 +33,7 @@ pub async fn exchange(clients: &HttpClients, request: &ProviderRequest) -> Deliv
     send(clients, &tls, proxy.as_ref(), http_message, MAX_ANSWER).await
 }
 
-/// A request without what it takes to reach the server.
+/// The request itself, without the settings for reaching the server.
 pub(crate) struct HttpMessage {
     pub(crate) method: Method,
     pub(crate) url: Url,
@@ -42,8 +41,7 @@ pub(crate) struct HttpMessage {
     pub(crate) body: Vec<u8>,
 }
 
-/// Sends a request and reads the answer, of which no more than so many bytes count; errors are as those of
-/// [`exchange`].
+/// Sends a request and returns the answer, with a limit on its length. Errors are as those of [`exchange`].
 pub(crate) async fn send(
     clients: &HttpClients,
     tls: &TlsConfig,
@@ -75,7 +73,7 @@ pub(crate) async fn send(
     Ok(read)
 }
 
-/// What a person reads of an error, and whether another try may help.
+/// The text of an error for a user, and whether a repetition may help.
 fn failed(error: &(dyn Error + 'static)) -> (String, bool) {
     match refusal(error) {
         Some(refused) => (refused.to_string(), false),
@@ -105,14 +103,14 @@ fn headers(request: &ProviderRequest) -> Result<HeaderMap, String> {
         value.set_sensitive(true);
         headers.insert(key, value);
     }
-    // What is written says where it goes: the host of a URL that is followed counts, and lengths are those of the body.
+    // The client sets these headers itself. The host follows from the URL, and the length from the body.
     for name in [http::header::HOST, http::header::CONTENT_LENGTH] {
         headers.remove(name);
     }
     Ok(headers)
 }
 
-/// How long a server asks not to be asked, in seconds or until a date.
+/// How long a server wants no requests. The header has seconds or a date.
 pub fn retry_after(answer: &HttpResponse, now: jiff::Timestamp) -> Option<Duration> {
     let mut headers = answer.headers.iter();
     let (_, value) = headers.find(|(name, _)| name.eq_ignore_ascii_case("retry-after"))?;
@@ -139,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// The first request of an event to a service at an address.
+    /// The first request for an event to a service at this address.
     fn request(address: &str) -> ProviderRequest {
         let provider =
             json!({"metadata": {"name": "p"}, "spec": {"type": "generic", "address": address}});
@@ -176,7 +174,7 @@ mod tests {
         assert!(answer.headers.contains(&("x-seen".to_owned(), "yes".to_owned())));
         let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
         assert_eq!(body["message"], "hello");
-        // Where to go from here is the engine's to decide, and how much of an answer counts is bounded.
+        // The engine decides whether to follow a redirect. The length of an answer is limited.
         let moved = exchange(&clients, &request(&format!("{address}/elsewhere"))).await.unwrap();
         assert_eq!(moved.status, 302);
         let long = exchange(&clients, &request(&format!("{address}/endless"))).await.unwrap();

@@ -1,10 +1,10 @@
-//! Fields of objects that others may change: `ignore` of specs.
+//! The rules in specs about fields of objects that other clients may change (`ignore`).
 
 use apply::drift_ignore_rules::{IgnoreRules, IgnoreTarget};
 use crds::IgnoreRule;
 use reconcile::{RunOutcome, reason};
 
-/// The fields that others may change; `field` names where the rules stand.
+/// Parses the rules about fields that other clients may change. `field` is the field of the spec, for messages.
 pub fn ignored(field: &str, rules: &[IgnoreRule]) -> Result<IgnoreRules, RunOutcome> {
     let given: Vec<(IgnoreTarget, Vec<String>)> = rules
         .iter()

@@ -1,21 +1,24 @@
-//! What an object of any kind needs to be run.
+//! The runtime: everything that a run of any kind of object needs.
 //!
-//! Here: how a kind is run ([`object_run`]) and what it says of that ([`controller_kind`]); what every run may use
-//! ([`run_context`]): objects as last seen ([`object_store`]), work that blocks ([`blocking_task`]), sources
-//! ([`source_catalog`]) and their files ([`artifact_files`]), the remotes of GitRepositories ([`git_remote`]) and
-//! HelmRepositories ([`chart_repository`]), logins to registries of clouds ([`registry_login`]), clusters and users
-//! ([`cluster_target`]), servers ([`http_clients`]), forges ([`pull_request`]);
-//! whether a run may begin ([`dependency_gate`], `dependency_lookup` for objects of other kinds, `dropped_dependency_fields`,
-//! [`object_hold`], [`change_window`], [`freeze`], [`lifecycle`]), and what it may change and delete ([`deletion_plan`],
-//! [`pull_request_approval`]), and in which order ([`deletion_order`]); and what is said
-//! of it ([`run_report`], [`object_status`], [`progress_status`], [`hold_conditions`], [`audit`]). What appliers share: their run
-//! ([`applier`]), how they name the source of their files ([`source_reference`]), what builds of files take ([`build`],
-//! [`time_limit`], [`random_bytes`]), the guard of definitions ([`crd_guard`]),
-//! and the Pods behind a failure ([`workload_pods`]). Elsewhere: sources (crate
-//! `source-controller`), Kustomizations (crate `kustomize-controller`), HelmReleases (crate
-//! `helm-controller`), Helmfiles (crate `helmfile-controller`), notifications (crate `notification-controller`), the Kubernetes
-//! client, the queue of objects to run, permits, watches of applied objects and of Namespaces, what specs name (crate
-//! `windlass-cluster`), flags (crate `windlass-serve`), decisions (engines `reconcile`, `apply` and `release`).
+//! Runs: running a kind ([`object_run`]), the trait of a kind ([`controller_kind`]), and the context of a run
+//! ([`run_context`]). Objects and tools: known objects ([`object_store`]), blocking work ([`blocking_task`]), and clusters
+//! with users ([`cluster_target`]).
+//!
+//! Remotes: sources ([`source_catalog`]) and their files ([`artifact_files`]), GitRepositories ([`git_remote`]) and
+//! HelmRepositories ([`chart_repository`]). Also cloud logins ([`registry_login`]), HTTP clients ([`http_clients`]), and
+//! forges ([`pull_request`]).
+//!
+//! Whether a run may begin: [`dependency_gate`], `dependency_lookup`, `dropped_dependency_fields`, [`object_hold`],
+//! [`change_window`], [`freeze`] and [`lifecycle`]. What it may change, and the order of deletions: [`deletion_plan`],
+//! [`pull_request_approval`] and [`deletion_order`]. Reports: [`run_report`], [`object_status`], [`progress_status`],
+//! [`hold_conditions`] and [`audit`].
+//!
+//! Appliers: their common run ([`applier`]), sources of files ([`source_reference`]), builds ([`build`], [`time_limit`],
+//! [`random_bytes`]), the guard of CRDs ([`crd_guard`]), and Pods behind a failure ([`workload_pods`]).
+//!
+//! Elsewhere: the kinds (crates `source-controller`, `kustomize-controller`, `helm-controller`, `helmfile-controller` and
+//! `notification-controller`), and decisions (engines `reconcile`, `apply` and `release`). The Kubernetes client, work queue,
+//! permits and watches are in `windlass-cluster`, and flags in `windlass-serve`.
 
 pub mod applier;
 pub mod artifact_files;

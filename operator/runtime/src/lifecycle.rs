@@ -1,13 +1,12 @@
-//! Lifecycles: which of them hold an object, and the events by which they are asked.
+//! Lifecycles: which of them hold an object, and the LifecycleEvents that ask for their answers.
 //!
-//! Lifecycles, LifecycleBindings and LifecycleEvents are watched, so that what is not held costs no request. What windlass
-//! writes itself is in the cache at once; the cache is never behind what a run did.
+//! Lifecycles, LifecycleBindings and LifecycleEvents are watched, so an object that nothing holds costs no request. windlass
+//! adds its own writes to the cache at once, so the cache is never older than a run.
 //!
-//! Here: what holds an object, asking, and what becomes of events. Below: the watched objects (`watched_object_cache`), objects
-//! without a journal (`lifecycle_attempt`), what windlass itself answers (`event_handlers`), Quarantines (`known_quarantines`), which are
-//! watched in the same way. Elsewhere: which lifecycle
-//! holds what and what an answer means (engine `lifecycle`), when operations wait (engine `release`), which objects
-//! wait (`release_runner`, `kustomization::lifecycle_holds`).
+//! Here: holds, asking, and the end of events. Below: the cache (`watched_object_cache`), objects without a journal
+//! (`lifecycle_attempt`), handlers that windlass runs (`event_handlers`), and Quarantines (`known_quarantines`), which use the
+//! same cache. Elsewhere: which lifecycle holds an object (engine `lifecycle`), when operations wait (engine `release`), and
+//! which objects wait (`release_runner`, `kustomization::lifecycle_holds`).
 
 pub(crate) mod event_handlers;
 pub mod known_quarantines;
@@ -44,13 +43,13 @@ use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::namespace_policies::{NamespacePolicies, labels_node_of};
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// The field manager of events.
+/// The field manager of LifecycleEvents.
 const MANAGER: &str = "windlass";
 
-/// How long an event may be unanswered, where a Lifecycle does not say.
+/// How long an event may wait for an answer if the Lifecycle gives no time.
 const DEFAULT_EVENT_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Follows Lifecycles until `stop`.
+/// Watches Lifecycles until `stop`.
 pub async fn follow_lifecycles(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<Lifecycle>| {
         let object = changed.after.or(changed.before);
@@ -61,7 +60,7 @@ pub async fn follow_lifecycles(context: Arc<RunContext>, stop: CancellationToken
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Follows LifecycleBindings until `stop`.
+/// Watches LifecycleBindings until `stop`.
 pub async fn follow_bindings(context: Arc<RunContext>, stop: CancellationToken) {
     let changed = |context: &RunContext, changed: CachedObjectChange<LifecycleBinding>| {
         let object = changed.after.or(changed.before);
@@ -71,7 +70,7 @@ pub async fn follow_bindings(context: Arc<RunContext>, stop: CancellationToken) 
     stop.run_until_cancelled(watched_object_cache::follow(context, changed)).await;
 }
 
-/// Follows LifecycleEvents until `stop`: an answer wakes the object that waits for it, and progress does not.
+/// Watches LifecycleEvents until `stop`. An answer wakes the object that waits for it, but reported progress does not.
 pub async fn follow_events(context: Arc<RunContext>, stop: CancellationToken) {
     let changed =
         |context: &RunContext,
@@ -94,7 +93,7 @@ pub async fn follow_events(context: Arc<RunContext>, stop: CancellationToken) {
     .await;
 }
 
-/// Wakes the objects that wait for some events.
+/// Wakes the objects that wait for certain events.
 fn wake(context: &RunContext, is_meant: &dyn Fn(&LifecycleEvent) -> bool) {
     for event in context.shared::<WatchedObjectCache<LifecycleEvent>>().all() {
         if is_meant(&event) {
@@ -109,14 +108,14 @@ fn waiting(event: &LifecycleEvent) -> ObjectKey {
     ObjectKey::new(group, kind, &event.namespace().unwrap_or_default(), name)
 }
 
-/// Returns once the Lifecycles, bindings and events were listed, or it is known that they cannot be.
+/// Waits until Lifecycles, bindings and events were listed, or could not be listed.
 pub async fn known(context: &RunContext) {
     context.shared::<WatchedObjectCache<Lifecycle>>().known().await;
     context.shared::<WatchedObjectCache<LifecycleBinding>>().known().await;
     context.shared::<WatchedObjectCache<LifecycleEvent>>().known().await;
 }
 
-/// The lifecycles that hold an object at its phases; why, if that is not known.
+/// The lifecycles that hold an object at phases of its operations. If they are not known, the reason.
 pub fn holding<K: Resource<DynamicType = ()>>(
     context: &RunContext,
     object: &K,
@@ -174,13 +173,13 @@ fn holds<K: Resource<DynamicType = ()>>(
         skip_removal(&mut holds, &namespace, subject.name);
     }
     if !holds.is_empty() {
-        // What was asked before has to be found again.
+        // An event that was created before has to be found again.
         context.shared::<WatchedObjectCache<LifecycleEvent>>().ready()?;
     }
     Ok(holds)
 }
 
-/// In a namespace that goes nothing can be created, and so nothing can be asked before a release goes with it.
+/// Removes the holds at the deletion phases. In a namespace that is being deleted, no event can be created.
 fn skip_removal(holds: &mut Vec<lifecycle::HoldingLifecycle>, namespace: &str, name: &str) {
     let is_of_removal = |phase: &LifecycleHoldPhase| {
         matches!(phase, LifecycleHoldPhase::PreDelete | LifecycleHoldPhase::PostDelete)
@@ -225,7 +224,7 @@ fn spelled(of: LifecycleHoldPhase) -> LifecyclePhase {
     }
 }
 
-/// A label selector as it is compared with labels.
+/// A label selector in the form of the engine.
 pub(crate) fn selector(of: &LabelSelector) -> SubjectLabelSelector {
     let expressions = of.match_expressions.iter().flatten();
     let requirement =
@@ -242,7 +241,7 @@ pub(crate) fn selector(of: &LabelSelector) -> SubjectLabelSelector {
     }
 }
 
-/// A Lifecycle as it is decided about.
+/// A Lifecycle in the form of the engine.
 fn definition(object: &Lifecycle) -> lifecycle::Lifecycle {
     let spec = &object.spec;
     let timeout = timeout(object);
@@ -269,7 +268,7 @@ fn timeout(object: &Lifecycle) -> Result<Duration, String> {
     reconcile::parse_duration(text.as_str()).map_err(|error| format!("spec.timeout: {error}"))
 }
 
-/// How many users have to approve; 0 if a controller answers, or windlass itself.
+/// How many users have to approve. 0 if a controller or windlass itself answers.
 fn approvals(object: &Lifecycle) -> Result<u16, String> {
     let Some(handler) = &object.spec.handler else { return Ok(0) };
     let Some(approval) = &handler.approval else {
@@ -295,10 +294,10 @@ fn binding(object: &LifecycleBinding) -> ObservedLifecycleBinding {
     }
 }
 
-/// A release of an object that may have several: name, namespace, `kubeContext`.
+/// The name, namespace and `kubeContext` of one release of an object that may have several.
 pub type ReleaseNameAndContext<'a> = (&'a str, &'a str, &'a str);
 
-/// The events about an object, or about one of its releases.
+/// The events about an object or about one of its releases.
 pub fn events_of(
     context: &RunContext,
     namespace: &str,
@@ -315,7 +314,7 @@ pub fn events_of(
     of.iter().filter(is_its).map(|it| event(it)).collect()
 }
 
-/// Cancels and deletes all events about one release of an object, which is given up.
+/// Cancels and deletes all events about one release that the object gives up.
 pub async fn dismiss_all(
     context: &RunContext,
     namespace: &str,
@@ -357,15 +356,15 @@ fn event(object: &LifecycleEvent) -> ObservedLifecycleEvent {
     }
 }
 
-/// The object that asks lifecycles.
+/// The object whose operation asks lifecycles.
 pub struct LifecycleSubject<'a> {
-    /// The object that asks.
+    /// The object whose operation asks, as a node of the dependency graph.
     pub node: &'a ObjectKey,
-    /// The uid of that object.
+    /// The uid of the object.
     pub uid: &'a str,
-    /// The release that waits; `None` if the object does not own releases.
+    /// The release that waits. `None` if the object has no releases.
     pub release: Option<ReleaseNameAndContext<'a>>,
-    /// The owner reference with which events are deleted together with the object.
+    /// The owner reference that lets the API server delete events together with the object.
     pub owner: Option<OwnerReference>,
 }
 
@@ -411,7 +410,7 @@ fn asked(asking: &LifecycleSubject<'_>, ask: &LifecycleEventRequest) -> Lifecycl
     event
 }
 
-/// Whether two events ask the same. What else they say may differ: a Lifecycle may have been changed since.
+/// Whether two events ask the same question. Their other fields may differ, because the Lifecycle may have changed since.
 fn is_same(one: &LifecycleEventSpec, other: &LifecycleEventSpec) -> bool {
     let question = |of: &LifecycleEventSpec| {
         (of.subject.uid.clone(), of.operation.clone(), of.phase, of.lifecycle.clone())
@@ -419,8 +418,8 @@ fn is_same(one: &LifecycleEventSpec, other: &LifecycleEventSpec) -> bool {
     question(one) == question(other)
 }
 
-/// Creates an event. `None` if it is created, or one that asks the same exists already; a text that says what is wrong if
-/// its name belongs to another event.
+/// Creates an event that asks a lifecycle. `None` if the event, or an equal one, now exists. A text about the conflict if
+/// another event has its name.
 ///
 /// # Errors
 /// The API server refuses the request for another reason, or does not respond.
@@ -457,20 +456,19 @@ pub async fn ask(
             "LifecycleEvent {namespace}/{name} exists and does not belong to this operation; find out who created it, \
              and delete it"
         ))),
-        // It was deleted meanwhile.
+        // The event was deleted meanwhile.
         None => Err(error),
     }
 }
 
-/// Notes an event that exists now: the watch reports it later, or has reported it already.
+/// Adds a new event to the cache. The watch reports it later, or has reported it already.
 fn asked_now(context: &RunContext, event: LifecycleEvent) {
     if let Some(event) = context.shared::<WatchedObjectCache<LifecycleEvent>>().insert(event) {
         context.shared::<LifecycleHandlers>().event_changed(None, Some(&event));
     }
 }
 
-/// Cancels events that are open, and deletes them. What fails is logged and repeated with a later run; the operation does not
-/// depend on it.
+/// Cancels open events and deletes them. A failure is logged, and a later run repeats it. The operation does not depend on it.
 pub async fn dismiss(context: &RunContext, namespace: &str, over: &[DismissedLifecycleEvent]) {
     let events = resource::<LifecycleEvent>();
     let table = context.shared::<WatchedObjectCache<LifecycleEvent>>();
@@ -480,7 +478,7 @@ pub async fn dismiss(context: &RunContext, namespace: &str, over: &[DismissedLif
                 json!({"phase": "Cancelled", "message": "the operation does not wait any more"});
             let patch = json!({"metadata": {"uid": uid}, "status": status});
             let cluster = &context.cluster;
-            // One that was answered meanwhile, or is gone, needs no cancellation.
+            // An event that was answered or deleted meanwhile needs no cancellation.
             if let Err(error) =
                 cluster.merge_patch_status(&events, namespace, name, &patch, MANAGER).await
             {

@@ -1,7 +1,7 @@
-//! Holds on an object: who suspended it, why and until when (`windlass.dev/suspended-…`), and lifting them; which release an
-//! entry of `spec.suspendedReleases` of a Helmfile suspends.
+//! Holds on an object: who suspended it, why and until when (`windlass.dev/suspended-…`), and their end. Also matches entries
+//! of a Helmfile's `spec.suspendedReleases` with releases.
 //!
-//! Elsewhere: what a hold says (engine `reconcile`), showing it (`hold_conditions.rs`).
+//! Elsewhere: parsing a hold (engine `reconcile`), and its condition (`hold_conditions.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use windlass_cluster::windlass_kind::WindlassKind;
 
 pub use reconcile::{SUSPENDED_BY as BY, SUSPENDED_REASON as REASON, SUSPENDED_UNTIL as UNTIL};
 
-/// The hold that the annotations of an object describe; `None` without a hold.
+/// The hold in the annotations of an object. `None` if there is none.
 pub fn of<K: Resource>(object: &K) -> Option<ObjectHold> {
     ObjectHold::of(|key| object.annotations().get(key).map(String::as_str), owners(object))
 }
 
-/// The fields of each field manager of an object.
+/// The fields that each field manager owns in an object.
 fn owners<K: Resource>(object: &K) -> impl Iterator<Item = ManagerOwnedFields<'_>> {
     object.managed_fields().iter().filter_map(|entry| {
         Some(ManagerOwnedFields {
@@ -45,12 +45,12 @@ fn expired<K: Resource>(object: &K, now: Time) -> Option<(ObjectHold, Time)> {
     Some((hold, at))
 }
 
-/// Whether an object is suspended: `spec.suspend`, unless it is a hold that has expired.
+/// Whether an object is suspended. A hold that has expired no longer suspends it, even if `spec.suspend` is true.
 pub fn is_suspended<K: WindlassKind + ReconciledObject>(object: &K, now: Time) -> bool {
     object.is_suspended() && expired(object, now).is_none()
 }
 
-/// Whether an entry of `spec.suspendedReleases` of a Helmfile is in force.
+/// Whether an entry of `spec.suspendedReleases` of a Helmfile has not expired.
 pub fn is_in_force(entry: &SuspendedRelease, now: Time) -> bool {
     entry.until.as_ref().is_none_or(|until| until.0 > now)
 }
@@ -65,8 +65,7 @@ pub fn names_release(
         && entry.kube_context.as_ref().is_none_or(|it| it == kube_context)
 }
 
-/// The condition that shows the hold of an object; `None` if the object is not suspended, or has no annotations of a
-/// hold.
+/// The condition that shows the hold of an object. `None` if the object is not suspended, or its annotations describe no hold.
 pub fn mark<K: WindlassKind + ReconciledObject>(
     object: &K,
     now: Time,
@@ -92,7 +91,7 @@ fn spelled(at: Time) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// The message why `spec.suspend` is still true after the hold expired.
+/// The message why `spec.suspend` is still true after the hold has expired.
 fn still_there<K: Resource>(object: &K) -> String {
     match applier(object, &SUSPEND_FIELD) {
         Some(manager) => format!(
@@ -102,7 +101,7 @@ fn still_there<K: Resource>(object: &K) -> String {
     }
 }
 
-/// The field manager that owns a field by server-side apply. It would overwrite what another client writes there.
+/// The field manager that owns a field by server-side apply. It would overwrite another client's change of the field.
 fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
     let owner = owners(object).find(|it| it.is_applied && it.has(path))?;
     Some(match owner.manager {
@@ -111,15 +110,15 @@ fn applier<'o, K: Resource>(object: &'o K, path: &[&str]) -> Option<&'o str> {
     })
 }
 
-/// Removes the fields of a hold that is over: `spec.suspend` of an expired hold, and its annotations. The annotations
-/// go also if another program resumed the object, because they would otherwise end a later suspension.
+/// Removes the fields of a hold that has ended: `spec.suspend` of an expired hold, and its annotations. The annotations are
+/// removed even if another program resumed the object, because they would otherwise end a later suspension.
 ///
-/// Fields that a manager applies server-side stay, because it would apply them again.
+/// Fields of a server-side apply stay, because their manager would apply them again.
 ///
-/// Returns the object as it is now; `None` when it is gone.
+/// Returns the object as it is now. `None` if it is gone.
 ///
 /// # Errors
-/// The object was changed meanwhile; any other error is logged, and the hold has expired all the same.
+/// The object was changed meanwhile. Any other error is logged, and the hold has expired anyway.
 pub async fn lift<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
@@ -162,9 +161,9 @@ pub async fn lift<K: WindlassKind + ReconciledObject>(
     }
 }
 
-/// The annotations to remove after a suspension: those of a hold with an end, and the request for a rollback of the
-/// object. Annotations that a manifest would apply again stay, and so does the rollback of one release of a Helmfile,
-/// which belongs to another suspension.
+/// The annotations to remove after a suspension: those of a hold with an end, and the request for a rollback. Annotations that
+/// a manifest would apply again stay. The request for the rollback of one Helmfile release stays too, since it belongs to
+/// another suspension.
 fn left_behind<K: Resource>(object: &K) -> Vec<&'static str> {
     let annotations = object.annotations();
     let hold: &[&'static str] =
@@ -221,13 +220,13 @@ mod tests {
             "fieldsType": "FieldsV1", "fieldsV1": fields})
     }
 
-    /// The fields that a command or a manifest with all of a hold owns.
+    /// The fields that a command or manifest owns if it sets a complete hold.
     fn whole() -> Value {
         json!({"f:metadata": {"f:annotations": {"f:windlass.dev/suspended-by": {},
             "f:windlass.dev/suspended-until": {}}}, "f:spec": {"f:suspend": {}}})
     }
 
-    /// An object with a hold that `windlass suspend` made.
+    /// An object with a hold from `windlass suspend`.
     fn held() -> GitRepository {
         object(true, json!([owned("windlass-cli", "Update", whole())]))
     }

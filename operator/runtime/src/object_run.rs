@@ -1,4 +1,5 @@
-//! How any kind is run: one run a node at a time, woken through the work queue, isolated from all others.
+//! Runs the objects of any kind. Each object has at most one run at a time, which the work queue starts, and runs do not
+//! affect each other.
 
 mod startup_pacing;
 mod store_updater;
@@ -34,7 +35,7 @@ use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::object_decode::UnreadableObject;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// A string of the fields whose change makes an object run: generation, requests, annotations, deletion.
+/// A string of the fields whose change starts a run: generation, requests, annotations and deletion.
 fn trigger<K: ControllerKind>(object: &K::Object) -> String {
     let meta = object.meta();
     let requested = object.annotations().get(REQUESTED_AT).map_or("", String::as_str);
@@ -45,14 +46,14 @@ fn trigger<K: ControllerKind>(object: &K::Object) -> String {
     format!("{:?} {deleting} {requested} {asked:?}", meta.generation)
 }
 
-/// A digest of a text that is only compared: there is one for each object.
+/// A digest of a text that is only compared. It saves memory, because each object has one.
 type TextDigest = [u8; 32];
 
 fn digest_of(text: &str) -> TextDigest {
     Sha256::digest(text).into()
 }
 
-/// How an object was when it was last seen.
+/// The facts about an object when a watch last saw it.
 #[derive(Clone)]
 struct ObjectSnapshot {
     trigger: TextDigest,
@@ -60,19 +61,19 @@ struct ObjectSnapshot {
     ours: bool,
 }
 
-/// Compares each event of a watch with the last snapshot of the object, and wakes the object or its dependents.
+/// Compares each watch event with the last facts about the object, and wakes the object or its dependents.
 struct WatchEventHandler {
     context: Arc<RunContext>,
     last: Mutex<BTreeMap<ObjectKey, ObjectSnapshot>>,
-    /// Objects of this part of the cluster that cannot be read.
+    /// The objects of this shard that cannot be read.
     unreadable: Mutex<BTreeMap<ObjectKey, Arc<UnreadableObject>>>,
-    /// Permits for writing their statuses.
+    /// The permits for writing the statuses of unreadable objects.
     telling: Arc<Semaphore>,
-    /// Whether runs have begun. Before that the store fills, and no object is woken.
+    /// Whether runs have begun. Before that, the store is filled and no object wakes.
     awake: AtomicBool,
 }
 
-/// Whether an object is in the part of the cluster that this process keeps.
+/// Whether an object belongs to the shard of this process.
 ///
 /// Differs(flux): every object is watched and those of other shards are not run, so that sources and dependencies
 /// are known wherever they belong.
@@ -80,8 +81,8 @@ fn is_ours<K: WindlassKind>(object: &K, context: &RunContext) -> bool {
     context.settings.selects(object.labels())
 }
 
-/// Forgets everything about a node, because it is gone or belongs to another shard now. The objects that it applied
-/// stay in the cluster.
+/// Forgets everything about an object that is gone or now belongs to another shard. The objects that it applied stay in the
+/// cluster.
 fn let_go<K: ControllerKind>(node: &ObjectKey, context: &RunContext) {
     K::forget(node, context);
     context.metrics.forget(node);
@@ -97,7 +98,7 @@ impl WatchEventHandler {
         Self { context, last, unreadable, telling: unreadable_object::permits(), awake }
     }
 
-    /// Handles an object that exists and cannot be read. Its dependents see it as gone.
+    /// Handles an object that exists but cannot be read. Its dependents see it as deleted.
     fn unreadable<K: ControllerKind>(&self, object: UnreadableObject) {
         let node = node_named::<K::Object>(&object.meta.namespace, &object.meta.name);
         if let Some(known) = self.forget_last(&node) {
@@ -110,7 +111,7 @@ impl WatchEventHandler {
         let object = Arc::new(object);
         {
             let mut all = self.unreadable.lock();
-            // Writing its condition changes the object once more.
+            // The write of its condition causes another event.
             let known = all.insert(node, object.clone());
             if known.is_some_and(|known| unreadable_object::is_same(&known, &object)) {
                 return;
@@ -136,7 +137,7 @@ impl WatchEventHandler {
         self.last.lock().remove(node)
     }
 
-    /// Counts an object of this process that came or left.
+    /// Counts an object that came to this process or left it.
     fn count<K: ControllerKind>(&self, was_ours: bool, is_ours: bool) {
         let kind = K::Object::kind(&());
         match (was_ours, is_ours) {
@@ -163,7 +164,7 @@ impl WatchEventHandler {
             last.insert(node.clone(), now.clone())
         };
         self.count::<K>(before.as_ref().is_some_and(|b| b.ours), now.ours);
-        // A run that is under way needs what its writes returned until it ends.
+        // A run in progress needs the answers to its own writes until it ends.
         if !self.context.work_queue.is_running(&node) {
             K::caught_up(&node, object, &self.context);
         }
@@ -181,8 +182,7 @@ impl WatchEventHandler {
         }
     }
 
-    /// Begins to run objects, because this process may act now. All known objects run, and from now on every object
-    /// that changes.
+    /// Starts the runs, because this process now leads. All known objects run, and later every object that changes.
     fn wake_all<K: ControllerKind>(&self, present: &[Arc<K::Object>]) {
         self.awake.store(true, Ordering::Release);
         let ours = present.iter().filter(|object| is_ours(&***object, &self.context));
@@ -200,14 +200,14 @@ impl WatchEventHandler {
         self.gone::<K>(node);
     }
 
-    /// Forgets everything about a node, and reconciles the objects that depend on it.
+    /// Forgets everything about an object that is gone, and wakes the objects that depend on it.
     fn gone<K: ControllerKind>(&self, node: &ObjectKey) {
         let_go::<K>(node, &self.context);
         self.context.work_queue.set_needs(node, &BTreeSet::new());
         self.context.work_queue.changed(node);
     }
 
-    /// Handles a complete list of the watch. An object that is not in it was deleted while there was no watch.
+    /// Handles a complete list of the watch. An object that is missing in the list was deleted without an event.
     fn listed<K: ControllerKind>(
         &self,
         objects: &[Arc<K::Object>],
@@ -229,8 +229,8 @@ impl WatchEventHandler {
     }
 }
 
-/// Runs the objects of a kind until `stop` completes. Runs in progress then end, and no new one begins. Only the first
-/// call for a kind has an effect.
+/// Runs the objects of a kind until `stop` completes. Then the runs in progress end and no new ones begin. Only the first call
+/// for a kind has an effect.
 pub async fn run_kind<K: ControllerKind>(
     context: Arc<RunContext>,
     stop: impl Future<Output = ()> + Send + Sync + 'static,
@@ -249,7 +249,7 @@ pub async fn run_kind<K: ControllerKind>(
         let store = store.clone();
         let listed = context.kept.listed::<K::Object>();
         async move {
-            // A standby keeps its store filled, so that it can begin where it is.
+            // A standby process keeps its store filled, so that it can start at once.
             notices.context.cluster.leadership.begun().await;
             if listed.await {
                 notices.wake_all::<K>(&store.state());
@@ -293,34 +293,33 @@ pub async fn run_kind<K: ControllerKind>(
     .await;
 }
 
-/// Runs are bounded where they use something up: a processor (`RunContext::building`, `RunContext::fetching`) or an API
-/// server (`ClusterTarget::applying`). With a bound on all of them, one dead cluster or remote would delay every
-/// object.
+/// Runs are limited only where they use a processor (`RunContext::building`, `RunContext::fetching`) or an API server
+/// (`ClusterTarget::applying`). With a limit of all runs, one dead cluster or remote would delay every object.
 const UNBOUNDED_CONCURRENCY: u16 = 0;
 
-/// A run as a task of its own, which ends with the controller.
+/// Spawns a run as a task of its own. The task ends with the controller.
 ///
-/// The controller polls all runs in progress whenever one of them wakes it. So it polls only the handle of a task,
-/// which is cheap and wakes it once, at the end.
+/// The controller polls all runs whenever one of them wakes it. So it polls only the handle of a task, which is cheap and
+/// wakes it once.
 async fn apart(
     run: impl Future<Output = Result<Action, std::convert::Infallible>> + Send + 'static,
 ) -> Result<Action, std::convert::Infallible> {
     let task = AbortOnDropHandle::new(tokio::spawn(run.in_current_span()));
-    // A panic is caught in the run; only a runtime that ends aborts the task.
+    // A panic is caught inside of the run. Only the end of the async runtime aborts the task.
     task.await.unwrap_or_else(|_| Ok(Action::await_change()))
 }
 
 /// When a run that panicked is retried.
 const AFTER_PANIC: Duration = Duration::from_secs(60);
 
-/// One run, measured; a panic in it is caught, reported and does not stop other runs.
+/// Performs one run and measures it. A panic is caught and reported, and does not affect other runs.
 async fn isolated<K: ControllerKind>(
     object: Arc<K::Object>,
     context: Arc<RunContext>,
 ) -> Result<Action, std::convert::Infallible> {
     let node = node_of(&*object);
     if !is_ours(&*object, &context) {
-        // A run that was under way when the object left the shard may have learned something since.
+        // The object left the shard during the run, and the run may have stored something about it.
         let_go::<K>(&node, &context);
         return Ok(Action::await_change());
     }

@@ -1,6 +1,6 @@
-//! The newest version of an object that a run may build upon, and the writing of its status.
+//! The newest known version of an object, and the writing of its status.
 //!
-//! A watch may lag behind our own writes, so what a write returned counts until the watch has caught up.
+//! A watch may lag behind windlass's own writes. So the answer to a write counts until the watch has caught up.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::run_context::RunContext;
 use windlass_cluster::ClusterError;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// The most attempts to write a status with a changed inventory while other clients change the object.
+/// How often windlass tries to write a status with a changed inventory while other clients change the object.
 const MAX_STATUS_WRITE_ATTEMPTS: usize = 5;
 
-/// The newest object that a write of ours returned.
+/// The newest version of an object that a write of windlass returned.
 pub struct LatestWrittenObject<K>(Mutex<Option<Arc<K>>>);
 
 impl<K> Default for LatestWrittenObject<K> {
@@ -30,7 +30,7 @@ impl<K> Default for LatestWrittenObject<K> {
 }
 
 impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
-    /// The newer one of two versions: the one that a watch saw, and the one that our last write returned.
+    /// The newer version of an object: from the watch, or from windlass's last write.
     pub fn or_seen(&self, seen: Arc<K>) -> Arc<K> {
         let mut latest = self.0.lock();
         // resourceVersions of one object can be compared as numbers (Kubernetes 1.35).
@@ -44,8 +44,8 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
         }
     }
 
-    /// A watch has seen this version: what a write returned is dropped unless it is newer, so that the object is not in memory
-    /// twice. To be called while the object does not run: a run builds upon what its writes returned.
+    /// Drops the answer to the last write once the watch has seen that version, so that the object is not in memory twice.
+    /// Only for objects without a run, because a run builds upon the answers to its writes.
     pub fn caught_up(&self, seen: &K) {
         let mut latest = self.0.lock();
         let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
@@ -56,10 +56,10 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
         }
     }
 
-    /// The object with which a run began, with the status of our newest write.
+    /// The object at the begin of a run, with the status of windlass's newest write.
     ///
-    /// The response to a status write is the whole object. A spec or a request in it that is newer than the beginning
-    /// of the run belongs to the next run: the current run must not report that it observed it.
+    /// The answer to a status write is the whole object. A newer spec or request in it belongs to the next run, so the current
+    /// run must not report that it observed them.
     pub fn begun(&self, object: &Arc<K>) -> Arc<K> {
         let written = self.0.lock().clone();
         let number = |object: &K| object.resource_version().and_then(|v| v.parse::<u64>().ok());
@@ -77,9 +77,9 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
         object
     }
 
-    /// Writes the difference between two statuses. If they are equal, nothing is written.
+    /// Writes the difference between two statuses. Nothing is written if they are equal.
     ///
-    /// Returns the object as it is now, and `None` when it is gone.
+    /// Returns the object as it is now. `None` if it is gone.
     ///
     /// # Errors
     /// The API server refuses the request, or does not respond.
@@ -92,7 +92,7 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
     ) -> Result<Option<Arc<K>>, ClusterError> {
         let Some(patch) = change(before, after) else { return Ok(Some(object.clone())) };
         let manager = manager::<K>();
-        // An inventory that another client wrote meanwhile would shrink to what is known here, so that objects were
+        // If another client has written the inventory meanwhile, this write must not drop entries from it. Objects would be
         // forgotten.
         let is_guarded = before.inventory() != after.inventory();
         let mut version = object.resource_version().filter(|_| is_guarded);
@@ -110,7 +110,7 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
                     if now.uid() != object.uid() || recorded != before.inventory() {
                         return Err(error);
                     }
-                    // Something else of the object was changed.
+                    // Another client changed something else in the object.
                     version = now.resource_version();
                 }
                 written => return Ok(written?.map(|object| self.wrote(object))),
@@ -120,10 +120,10 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
         Ok(written.await?.map(|object| self.wrote(object)))
     }
 
-    /// Ends what an expired hold left behind: `spec.suspend` if it is to `resume`, and annotations.
+    /// Removes the fields of an expired hold: with `resume` also `spec.suspend`, and these annotations.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; a conflict is such an error, too.
+    /// The API server refuses the request, also because of a conflict, or does not respond.
     pub(crate) async fn end_hold(
         &self,
         context: &RunContext,
@@ -135,10 +135,10 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
         Ok(written.map(|object| self.wrote(object)))
     }
 
-    /// Adds our finalizer, or takes it away.
+    /// Adds or removes windlass's finalizer.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; a conflict is such an error, too.
+    /// The API server refuses the request, also because of a conflict, or does not respond.
     pub async fn set_finalizer(
         &self,
         context: &RunContext,
@@ -153,15 +153,16 @@ impl<K: WindlassKind + ReconciledObject> LatestWrittenObject<K> {
         if wanted {
             finalizers.push(K::FINALIZER.to_owned());
         }
-        // Not as the manager that applies: a Kustomization that applies this object takes over what that one updated,
-        // and would remove the finalizer because it is not in the manifest.
+        // This is not the field manager that applies. A Kustomization that applies this object takes over that manager's
+        // fields. It would remove the finalizer, which is not in the manifest.
         let manager = manager::<K>();
         let written = context.cluster.write_finalizers(&**object, &manager, &finalizers).await?;
         Ok(written.map(|object| self.wrote(object)))
     }
 }
 
-/// The object `newer`, or the older object with its status, if the two differ in generation or annotations as well.
+/// The object `newer`. If it differs from the older object in generation or annotations, the older object with the newer
+/// status.
 fn with_status_of<K: WindlassKind + ReconciledObject>(object: &Arc<K>, newer: &Arc<K>) -> Arc<K> {
     let was = object.meta();
     let is = newer.meta();
@@ -178,13 +179,12 @@ fn manager<K: WindlassKind + ReconciledObject>() -> String {
     format!("gotk-{}", K::CONTROLLER)
 }
 
-/// The status of an object; one without anything in it if it has none.
+/// The status of an object. An empty status if it has none.
 pub fn status_of<K: ReconciledObject>(object: &K) -> K::Status {
     object.status().cloned().unwrap_or_default()
 }
 
-/// Conditions in the types of the reconcile core. A condition with a status other than True, False or Unknown is
-/// dropped.
+/// Conditions converted to the types of the engine. A condition whose status is not True, False or Unknown is dropped.
 pub fn conditions_of(listed: &[crds::Condition]) -> Vec<StatusCondition> {
     let read = listed.iter().filter_map(|it| {
         Some(StatusCondition {
@@ -199,7 +199,7 @@ pub fn conditions_of(listed: &[crds::Condition]) -> Vec<StatusCondition> {
     read.collect()
 }
 
-/// Conditions in the types of a status.
+/// Conditions converted to the types of a status.
 pub fn listed(conditions: Vec<StatusCondition>) -> Vec<crds::Condition> {
     let written = conditions.into_iter().map(|it| crds::Condition {
         type_: it.kind,
@@ -225,7 +225,7 @@ pub fn through<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
     serde_json::from_value(serde_json::to_value(value).ok()?).ok()
 }
 
-/// The merge patch that turns one status into another; `None` when they are equal.
+/// The merge patch that turns one status into another. `None` if they are equal.
 pub fn change<S: ObjectStatus>(before: &S, after: &S) -> Option<Value> {
     if before == after {
         return None;
@@ -233,7 +233,7 @@ pub fn change<S: ObjectStatus>(before: &S, after: &S) -> Option<Value> {
     changes(&serde_json::to_value(before).ok()?, &serde_json::to_value(after).ok()?)
 }
 
-/// The merge patch (RFC 7386) that turns one value into another; `None` when they are equal.
+/// The merge patch (RFC 7386) that turns one value into another. `None` if they are equal.
 fn changes(before: &Value, after: &Value) -> Option<Value> {
     if before == after {
         return None;
@@ -244,7 +244,7 @@ fn changes(before: &Value, after: &Value) -> Option<Value> {
     let mut patch = Map::new();
     for (key, value) in new {
         let change = match old.get(key) {
-            // Statuses are a few levels deep, so this recursion is.
+            // A status is only a few levels deep, so the recursion is shallow.
             Some(known) => changes(known, value),
             None => Some(value.clone()),
         };
@@ -284,13 +284,13 @@ mod tests {
         let latest = LatestWrittenObject::<Kustomization>::default();
         let object = Arc::new(kustomization(1, 1, "a", "True"));
         assert!(Arc::ptr_eq(&latest.begun(&object), &object));
-        // A user changed the spec and requested a reconciliation again before this status was written.
+        // Before this status write, a user changed the spec and requested a reconciliation.
         latest.wrote(kustomization(3, 2, "b", "Unknown"));
         let begun = latest.begun(&object);
         assert_eq!(begun.meta().generation, Some(1));
         assert_eq!(begun.annotations()[REQUESTED_AT], "a");
         assert_eq!(begun.condition("Ready").unwrap().status, "Unknown");
-        // The next run begins with it.
+        // The next run begins with the new spec.
         let seen = latest.or_seen(object);
         assert_eq!(latest.begun(&seen).meta().generation, Some(2));
     }

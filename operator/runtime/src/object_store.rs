@@ -1,5 +1,5 @@
-//! What kinds keep for the life of the process, each found by its type: their objects as last seen, what these remember
-//! between runs, what they share.
+//! The values that kinds keep while the process lives, each found by its type. They are the known objects, their state between
+//! runs, and shared values.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
@@ -15,12 +15,12 @@ use windlass_cluster::kube_runtime::reflector::{self, ObjectRef, Store};
 use windlass_cluster::kube_runtime::watcher::Event;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// A map of at most one value of each type.
+/// A map with at most one value of each type.
 #[derive(Default)]
 pub struct TypeMap(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl TypeMap {
-    /// The value of a type.
+    /// The value of a type. It is created when it is first requested.
     pub(crate) fn get<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         let id = TypeId::of::<T>();
         let known = self.0.read().get(&id).cloned();
@@ -28,22 +28,22 @@ impl TypeMap {
             let mut all = self.0.write();
             all.entry(id).or_insert_with(|| Arc::new(T::default())).clone()
         });
-        // What is kept under the id of a type is of that type.
+        // Each value is stored under the id of its own type.
         value.downcast().unwrap_or_default()
     }
 
-    /// The objects of a kind, as last seen.
+    /// The objects of a kind, as the watch last saw them.
     pub(crate) fn store<K: WindlassKind>(&self) -> Store<K> {
         self.get::<ObjectStore<K>>().store.clone()
     }
 
-    /// An object of a kind, as last seen.
+    /// An object of a kind, as the watch last saw it.
     pub fn seen<K: WindlassKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.store::<K>().get(&ObjectRef::new(name).within(namespace))
     }
 
-    /// The later one of two versions of an object: this one, and that which was seen last. A namesake that was created since is
-    /// later. `None` if the object is gone.
+    /// The later of two versions of an object: `seen`, or the one in the store. A new object of the same name counts as later.
+    /// `None` if the object is gone.
     pub(crate) fn newest<K: WindlassKind>(&self, seen: Arc<K>) -> Option<Arc<K>> {
         let namespace = seen.namespace().unwrap_or_default();
         let stored = self.seen::<K>(&namespace, &seen.name_any())?;
@@ -53,13 +53,13 @@ impl TypeMap {
         Some(if is_later { stored } else { seen })
     }
 
-    /// Returns once the objects of a kind were listed; false if its watch ended before.
+    /// Waits until the objects of a kind were listed. Returns false if the watch ended before.
     pub fn listed<K: WindlassKind>(&self) -> impl Future<Output = bool> + Send + use<K> {
         let mut listed = self.get::<ObjectStore<K>>().listed.clone();
         async move { listed.wait_for(|listed| *listed).await.is_ok() }
     }
 
-    /// Puts objects in place of all that were seen of a kind which no watch follows: those of a recorded case.
+    /// Replaces all known objects of a kind that no watch follows. This serves recorded cases.
     pub fn list<K: WindlassKind>(&self, objects: Vec<K>) {
         let kept = self.get::<ObjectStore<K>>();
         let mut store_writer = kept.store_writer.lock();
@@ -73,24 +73,24 @@ impl TypeMap {
     }
 }
 
-/// The objects of a kind, as last seen, and what puts them there.
+/// The known objects of a kind, with the writer that fills the store.
 ///
-/// Many wait for the list at once, each in its own task. The store itself (kube 5.0) wakes only the one of them that asked last,
-/// so its `wait_until_ready` is for kube's controller alone.
+/// Many tasks wait for the list at once. The store of kube 5.0 wakes only the last of them, so only kube's controller uses its
+/// `wait_until_ready`.
 pub(crate) struct ObjectStore<K: WindlassKind> {
     store: Store<K>,
     listed: watch::Receiver<bool>,
     store_writer: Mutex<Option<StoreWriter<K>>>,
 }
 
-/// The side of a store to which a watch writes.
+/// The writer of a store, which a watch uses.
 pub(crate) struct StoreWriter<K: WindlassKind> {
     pub(crate) writer: Writer<K>,
     listed: watch::Sender<bool>,
 }
 
 impl<K: WindlassKind> StoreWriter<K> {
-    /// All objects were listed.
+    /// Notes that all objects were listed.
     pub(crate) fn is_listed(&self) {
         self.listed.send_replace(true);
     }
@@ -106,13 +106,13 @@ impl<K: WindlassKind> Default for ObjectStore<K> {
 }
 
 impl<K: WindlassKind> ObjectStore<K> {
-    /// What fills the store; it is given away once.
+    /// The writer of the store, which is given away only once.
     pub(crate) fn store_writer(&self) -> Option<StoreWriter<K>> {
         self.store_writer.lock().take()
     }
 }
 
-/// What nodes of a kind remember between runs; gone with the process, so never the only truth.
+/// The state of the objects of a kind between runs. It is lost with the process, so it must never be the only record.
 pub struct StateCache<M>(Mutex<BTreeMap<ObjectKey, Arc<Mutex<M>>>>);
 
 impl<M> Default for StateCache<M> {
@@ -122,17 +122,17 @@ impl<M> Default for StateCache<M> {
 }
 
 impl<M: Default> StateCache<M> {
-    /// The state of a node; empty when it is first asked for.
+    /// The state of an object. It is empty at first.
     pub fn of(&self, node: &ObjectKey) -> Arc<Mutex<M>> {
         self.0.lock().entry(node.clone()).or_default().clone()
     }
 
-    /// The state of a node, if it was asked for before.
+    /// The state of an object, if it exists already.
     pub fn known(&self, node: &ObjectKey) -> Option<Arc<Mutex<M>>> {
         self.0.lock().get(node).cloned()
     }
 
-    /// Drops the state of a node that is gone.
+    /// Drops the state of an object that is gone.
     pub fn forget(&self, node: &ObjectKey) {
         self.0.lock().remove(node);
     }

@@ -1,7 +1,7 @@
-//! What a status says while a run is at work.
+//! Reports the progress of a run in the status of the object.
 //!
-//! A write costs a request, so only a phase that takes long is reported. The status is for people and tools that watch
-//! conditions: windlass never reads it again.
+//! A write costs a request, so only long phases are reported. The status is for users and tools that watch conditions.
+//! windlass never reads it back.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::object_status::{LatestWrittenObject, conditions_of, listed, status_of
 use super::run_context::RunContext;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How long a phase may take until the status reports it.
+/// How long a phase may take before the status reports it.
 const PROGRESS_REPORT_DELAY: Duration = Duration::from_secs(2);
 
-/// Does the work of a phase, and runs `tell` beside it if the work takes long.
+/// Does the work of a phase, and runs `tell` at the same time if the work takes long.
 pub async fn telling<T>(work: impl Future<Output = T>, tell: impl Future<Output = ()>) -> T {
     telling_after(tokio::time::sleep(PROGRESS_REPORT_DELAY), work, tell).await
 }
@@ -36,7 +36,7 @@ async fn telling_after<T>(
     }
 }
 
-/// Writes which phase an object is in. The run goes on also if the status cannot be written now.
+/// Writes the current phase to the status of an object. The run continues even if the write fails.
 pub async fn tell<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     latest: &LatestWrittenObject<K>,
@@ -53,7 +53,7 @@ pub async fn tell<K: WindlassKind + ReconciledObject>(
     }
 }
 
-/// The status before and after: `Reconciling` and `Ready` name the phase, everything else stays.
+/// The status before and after. `Reconciling` and `Ready` name the phase, and all other conditions stay.
 fn phase<K: WindlassKind + ReconciledObject>(
     object: &K,
     text: &str,
@@ -68,7 +68,7 @@ fn phase<K: WindlassKind + ReconciledObject>(
     (before, after)
 }
 
-/// Whether `Ready` reports the result of reconciling the spec as it is now.
+/// Whether `Ready` shows the result for the current spec.
 ///
 /// Differs(flux): a repetition, be it at the interval or of what failed, leaves `Ready` as it is until it has ended, so
 /// that an attempt neither raises nor ends an alarm.
@@ -109,7 +109,7 @@ mod tests {
             2
         );
         assert_eq!(count.load(Ordering::Relaxed), 0);
-        // The work goes on while its phase is reported, even if the API server is slow to answer.
+        // The work continues while the status is written, even if the API server is slow.
         let (done, waits) = tokio::sync::oneshot::channel();
         let work = async {
             yield_now().await;

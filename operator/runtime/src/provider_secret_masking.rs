@@ -1,7 +1,6 @@
-//! What the Secrets of a Provider hold is not repeated by messages, which may have an answer of its service in them.
+//! Masks the values in a Provider's Secrets, because messages may contain an answer of its service with these values.
 //!
-//! Elsewhere: the forms in which a value may be quoted (`objects::SecretMasking`), which Secrets these are (the
-//! callers).
+//! Elsewhere: the forms in which a value may appear (`objects::SecretMasking`), and which Secrets these are (the callers).
 
 use std::collections::BTreeMap;
 
@@ -9,15 +8,15 @@ use notify::SecretData;
 use objects::SecretMasking;
 use url::Url;
 
-/// How much work masking may be: bytes of a message for every string that the Secrets may hold. That is some tenths of a
-/// second of a processor.
+/// The limit of the masking work: the bytes of a message times the strings in the Secrets. It takes some tenths of a second of
+/// processor time.
 const MAX_MASKING_WORK_BYTES: usize = 16 << 20;
 
-/// The text that stands in place of one that cannot be masked.
+/// The text that replaces a message that cannot be masked.
 pub const NOT_MASKED: &str =
     "the reason is not shown, because the Secrets of the Provider are too large to mask them in it";
 
-/// The masking of everything in the Secrets, and of those parts of an address that may stand alone in a text.
+/// The masking of all values in the Secrets, and of the parts of an address that may appear alone.
 pub fn masking(secrets: &BTreeMap<String, SecretData>) -> SecretMasking {
     let values = secrets.values().flat_map(|secret| secret.data.iter());
     let values = values.flat_map(|(key, value)| {
@@ -29,8 +28,8 @@ pub fn masking(secrets: &BTreeMap<String, SecretData>) -> SecretMasking {
     SecretMasking::new(values)
 }
 
-/// A text without what the Secrets hold; `None` where they hold too much to look for all of it. It may take some tenths of
-/// a second.
+/// A text with the values of the Secrets masked. `None` if the Secrets are too large for that. It may take some tenths of a
+/// second.
 pub fn masked_text(secrets: &BTreeMap<String, SecretData>, text: &str) -> Option<String> {
     let values = secrets.values().flat_map(|secret| secret.data.values());
     if strings(values).saturating_mul(text.len()) > MAX_MASKING_WORK_BYTES {
@@ -39,7 +38,7 @@ pub fn masked_text(secrets: &BTreeMap<String, SecretData>, text: &str) -> Option
     Some(masking(secrets).mask(text))
 }
 
-/// How many strings values have at most: lines, and items of lists and maps.
+/// The most strings that these values may contain, counted by lines and by the items of lists and maps.
 fn strings<'a>(values: impl Iterator<Item = &'a Vec<u8>>) -> usize {
     let ends = |byte: &&u8| matches!(byte, b'\n' | b'\r' | b',') || !byte.is_ascii();
     values.map(|value| 1 + value.iter().filter(ends).count()).sum()

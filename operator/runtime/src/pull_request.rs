@@ -1,8 +1,8 @@
-//! One pull request for a pushed branch, at the forge of a Provider; and conversations with forges, whatever they lead to.
+//! Keeps one pull request for a pushed branch, at the forge that a Provider names. Also sends other conversations with forges.
 //!
-//! Here: reading the Provider and its Secrets, and sending what the engine says. Elsewhere: what is sent and what follows
-//! from an answer (`notify::PullRequestConversation`, `notify::PullRequestCheckConversation`), which servers may be asked
-//! (`egress_policy.rs`), when another attempt is made (the caller).
+//! Here: reading the Provider and its Secrets, and sending requests. Elsewhere: the requests and the conclusions from answers
+//! (`notify::PullRequestConversation`, `notify::PullRequestCheckConversation`), which servers are allowed
+//! (`egress_policy.rs`), and repeated attempts (the caller).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,25 +24,25 @@ use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::spec_references::ReadReferences;
 use windlass_expressions::{ExpressionThreadError, on_thread};
 
-/// Longest time for one request.
+/// The time limit of one request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
-/// Longest time for all requests of a conversation, without the waits for permits.
+/// The time limit of all requests of a conversation, without waits for permits.
 const CONVERSATION_LIMIT: Duration = Duration::from_secs(120);
 
-/// A longer answer is not read on an async worker.
+/// A longer answer is not parsed on an async worker thread.
 const MAX_INLINE_RESPONSE_BYTES: usize = 64 << 10;
 
-/// Has the forge of a Provider hold one pull request for what is proposed: opens it, updates it, or finds it as it should
-/// be.
+/// Makes sure that the forge of a Provider has one pull request for the pushed branch. It opens or updates the pull request,
+/// or finds it up to date.
 ///
-/// The Provider is of the given namespace, which is that of the object that asks; its Secrets are among the references
-/// then, so that a new token wakes the object. Requests go where Providers of the namespace may send events.
-/// Each request takes a permit of [`RunContext::asking`]; the caller holds none meanwhile.
+/// The Provider is in `namespace`, which is that of the object. Its Secrets are added to the references, so that a new token
+/// wakes the object. Requests may go where Providers of the namespace may send events. Each request takes a permit of
+/// [`RunContext::asking`], and meanwhile the caller must hold none.
 ///
 /// # Errors
-/// Why there is no such pull request, without what the Secrets hold. [`PullRequestError::may_help`] is false until the
-/// Provider, its Secrets, the repository or the spec is changed.
+/// The reason why there is no such pull request, without values of the Secrets. [`PullRequestError::may_help`] is false until
+/// the Provider, its Secrets, the repository or the spec changes.
 pub async fn propose_pull_request(
     context: &RunContext,
     references: &mut ReadReferences,
@@ -76,12 +76,12 @@ pub async fn propose_pull_request(
     Err(PullRequestError { message, ..failure })
 }
 
-/// A failure that lasts until something is changed.
+/// An error that lasts until a user changes something.
 fn lasting(message: String) -> PullRequestError {
     PullRequestError { message, may_help: false, retry_after: None }
 }
 
-/// The API server did not say what an object is.
+/// An error because the API server did not return an object.
 fn unread(kind: &str, namespace: &str, name: &str, error: &ClusterError) -> PullRequestError {
     let message = format!("cannot read {kind} {namespace}/{name}: {error}");
     PullRequestError { message, may_help: true, retry_after: None }
@@ -94,7 +94,7 @@ async fn read_provider(
 ) -> Result<Arc<Provider>, PullRequestError> {
     let found = match context.seen::<Provider>(namespace, name) {
         Some(found) => Some(found),
-        // The list of them may not have come yet, or is kept by another process.
+        // The Providers may not be listed yet, or another process may follow them.
         None => {
             let read = context.cluster.read::<Provider>(namespace, name).await;
             read.map_err(|error| unread("Provider", namespace, name, &error))?.map(Arc::new)
@@ -109,7 +109,7 @@ async fn read_provider(
     Ok(provider)
 }
 
-/// The Secrets that a Provider names, by name; the engine says of one that is missing.
+/// The Secrets that a Provider names, by name. The engine reports a missing one.
 async fn read_secrets(
     references: &mut ReadReferences,
     namespace: &str,
@@ -131,11 +131,11 @@ async fn read_secrets(
     Ok(secrets)
 }
 
-/// Sends what the engine says until the conversation ends, or its time is over. Each request takes a permit of the
+/// Sends the requests of the engine until the conversation ends or its time is over. Each request takes a permit of the
 /// namespace.
 ///
 /// # Errors
-/// Why it failed, with what the forge said, which is to be masked.
+/// The reason of the failure, with the text of the forge. The caller has to mask it.
 pub async fn converse<T: Clone + Send + Sync + 'static>(
     clients: &HttpClients,
     permits: &RunPermits,
@@ -170,7 +170,7 @@ pub async fn converse<T: Clone + Send + Sync + 'static>(
     }
 }
 
-/// The step after an answer. Long ones take a while to be read, so namespaces take turns.
+/// The next step after an answer. Parsing a long answer takes a while, so the namespaces take turns.
 async fn answer<T: Clone + Send + Sync + 'static>(
     namespace: &str,
     mut conversation: ForgeConversation<T>,

@@ -1,8 +1,8 @@
-//! Which Plans a reviewed pull request approves, as this process found out.
+//! Remembers which Plans a reviewed pull request approves, as this process found out from the forge.
 //!
-//! The status of a Plan is for people. A deletion begins only within a minute after this process asked the forge, so neither an
-//! approval that is dismissed meanwhile counts, nor a status that another client wrote.
-//! Here: what is remembered. Elsewhere: finding out (crate `source-controller`), builds (crate `kustomize-controller`).
+//! The status of a Plan is only for users. A deletion begins only within a minute after this process asked the forge. So
+//! neither a dismissed approval counts, nor a status that another client wrote. Here: the results. Elsewhere: the requests to
+//! forges (crate `source-controller`), and builds (crate `kustomize-controller`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,44 +21,45 @@ use super::deletion_plan::self_applied_policies::is_applied_by;
 use super::lifecycle::watched_object_cache::WatchedObjectCache;
 use super::run_context::RunContext;
 
-/// The condition of a Plan that says whether a reviewed pull request approves it.
+/// The condition of a Plan that shows whether a reviewed pull request approves it.
 pub const PULL_REQUEST_APPROVED: &str = "PullRequestApproved";
 
-/// How long an approval counts without another request to the forge.
+/// How long an approval counts after the request to the forge.
 const COUNTS_FOR: Duration = Duration::from_secs(60);
 
-/// Objects that left the manifests of a Kustomization, and the commits of the pull request that is to have removed them.
+/// Objects that left the manifests of a Kustomization, with the commits of the pull request that may have removed them.
 #[derive(Debug, Clone)]
 pub struct ReviewedRemoval {
     /// The Kustomization.
     pub subject: ObjectKey,
-    /// Its uid.
+    /// The uid of the Kustomization.
     pub uid: String,
-    /// The objects.
+    /// The removed objects.
     pub ids: BTreeSet<ObjectId>,
-    /// The files of the commit that the pull request became.
+    /// The files of the merge commit.
     pub merged: Arc<MemoryTree>,
-    /// Those of its last commit, which was reviewed.
+    /// The files of the last commit of the pull request, which was reviewed.
     pub head: Arc<MemoryTree>,
-    /// Those of the commits before it: the one with which the forge compares it, and the one that the branch had.
+    /// The files of the commits before the pull request: the one that the forge compares with, and the one that the branch
+    /// had.
     pub before: Vec<Arc<MemoryTree>>,
 }
 
-/// Why the reviewers of a pull request did not see that objects are removed.
+/// The reason why the reviewers of a pull request did not see that objects are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalRefusal {
-    /// The pull request does not remove the objects; the text says which.
+    /// The pull request does not remove the objects. The text says which ones.
     NotShown(String),
-    /// The result is another one than the reviewers saw, because these files of the build differ.
+    /// The reviewers saw another result, because these files of the build differ.
     Different(Vec<String>),
     /// It is not known, for this reason.
     Unknown(String),
 }
 
-/// An approval that was found out.
+/// An approval by a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundApproval {
-    /// By which versions of the policies; see [`policy_versions`].
+    /// The versions of the PlanPolicies that were checked; see [`policy_versions`].
     pub policies: String,
     /// When the forge was asked.
     pub asked: Instant,
@@ -66,17 +67,17 @@ pub struct FoundApproval {
     pub merged_at: i64,
 }
 
-/// What is known of a Plan.
+/// The result of the verification of one Plan.
 #[derive(Default)]
 struct PlanVerification {
     approved: Option<FoundApproval>,
     was_approved: bool,
     is_awaited: bool,
-    /// When the newest of its objects was created, as the last run saw them.
+    /// When the newest object of the Plan was created, as the last run saw it.
     newest: Option<Time>,
 }
 
-/// What this process found out about Plans, by their uids.
+/// The verification results of all Plans, by the uids of the Plans.
 #[derive(Default)]
 pub struct PullRequestVerifications {
     known: Mutex<BTreeMap<String, PlanVerification>>,
@@ -84,7 +85,7 @@ pub struct PullRequestVerifications {
 }
 
 impl PullRequestVerifications {
-    /// Returns once Plans or PlanPolicies changed, or a run waits for a verification.
+    /// Waits until Plans or PlanPolicies change, or a run needs a verification.
     pub async fn woken(&self) {
         self.changed.notified().await;
     }
@@ -94,13 +95,13 @@ impl PullRequestVerifications {
         self.known.lock().get(uid).is_some_and(|it| it.is_awaited)
     }
 
-    /// When the newest object of a Plan was created, as the last run saw them; `None` if none did.
+    /// When the newest object of a Plan was created, as the last run saw it. `None` if no run saw one.
     pub fn newest_object(&self, uid: &str) -> Option<Time> {
         self.known.lock().get(uid)?.newest
     }
 
-    /// A Plan was verified: a pull request approves, or none does. Returns whether one was known to approve until now, so that
-    /// no run waits for the answer.
+    /// Stores the verification of a Plan, which says whether a pull request approves it. Returns whether an approval was
+    /// already known, so that no run waits.
     pub fn verified(&self, uid: &str, approved: Option<FoundApproval>) -> bool {
         let mut known = self.known.lock();
         let plan = known.entry(uid.to_owned()).or_default();
@@ -111,14 +112,14 @@ impl PullRequestVerifications {
         was_known
     }
 
-    /// Forgets all Plans but these.
+    /// Forgets all Plans except these.
     pub fn keep_only(&self, uids: &BTreeSet<&str>) {
         self.known.lock().retain(|uid, _| uids.contains(uid.as_str()));
     }
 
-    /// Whether a pull request approves a Plan by these policies, as found out recently, and was merged after the newest of its
-    /// objects was created: the branch may have been reset to a merge whose deletion was carried out before. Else it is found
-    /// out for the run.
+    /// Whether a recent verification found an approval by these policies that was merged after the newest object was created.
+    /// The branch may have been reset to an old merge, whose deletion was already carried out. If not, a new verification is
+    /// requested.
     fn is_recent(&self, uid: &str, policies: &str, newest: Option<Time>, now: Instant) -> bool {
         let mut known = self.known.lock();
         let plan = known.entry(uid.to_owned()).or_default();
@@ -137,13 +138,13 @@ impl PullRequestVerifications {
     }
 }
 
-/// Plans or PlanPolicies changed.
+/// Notes that Plans or PlanPolicies changed, and so wakes the verification.
 pub(crate) fn plans_changed(context: &RunContext) {
     context.shared::<PullRequestVerifications>().changed.notify_one();
 }
 
-/// Whether a reviewed pull request approves a Plan now, whose newest object was created then. If it did and that was found out too long ago, it is found out again, and
-/// the subject of the Plan is woken then.
+/// Whether a reviewed pull request approves a Plan now. `newest` is when its newest object was created. If the last
+/// verification is too old, a new one is requested, and it will wake the object of the Plan.
 pub(crate) fn is_approved_now(context: &RunContext, plan: &Plan, newest: Option<Time>) -> bool {
     let is_recorded = plan.status.as_ref().is_some_and(|status| status.pull_request.is_some());
     let policies = allowing_policies(context, plan).filter(|_| is_recorded);
@@ -153,26 +154,26 @@ pub(crate) fn is_approved_now(context: &RunContext, plan: &Plan, newest: Option<
     policies.map(|it| policy_versions(&it)).is_some_and(is_recent)
 }
 
-/// Whether this process found once that a reviewed pull request approves a Plan, so that what it deleted was approved.
+/// Whether this process ever found that a reviewed pull request approves a Plan. Its deletions then count as approved.
 pub(crate) fn was_approved(context: &RunContext, plan: &Plan) -> bool {
     let found = context.shared::<PullRequestVerifications>();
     found.known.lock().get(&plan.uid().unwrap_or_default()).is_some_and(|it| it.was_approved)
 }
 
-/// Why no pull request approves a Plan, as what follows the advice to approve it; empty if its PlanPolicies do not allow one, or
-/// one approves.
+/// The end of a message about a Plan: why no pull request approves it. Empty if its PlanPolicies allow no approval by pull
+/// request, or one approves.
 pub(crate) fn approval_note(plan: &Plan) -> String {
     let conditions = plan.status.iter().flat_map(|status| &status.conditions);
     let mut own = conditions.filter(|it| it.type_ == PULL_REQUEST_APPROVED && it.status != "True");
     own.next().map(|it| format!("; by pull request: {}", it.message)).unwrap_or_default()
 }
 
-/// The PlanPolicies of a Plan, if each of them allows approval by pull request, and its subject applied none of them; `None` as
-/// well if that is not known.
+/// The PlanPolicies of a Plan, if each of them allows approval by pull request and none was applied by the Plan's own object.
+/// `None` if not, or if that is not known.
 pub fn allowing_policies(context: &RunContext, plan: &Plan) -> Option<Vec<Arc<PlanPolicy>>> {
     let table = context.shared::<WatchedObjectCache<PlanPolicy>>();
     table.current().ok()?;
-    // There may be more than a Plan names.
+    // A Plan with the most names may have more PlanPolicies than it names.
     let names =
         Some(&plan.spec.policies).filter(|it| (1..MAX_NAMED_POLICIES).contains(&it.len()))?;
     let namespace = plan.namespace().unwrap_or_default();
@@ -183,7 +184,7 @@ pub fn allowing_policies(context: &RunContext, plan: &Plan) -> Option<Vec<Arc<Pl
     names.iter().map(|name| table.get("", name).filter(allows)).collect()
 }
 
-/// Which versions of PlanPolicies a verification is by.
+/// The versions of these PlanPolicies as a string, to recognize a change.
 pub fn policy_versions(policies: &[Arc<PlanPolicy>]) -> String {
     let version = |policy: &Arc<PlanPolicy>| {
         let generation = policy.metadata.generation.unwrap_or_default();

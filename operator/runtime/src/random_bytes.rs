@@ -1,10 +1,10 @@
 //! Random bytes for certificates and passwords.
 
-/// Fills a buffer. The kernel is asked without opening a file, which fails where many are open; and the library for
-/// TLS would measure the processor for 40 ms before its first random byte.
+/// Fills a buffer with random bytes of the kernel. It opens no file, because that fails if too many files are open. The TLS
+/// library would need 40 ms for its first random byte.
 pub fn fill(buffer: &mut [u8]) {
     if getrandom::fill(buffer).is_err() {
-        // A kernel without random numbers; secrets must not be made of anything else.
+        // The kernel has no random numbers, and secrets must not come from another source.
         std::process::abort();
     }
 }

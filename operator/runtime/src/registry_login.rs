@@ -1,6 +1,6 @@
-//! Logging in to the registries of clouds, as the machine that windlass runs on.
+//! Logs in to registries of cloud providers, with the identity of the machine that windlass runs on.
 //!
-//! Elsewhere: how that is done (`sources::oci`), registries that a Secret has credentials for (each kind).
+//! Elsewhere: the login itself (`sources::oci`), and registries with credentials in a Secret (each kind).
 
 use crds::source::RegistryProvider;
 use reconcile::{NextRunTrigger, RunOutcome};
@@ -10,12 +10,12 @@ use sources::source_reasons::{AUTHENTICATION_FAILED, URL_INVALID};
 use super::run_context::RunContext;
 use windlass_cluster::error::chain;
 
-/// Logs in to the cloud of a registry, where the spec names one and no Secret.
+/// Logs in to the cloud of a registry if the spec names a provider and no Secret.
 ///
 /// Parity(flux): a Secret goes before the cloud.
 ///
 /// # Errors
-/// The outcome of a run: the address is none of a registry of the cloud, or the cloud does not let windlass in.
+/// The outcome of a run: the address is no registry of this cloud, or the cloud refuses the login.
 pub async fn login(
     context: &RunContext,
     provider: Option<RegistryProvider>,

@@ -1,4 +1,4 @@
-//! What every run may use. It knows no kind: what one keeps for the life of the process is found by its type
+//! The context that all runs share. It knows no kind: the values that a kind keeps are found by their type
 //! (`object_store.rs`).
 
 use std::sync::Arc;
@@ -20,58 +20,58 @@ use windlass_serve::settings::OperatorSettings;
 
 /// The context that all runs share.
 pub struct RunContext {
-    /// Flags.
+    /// The flags of the operator.
     pub settings: OperatorSettings,
-    /// The cluster.
+    /// The connection to windlass's own cluster.
     pub cluster: ClusterConnection,
-    /// Wakes objects and queues their runs.
+    /// The work queue, which wakes objects and queues their runs.
     pub work_queue: Arc<WorkQueue>,
     /// The clusters and users with which objects are applied.
     pub targets: ClusterTargets,
-    /// Permits for builds, which need a processor each.
+    /// Permits for builds. Each build needs a processor.
     pub building: RunPermits,
-    /// Permits for builds that ask other servers, and for what they got from there.
+    /// Permits for builds that send requests to other servers. A build keeps its permit while it has the answers in memory.
     pub reaching: RunPermits,
-    /// Permits for fetching from remotes and packing what came: artifacts, trees of sources, lists of tags.
+    /// Permits for fetching from remotes and packing the result: artifacts, source trees and tag lists.
     pub fetching: RunPermits,
-    /// Permits for asking remotes what they have.
+    /// Permits for requests that only ask remotes what they have.
     pub asking: RunPermits,
-    /// Drift and waits in windlass's own cluster, and Secrets that specs name.
+    /// The watcher of windlass's own cluster, for drift, waits and Secrets that specs name.
     pub watcher: Arc<ObjectWatcher>,
-    /// Artifacts.
+    /// The store of artifacts.
     pub artifacts: Arc<artifacts::store::ArtifactStore>,
-    /// Where events are announced.
+    /// The distributor of events.
     pub events: Arc<EventDistributor>,
     /// The metrics.
     pub metrics: Arc<MetricsRegistry>,
-    /// Servers that specs may name.
+    /// The clients for servers that specs name.
     pub remotes: RemoteClients,
-    /// Every source, as last seen.
+    /// All sources, as the watches last saw them.
     pub sources: SourceCatalog,
-    /// Objects of every kind that applies, on which others may depend.
+    /// The appliers on which other objects may depend.
     pub dependencies: DependencyTargets,
-    /// What kinds keep.
+    /// The values that kinds keep.
     pub kept: Arc<TypeMap>,
 }
 
 impl RunContext {
-    /// The one value of a type, which its first user makes: what the objects of a kind remember or share.
+    /// The only value of a type. Its first user creates it. Kinds use it for state and shared values.
     pub fn shared<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
         self.kept.get()
     }
 
-    /// The objects of a kind, as last seen; none of a kind that is not run.
+    /// The objects of a kind, as the watch last saw them. Empty for a kind that is not run.
     pub fn store<K: WindlassKind>(&self) -> Store<K> {
         self.kept.store()
     }
 
-    /// The version of an object that was seen last: that of a run that waited for its turn, unless a later one is stored. `None`
-    /// if the object is gone, so that the run has nothing to do.
+    /// The latest version of an object: `seen`, or the one in the store. A run that waited calls this. `None` if the object is
+    /// gone, so that the run has nothing to do.
     pub fn newest<K: WindlassKind>(&self, seen: Arc<K>) -> Option<Arc<K>> {
         self.kept.newest(seen)
     }
 
-    /// An object of a kind, as last seen.
+    /// An object of a kind, as the watch last saw it.
     pub fn seen<K: WindlassKind>(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.kept.seen(namespace, name)
     }

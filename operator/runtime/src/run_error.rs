@@ -1,14 +1,14 @@
-//! Why a run ends before it has a result.
+//! The reason why a run ends before it has a result.
 
 use reconcile::RunOutcome;
 use windlass_cluster::ClusterError;
 
-/// Why a run ends before it has a result.
+/// The reason why a run ends before it has a result.
 #[derive(Debug)]
 pub enum RunError {
-    /// It has an outcome, and its status says why.
+    /// The run has an outcome, which its status shows.
     Outcome(RunOutcome),
-    /// The API server could not be asked: the run is repeated.
+    /// A request to the API server failed, so the run is repeated.
     Cluster(ClusterError),
 }
 
@@ -16,7 +16,7 @@ impl RunError {
     /// The outcome of the run.
     ///
     /// # Errors
-    /// The API server could not be asked.
+    /// A request to the API server failed.
     pub fn outcome(self) -> Result<RunOutcome, ClusterError> {
         match self {
             Self::Outcome(outcome) => Ok(outcome),

@@ -1,6 +1,6 @@
-//! What the run of an object reports: its status, and an event if that says something new.
+//! The report of a run: the status of the object, and an event if the status is new.
 //!
-//! Elsewhere: writing the status (`object_status`); reports with artifacts, releases or inventories (the crates of such
+//! Elsewhere: writing the status (`object_status`), and reports with artifacts, releases or inventories (the crates of those
 //! kinds).
 
 use std::collections::BTreeMap;
@@ -19,14 +19,14 @@ use super::object_status::{conditions_of, listed, status_of};
 pub struct RunReport<S> {
     /// The status before the run.
     pub before: S,
-    /// The status after it.
+    /// The status after the run.
     pub after: S,
-    /// The event; `None` if the status says nothing new.
+    /// The event. `None` if the status says nothing new.
     pub event: Option<ObjectEvent>,
 }
 
-/// The status of an object after a run: conditions by its outcome, the generation unless it is to be tried again, the
-/// request that was handled, and what `change` sets of the kind's own fields.
+/// The status of an object after a run. It has the conditions of the outcome, the handled request, and the fields that
+/// `change` sets. It has the observed generation unless the run has to be repeated.
 pub fn status_after<K: WindlassKind + ReconciledObject>(
     object: &K,
     outcome: &RunOutcome,
@@ -36,12 +36,12 @@ pub fn status_after<K: WindlassKind + ReconciledObject>(
     status_with(object, outcome, now, KindSpecificConditions::none(), change)
 }
 
-/// Conditions that a kind has of its own, besides those of all kinds.
+/// The conditions that a kind has besides those of all kinds.
 #[derive(Clone, Copy)]
 pub struct KindSpecificConditions<'t> {
-    /// Their types. Those that `set` does not set are removed.
+    /// The types of these conditions. Those that `set` does not set are removed.
     pub types: &'t [&'t str],
-    /// Sets or keeps those that apply.
+    /// Sets or keeps the conditions that apply.
     pub set: &'t dyn for<'c> Fn(StatusConditions<'c>) -> StatusConditions<'c>,
 }
 
@@ -77,7 +77,7 @@ fn status_with<K: WindlassKind + ReconciledObject>(
     after
 }
 
-/// The report of a run by its outcome; `change` sets the kind's own fields of the status.
+/// The report of a run with this outcome. `change` sets the fields of the status that only this kind has.
 ///
 /// Differs(flux): a failure that lasts has one event, and a success that changes nothing has none. A remote that asks for
 /// more time, in words that name another time each time, has none either.
@@ -90,7 +90,7 @@ pub fn report<K: WindlassKind + ReconciledObject>(
     report_with(object, outcome, now, KindSpecificConditions::none(), change)
 }
 
-/// Like [`report`], for a kind with conditions of its own.
+/// As [`report`], for a kind with conditions of its own.
 pub fn report_with<K: WindlassKind + ReconciledObject>(
     object: &K,
     outcome: &RunOutcome,

@@ -1,6 +1,6 @@
-//! Every source by kind and name, as the watches last saw it: what appliers and other sources read from.
+//! The catalog of all sources, by kind and name, as the watches last saw them. Appliers and other sources read it.
 //!
-//! Elsewhere: the artifact's files (`artifact_files`), running the kinds (each its folder).
+//! Elsewhere: the files of an artifact (`artifact_files`), and the runs of sources (their crates).
 
 pub mod artifact_owner;
 pub mod verification_record;
@@ -23,64 +23,64 @@ use windlass_serve::settings::OperatorSettings;
 /// The API group of the sources.
 pub const SOURCES: &str = "source.toolkit.fluxcd.io";
 
-/// A kind of sources, whose artifacts other objects use. The type that runs the kind implements it.
+/// A kind of source, whose artifacts other objects use. The type that runs the kind implements it.
 pub trait CatalogSourceKind {
-    /// The kind.
+    /// The Kubernetes kind.
     type Object: WindlassKind + crds::ArtifactSource;
 
-    /// Whether windlass runs the kind, so that the status has an `observedGeneration`.
+    /// Whether windlass runs the kind, so that its status has an `observedGeneration`.
     const IS_RUN: bool = true;
 
-    /// Why the artifact of an object does not count as verified; `None` if it does.
+    /// The reason why an object's artifact does not count as verified. `None` if it does.
     fn unverified(_object: &Self::Object) -> Option<String> {
         Some(format!("windlass cannot verify a source of kind {}", Self::Object::kind(&())))
     }
 
-    /// Whether its artifact is in another process' store, and comes over HTTP.
+    /// Whether the artifact is in another process's store and has to be downloaded.
     fn is_elsewhere(object: &Self::Object, settings: &OperatorSettings, _kept: &TypeMap) -> bool {
         !settings.selects(object.labels())
     }
 }
 
-/// The sources of one kind.
+/// The functions that find the sources of one kind.
 #[derive(Clone, Copy)]
 struct SourceKindLookup {
     find: fn(&TypeMap, &ObjectKey, &OperatorSettings) -> Option<SourceSnapshot>,
-    /// Waits until the objects of the kind were listed; false if the watch ended before.
+    /// Waits until the objects of the kind were listed. Returns false if the watch ended before.
     listed: fn(&TypeMap) -> BoxFuture<'_, bool>,
 }
 
-/// A catalog of all source objects by kind and name, as the watches last saw them.
+/// The catalog of all sources.
 pub struct SourceCatalog {
     kept: Arc<TypeMap>,
     kinds: BTreeMap<String, SourceKindLookup>,
 }
 
-/// The state of a source that the objects which use it need.
+/// The facts about a source that other objects need.
 #[derive(Debug, Clone)]
 pub struct SourceSnapshot {
-    /// Its artifact.
+    /// The artifact of the source.
     pub artifact: Option<Artifact>,
-    /// Why the artifact in its status is not accepted as its own.
+    /// The reason why the artifact in the status is refused as another object's artifact.
     pub denied: Option<String>,
-    /// Whether its artifact is in another process' store, and comes over HTTP.
+    /// Whether the artifact is in another process's store and has to be downloaded.
     pub is_elsewhere: bool,
-    /// Why its artifact may not be what its spec says: the spec was changed since, or is wrong.
+    /// The reason why the artifact may not match the spec, because the spec has changed or is wrong.
     pub not_current: Option<String>,
-    /// Why its artifact does not count as verified, by its status; nothing if it does.
+    /// The reason why the artifact does not count as verified, by the status. `None` if it does.
     pub(crate) unverified: Option<String>,
-    /// Its uid, and the generation of its spec.
+    /// The uid of the source, and the generation of its spec.
     pub(crate) identity: (Option<String>, Option<i64>),
 }
 
-/// The policy of the namespace asks for sources that are verified.
+/// The reason of a condition: the namespace requires verified sources.
 pub const SOURCE_NOT_VERIFIED: ConditionReason = ConditionReason::new("SourceNotVerified");
 
 impl SourceSnapshot {
-    /// Checks that an applier of a namespace may apply the artifact, as the policy of the namespace says.
+    /// Checks that the policy of a namespace lets its appliers apply the artifact.
     ///
     /// # Errors
-    /// The policy asks for sources that are verified, and this one is not; or the policy is not known.
+    /// The policy requires verified sources and this one is not verified. Or the policy is not known.
     pub fn admit(
         &self,
         kept: &TypeMap,
@@ -99,10 +99,10 @@ impl SourceSnapshot {
         Err(RunOutcome::Blocked(SOURCE_NOT_VERIFIED, text, NextRunTrigger::on([source.clone()])))
     }
 
-    /// Why the store has no proof that the artifact was verified; `None` if it has one. The status is no proof, because
-    /// Flux's role for editors permits users to write it.
+    /// The reason why the store does not prove that the artifact was verified. `None` if it does. The status is no proof,
+    /// because Flux's role for editors lets users write it.
     fn unproven(&self, store: &ArtifactStore, source: &ObjectKey) -> Option<String> {
-        // Without an artifact nothing is applied.
+        // Without an artifact, nothing is applied.
         let artifact = self.artifact.as_ref()?;
         if self.is_elsewhere {
             return Some(
@@ -112,7 +112,7 @@ impl SourceSnapshot {
             );
         }
         let slot = ObjectFolder::new(&source.kind, &source.namespace, &source.name).ok();
-        // It is a small file, and read in place.
+        // The record is a small file, so it is read on this thread.
         let proof = slot.and_then(|slot| StoredVerificationRecord::read(store, &slot));
         let (uid, generation) = &self.identity;
         let is_of =
@@ -123,7 +123,7 @@ impl SourceSnapshot {
     }
 }
 
-/// Why the artifact of a source may not match its spec; `None` if it does.
+/// The reason why the artifact of a source may not match its spec. `None` if it does.
 ///
 /// Parity(flux): helm-controller 1.6 `isHelmChartReady`; a Kustomization takes the last artifact without this check.
 fn not_current<K: CatalogSourceKind>(object: &K::Object) -> Option<String> {
@@ -144,13 +144,13 @@ fn not_current<K: CatalogSourceKind>(object: &K::Object) -> Option<String> {
     if is_stalled { message("Stalled") } else { None }
 }
 
-/// A string that changes with [`SourceSnapshot::not_current`] of a source; objects that check it depend on the string.
+/// A string that changes together with [`SourceSnapshot::not_current`]. Objects that check this depend on the string.
 pub fn currency<K: CatalogSourceKind>(object: &K::Object) -> String {
     format!("{:?} {}", object.observed_generation(), not_current::<K>(object).is_none())
 }
 
 impl SourceCatalog {
-    /// A catalog of no kinds yet.
+    /// A catalog without kinds.
     pub fn new(kept: Arc<TypeMap>) -> Self {
         Self { kept, kinds: BTreeMap::new() }
     }
@@ -164,9 +164,9 @@ impl SourceCatalog {
         );
     }
 
-    /// The source that a node stands for; `None` if there is none of that name, or if its kind is not a source.
+    /// The source with this key in the dependency graph. `None` if no such source exists, or its kind is not a source.
     ///
-    /// The artifact in its status counts only if its path or URL is one of this object.
+    /// The artifact in the status counts only if its path or URL belongs to this object.
     pub fn find(&self, node: &ObjectKey, settings: &OperatorSettings) -> Option<SourceSnapshot> {
         let kind = self.kinds.get(&node.kind)?;
         let mut found = (kind.find)(&self.kept, node, settings)?;
@@ -178,8 +178,8 @@ impl SourceCatalog {
         Some(found)
     }
 
-    /// Returns when all kinds have listed their objects once: before, a source may only seem to be missing. `None` if the
-    /// process ends before.
+    /// Waits until the objects of all kinds were listed, because before that a source may only seem to be missing. `None` if
+    /// the process ends before.
     pub async fn listed(&self) -> Option<()> {
         let all = join_all(self.kinds.values().map(|kind| (kind.listed)(&self.kept))).await;
         all.into_iter().all(|listed| listed).then_some(())
@@ -287,7 +287,7 @@ mod tests {
             )
             .unwrap()
         };
-        // What a status says is that all is well.
+        // The status claims that the artifact is verified.
         let found = |digest: &str, uid: &str, generation: i64, is_elsewhere: bool| SourceSnapshot {
             artifact: Some(artifact(digest)),
             denied: None,

@@ -1,6 +1,6 @@
 //! The source that an applier of files names, and its artifact.
 //!
-//! Elsewhere: the files of an artifact (`artifact_files`), which kinds are sources (`source_catalog`).
+//! Elsewhere: the files of an artifact (`artifact_files`), and the kinds of sources (`source_catalog`).
 
 use crds::Artifact;
 use crds::kustomize::CrossNamespaceSourceReference;
@@ -9,7 +9,7 @@ use reconcile::{NextRunTrigger, ObjectKey, RunOutcome, Time, reason};
 use crate::run_context::RunContext;
 use crate::source_catalog::{SOURCES, SourceSnapshot};
 
-/// The node of the source that an object of a namespace names.
+/// The dependency graph node of the source that an object names.
 pub fn source_node(own: &str, source: &CrossNamespaceSourceReference) -> ObjectKey {
     let namespace = source.namespace.as_deref().unwrap_or(own);
     ObjectKey::new(SOURCES, source.kind.as_str(), namespace, &source.name)
@@ -51,7 +51,7 @@ pub fn artifact(
     artifact.ok_or_else(|| blocked(denied.unwrap_or_else(none)))
 }
 
-/// Whether the source belongs to another shard, so that its artifact is in another process' store.
+/// Whether the source belongs to another shard, so that its artifact is in another process's store.
 pub fn is_elsewhere(
     context: &RunContext,
     own: &str,

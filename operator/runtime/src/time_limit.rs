@@ -1,7 +1,7 @@
-//! A time limit for work on text from sources: renders and builds, which cannot see a clock themselves; and how long requests
-//! to remotes may take.
+//! Time limits for renders and builds of text from sources, which cannot read a clock themselves. Also the limit for requests
+//! to remotes.
 //!
-//! Elsewhere: what such work checks ([`golang::work_meter::StopSignal`]), and how much memory it may take (its meter).
+//! Elsewhere: the signal that such work checks ([`golang::work_meter::StopSignal`]), and its memory limit (its meter).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use golang::work_meter::StopSignal;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// How long a render or a build may take, not counting what it waits for.
+/// How long a render or a build may take, without its waits.
 pub const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// The longest time that asking a remote or fetching from it may take; a longer `spec.timeout` counts as this one.
+/// How long a request to a remote or a fetch may take. A longer `spec.timeout` counts as this one.
 ///
 /// A fetch holds one of a few permits for that time. Differs(flux): it has no limit.
 pub const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Sets a [`StopSignal`] when the time is over, unless the limit is dropped before.
+/// Sets a [`StopSignal`] when the time is over. Dropping the limit ends it.
 #[derive(Debug)]
 pub struct TimeLimit {
     shared: Option<Arc<TimeLimitState>>,
@@ -32,7 +32,7 @@ struct TimeLimitState {
 #[derive(Debug)]
 struct TimeLimitClock {
     left: Duration,
-    /// Since when it runs; nothing while it stands still.
+    /// When the clock was started. `None` while it is paused.
     since: Option<Instant>,
     is_over: bool,
 }
@@ -66,9 +66,9 @@ impl TimeLimitState {
 }
 
 impl TimeLimit {
-    /// Begins to count; no time at all stands for no limit.
+    /// Starts a time limit. A limit of zero means no limit.
     ///
-    /// Without a thread for the clock, the work is stopped at once, because nothing would stop it later.
+    /// If the thread for the clock cannot start, the work is stopped at once, because nothing could stop it later.
     pub fn start(limit: Duration, stop: &StopSignal) -> Self {
         if limit.is_zero() {
             return Self { shared: None };
@@ -84,7 +84,7 @@ impl TimeLimit {
         Self { shared: Some(shared) }
     }
 
-    /// Calls `wait`, which waits for others, while the clock stands still.
+    /// Calls `wait`, which waits for others, with the clock paused.
     pub fn pause<T>(&self, wait: impl FnOnce() -> T) -> T {
         let Some(shared) = &self.shared else { return wait() };
         shared.change(|clock| {

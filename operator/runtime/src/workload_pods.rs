@@ -1,7 +1,7 @@
-//! The Pods of a workload that may be why it is not healthy: not those that a Deployment replaces, or that another workload
-//! with the same selector owns.
+//! Finds the Pods of a workload that may be the reason why it is not healthy. Pods that a Deployment replaces do not count,
+//! nor those of another workload with the same selector.
 //!
-//! Elsewhere: what a Pod says, and which ReplicaSets are replaced (engine `cause`).
+//! Elsewhere: the state of a Pod, and which ReplicaSets are replaced (engine `cause`).
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use windlass_cluster::ClusterConnection;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// How many Pods of a workload are read.
+/// The most Pods of a workload that are read.
 const MOST_PODS: usize = 6_400;
 
-/// How many ReplicaSets of a Deployment are passed over; one more is read.
+/// How many replaced ReplicaSets of a Deployment are skipped. One more is read.
 const MOST_REPLACED: usize = 8;
 
-/// A namespaced kind of Kubernetes itself.
+/// The location of a namespaced kind that Kubernetes itself serves.
 pub fn resource(version: &str, kind: &str, plural: &str) -> ApiResourceLocation {
     let gvk = Gvk::new(version, kind);
     let plural = plural.to_owned();
     ApiResourceLocation { gvk, plural, namespaced: true, watchable: true }
 }
 
-/// The Pods of a workload. The ReplicaSets, which show which Pods are being replaced, are read once.
+/// The Pods of a workload. Its ReplicaSets show which Pods are being replaced, and are read once.
 pub struct WorkloadPods<'c> {
     cluster: &'c ClusterConnection,
     workload: &'c Object,
-    /// The live Deployment, because the manifest of a release has no revision. `None` for another kind, or if the
-    /// Deployment cannot be read.
+    /// The live Deployment, because the manifest of a release has no revision. `None` for another kind, or if it cannot be
+    /// read.
     deployment: Option<Object>,
-    /// Whether the Deployment replaces a ReplicaSet, by the names of those that were read.
+    /// Whether the Deployment replaces each ReplicaSet, by the names that were read.
     replica_sets: BTreeMap<String, bool>,
 }
 
@@ -47,8 +47,8 @@ impl<'c> WorkloadPods<'c> {
         Self { cluster, workload, deployment, replica_sets: BTreeMap::new() }
     }
 
-    /// Calls `check` for the Pods that the workload selects and does not replace, until it returns a value. `None` if
-    /// it returns no value, or if the Pods cannot be read.
+    /// Calls `check` for the Pods that the workload selects and does not replace, and returns its first value. `None` if there
+    /// is none, or the Pods cannot be read.
     pub async fn find<T>(&mut self, mut check: impl FnMut(&Object) -> Option<T>) -> Option<T> {
         let cluster = self.cluster;
         let workload = self.workload;
@@ -83,8 +83,8 @@ impl<'c> WorkloadPods<'c> {
         None
     }
 
-    /// Whether the workload is a Deployment that replaces a ReplicaSet, or does not own it. `false` if that cannot be read, and
-    /// `true` for ReplicaSets beyond the limit of those that are read.
+    /// Whether the workload is a Deployment that replaces this ReplicaSet or does not own it. `false` if that cannot be read,
+    /// and `true` beyond the limit of ReplicaSets.
     pub async fn replaces(&mut self, replica_set: &str) -> bool {
         let Some(deployment) = &self.deployment else { return false };
         if let Some(is_replaced) = self.replica_sets.get(replica_set) {
@@ -131,7 +131,7 @@ mod tests {
             "spec": {"selector": {"matchLabels": {"app": "web"}}}})
     }
 
-    /// The first Pod that is checked, and how many requests that took.
+    /// The first Pod that is checked, and the number of requests. `newest` is the revision of the Deployment.
     async fn first_pod_where(newest: &'static str) -> (Option<String>, usize) {
         let requests = Arc::new(Mutex::new(0_usize));
         let counted = requests.clone();
@@ -189,9 +189,9 @@ mod tests {
 
     #[tokio::test]
     async fn pods_of_a_replica_set_that_a_deployment_replaces_are_passed_over() {
-        // The Deployment, the list, and each ReplicaSet once.
+        // The requests are for the Deployment, the list of Pods, and each ReplicaSet once.
         assert_eq!(first_pod_where("2").await, (Some("web-2-a".to_owned()), 4));
-        // It was rolled back.
+        // The Deployment was rolled back.
         assert_eq!(first_pod_where("1").await, (Some("web-1-a".to_owned()), 3));
         assert_eq!(first_pod_where("").await.0.as_deref(), Some("web-1-a"), "it is not known");
         assert_eq!(first_pod_where("3").await, (None, 4));

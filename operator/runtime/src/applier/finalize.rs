@@ -1,5 +1,5 @@
-//! An object that is deleted: its finalizer is removed when nothing is left of what it applied, when that cannot be
-//! removed any more, or when its kind is removed.
+//! Finalizes an applier that is being deleted. Its finalizer is removed when its applied objects are deleted, when they can no
+//! longer be deleted, or when its kind is being removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::run_error::RunError;
 use windlass_cluster::ClusterError;
 use windlass_cluster::events::{EventSeverity, ObjectEvent};
 
-/// The target at which applied objects are removed.
+/// The target cluster from which applied objects are deleted.
 pub enum FinalizationTargetCluster {
-    /// The target exists and can be used.
+    /// The target can be used.
     There(Arc<ClusterTarget>),
-    /// The Secret or ServiceAccount that the spec names does not exist any more. Nothing can be deleted without it.
+    /// The Secret or ServiceAccount that the spec names no longer exists, so nothing can be deleted.
     Gone(String),
-    /// The target cannot be used now.
+    /// The target cannot be used at the moment.
     Unusable(RunOutcome),
 }
 
-/// The event for an object that is deleted together with its kind.
+/// The event for an object that is deleted because its kind is removed.
 pub fn kind_deleted(crd: &str) -> ObjectEvent {
     ObjectEvent {
         severity: EventSeverity::Info,
@@ -43,7 +43,7 @@ pub fn kind_deleted(crd: &str) -> ObjectEvent {
 }
 
 impl<K: ApplierKind> ApplierSession<K> {
-    /// Deletes what the object applied, unless its kind is deleted, too; then removes our finalizer.
+    /// Deletes the applied objects, unless their owner's kind is being removed. Then removes windlass's finalizer.
     pub(super) async fn delete(
         &self,
         object: Arc<K::Object>,
@@ -81,8 +81,8 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// The outcome of a run that waits until the dependents of the object are gone; `None` if it does not wait. An object that
-    /// deletes nothing takes nothing from its dependents, and one whose removal has begun cannot give back what it took.
+    /// The outcome of a run that waits until the dependents of the object are gone. `None` if it does not wait. An object that
+    /// deletes nothing need not wait, and one whose deletion of objects has begun cannot undo it.
     async fn await_dependents(
         &self,
         object: &Arc<K::Object>,
@@ -97,11 +97,11 @@ impl<K: ApplierKind> ApplierSession<K> {
         Ok(held)
     }
 
-    /// The target at which applied objects are removed. `None` if the account that could remove them does not exist any
-    /// more; an event reports that.
+    /// The target from which applied objects are deleted. `None` if the account that could delete them no longer exists, which
+    /// an event reports.
     ///
     /// # Errors
-    /// The run ends because the target cannot be used, or windlass's own cluster could not be asked.
+    /// The outcome of a run that cannot use the target, or windlass's own cluster did not answer.
     pub async fn finalize_target(
         &self,
         object: &Arc<K::Object>,
@@ -124,10 +124,10 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// Like [`Self::finalize_target`], for one of several clusters. The caller reports the objects that cannot be removed.
+    /// As [`Self::finalize_target`], for one of several clusters. The caller reports the objects that cannot be deleted.
     ///
     /// # Errors
-    /// windlass's own cluster could not be asked.
+    /// windlass's own cluster did not answer.
     pub async fn finalize_target_of(
         &self,
         wanted: &TargetSpec<'_>,
@@ -151,10 +151,10 @@ impl<K: ApplierKind> ApplierSession<K> {
         // Differs(flux): it is looked for in the cluster where it would act, not always in windlass's own.
         let is_gone = match target.as_ourselves().get_by_id(&id, "v1").await {
             Ok(found) => found.is_none(),
-            // A kubeconfig's user may impersonate it without being allowed to read it: the removal shows whether it
+            // A user may impersonate the ServiceAccount without the right to read it. The deletion then shows whether it
             // exists.
             Err(error) if wanted.kube_config.is_some() && !error.is_of_server() => false,
-            // A failing remote cluster delays only the removals there.
+            // A failing remote cluster delays only the deletions there.
             Err(error) if wanted.kube_config.is_some() => {
                 let text = format!("unable to look up ServiceAccount '{name}': {error}");
                 let wake = NextRunTrigger::at(self.in_future(AFTER_REFUSAL));

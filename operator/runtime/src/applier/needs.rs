@@ -1,5 +1,5 @@
-//! What has to stay in the cluster of windlass until an object that applies others is gone: what it depends on, and what its
-//! finalizer or a last run may use.
+//! Finds the objects in windlass's own cluster that must stay until an applier is gone. These are its dependencies, and
+//! objects that its finalizer or a last run uses.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::depends_on_annotation::depends_on;
 use crate::run_context::RunContext;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// The nodes of what an object depends on. Without `needed`, which the annotation names, what it depends on among other kinds cannot
-/// be used.
+/// The dependency graph nodes of an object's dependencies. `needed` are those of its annotation. Without it, the dependencies
+/// on objects of other kinds cannot be used.
 pub(super) fn dependency_nodes<O: WindlassKind + Applier>(
     context: &RunContext,
     object: &O,
@@ -32,8 +32,9 @@ pub(super) fn dependency_nodes<O: WindlassKind + Applier>(
     nodes
 }
 
-/// See [`crate::controller_kind::ControllerKind::needs`]: besides what it depends on the source, the kubeconfig or the
-/// ServiceAccount, and the inputs of the spec. The Secret of a kubeconfig is in the cluster of windlass, what it leads to is not.
+/// The objects that must stay until this one is gone: its dependencies, source, kubeconfig or ServiceAccount, and inputs. The
+/// Secret with a kubeconfig is in windlass's own cluster, but the objects of the remote cluster are not. See
+/// [`crate::controller_kind::ControllerKind::needs`].
 pub(super) fn needs<K: ApplierKind>(
     object: &K::Object,
     context: &RunContext,

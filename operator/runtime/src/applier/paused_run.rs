@@ -1,7 +1,8 @@
-//! An object that may not go on now: suspended, outside of its windows, held by a Freeze, or observed a moment ago.
+//! Runs of an object that may not continue now. The object is suspended, outside of its windows, held by a Freeze, or was
+//! observed a moment ago.
 //!
-//! Elsewhere: the questions (engine `reconcile`, `gate`), what annotations say (`change_window`, `object_hold`), which Freezes
-//! deny (`freeze`).
+//! Elsewhere: the gate (engine `reconcile`, `gate`), annotations (`change_window`, `object_hold`), and which Freezes deny
+//! (`freeze`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::object_status::status_of;
 use windlass_cluster::ClusterError;
 
 impl<K: ApplierKind> ApplierSession<K> {
-    /// The time until the wait of an object may be observed again; `None` if a run may begin now.
+    /// The time until the wait of an object may be observed again. `None` if a run may begin now.
     pub(super) fn pause(&self, object: &K::Object) -> Option<Duration> {
         if object_hold::is_suspended(object, self.began) {
             return None;
@@ -34,8 +35,8 @@ impl<K: ApplierKind> ApplierSession<K> {
             )
     }
 
-    /// The facts of the gate that need no other object. A closed window and a Freeze do not count for an operation in progress,
-    /// nor does a Freeze that a user went past: both are checked again where the operation begins.
+    /// The facts of the gate that need no other object. An operation in progress ignores closed windows and Freezes. A Freeze
+    /// with a bypass is ignored too, because the operation checks the bypass again when it begins.
     pub(super) async fn facts(&self, object: &Arc<K::Object>, is_under_way: bool) -> RunGateFacts {
         let facts = RunGateFacts {
             suspended: object_hold::is_suspended(&**object, self.began),
@@ -65,11 +66,11 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// Ends the run of a suspended object: its waits end, and its status shows the hold and where the operation
+    /// Ends the run of a suspended object. Its waits end, and its status shows the hold and the step at which the operation
     /// stopped. Nothing else is written.
     ///
     /// # Errors
-    /// The API server did not record it.
+    /// The API server did not store the status.
     pub async fn finish_suspended(
         &self,
         object: &Arc<K::Object>,
@@ -90,7 +91,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         Ok(None)
     }
 
-    /// Writes the condition about Freezes, or its end, to the status of an object that does not run.
+    /// Sets or removes the condition about Freezes in the status of an object that does not run.
     async fn show_freeze(
         &self,
         object: &Arc<K::Object>,
@@ -103,14 +104,13 @@ impl<K: ApplierKind> ApplierSession<K> {
         Ok(())
     }
 
-    /// Ends the run of an object whose windows are closed or that a Freeze holds. The status shows that, and nothing else is
-    /// written.
+    /// Ends the run of an object whose windows are closed or that a Freeze holds. Only its status is written.
     pub(super) async fn finish_closed(
         &self,
         object: &Arc<K::Object>,
     ) -> Result<Option<Duration>, ClusterError> {
         let mark = self.freeze.as_ref().and_then(ObjectFreeze::mark);
-        // While it is not known which Freezes deny, the condition stays.
+        // While the Freezes are not known, the condition stays.
         if mark.is_some() || self.freeze.is_none() {
             self.show_freeze(object, mark.as_ref()).await?;
         }

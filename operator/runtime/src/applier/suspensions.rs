@@ -1,9 +1,8 @@
 //! Audits of suspensions: who suspended an object and why, and who resumed it.
 //!
-//! The condition of a hold says what was audited last: it is written after the audit, so that a crash in between makes
-//! the same audit again. A user who may annotate an object could have audits written without end, each with a text of
-//! its own: past a burst there is one a minute, which says how the object is by then. Elsewhere: writing audits
-//! (`audit`), holds (`object_hold`).
+//! The condition of a hold shows what was audited last. It is written after the audit, so a crash in between only repeats the
+//! same audit. A user who changes annotations constantly could cause audits without end. So after a burst, only one audit a
+//! minute is written, with the latest state. Elsewhere: writing audits (`audit`), and holds (`object_hold`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,35 +20,35 @@ use release::operation_origin::AnnotationRequest;
 use super::{ApplierKind, ApplierSession, object_hold};
 use crate::audit::{self, manager_of_annotation, manager_of_spec, text, when};
 
-/// What happened to the suspension of an object since its status was written.
+/// A change of an object's suspension since its status was written.
 #[derive(Debug, PartialEq, Eq)]
 enum SuspensionChange {
-    /// It is suspended, as this text says.
+    /// The object was suspended, which this text describes.
     Suspended(String),
-    /// The suspension ended; this text described it.
+    /// The object was resumed. This text described its suspension.
     Resumed(String),
 }
 
-/// The most suspensions and resumptions of an object that are audited without a pause.
+/// How many suspensions and resumptions of an object are audited without a pause.
 const MAX_AUDITS_IN_A_ROW: u32 = 10;
 
-/// The time after which one more of them may be audited.
+/// The least time between later audits of the same object.
 const AUDIT_SPACING: Duration = Duration::from_secs(60);
 
-/// The rate limit for the audits of one object's suspensions, with the change that waits for its audit.
+/// The rate limit for the suspension audits of one object, with the change that waits for its audit.
 #[derive(Debug, Default)]
 pub(super) struct SuspensionAuditRateLimit {
-    /// The end of the time that the audits so far use up.
+    /// Until when the audits so far use up the rate limit.
     settled_at: Option<Time>,
     withheld: Option<DeferredSuspensionAudit>,
 }
 
-/// A change that will be audited later.
+/// A suspension change that is audited later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DeferredSuspensionAudit {
-    /// The text of the suspension that was audited last; nothing if the last audit was about a resumption.
+    /// The text of the suspension that was audited last. `None` if the last audit was about a resumption.
     audited: Option<String>,
-    /// Whether the suspension reached the time at which it ends.
+    /// Whether the suspension ended because its time was over.
     expired: bool,
 }
 
@@ -66,7 +65,7 @@ impl SuspensionAuditRateLimit {
         self.withheld = None;
     }
 
-    /// The time until the withheld change is audited; `None` if no change is withheld.
+    /// The time until the waiting change is audited. `None` if no change waits.
     pub(super) fn due_in(&self, now: Time) -> Option<Duration> {
         self.withheld.is_some().then(|| self.wait(now))
     }
@@ -76,13 +75,13 @@ fn until(now: Time, then: Time) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
 }
 
-/// The text of the suspension in the condition of a status.
+/// The text that describes the suspension in the condition of a status.
 fn hold_message(condition: Option<&crds::Condition>) -> Option<&str> {
     condition.filter(|it| it.status == ConditionStatus::True.as_str()).map(|it| it.message.as_str())
 }
 
-/// The text of the suspension that was audited last: `known` is the text in the status. While the hold is that of a rollback,
-/// the present text counts as audited, because the rollback writes its own audit.
+/// The text of the suspension that was audited last. `known` is the text in the status. If the hold comes from a rollback, the
+/// present text counts as audited, because the rollback has its own audit.
 fn audited(
     known: Option<&str>,
     mark: Option<&AnnotationCondition>,
@@ -92,7 +91,7 @@ fn audited(
     known.map(|known| now.map_or(known, |it| it.text.as_str()).to_owned())
 }
 
-/// Whether the hold of an object is that of a rollback.
+/// Whether a rollback caused the hold of an object.
 fn is_of_rollback(meta: &ObjectMeta, rollback: Option<ReleaseRollback>) -> bool {
     let reason = meta.annotations.as_ref().and_then(|all| all.get(object_hold::REASON));
     let said = rollback.zip(reason).and_then(|(rollback, reason)| {
@@ -102,7 +101,7 @@ fn is_of_rollback(meta: &ObjectMeta, rollback: Option<ReleaseRollback>) -> bool 
     said.is_some_and(|said| said.is_empty() || said.starts_with(": "))
 }
 
-/// Compares a hold that is in force with the text of the suspension that was audited last.
+/// Compares the hold in force with the suspension that was audited last.
 fn changed(mark: Option<&AnnotationCondition>, audited: Option<&str>) -> Option<SuspensionChange> {
     let now = mark.filter(|it| it.status == ConditionStatus::True).map(|it| it.text.as_str());
     match (audited, now) {
@@ -115,13 +114,13 @@ fn changed(mark: Option<&AnnotationCondition>, audited: Option<&str>) -> Option<
 }
 
 impl<K: ApplierKind> ApplierSession<K> {
-    /// Writes the audit of a suspension that began or ended, before the status says so. `expired` says that its end has
-    /// come.
+    /// Writes the audit of a suspension or resumption, before the status shows it. `expired` says that the time of the
+    /// suspension is over.
     pub(super) async fn audit_suspension(&self, object: &Arc<K::Object>, expired: bool) {
         let mark = object_hold::mark(&**object, self.began);
         let meta = object.meta();
         let known = hold_message(object.condition(HOLD));
-        // A change of owner is audited in any case.
+        // A change of the owner is audited in any case.
         let has_same_owner = known
             .zip(object_hold::of(&**object))
             .is_some_and(|(known, hold)| hold.has_owner_of(known));
@@ -147,8 +146,8 @@ impl<K: ApplierKind> ApplierSession<K> {
         }
     }
 
-    /// The change to audit now, with whether the suspension expired. `None` if nothing changed, or if the change has to
-    /// wait. `audited` is the text of the suspension that was audited last, according to the status.
+    /// The change to audit now, with whether the suspension expired. `None` if nothing changed or the rate limit makes it
+    /// wait. `audited` is the text of the last audited suspension.
     fn due_audit(
         &self,
         mark: Option<&AnnotationCondition>,
@@ -169,7 +168,7 @@ impl<K: ApplierKind> ApplierSession<K> {
         None
     }
 
-    /// The time until a withheld suspension is audited; `None` if none is withheld.
+    /// The time until a waiting suspension change is audited. `None` if no change waits.
     pub(super) fn suspension_audit_due_in(&self) -> Option<Duration> {
         let memory = self.memory.lock();
         memory.suspension_audits.due_in(jiff::Timestamp::now())
@@ -211,7 +210,7 @@ fn expired_text(text: &str) -> String {
     format!("{text}; this has expired")
 }
 
-/// Who suspended an object and why, as the annotations of its hold say.
+/// Who suspended an object and why, from the annotations of its hold.
 fn suspended(meta: &ObjectMeta) -> AnnotationRequest {
     let annotation = |key: &str| {
         let text = meta.annotations.as_ref().and_then(|all| all.get(key));
@@ -225,7 +224,7 @@ fn suspended(meta: &ObjectMeta) -> AnnotationRequest {
     }
 }
 
-/// Who resumed an object and why: the annotations count if they were written together with the spec.
+/// Who resumed an object and why. The annotations count only if the same field manager wrote them and the spec.
 fn resumed(meta: &ObjectMeta) -> AnnotationRequest {
     let manager = manager_of_spec(meta);
     let claim = audit::claim(meta, &manager, REQUESTED_BY, REQUESTED_REASON);
@@ -258,7 +257,7 @@ mod tests {
     fn a_loop_of_suspensions_is_audited_once_a_minute_and_its_last_change_always() {
         let at = |second: i64| Time::from_second(1_000_000 + second).unwrap();
         let mut spacing = SuspensionAuditRateLimit::default();
-        // Two changes a second for ten minutes.
+        // Two changes each second, for ten minutes.
         let audited = (0..1200).filter(|half| {
             let now = at(half / 2);
             let is_due = spacing.wait(now).is_zero();
@@ -269,12 +268,12 @@ mod tests {
         });
         assert_eq!(audited.count(), 19);
         spacing.withheld = Some(DeferredSuspensionAudit { audited: None, expired: false });
-        // The last one of those was at 540 s.
+        // The last audit was at 540 s.
         assert_eq!(spacing.due_in(at(590)), Some(Duration::from_secs(10)));
         assert_eq!(spacing.due_in(at(600)), Some(Duration::ZERO));
         spacing.note_audit(at(660));
         assert_eq!(spacing.due_in(at(700)), None);
-        // After a quiet time there are as many in a row as at first.
+        // After a quiet time, a full burst is possible again.
         for _ in 0..MAX_AUDITS_IN_A_ROW {
             assert!(spacing.wait(at(5000)).is_zero());
             spacing.note_audit(at(5000));

@@ -1,7 +1,7 @@
-//! A run of which the API server throttled a request: it is repeated for as long as its spec gives it, and has not failed before.
-//! Between two such runs an object holds no permit.
+//! Runs in which the API server throttled a request. Such a run is repeated until the timeout of its spec, and counts as
+//! failed only after that. The object holds no permit between two such runs.
 //!
-//! Elsewhere: which requests count, and when such a run is repeated (`windlass_cluster::throttled_requests`).
+//! Elsewhere: which requests count as throttled, and when the run is repeated (`windlass_cluster::throttled_requests`).
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use super::{ApplierKind, ApplierRunReport, ApplierSession};
 use windlass_cluster::throttled_requests::ThrottledRuns;
 
 impl<K: ApplierKind> ApplierSession<K> {
-    /// If the run failed and one of its requests was throttled, it has not failed but goes on later: its outcome says so, and
-    /// nothing is written unless there is more to report. `timeout` is the time after which such runs have failed.
+    /// If the run failed and one of its requests was throttled, changes its outcome: the run continues later, and has not
+    /// failed. Nothing is written unless there is more to report. After `timeout`, such runs count as failed.
     ///
     /// Differs(flux): there, each such run makes `Ready` False, of all objects at once when an API server is busy.
     pub fn postpone(&self, ended: &mut ApplierRunReport<K>, timeout: Duration) {

@@ -1,12 +1,12 @@
-//! How often a wait is observed.
+//! Limits how often a run observes the objects that it waits for.
 
 use std::time::{Duration, Instant};
 
-/// The time between two observations of the same wait. It grows from the shortest to the longest pause.
+/// The time between two observations of a wait. It grows from the shortest to the longest pause.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
-/// The last observation of a wait: when the wait began and when a run observed it, by the clock of this process.
+/// The last observation of a wait, with the begin of the wait, by the clock of this process.
 #[derive(Debug, Clone, Copy)]
 pub struct WaitObservation {
     began: Instant,
@@ -14,14 +14,14 @@ pub struct WaitObservation {
 }
 
 impl WaitObservation {
-    /// An observation at the current time. Without an observation `before` the wait begins now.
+    /// An observation at the current time. If there is no observation `before`, the wait begins now.
     pub fn again(before: Option<Self>) -> Self {
         let at = Instant::now();
         Self { began: before.map_or(at, |it| it.began), at }
     }
 
-    /// The time until the next observation; `None` if it is due. Objects change many times a second during a rollout,
-    /// and a slow rollout does not end sooner if it is read more often.
+    /// The time until the next observation. `None` if it is due. During a rollout, objects change many times a second, and
+    /// more reads would not make it faster.
     pub(super) fn pause(self) -> Option<Duration> {
         self.spacing().checked_sub(self.at.elapsed())
     }

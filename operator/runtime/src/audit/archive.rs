@@ -1,6 +1,6 @@
-//! The bucket in which audits are kept when they are deleted from the cluster.
+//! The bucket that keeps audits after their deletion from the cluster.
 //!
-//! Elsewhere: which are deleted (`retention`), the protocol (`sources::bucket`).
+//! Elsewhere: which audits are deleted (`retention`), and the bucket protocol (`sources::bucket`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use sources::bucket::{
 
 use windlass_serve::settings::OperatorSettings;
 
-/// How long storing an audit may take.
+/// The time limit for storing one audit.
 const AUDIT_UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The S3 bucket that keeps audits after their deletion from the cluster.
-/// An administrator sets its flag, so it may be at any address and takes its credentials from the environment.
+/// The S3 bucket that keeps audits after their deletion from the cluster. An administrator sets it by a flag, so any address
+/// is allowed, and the credentials come from the environment.
 pub(super) struct AuditArchive {
     remote: RemoteBucket,
     known: BucketClientCache,
 }
 
-/// The flag is not an address of a bucket.
+/// The flag does not name a bucket in the right form.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AuditArchiveError {
     #[error("`{0}` is not of the form s3://BUCKET/PREFIX")]
@@ -35,7 +35,7 @@ pub(super) enum AuditArchiveError {
 }
 
 impl AuditArchive {
-    /// The archive that flags name; none if they name none.
+    /// The archive that the flags name. `None` if they name none.
     pub(super) fn of(settings: &OperatorSettings) -> Result<Option<Self>, AuditArchiveError> {
         let Some(address) = &settings.audit_archive else { return Ok(None) };
         let endpoint = &settings.audit_archive_endpoint;
@@ -75,7 +75,7 @@ impl AuditArchive {
         Ok(Self { remote, known: BucketClientCache::default().sharing(budgets) })
     }
 
-    /// Where an audit is kept: by namespace and day, so that those of a day are listed by a prefix.
+    /// The key of an audit in the bucket. It begins with namespace and day, so that a prefix lists the audits of a day.
     fn key(&self, audit: &Object, created: Time) -> String {
         let prefix = match self.remote.prefix.as_str() {
             "" => String::new(),
@@ -85,7 +85,7 @@ impl AuditArchive {
         format!("{prefix}{}/{day}/{}.json", audit.namespace(), audit.name())
     }
 
-    /// Stores an audit, as the API server shows it. Storing it again writes the same object.
+    /// Stores an audit as the API server shows it. Storing it twice writes the same object.
     pub(super) async fn store(&self, audit: &Object, created: Time) -> Result<(), Error> {
         let mut audit = audit.clone();
         audit.metadata_mut().remove("managedFields");

@@ -1,7 +1,7 @@
-//! Old audits are deleted: of each subject more than a number, and of all those that are older than a time.
+//! Deletes old audits. It keeps a number of audits for each audited object, and none that are older than a limit.
 //!
-//! The audits are listed from time to time instead of being watched: there may be thousands, and nothing waits for them.
-//! Elsewhere: writing them (`audit`).
+//! The audits are listed periodically and not watched, because there may be thousands and no run waits for them. Elsewhere:
+//! writing audits (`audit`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,31 +19,31 @@ use windlass_cluster::list_pager::ObjectProjection;
 use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::object_pages::ObjectQuery;
 
-/// How often audits are listed.
+/// How often the audits are listed.
 const RETENTION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 
-/// After so many audits that it refuses one after the other, an archive is taken for one that takes none.
+/// After this many refused audits in a row, windlass assumes that the archive accepts none.
 const REFUSED_IN_A_ROW: usize = 3;
 
 /// The uid of an audit.
 type AuditUid = String;
 
-/// How often audits were refused that should go.
+/// How often the deletion of each audit was refused.
 type DeletionRefusals = BTreeMap<AuditUid, u32>;
 
-/// An audit, as far as its end depends on it.
+/// The facts about an audit that decide whether it is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct AuditSummary {
     namespace: String,
     name: String,
     uid: AuditUid,
-    /// Of whom.
+    /// The uid of the audited object.
     subject: String,
     created: Time,
 }
 
 impl AuditSummary {
-    /// `None` without a valid time of creation.
+    /// The summary of an audit. `None` if its time of creation is not valid.
     fn of(audit: &Value) -> Option<Self> {
         let metadata = &audit["metadata"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -57,7 +57,7 @@ impl AuditSummary {
     }
 }
 
-/// Which audits go: those from before `oldest`, and of each subject all but the newest `records`.
+/// The audits to delete: those from before `oldest`, and all but the newest `records` of each object.
 fn surplus(all: Vec<AuditSummary>, oldest: Time, records: usize) -> Vec<AuditSummary> {
     let mut of_subjects: BTreeMap<(String, String), Vec<AuditSummary>> = BTreeMap::new();
     for audit in all {
@@ -74,7 +74,7 @@ fn surplus(all: Vec<AuditSummary>, oldest: Time, records: usize) -> Vec<AuditSum
     gone
 }
 
-/// Why an audit stays that should go.
+/// Why an audit was not deleted.
 #[derive(Debug, thiserror::Error)]
 enum RetentionSweepError {
     #[error(transparent)]
@@ -84,18 +84,18 @@ enum RetentionSweepError {
 }
 
 impl RetentionSweepError {
-    /// The next one would not fare better now.
+    /// Whether the next audits would fail as well.
     fn is_general(&self) -> bool {
         matches!(self, Self::Cluster(error) if error.is_busy())
     }
 
-    /// Without the CRD there are none.
+    /// Whether the kind is not served. Without its CRD there are no audits.
     fn is_unserved(&self) -> bool {
         matches!(self, Self::Cluster(error) if error.is_unserved())
     }
 }
 
-/// Deletes old audits until `stop`, and creates those that are owed.
+/// Deletes old audits until `stop`, and retries audits that could not be created.
 pub async fn run(context: Arc<RunContext>, stop: CancellationToken) {
     let delete = async {
         context.cluster.leadership.begun().await;
@@ -160,8 +160,9 @@ async fn sweep(
     delete_all(gone, refused, delete).await
 }
 
-/// Deletes audits one after the other, those that were `refused` most come last. A refusal keeps none of the others, and is
-/// retried with the next sweep; a server that is busy ends this one, and so does an archive that takes nothing.
+/// Deletes audits one after the other. Those that were `refused` most often come last. One refusal does not stop the others,
+/// and is retried in the next round. A busy API server ends the round, and so does an archive that refuses several audits in a
+/// row.
 ///
 /// # Errors
 /// The first refusal.
@@ -283,7 +284,7 @@ mod tests {
             there.retain(|audit| is_refused(&audit.name) || !asked.contains(&audit.name));
             asked
         };
-        // Those of the first letters are refused, which is as if the archive took nothing.
+        // Audits whose names begin with an early letter are refused, as if the archive accepted none.
         let is_refused = |name: &str| name < "f";
         assert_eq!(sweep(is_refused).await, "abc");
         assert_eq!(sweep(is_refused).await, "defghijabc");

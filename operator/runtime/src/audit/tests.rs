@@ -1,4 +1,4 @@
-//! Names, sizes and managers of audits.
+//! Tests of the names, sizes and field managers of audits.
 
 use crds::release::{AuditStep, AuditSubject};
 use objects::ObjectId;
@@ -135,7 +135,7 @@ fn what_a_refusal_means_is_read_from_it() {
     let refused = |code: u16, reason: &str, message: &str| {
         ClusterError::Refused(kube_core::Status::failure(message, reason).with_code(code).boxed())
     };
-    // As the API server answers in Kubernetes 1.36.
+    // The answer of the API server of Kubernetes 1.36.
     let terminating = serde_json::from_value(json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403,
         "message": "releaseaudits is forbidden: unable to create new content in namespace n because it is being terminated",
@@ -177,10 +177,10 @@ fn a_request_has_the_user_that_the_same_program_names() {
     let at = crate::controller_kind::REQUESTED_AT;
     assert_eq!(asked(at, REQUESTED_BY, ["windlass", "windlass"]), "alice");
     assert_eq!(asked(ROLLBACK, REQUESTED_BY, ["windlass", "windlass"]), "alice");
-    // It is of an earlier request by another program.
+    // The annotation belongs to an earlier request by another program.
     assert_eq!(asked(at, REQUESTED_BY, ["flux", "windlass"]), "");
     assert_eq!(asked(at, REQUESTED_BY, ["", ""]), "");
-    // Who suspends asks for rollbacks only.
+    // The annotation of a suspension names the user only of a rollback request.
     assert_eq!(asked(ROLLBACK, SUSPENDED_BY, ["windlass", "windlass"]), "alice");
     assert_eq!(asked(at, SUSPENDED_BY, ["windlass", "windlass"]), "");
     assert_eq!(request(&ObjectMeta::default(), at), None);

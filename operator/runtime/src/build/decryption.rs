@@ -1,7 +1,7 @@
-//! SOPS: the keys that a spec names, and what a build decrypts with them: files before it, objects after it.
+//! SOPS decryption in builds, with the keys that a spec names. Files are decrypted before the build, and objects after it.
 //!
-//! Source: kustomize-controller 1.9. Elsewhere: formats, keys and what counts as encrypted (`sops`), asking services for data
-//! keys (`key_services.rs`), what of a helmfile is decrypted (its kind).
+//! Source: kustomize-controller 1.9. Elsewhere: formats, keys and the check for encryption (`sops`), requests to key services
+//! (`key_services.rs`), and which parts of a helmfile are decrypted (its kind).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,23 +23,23 @@ use crate::time_limit::TimeLimit;
 use windlass_cluster::spec_references::ReadReferences;
 use windlass_serve::settings::OperatorSettings;
 
-/// Annotation of a Kustomization or Helmfile: with `Require`, every decrypted file must have a correct MAC.
+/// An annotation of a Kustomization or Helmfile. With the value `Require`, every decrypted file must have a correct MAC.
 ///
-/// A build changes objects before it decrypts them, so their MAC is not correct any more. With `Require` only files may
-/// be encrypted.
+/// A build changes objects before it decrypts them, so the MAC of an object is no longer correct. With `Require`, only files
+/// may be encrypted.
 pub const MAC: &str = "windlass.dev/sops-mac";
 
-/// Annotation of an object that is applied as it is, encrypted or not.
+/// An annotation of an object that is applied as it is, even if it is encrypted.
 const SWITCH: &str = "kustomize.toolkit.fluxcd.io/decrypt";
 
-/// What encrypted values begin with.
+/// The prefix of encrypted values.
 const ENCRYPTED: &str = "ENC[";
 
-/// Keys to decrypt with.
+/// The decryption keys and the MAC policy of a build.
 pub struct BuildDecryptionKeys {
     keys: DecryptionKeys,
     mac: MacPolicy,
-    /// The digest of the keys and the MAC policy. A build with another digest may have another result.
+    /// The digest of the keys and the MAC policy. Builds with different digests may have different results.
     pub digest: String,
 }
 
@@ -48,10 +48,10 @@ fn failed(text: String) -> RunOutcome {
 }
 
 impl BuildDecryptionKeys {
-    /// Reads the keys that a Kustomization names; `None` if its spec has no `decryption`.
+    /// Reads the decryption keys that a Kustomization names. `None` if its spec has no `decryption`.
     ///
     /// # Errors
-    /// The outcome of a run that lacks them.
+    /// The outcome of a run for which keys are missing.
     pub async fn read(
         settings: &OperatorSettings,
         object: &Kustomization,
@@ -65,10 +65,10 @@ impl BuildDecryptionKeys {
         read.map(Some).map_err(failed)
     }
 
-    /// Reads the keys that a spec in a namespace names.
+    /// Reads the decryption keys that a spec in a namespace names.
     ///
     /// # Errors
-    /// The Secret is missing, or has something else.
+    /// The Secret is missing or has no usable keys.
     pub async fn with_keys(
         settings: &OperatorSettings,
         spec: &crds::kustomize::Decryption,
@@ -102,7 +102,7 @@ impl BuildDecryptionKeys {
             }
         }
         let digest = hex::encode(hash.finalize());
-        // The numbers of private keys are computed with while they are read, and a Secret may have many keys.
+        // Reading private keys takes computing time, and a Secret may have many of them.
         let import = move || {
             let entries = data.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
             match is_global {
@@ -116,13 +116,13 @@ impl BuildDecryptionKeys {
         Ok(Self { keys, mac, digest })
     }
 
-    /// A decryption without keys of its own. Only key services decrypt data keys.
+    /// A decryption without own keys. Only key services decrypt the data keys.
     pub fn without_keys(mac: MacPolicy) -> Self {
         let digest = hex::encode(Sha256::digest(format!("{mac:?}")));
         Self { keys: DecryptionKeys::default(), mac, digest }
     }
 
-    /// The session with which a build requests data keys from key services.
+    /// The session in which a build requests data keys from key services.
     pub fn services<'b>(
         &'b self,
         keys: &'b KeyServiceAccess,
@@ -131,7 +131,7 @@ impl BuildDecryptionKeys {
         keys.asked(self.keys.credentials(), time)
     }
 
-    /// The decryptor of files, which uses these keys and ends when the time of the build is over.
+    /// The decryptor of files with these keys. It stops when the time of the build is over.
     pub fn decryptor<'b>(
         &'b self,
         services: &'b dyn DataKeyServices,
@@ -140,7 +140,7 @@ impl BuildDecryptionKeys {
         SopsDecryptor::new(&self.keys).with_mac(self.mac).with_services(services).with_stop(stop)
     }
 
-    /// The decryption of one build: of the files that it reads and of the objects that it makes.
+    /// The decryption of one build, for the files that it reads and the objects that it generates.
     pub fn with<'b>(
         &'b self,
         services: &'b dyn DataKeyServices,
@@ -150,7 +150,7 @@ impl BuildDecryptionKeys {
     }
 }
 
-/// Decrypts the files that a build reads and the objects that it makes.
+/// Decrypts the files that a build reads and the objects that it generates.
 #[derive(Clone, Copy)]
 pub struct BuildDecryption<'k> {
     decryptor: SopsDecryptor<'k>,
@@ -158,11 +158,10 @@ pub struct BuildDecryption<'k> {
 }
 
 impl<'k> BuildDecryption<'k> {
-    /// Decrypts the encrypted files of a folder's kustomization. Returns their plain content, and the secret values in
-    /// it.
+    /// Decrypts the encrypted files of a kustomization. Returns the plain content and the secret values in it.
     ///
     /// # Errors
-    /// Why one of them is not decrypted, in the words of Flux.
+    /// The reason why a file cannot be decrypted, in the words of Flux.
     pub fn files(
         self,
         files: &dyn FileTree,
@@ -182,7 +181,7 @@ impl<'k> BuildDecryption<'k> {
         Ok((decrypted, hidden))
     }
 
-    /// The decryption of the objects of a build, after the MACs of the files were checked that the build read.
+    /// The decryption of the generated objects. First checks the MACs of the files that the build read.
     ///
     /// # Errors
     /// A file must have a correct MAC and does not have one.
@@ -205,10 +204,10 @@ impl<'k> BuildDecryption<'k> {
     }
 }
 
-/// Decrypts the objects of a build.
+/// Decrypts the objects that a build generated.
 pub struct ObjectDecryptor<'d> {
     decryptor: SopsDecryptor<'d>,
-    /// The encrypted values that a correct MAC of a file covers; `None` if MACs do not count.
+    /// The encrypted values that a correct MAC of a file covers. `None` if MACs are not required.
     checked: Option<BTreeSet<Vec<u8>>>,
 }
 
@@ -216,7 +215,7 @@ impl ObjectDecryptor<'_> {
     /// Decrypts an object. Returns it with the secret values in it.
     ///
     /// # Errors
-    /// Why it is not decrypted, in the words of Flux.
+    /// The reason why the object cannot be decrypted, in the words of Flux.
     pub fn decrypt(&self, object: Object) -> Result<(Object, Vec<Vec<u8>>), String> {
         let subject = described(&object);
         let failed =
@@ -249,7 +248,7 @@ impl ObjectDecryptor<'_> {
     }
 }
 
-/// All strings in a value.
+/// All strings inside a JSON value.
 fn strings(value: &Value) -> Vec<&str> {
     let mut found = Vec::new();
     let mut open = vec![value];
@@ -264,10 +263,10 @@ fn strings(value: &Value) -> Vec<&str> {
     found
 }
 
-/// Whether MACs count, according to the annotation, or `default` without it.
+/// Whether a correct MAC is required, by the annotation. `default` counts without the annotation.
 ///
 /// # Errors
-/// The annotation has another value. It must not weaken the check that its author meant.
+/// The annotation has an unknown value. That must not weaken the check that its author meant.
 pub fn mac_policy(
     annotations: &BTreeMap<String, String>,
     default: MacPolicy,
@@ -289,17 +288,17 @@ pub fn described(object: &Object) -> String {
     format!("{}.{}.{group}/{}", gvk.kind, gvk.version, object.name())
 }
 
-/// Whether an object is encrypted, and not to be applied so.
+/// Whether an object is still encrypted and must not be applied.
 pub fn is_still_encrypted(object: &Object) -> bool {
     let is_encrypted = object.get("sops").is_some_and(|sops| sops.get("mac").is_some());
     let switch = object.annotation(SWITCH);
     is_encrypted && !switch.is_some_and(|says| says.eq_ignore_ascii_case("disabled"))
 }
 
-/// The secrets of a file: its encrypted values, or the whole text if it is not a map.
+/// The secret values of a decrypted file: the values that were encrypted, or the whole text if it is not a map.
 pub fn revealed_in_file(format: SopsFormat, encrypted: &[u8], plain: &[u8]) -> Vec<Vec<u8>> {
     let is_map = matches!(format, SopsFormat::Yaml | SopsFormat::Json);
-    // Of several documents only the first would be read.
+    // Of several documents, only the first would be read.
     let is_single = memchr::memmem::find(plain, b"\n---").is_none();
     if is_map
         && is_single
@@ -311,7 +310,7 @@ pub fn revealed_in_file(format: SopsFormat, encrypted: &[u8], plain: &[u8]) -> V
     vec![plain.to_vec()]
 }
 
-/// The plain values in the places of encrypted ones.
+/// The plain values that were encrypted before.
 fn revealed(before: &Value, after: &Value) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut open = vec![(before, after)];

@@ -1,7 +1,7 @@
-//! Services that decrypt data keys, asked during a build: with which identity, for how long, and what the build holds
+//! Requests to key services (KMS) during a build: the identity, the time limit, and the permits that the build holds
 //! meanwhile.
 //!
-//! Elsewhere: the protocols (`sources::kms`), which keys of a file are asked for (`sops`), permits (`remote_base_access.rs`).
+//! Elsewhere: the protocols (`sources::kms`), which keys a file needs (`sops`), and permits (`remote_base_access.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,18 +19,18 @@ use super::remote_base_access::SharedBuildPermits;
 use crate::run_context::RunContext;
 use crate::time_limit::TimeLimit;
 
-/// The time that all key services of a build may take together, even if `spec.timeout` is longer. The build keeps one
-/// of few permits meanwhile.
+/// How long all key services of a build may take together, even if `spec.timeout` is longer. The build holds one of few
+/// permits for that time.
 const KEY_SERVICES_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The flag with which windlass's own identity decrypts nothing.
+/// The flag that forbids decryption with windlass's own identity.
 const LOCKDOWN: &str = "--no-cross-namespace-refs";
 
 /// Whether a build may request data keys from key services.
 pub enum KeyServiceAccess {
-    /// The build may not, for this reason.
+    /// The build may not send requests, for this reason.
     Refused(&'static str),
-    /// The build may, with these means.
+    /// The build may send requests with these clients.
     Reached(Box<KeyServiceContext>),
 }
 
@@ -46,7 +46,7 @@ pub struct KeyServiceContext {
 }
 
 impl KeyServiceAccess {
-    /// The key services that a build may use until `cancel`. Call it within the runtime.
+    /// The key services that a build may use until `cancel`. Must be called within the async runtime.
     ///
     /// Differs(flux): with `--no-cross-namespace-refs` no tenant decrypts with windlass's own identity, which all
     /// tenants would share.
@@ -68,8 +68,8 @@ impl KeyServiceAccess {
         }))
     }
 
-    /// The session of a build that uses the credentials of a Secret. The time limit of the build does not count waits
-    /// for a service or a permit.
+    /// The session of a build with the credentials of a Secret. Waits for a service or a permit do not count for the time
+    /// limit of the build.
     pub(crate) fn asked<'b>(
         &'b self,
         credentials: &'b KeyServiceCredentials,
@@ -90,14 +90,14 @@ impl KeyServiceAccess {
     }
 }
 
-/// Data keys that one build may ask services for.
+/// The most data keys that one build may request.
 const MOST_KEYS: usize = 256;
 
-/// A data key, or why there is none.
+/// A data key, or the reason why it could not be decrypted.
 type DataKeyResult = Result<Zeroizing<Vec<u8>>, String>;
 
-/// The requests of one build to key services. It keeps the data keys, because many files have the same one, and
-/// overwrites them when it is dropped.
+/// The requests of one build to key services. It caches the data keys, because many files share one, and overwrites them in
+/// memory when it is dropped.
 pub struct KeyServiceSession<'b> {
     reached: Result<KeyServiceRequests<'b>, &'static str>,
     known: RefCell<HashMap<KeyServiceMasterKey, DataKeyResult>>,
@@ -106,13 +106,13 @@ pub struct KeyServiceSession<'b> {
 struct KeyServiceRequests<'b> {
     reached: &'b KeyServiceContext,
     session: RefCell<KmsSession<'b>>,
-    /// What is left of the time for services.
+    /// The time that is left for requests to key services.
     left: Cell<Duration>,
     time: &'b TimeLimit,
 }
 
 impl DataKeyServices for KeyServiceSession<'_> {
-    /// Blocks; not from within a future.
+    /// Decrypts a data key. It blocks, so it must not be called in a future.
     fn decrypt(&self, key: &KeyServiceMasterKey) -> DataKeyResult {
         let asking = match &self.reached {
             Ok(asking) => asking,
@@ -121,7 +121,7 @@ impl DataKeyServices for KeyServiceSession<'_> {
         if let Some(known) = self.known.borrow().get(key) {
             return known.clone();
         }
-        // Each may lead to a server of its own.
+        // Each key may lead to another server.
         if self.known.borrow().len() >= MOST_KEYS || asking.left.get().is_zero() {
             return Err(failed(key, "this build has asked services too often, or for too long"));
         }

@@ -1,6 +1,6 @@
-//! Bases on other servers: who may ask which, and what a build holds meanwhile.
+//! Remote bases: which builds may fetch them from other servers, and which permits a build holds meanwhile.
 //!
-//! Elsewhere: fetching (`sources::remote_bases`), what is an address (`kustomize`).
+//! Elsewhere: fetching (`sources::remote_bases`), and what counts as a remote address (`kustomize`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use windlass_cluster::preparing_permit::PreparingPermit;
 use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
 use windlass_serve::settings::OperatorSettings;
 
-/// Why no Kustomization may use remote bases.
+/// The reason why no Kustomization may use remote bases.
 const DISABLED: &str = "remote bases are disabled by --no-remote-bases";
 
 /// Whether a build may fetch bases from other servers.
 pub enum RemoteBaseAccess {
-    /// The build may not, for this reason.
+    /// The build may not fetch bases, for this reason.
     Refused(&'static str),
-    /// The build may, with these means.
+    /// The build may fetch bases with this context.
     Fetched(Box<BaseFetchContext>),
 }
 
@@ -33,27 +33,27 @@ pub enum RemoteBaseAccess {
 pub struct BaseFetchContext {
     pub(super) git: git::GitOperationContext,
     pub(super) limits: RemoteBaseLimits,
-    /// None for a command, which shares nothing with other builds.
+    /// `None` for a command, which shares no permits with other builds.
     pub(super) permits: Option<SharedBuildPermits>,
-    /// None where the servers that `git` may reach are all that is asked.
+    /// `None` if only the rules of `git` limit the servers.
     pub(super) rules: Option<Arc<dyn CommandBaseRules>>,
 }
 
-/// What a command allows its builds to fetch, and what it takes note of.
+/// The rules of a command for the bases that its builds fetch, and its record of them.
 pub trait CommandBaseRules: Send + Sync {
-    /// Whether a base may be fetched, and is within what all builds may fetch.
+    /// Checks whether a base may be fetched, and is within the limit of all builds.
     ///
     /// # Errors
-    /// Why not, as the end of a sentence about the base, and what to do.
+    /// The reason why not, as the end of a sentence about the base, with what to do.
     fn admit(&self, address: &str) -> Result<(), String>;
 
-    /// A build has ended: what its bases were, and how many bytes were received.
+    /// Records the bases that a build used, and how many bytes it received.
     fn note(&self, bases: Vec<ResolvedRemoteBase>, received: u64);
 }
 
-/// The permits of a build: a build permit, or a remote permit while it asks servers.
+/// The permits of a build: a build permit, or a remote permit while it sends requests to servers.
 ///
-/// A build gives up its build permit before it waits for a remote permit, so the two cannot wait for each other.
+/// A build gives its build permit back before it waits for a remote permit, so there is no deadlock between the two.
 pub struct BuildPermits {
     pub(super) building: RunPermits,
     pub(super) reaching: RunPermits,
@@ -89,15 +89,15 @@ impl BuildPermits {
         }
     }
 
-    /// The permits of a build of a run that has a permit for preparing. The run gives it back once the build asks a server: a
-    /// slow server then delays only the builds that ask servers.
+    /// The permits of a build whose run holds a preparing permit. The run gives that permit back when the build sends a
+    /// request to a server. So a slow server delays only builds that use servers.
     #[must_use]
     pub fn of_run(self, preparing: &PreparingPermit) -> Self {
         Self { preparing: preparing.clone(), ..self }
     }
 
-    /// Calls `ask`, which sends requests to servers, without a build permit. Other builds continue meanwhile, even if a
-    /// server is slow.
+    /// Runs `ask`, which sends requests to servers, without a build permit. Other builds continue meanwhile, even if a server
+    /// is slow.
     ///
     /// The fetched files stay in memory, so the build keeps its remote permit until it ends.
     pub(crate) fn while_asking<T>(&mut self, ask: impl FnOnce() -> T) -> T {
@@ -111,7 +111,7 @@ impl BuildPermits {
         answer
     }
 
-    /// `None` if the build was cancelled meanwhile.
+    /// Waits for a permit. `None` if the build was cancelled.
     fn wait_for(&self, permits: &RunPermits) -> Option<GrantedPermit> {
         let permit = permits.acquire(&self.namespace);
         self.runtime.block_on(async {
@@ -120,7 +120,7 @@ impl BuildPermits {
     }
 }
 
-/// The permits of a build, for all of its parts that ask servers, one after the other.
+/// The permits of a build, shared by all its parts that send requests. The parts take turns.
 #[derive(Clone)]
 pub struct SharedBuildPermits(Arc<Mutex<BuildPermits>>);
 
@@ -130,18 +130,17 @@ impl SharedBuildPermits {
         Self(Arc::new(Mutex::new(permits)))
     }
 
-    /// See [`BuildPermits::while_asking`].
+    /// Runs `ask` without a build permit; see [`BuildPermits::while_asking`].
     pub fn while_asking<T>(&self, ask: impl FnOnce() -> T) -> T {
         self.0.lock().while_asking(ask)
     }
 }
 
 impl RemoteBaseAccess {
-    /// The servers from which a Kustomization may fetch bases when it is applied at a target. Call it within the
-    /// runtime.
+    /// The servers from which a Kustomization may fetch bases for a target. Must be called within the async runtime.
     ///
-    /// An account with windlass's own rights may start a Pod and ask any server from there. All other accounts must not
-    /// reach servers through windlass that they could not reach themselves.
+    /// An account with windlass's own rights may start a Pod and reach any server from there. Other accounts must not reach
+    /// servers through windlass that they could not reach themselves.
     ///
     /// Differs(flux): it asks every server for every Kustomization, and waits without end.
     pub fn of(
@@ -175,8 +174,8 @@ impl RemoteBaseAccess {
         Self::Fetched(Box::new(BaseFetchContext { git, limits, permits, rules: None }))
     }
 
-    /// The servers that a command may ask: those that `git` may reach, as far as its rules allow it. A flag of the operator
-    /// that disables remote bases counts, too.
+    /// The servers that a command may use: those that `git` may reach and that the rules of the command allow. The operator's
+    /// flag that disables remote bases counts, too.
     pub fn of_command(
         git: git::GitOperationContext,
         limits: RemoteBaseLimits,
@@ -190,9 +189,9 @@ impl RemoteBaseAccess {
         Self::Fetched(Box::new(BaseFetchContext { git, limits, permits: None, rules }))
     }
 
-    /// Builds from files and their bases on other servers. Also returns whether the build used such a base: then the
-    /// files alone do not determine the result. The time limit does not count waits for a server or a permit. It
-    /// blocks, so do not call it in a future.
+    /// Builds from files and their remote bases. Also returns whether the build used a remote base, because then the files
+    /// alone do not determine the result. Waits for a server or a permit do not count for the time limit. It blocks, so it
+    /// must not be called in a future.
     pub fn beside<T>(
         self,
         files: impl BuildFiles,
@@ -215,7 +214,7 @@ impl RemoteBaseAccess {
     }
 }
 
-/// The files of a build that may not fetch bases.
+/// The files of a build that may not fetch remote bases.
 struct RemoteRefusingFiles<F>(F, &'static str);
 
 impl<F> RemoteRefusingFiles<F> {
@@ -246,7 +245,7 @@ impl<F: BuildFiles> BuildFiles for RemoteRefusingFiles<F> {
     }
 }
 
-/// The files of a build that fetches bases without its build permit.
+/// The files of a build that gives its build permit back while it fetches remote bases.
 struct RemoteFetchingFiles<'l, F> {
     remotes: RemoteBuildFiles<F>,
     permits: Option<SharedBuildPermits>,

@@ -1,4 +1,4 @@
-//! How the registry of a HelmRepository of type `oci` is spoken to.
+//! How windlass reaches the registry of a HelmRepository of type `oci`.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::registry_login::login;
 use crate::run_context::RunContext;
 use crate::unsupported_fields::unsupported_text;
 
-/// The repository of a chart, with a login if the spec wants one.
+/// The repository of a chart in an OCI registry, with a login if the spec asks for one.
 ///
 /// # Errors
-/// The outcome of a run: a field without support, an address or Secret that cannot be used, a login that fails.
+/// The outcome of a run: a field is not supported, an address or Secret cannot be used, or the login fails.
 pub async fn registry(
     context: &RunContext,
     object: &HelmRepository,
@@ -32,7 +32,7 @@ pub async fn registry(
     Ok(remote)
 }
 
-/// The repository of a chart, as the Secrets say that it is reached.
+/// The repository of a chart, with the credentials and certificates of the Secrets.
 fn remote(
     object: &HelmRepository,
     secrets: &HelmRepositorySecrets,

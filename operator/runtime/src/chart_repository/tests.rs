@@ -1,4 +1,4 @@
-//! Which HelmRepository has an address.
+//! Tests of the search for a HelmRepository by its address.
 
 use serde_json::json;
 

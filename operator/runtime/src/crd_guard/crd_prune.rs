@@ -1,9 +1,9 @@
-//! Removes a definition that left the manifests of its owner: it is deleted, after an export of its objects where that is
-//! confirmed, or released where another owner or an object uses it.
+//! Removes a CRD that left the manifests of its owner. The CRD is deleted, after an export of its custom resources if the
+//! deletion is confirmed. It is only released if another owner or a custom resource uses it.
 //!
-//! Between what is decided and what is written lies no wait but for the API server, and the definition is written only as it
-//! was read: a confirmation, its withdrawal or a new owner meanwhile makes the guard decide again.
-//! Elsewhere: who else has it (`crd_owners`), its objects (`custom_resource_check`, `custom_resource_export`).
+//! Nothing but API requests happens between the decision and the write. The write succeeds only if the CRD is as it was read.
+//! So after a confirmation, its withdrawal or a new owner, the guard decides again. Elsewhere: owners (`crd_owners`), custom
+//! resources (`custom_resource_check`, `custom_resource_export`).
 
 use objects::Object;
 use reconcile::RemovalPermit;
@@ -18,58 +18,58 @@ use super::guard_policy::REMOVAL;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How often it is decided again because the definition changed.
+/// How often the guard decides again because the CRD changed.
 const MAX_DECISION_ATTEMPTS: u32 = 4;
 
-/// A definition and who gives it up.
+/// A request to remove a CRD.
 pub(super) struct CrdPruneRequest<'a> {
-    /// The cluster, in windlass's own name.
+    /// The cluster, with windlass's own identity.
     pub(super) ours: &'a ClusterConnection,
-    /// The cluster, in the name of the user that applied the definition.
+    /// The cluster, with the identity of the user that applied the CRD.
     pub(super) theirs: &'a ClusterConnection,
-    /// The definition as its owner read it.
+    /// The CRD as its owner read it.
     pub(super) live: &'a Object,
     pub(super) manager: &'a str,
-    /// The marks of the owner.
+    /// The marks of the owner on the CRD.
     pub(super) mine: &'a [OwnerMark],
-    /// As in `DeleteOptions`.
+    /// The propagation policy of `DeleteOptions`.
     pub(super) propagation: &'a str,
-    /// Whether a confirmation counts.
+    /// Whether a confirmation by annotation counts.
     pub(super) is_trusted: bool,
-    /// The permit that the gate gave for the removal.
+    /// The permit of the gate for this removal.
     pub(super) permit: RemovalPermit,
-    /// Where an export is stored.
+    /// Where the export is stored.
     pub(super) site: CustomResourceExportDestination<'a>,
 }
 
-/// Whether a live definition may be removed, according to its labels and annotations.
+/// Whether a live CRD may be removed, by its labels and annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CrdDeletionConfirmation {
-    /// The definition does not belong to its former owner any more.
+    /// The CRD no longer belongs to this owner.
     Left,
-    /// The definition may be deleted with its objects.
+    /// The CRD may be deleted with its custom resources.
     Confirmed,
-    /// It is deleted if it has no objects and no other owner.
+    /// The CRD may be deleted only if it has no custom resources and no other owner.
     Unconfirmed,
 }
 
-/// The result of an attempt.
+/// The result of one attempt to remove a CRD.
 enum CrdPruneAttemptResult {
     Done(CrdPruneOutcome),
-    /// The definition changed, so the removal has to be decided again. The value is the result to report if the write
-    /// of this attempt was what changed it.
+    /// The CRD changed, so the guard has to decide again. The value is the result to report if this attempt's own write caused
+    /// the change.
     Again(Option<CrdPruneOutcome>),
 }
 
 impl CrdPruneAttemptResult {
-    /// The result of a write. A conflict means that the definition changed after it was judged.
+    /// The result of a write. A conflict means that the CRD changed after the guard judged it.
     fn of(
         written: Result<(), ClusterError>,
         removal: CrdPruneOutcome,
     ) -> Result<Self, ClusterError> {
         match written {
             Ok(()) => Ok(Self::Done(removal)),
-            // The reply to an earlier request may have been lost.
+            // The answer to an earlier request may have been lost.
             Err(error) if error.is_conflict() => Ok(Self::Again(Some(removal))),
             Err(error) => Err(error),
         }
@@ -77,11 +77,11 @@ impl CrdPruneAttemptResult {
 }
 
 impl CrdPruneRequest<'_> {
-    /// Removes the definition, or releases it from its owner.
+    /// Removes the CRD, or releases it from its owner.
     ///
     /// # Errors
-    /// The API server refuses the request, or does not respond; [`ClusterError::Withheld`] where the removal is confirmed
-    /// and the objects cannot be exported.
+    /// The API server refuses the request or does not respond. [`ClusterError::Withheld`] if the deletion is confirmed but the
+    /// custom resources cannot be exported.
     pub(super) async fn run(&self) -> Result<CrdPruneOutcome, ClusterError> {
         let crds = super::definitions();
         let name = self.live.name();
@@ -89,7 +89,7 @@ impl CrdPruneRequest<'_> {
         for _ in 0..MAX_DECISION_ATTEMPTS {
             let now = self.ours.get(&crds, "", name).await?;
             let Some(now) = now.filter(|it| it.uid() == self.live.uid() && !is_leaving(it)) else {
-                // An attempt whose reply was lost deleted it, or another client did.
+                // An earlier attempt whose answer was lost deleted the CRD, or another client did.
                 let is_gone = |it: &CrdPruneOutcome| !matches!(it, CrdPruneOutcome::Released(_));
                 return Ok(tried.filter(is_gone).unwrap_or(CrdPruneOutcome::Deleted));
             };
@@ -113,7 +113,7 @@ impl CrdPruneRequest<'_> {
         Err(ClusterError::NoAnswer(text))
     }
 
-    /// Deletes it if it has no objects and no other owner.
+    /// Deletes the CRD if it has no custom resources and no other owner.
     async fn judged(
         &self,
         crds: &ApiResourceLocation,
@@ -142,7 +142,7 @@ impl CrdPruneRequest<'_> {
         self.theirs.delete_unchanged(self.permit, crds, now, self.propagation).await
     }
 
-    /// Removes the marks of its owner, so that no later prune deletes it.
+    /// Removes the marks of the owner, so that no later prune deletes the CRD.
     async fn released(
         &self,
         crds: &ApiResourceLocation,
@@ -155,7 +155,7 @@ impl CrdPruneRequest<'_> {
         CrdPruneAttemptResult::of(released.map(drop), CrdPruneOutcome::Released(text))
     }
 
-    /// Exports its objects, and deletes it.
+    /// Exports the custom resources, and then deletes the CRD.
     async fn confirmed(
         &self,
         crds: &ApiResourceLocation,
@@ -163,7 +163,7 @@ impl CrdPruneRequest<'_> {
     ) -> Result<CrdPruneAttemptResult, ClusterError> {
         let name = now.name();
         let uid = now.uid();
-        // For a user who may not delete it, nothing is exported.
+        // Nothing is exported for a user who may not delete the CRD.
         match self.theirs.try_delete(crds, "", name, uid).await {
             Err(error) if !is_no_refusal(&error) => return Err(error),
             Ok(()) | Err(_) => {}
@@ -206,8 +206,8 @@ impl CrdPruneRequest<'_> {
     }
 }
 
-/// Whether the error of a dry-run deletion does not predict that the deletion is refused. The object may have changed
-/// (409), and a dry-run never calls an admission webhook with side effects (400).
+/// Whether a failed dry-run deletion still allows the deletion. The CRD may have changed (409), and a dry run never calls an
+/// admission webhook with side effects (400).
 fn is_no_refusal(error: &ClusterError) -> bool {
     matches!(error.code(), Some(400 | 409))
 }
@@ -217,8 +217,7 @@ fn is_leaving(object: &Object) -> bool {
     object.meta("deletionTimestamp").is_some_and(|it| !it.is_null())
 }
 
-/// Whether a definition may be removed now. `before` is the definition that its owner read when it decided to remove
-/// it.
+/// Whether a CRD may be removed now. `before` is the CRD that its owner read when it decided to remove it.
 fn said(
     now: &Object,
     before: &Object,

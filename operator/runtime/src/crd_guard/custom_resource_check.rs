@@ -1,4 +1,4 @@
-//! Reads the objects of a definition, page by page, and has them judged as they come.
+//! Reads the custom resources of a CRD page by page, and passes each page to the judge.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -21,38 +21,38 @@ use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::run_permits::{GrantedPermit, RunPermits};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How many definitions are judged at once: each takes a processor. Waiting for objects does not count.
+/// How many CRDs are judged at once, because each uses a processor. Waits for custom resources do not count.
 static JUDGING: Semaphore = Semaphore::const_new(2);
 
-/// How long one of them may take, without what it waits for.
+/// How long judging one CRD may take, without waits.
 const SURVEY_WORK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The definitions that are judged at the same time, with those that wait for an API server. Each has a thread. A
-/// namespace has two at most, so its slow API servers do not delay other namespaces.
+/// The permits for CRDs that are judged or that wait for an API server. Each has a thread. A namespace has two at most, so
+/// that its slow API servers do not delay other namespaces.
 static SURVEYS: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(8, 2));
 
-/// How long one of them may take, with what it waits for.
+/// How long judging one CRD may take, with waits.
 const SURVEY_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// How many objects of a kind are judged; with more the definition cannot be judged.
+/// How many custom resources of a kind are judged. With more, the CRD cannot be judged.
 const MAX_JUDGED_OBJECTS: u64 = 100_000;
 
-/// How many objects of a kind are counted when a definition is removed; messages say "at least" for more.
+/// How many custom resources are counted before a CRD is removed. For more, messages say "at least".
 const MAX_COUNTED_OBJECTS: u64 = 10_000;
 
-/// How many pages wait to be judged.
+/// How many pages wait for the judge.
 const MAX_QUEUED_PAGES: usize = 2;
 
-/// How many objects are named.
+/// How many custom resources a message names.
 const MAX_NAMED_OBJECTS: usize = 5;
 
-/// A page of objects, and the version that it was read in.
+/// A page of custom resources, and the version in which they were read.
 type CheckedObjectPage = (String, Vec<DepthPrunedObject>);
 
-/// Judges a new definition by the existing objects. The namespaces take turns.
+/// Judges a new CRD by the custom resources that exist. The namespaces take turns.
 ///
 /// # Errors
-/// Why it cannot be judged.
+/// The reason why the CRD cannot be judged.
 pub async fn survey(
     cluster: &ClusterConnection,
     namespace: &str,
@@ -63,7 +63,7 @@ pub async fn survey(
     within(SURVEY_TIMEOUT, surveyed(cluster, one, old, new)).await
 }
 
-/// Limits the time of a survey. The definition cannot be judged if the server is too slow, or if its objects cannot be
+/// Limits the time of a survey. The CRD cannot be judged if the API server is too slow, or if the custom resources cannot be
 /// read.
 async fn within(
     limit: Duration,
@@ -74,7 +74,7 @@ async fn within(
         return Err(CrdGuardError::Refused(text));
     };
     match surveyed {
-        // A conversion webhook that is down, a missing right: the same would be said again.
+        // Some errors last, such as a failed conversion webhook or a missing right. A repetition would bring the same error.
         Err(CrdGuardError::Cluster(error)) if !error.is_of_server() => {
             Err(CrdGuardError::Refused(format!("its objects cannot be read: {error}")))
         }
@@ -91,7 +91,7 @@ async fn surveyed(
     let has_objects = is_established(&old);
     let stop = StopSignal::default();
     let limit = Arc::new(TimeLimit::start(SURVEY_WORK_TIMEOUT, &stop));
-    // Patterns are compiled, which takes as long as there are any.
+    // The judge compiles the patterns of the schema, and there may be many.
     let judge = tokio::task::spawn_blocking(move || CrdChangeJudge::new(&old, &new, &stop));
     let judge = match judge.await.map_err(|_| broken(PANICKED))? {
         Ok(judge) => judge,
@@ -100,7 +100,7 @@ async fn surveyed(
     let resource = |version: &str| resource(judge.old(), version);
     let total = match judge.counted() {
         Some(version) => match cluster.count(&resource(&version)).await {
-            // A definition whose names were never accepted has no objects.
+            // If the API server never accepted the names of a CRD, the CRD has no custom resources.
             Err(error) if error.code() == Some(404) && !has_objects => 0,
             total => total?,
         },
@@ -130,14 +130,14 @@ fn broken(text: &str) -> ClusterError {
     ClusterError::NoAnswer(format!("a CustomResourceDefinition cannot be judged: {text}"))
 }
 
-/// Whether the API server serves the objects of a live definition.
+/// Whether the API server serves the custom resources of a live CRD.
 pub fn is_established(definition: &Value) -> bool {
     let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
     conditions.into_iter().any(|it| it["type"] == "Established" && it["status"] == "True")
 }
 
-/// Starts a thread that judges pages of objects; it is a thread because expressions need a deep stack. The thread ends
-/// after the last page and then gives the permit back. The time limit counts only the judging.
+/// Starts a thread that judges pages of custom resources. Expressions need a deep stack, so it is a thread. It ends after the
+/// last page and then gives the permit back. The time limit counts only the judging.
 fn on_thread(
     mut judge: CrdChangeJudge,
     limit: Arc<TimeLimit>,
@@ -163,7 +163,7 @@ fn on_thread(
     Ok((pages, judged))
 }
 
-/// Reads the objects of a version for the judge. Returns false if there are more than the limit.
+/// Reads the custom resources in one version for the judge. Returns false if there are more than the limit.
 async fn read(
     cluster: &ClusterConnection,
     resource: &ApiResourceLocation,
@@ -182,7 +182,7 @@ async fn read(
     Ok(list.is_over())
 }
 
-/// The objects of a definition in a version, which need not be known to discovery yet.
+/// The resource of a CRD in a version. Discovery need not know it yet.
 pub fn resource(definition: &CrdDefinition, version: &str) -> ApiResourceLocation {
     let CrdDefinition { group, kind, plural, is_namespaced, .. } = definition;
     let group = group.clone();
@@ -213,14 +213,14 @@ async fn presence(
     }
 }
 
-/// Objects of a definition that are not being deleted.
+/// The custom resources of a CRD that are not being deleted.
 #[derive(Debug, Default)]
 pub(super) struct ExistingCustomResources {
-    /// How many; at least, if `is_more`.
+    /// How many there are. If `is_more`, there are more than this.
     count: u64,
     is_more: bool,
     examples: Vec<String>,
-    /// Why they are not known.
+    /// The reason why they are not known.
     unknown: Option<String>,
 }
 
@@ -229,7 +229,7 @@ impl ExistingCustomResources {
         self.count == 0 && self.unknown.is_none()
     }
 
-    /// The objects as a phrase for a message; `None` if there are none.
+    /// The custom resources as a phrase for a message. `None` if there are none.
     pub(super) fn text(&self, is_named: bool) -> Option<String> {
         if let Some(why) = &self.unknown {
             return Some(format!("objects that cannot be listed ({why})"));
@@ -247,10 +247,10 @@ impl ExistingCustomResources {
     }
 }
 
-/// Finds the objects of a live definition. Absence is known from a complete list only.
+/// Finds the custom resources of a live CRD. Only a complete list proves that there are none.
 ///
 /// # Errors
-/// The API server could not be asked.
+/// A request to the API server failed.
 pub(super) async fn users(
     cluster: &ClusterConnection,
     live: &Object,
@@ -273,7 +273,7 @@ pub(super) async fn users(
         let page = match pages.next().await {
             Ok(Some(page)) => page,
             Ok(None) => return Ok(users),
-            // A definition whose names were never accepted has no objects.
+            // If the API server never accepted the names of a CRD, the CRD has no custom resources.
             Err(error) if error.code() == Some(404) && !is_established => return Ok(users),
             Err(error) if !error.is_of_server() => return unknown(error.to_string()),
             Err(error) => return Err(error),
@@ -308,7 +308,7 @@ mod tests {
         let never = std::future::pending();
         let text = within(Duration::ZERO, never).await.unwrap_err().refusal().unwrap();
         assert_eq!(text, "reading its objects took more than 0 s");
-        // Two slots at most are those of one namespace.
+        // One namespace may hold at most two slots.
         let _first = SURVEYS.acquire("a").await;
         let _second = SURVEYS.acquire("a").await;
         let third = tokio::time::timeout(Duration::from_millis(10), SURVEYS.acquire("a")).await;

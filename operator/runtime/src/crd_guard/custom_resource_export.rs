@@ -1,10 +1,9 @@
-//! Exports the objects of a definition that is about to be deleted with them, to Secrets in windlass's namespace.
+//! Exports the custom resources of a CRD to Secrets in windlass's namespace, before both are deleted.
 //!
-//! The objects are read and stored, and compared with the cluster once more, before the definition is deleted. A definition
-//! whose objects cannot be exported, or that could not be created again, is not deleted.
-//! The names of the Secrets say what is in them, so an export is never written over another one.
-//! In the folder: what a namespace has room for (`quota`). Elsewhere: what an export is made of (engine `crdguard`),
-//! creating its objects again (`windlass_cli::crd`), deleting the definition (`crd_prune`).
+//! The custom resources are read, stored, and compared with the cluster once more before the CRD is deleted. If they cannot be
+//! exported or the CRD could not be created again, nothing is deleted. The names of the Secrets depend on their content, so an
+//! export never overwrites another one. In the folder: the limit of Secrets (`quota`). Elsewhere: the format (engine
+//! `crdguard`), restoring (`windlass_cli::crd`), and deleting the CRD (`crd_prune`).
 
 mod quota;
 
@@ -30,56 +29,55 @@ use windlass_cluster::object_decode::{DepthPrunedObject, RawObject};
 use windlass_cluster::run_permits::RunPermits;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// Label of a Secret that is part of an export: the uid of the definition.
+/// The label of a Secret that is a part of an export. Its value is the uid of the CRD.
 pub const EXPORT: &str = "windlass.dev/crd-export";
 
-/// Annotation: the name of the definition.
+/// The annotation with the name of the CRD.
 pub const NAME: &str = "windlass.dev/crd-name";
 
-/// Annotation: how many parts the export has.
+/// The annotation with the number of parts of the export.
 pub const PARTS: &str = "windlass.dev/crd-export-parts";
 
-/// Annotation: how many objects the export has.
+/// The annotation with the number of exported custom resources.
 pub const OBJECTS: &str = "windlass.dev/crd-export-objects";
 
-/// Annotation: the digest of all parts.
+/// The annotation with the digest of all parts.
 pub const DIGEST: &str = "windlass.dev/crd-export-digest";
 
-/// Annotation: when the export was made. A copy in another cluster has another time of creation.
+/// The annotation with the time of the export. A copy of the Secret in another cluster has another creation time.
 pub const TIME: &str = "windlass.dev/crd-export-time";
 
-/// Annotation: the namespace whose ServiceAccount deletes the definition, if one does.
+/// The annotation with the namespace of the ServiceAccount that deletes the CRD, if one does.
 const TENANT: &str = "windlass.dev/crd-export-tenant";
 
-/// The key of the export in the data of its Secret.
+/// The key of the export in the data of the Secret.
 pub const KEY: &str = "export.jsonl.gz";
 
-/// The field manager of these Secrets.
+/// The field manager of the export Secrets.
 const MANAGER: &str = "windlass";
 
-/// How many digits of the digest are in the name of an export.
+/// How many digits of the digest the name of an export has.
 const NAME_DIGEST_CHARACTERS: usize = 16;
 
-/// The exports that run at the same time: two, of which one namespace has one at most. An export is in memory until it
-/// is stored.
+/// The permits for exports: two at once, and one per namespace. An export is in memory until it is stored.
 static EXPORTING: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(2, 1));
 
-/// Permits one export of a definition at a time. A second caller waits and then finds nothing left to do.
+/// Permits only one export of a CRD at a time. A second caller waits and then finds nothing left to do.
 static IN_WORK: LazyLock<RunPermits> = LazyLock::new(|| RunPermits::shared(usize::MAX, 1));
 
 /// The time limit of one export.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How often an export is begun again because objects changed.
+/// How often an export starts again because custom resources changed.
 const MAX_EXPORT_ATTEMPTS: u32 = 3;
 
-/// The name of an export: the uid of the definition and the first digits of the digest.
+/// The name of an export, made of the uid of the CRD and the first digits of the digest.
 pub fn export_name(uid: &str, digest: &str) -> String {
     let digits = digest.trim_start_matches("sha256:");
     format!("{uid}-{}", digits.get(..NAME_DIGEST_CHARACTERS).unwrap_or(digits))
 }
 
-/// The name of the Secret with a part of an export of this name.
+/// The name of the Secret with one part of an export.
 pub fn secret_name(export: &str, part: usize) -> String {
     format!("crd-export-{export}-{part}")
 }
@@ -93,53 +91,52 @@ fn secrets() -> ApiResourceLocation {
 /// The result of an export.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CustomResourceExportOutcome {
-    /// There is no object.
+    /// There are no custom resources.
     Nothing,
-    /// So many objects, in the export of this name.
+    /// This many custom resources are in the export of this name.
     Objects(u64, String),
-    /// The definition is gone, or not as it was read any more.
+    /// The CRD is gone or has changed since it was read.
     Changed,
-    /// The objects are not exported, for this reason.
+    /// The custom resources could not be exported, for this reason.
     Not(String),
 }
 
-/// The digest of which objects exist and in which version. It is equal if no object changed.
+/// The digest of the uids and versions of all custom resources. It is equal if none of them changed.
 #[derive(PartialEq, Eq)]
 struct ObjectsFingerprint(Vec<u8>);
 
-/// Where an export is stored, and on whose behalf it is made.
+/// Where an export is stored, and for which owner.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CustomResourceExportDestination<'a> {
-    /// windlass's namespace.
+    /// The namespace of windlass.
     pub(super) namespace: &'a str,
-    /// Tells the cluster from others; empty for windlass's own.
+    /// An identifier of the cluster. Empty for windlass's own cluster.
     pub(super) place: &'a str,
-    /// The namespace of the Kustomization or release that gives the definition up.
+    /// The namespace of the Kustomization or release that gives the CRD up.
     pub(super) owner: &'a str,
-    /// Whether that one acts as a ServiceAccount.
+    /// Whether that Kustomization or release uses a ServiceAccount.
     pub(super) is_tenant: bool,
 }
 
-/// An export of the objects of a definition.
+/// The export of the custom resources of a CRD.
 pub(super) struct CustomResourceExport<'a> {
-    /// The cluster, in windlass's own name.
+    /// The cluster, with windlass's own identity.
     pub(super) cluster: &'a ClusterConnection,
-    /// The cluster, in the name of the user that applied the definition. This user has to be allowed to create the
-    /// objects.
+    /// The cluster, with the identity of the user that applied the CRD. This user must be allowed to create the CRD again.
     pub(super) theirs: &'a ClusterConnection,
-    /// The definition as it was read.
+    /// The CRD as it was read.
     pub(super) live: &'a Object,
     pub(super) site: CustomResourceExportDestination<'a>,
 }
 
-/// Secrets that an attempt has made.
+/// The Secrets that an attempt has created.
 type CreatedSecrets = Mutex<Vec<Object>>;
 
 impl CustomResourceExport<'_> {
-    /// Exports the objects. An export that fails leaves no Secret behind.
+    /// Exports the custom resources. A failed export leaves no Secret behind.
     ///
     /// # Errors
-    /// The API server could not be asked.
+    /// A request to the API server failed.
     pub(super) async fn run(&self) -> Result<CustomResourceExportOutcome, ClusterError> {
         let definition = format!("{} {}", self.site.place, self.live.uid());
         let _this = IN_WORK.acquire(&definition).await;
@@ -180,7 +177,7 @@ impl CustomResourceExport<'_> {
         let mut why = "they change while they are exported; stop what writes them";
         for _ in 0..MAX_EXPORT_ATTEMPTS {
             let (export, seen) = match self.read(&resource).await {
-                // A definition whose names were never accepted has no objects.
+                // If the API server never accepted the names of a CRD, the CRD has no custom resources.
                 Err(CrdGuardError::Cluster(error))
                     if error.code() == Some(404)
                         && !custom_resource_check::is_established(&fields) =>
@@ -197,7 +194,7 @@ impl CustomResourceExport<'_> {
                 }
                 Ok(read) => read,
             };
-            // Where another client deletes it, what was read may be less than there was.
+            // If another client is deleting the CRD, some custom resources may be gone already.
             if !self.is_current(&crds).await? {
                 return Ok(CustomResourceExportOutcome::Changed);
             }
@@ -216,17 +213,17 @@ impl CustomResourceExport<'_> {
         Ok(CustomResourceExportOutcome::Not(why.to_owned()))
     }
 
-    /// Why the definition could not be created again.
+    /// The reason why the CRD could not be created again. `None` if it could.
     async fn refusal(&self, crds: &ApiResourceLocation) -> Result<Option<String>, ClusterError> {
         let Ok(manifest) = Object::new(self.manifest()) else {
             return Ok(Some("it is not an object".to_owned()));
         };
-        // What is valid is refused because it exists.
+        // A valid CRD is refused only because it exists.
         match self.theirs.try_create(crds, &manifest, MANAGER).await {
             Ok(()) => Ok(None),
             Err(error) if error.code() == Some(409) => Ok(None),
             Err(error) if error.is_of_server() => Err(error),
-            // The applying user may be allowed to change it only.
+            // The applying user may have the right to update the CRD but not to create it.
             Err(error) if error.code() == Some(403) => {
                 let spec = self.live.get("spec");
                 let is_old = spec.is_some_and(|it| it["preserveUnknownFields"] == true);
@@ -236,14 +233,14 @@ impl CustomResourceExport<'_> {
         }
     }
 
-    /// Whether the definition is as it was read.
+    /// Whether the CRD has not changed since it was read.
     async fn is_current(&self, crds: &ApiResourceLocation) -> Result<bool, ClusterError> {
         let now = self.cluster.get(crds, "", self.live.name()).await?;
         let of = |it: &Object| (it.uid().to_owned(), it.meta("resourceVersion").cloned());
         Ok(now.is_some_and(|now| of(&now) == of(self.live)))
     }
 
-    /// All objects that are not being deleted.
+    /// All custom resources that are not being deleted.
     async fn read(
         &self,
         resource: &ApiResourceLocation,
@@ -260,7 +257,7 @@ impl CustomResourceExport<'_> {
         Ok((exporter.finish().map_err(too_large)?, seen))
     }
 
-    /// The definition as it is created again: without what an API server sets, and without owners.
+    /// The manifest that creates the CRD again, without owners and without the fields that the API server sets.
     fn manifest(&self) -> Value {
         let mut manifest = self.live.clone();
         manifest.fields_mut().remove("status");
@@ -274,7 +271,7 @@ impl CustomResourceExport<'_> {
         manifest.into_value()
     }
 
-    /// The fingerprint of the objects now. Only their metadata are read.
+    /// The current fingerprint of the custom resources. Only their metadata is read.
     async fn seen(
         &self,
         resource: &ApiResourceLocation,
@@ -293,7 +290,7 @@ impl CustomResourceExport<'_> {
         Ok(ObjectsFingerprint(seen.finalize().to_vec()))
     }
 
-    /// Stores an export, and makes sure that all of it is there.
+    /// Stores an export, and checks that all of it is stored.
     async fn store(&self, export: &CrdExport, made: &CreatedSecrets) -> Result<(), CrdGuardError> {
         let (secrets, CustomResourceExportDestination { namespace, .. }) = (secrets(), self.site);
         let wanted = self.secrets_of(export)?;
@@ -311,7 +308,7 @@ impl CustomResourceExport<'_> {
                     made.lock().push(stored.clone());
                     Some(stored)
                 }
-                // It says itself what it holds; an earlier attempt was interrupted.
+                // The Secret itself names its content. An earlier attempt was interrupted.
                 Err(error) if error.code() == Some(409) => {
                     self.cluster.get(&secrets, namespace, secret.name()).await?
                 }
@@ -354,7 +351,7 @@ impl CustomResourceExport<'_> {
         export.parts.iter().enumerate().map(secret).collect()
     }
 
-    /// Deletes what an attempt has made; what it found stays.
+    /// Deletes the Secrets that an attempt created. Secrets that existed before stay.
     async fn discard(&self, made: &CreatedSecrets) {
         let made = std::mem::take(&mut *made.lock());
         for secret in made {
@@ -378,7 +375,7 @@ fn too_large(error: ExportTooLargeError) -> CrdGuardError {
     CrdGuardError::Refused(error.to_string())
 }
 
-/// Adds objects; packing takes a processor.
+/// Adds custom resources to the export. Compressing them takes computing time.
 async fn packed(
     mut exporter: CrdExporter,
     items: Vec<RawObject>,

@@ -1,23 +1,23 @@
-//! Why the guard did not do what it was asked for.
+//! The error of the guard of CRDs.
 
 use windlass_cluster::ClusterError;
 
-/// Why the guard did not do what it was asked for.
+/// Why the guard of CRDs refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CrdGuardError {
-    /// It must not, or cannot, for this reason: the same would be said again.
+    /// The guard refuses, for this reason. A repetition would bring the same error.
     #[error("{0}")]
     Refused(String),
-    /// The API server could not be asked.
+    /// A request to the API server failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
 }
 
 impl CrdGuardError {
-    /// The reason for which the guard refuses, if it decided so.
+    /// The reason why the guard refuses.
     ///
     /// # Errors
-    /// The API server could not be asked.
+    /// A request to the API server failed, so the guard did not decide.
     pub fn refusal(self) -> Result<String, ClusterError> {
         match self {
             Self::Refused(text) => Ok(text),

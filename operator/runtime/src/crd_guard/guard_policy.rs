@@ -1,29 +1,29 @@
-//! What the manifest of a definition says about the guard.
+//! The annotations of a CRD that control the guard.
 
 use objects::Object;
 
-/// Annotation of a manifest: `CrdGuardian`, `Skip`, or `Force=<uid>@<generation>` of the live definition.
+/// The annotation of a manifest with the guard policy: `Guard`, `Skip`, or `Force=<uid>@<generation>` of the live CRD.
 pub(super) const POLICY: &str = "windlass.dev/crd-policy";
 
-/// Annotation of a live definition: its uid, which confirms that it may be deleted with its objects.
+/// The annotation of a live CRD that confirms its deletion with all custom resources. Its value is the uid of the CRD.
 pub(super) const REMOVAL: &str = "windlass.dev/crd-removal";
 
-/// What the annotation says.
+/// The parsed policy annotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CrdGuardAnnotation {
-    /// The definition is judged.
+    /// The guard judges the CRD.
     Guard,
-    /// The definition is not written.
+    /// The CRD is not written.
     Skip,
-    /// The definition is written once, over the live one with this uid and generation.
+    /// The CRD is written once, over the live one with this uid and generation.
     Force { uid: String, generation: i64 },
 }
 
 impl CrdGuardAnnotation {
-    /// That of a manifest.
+    /// The policy in the annotation of a manifest.
     ///
     /// # Errors
-    /// Another value of the annotation.
+    /// The annotation has an unknown value.
     pub(super) fn of(manifest: &Object) -> Result<Self, String> {
         let text = manifest.annotation(POLICY).unwrap_or("Guard");
         let forced = text.strip_prefix("Force=").and_then(|it| it.split_once('@'));
@@ -42,8 +42,8 @@ impl CrdGuardAnnotation {
         }
     }
 
-    /// Whether it lets a manifest be written over this definition. After the write the generation is another, so it
-    /// counts once.
+    /// Whether the annotation forces the write over this live CRD. The write changes the generation, so the annotation counts
+    /// once.
     pub(super) fn forces(&self, live: &Object) -> bool {
         match self {
             Self::Force { uid, generation } => {

@@ -1,8 +1,8 @@
-//! Moves objects out of versions that a definition is about to drop.
+//! Moves custom resources out of the versions that a CRD is about to drop.
 //!
-//! Each object is written back unchanged, which stores it in the version of storage; then `status.storedVersions` is
-//! trimmed. All of it can be done again: what was moved is not written a second time by the API server.
-//! Elsewhere: which objects, and to which version (engine `crdguard`).
+//! Each custom resource is written back unchanged, which stores it in the storage version. Then `status.storedVersions` is
+//! shortened. The move may be repeated, because the API server does not store an unchanged object twice. Elsewhere: which
+//! custom resources, and to which version (engine `crdguard`).
 
 use std::time::Duration;
 
@@ -19,40 +19,40 @@ use windlass_cluster::list_pager::ObjectProjection;
 use windlass_cluster::object_decode::DepthPrunedObject;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// Attempts at an object that others write at the same time.
+/// How often windlass tries to write an object that other clients write at the same time.
 const MAX_WRITE_ATTEMPTS: u32 = 4;
 
-/// How many objects are written back at once: other clients need the API server, too.
+/// How many objects are written back at once, so that the API server has room for other clients.
 const AT_ONCE: usize = 4;
 
-/// How long API servers may take to store objects in a new version of storage, after the definition names it.
+/// How long API servers may take to use a new storage version after the CRD names it.
 const STORAGE_VERSION_SETTLE_DELAY: Duration = Duration::from_secs(5);
 
 fn fields(object: &Object) -> Value {
     Value::Object(object.fields().clone())
 }
 
-/// Whether a manifest drops versions in which objects may be stored, and windlass can move the objects out of them.
+/// Whether a manifest drops versions in which custom resources may be stored, and windlass can move them.
 ///
 /// # Errors
-/// When one of the definitions cannot be judged.
+/// One of the CRDs cannot be judged.
 pub(super) fn is_needed(live: &Object, manifest: &Object) -> Result<bool, CrdDefinitionError> {
     Ok(StoredVersionMigration::of(&fields(live), &fields(manifest))?.is_some())
 }
 
-/// An object of the definition, by namespace, name and uid.
+/// The identity of a custom resource: namespace, name and uid.
 type ObjectIdentity = [String; 3];
 
-/// Whether the object that applies a definition was suspended, deleted or changed meanwhile. Moving many objects takes
-/// long, so it is checked before each.
+/// Returns whether the object that applies a CRD was suspended, deleted or changed meanwhile. Moving many custom resources
+/// takes long, so this is checked before each of them.
 pub(crate) type StopCheck<'s> = &'s (dyn Fn() -> bool + Sync);
 
-/// Moves the objects of a live definition out of the versions that a manifest drops. It acts as the identity that
-/// applies; only `status.storedVersions` is written in windlass's own name. `is_stopped` is called before each object.
+/// Moves the custom resources of a live CRD out of the versions that a manifest drops. The writes have the applying identity,
+/// except that of `status.storedVersions`. `is_stopped` is called before each custom resource.
 ///
 /// # Errors
-/// An object cannot be moved, which is named if the applying identity may list objects; the definition changed
-/// meanwhile; the move was stopped.
+/// A custom resource cannot be moved, which is named only if the applying identity may list it. The CRD changed meanwhile. Or
+/// the move was stopped.
 pub(super) async fn migrate(
     target: &ClusterTarget,
     definitions: &ApiResourceLocation,
@@ -70,7 +70,7 @@ pub(super) async fn migrate(
     let resource = custom_resource_check::resource(&migration.definition, &migration.storage);
     let group = &resource.gvk.group;
     let plural = &resource.plural;
-    // Before anything is changed: without the right the objects could be moved no further.
+    // This is checked before any change, because without the right no custom resource could be moved.
     if !cluster.may("patch", group, plural).await? {
         return Err(CrdGuardError::Refused(format!(
             "objects have to be moved out of {versions}, and the identity that applies it may not patch {plural}.{group}"
@@ -91,7 +91,7 @@ pub(super) async fn migrate(
             moved
         }
     };
-    // A list that is read while its objects are written may not outlive the token of its next page.
+    // Writes take long, and the token of the next page could expire. So the whole list is read first.
     let objects = listed(target.as_ourselves(), &resource).await?;
     let written = match write_back(cluster, &resource, objects, manager, is_stopped).await {
         Ok(written) => written,
@@ -115,7 +115,7 @@ pub(super) async fn migrate(
     };
     let patch = json!({"metadata": {"resourceVersion": now.meta("resourceVersion")},
         "status": {"storedVersions": [migration.storage]}});
-    // That all objects were moved is what windlass knows; who may change a definition need not be able to change its status.
+    // windlass knows that all custom resources were moved. The applying user may lack the right to change the status of a CRD.
     target.as_ourselves().merge_patch_status(definitions, "", &name, &patch, manager).await?;
     Ok(())
 }
@@ -125,7 +125,7 @@ fn subject([namespace, name, _]: &ObjectIdentity) -> String {
     format!("{at}{name}")
 }
 
-/// The identities of all objects.
+/// The identities of all custom resources.
 async fn listed(
     reader: &ClusterConnection,
     resource: &ApiResourceLocation,
@@ -143,7 +143,7 @@ async fn listed(
     Ok(all)
 }
 
-/// Writes objects back until a write fails; returns how many were written.
+/// Writes custom resources back until a write fails. Returns how many were written.
 async fn write_back(
     writer: &ClusterConnection,
     resource: &ApiResourceLocation,
@@ -166,14 +166,14 @@ async fn write_back(
     Ok(written)
 }
 
-/// Writes an object back. An object that was deleted, or created again, needs no write.
+/// Writes a custom resource back. If it was deleted or created again, no write is needed.
 async fn write_one(
     writer: &ClusterConnection,
     resource: &ApiResourceLocation,
     [namespace, name, uid]: &ObjectIdentity,
     manager: &str,
 ) -> Result<u64, ClusterError> {
-    // Nothing changes but where it is stored.
+    // Only the stored version changes.
     let patch = json!({"metadata": {"uid": uid}});
     for attempt in 1.. {
         match writer.merge_patch(resource, namespace, name, &patch, manager).await {
@@ -184,7 +184,7 @@ async fn write_one(
                 if now.is_none_or(|it| it.uid() != uid) {
                     return Ok(0);
                 }
-                // Who admits objects may answer so, too.
+                // A policy or webhook may answer with a conflict, too.
                 if attempt >= MAX_WRITE_ATTEMPTS {
                     return Err(error);
                 }
@@ -226,7 +226,7 @@ mod tests {
             let done = write_back(&cluster, &widgets, all.collect(), "test", &is_suspended).await;
             let written = *written.lock();
             assert_eq!(done.is_ok(), suspended_after == 20, "{written}");
-            // Those that were under way come to their end.
+            // Writes under way are still finished.
             assert!((suspended_after..suspended_after + AT_ONCE).contains(&written), "{written}");
         }
     }

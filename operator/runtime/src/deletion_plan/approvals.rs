@@ -1,10 +1,11 @@
-//! Which approvals of a Plan count: from whom, how many, and whether these users still have the right; and rejections.
+//! Decides which approvals of a Plan count: from whom, how many, and whether these users still have the right. Also reads
+//! rejections.
 //!
-//! The admission policy of Plans proves who approves, with which groups and with which right, when that is written
-//! (`deploy/policies/plans.yaml`). Until the Plan is carried out, the right may be taken away, so it is reviewed once more right
-//! before that. What was not reviewed does not count: not where the API server gives no answer, and not where a caller forgot to
-//! ask.
-//! Elsewhere: what an approval is for (`deletion_plan`, `result_plan`), reviewed pull requests (`pull_request_approval`).
+//! The admission policy of Plans proves user, groups and right at the time of the approval (`deploy/policies/plans.yaml`). The
+//! right may be taken away later, so windlass reviews it again right before it carries out the Plan. Without a review, an
+//! approval does not count.
+//!
+//! Elsewhere: what an approval covers (`deletion_plan`, `result_plan`), and reviewed pull requests (`pull_request_approval`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,28 +22,28 @@ use crate::run_context::RunContext;
 use windlass_cluster::objects::{AccessToObject, AuthenticatedUser};
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The PlanPolicy whose right is asked for where a Plan names none, as the admission policy does.
+/// The PlanPolicy on which users need the right if a Plan names none. The admission policy uses the same one.
 const DEFAULT_POLICY: &str = "default";
 
-/// How long the review of a right counts: a run carries out what it judged, and judges anew later.
+/// How long the review of a right counts.
 const COUNTS_FOR: Duration = Duration::from_secs(60);
 
-/// What an approval takes.
+/// What an approval requires.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ApprovalTerms {
-    /// The PlanPolicies on which users need the right; `default` if there are none.
+    /// The PlanPolicies on which users need the right to approve. `default` if the list is empty.
     pub policies: Vec<String>,
-    /// How many different users have to approve; 0 if one is enough.
+    /// How many different users have to approve. 0 if one user is enough.
     pub approvals: i64,
 }
 
-/// What a review found out about the approvals of a Plan.
+/// The result of a review of the approvals of a Plan.
 #[derive(Debug)]
 struct PlanReview {
     at: Instant,
-    /// The users who have the right, with the groups by which they have it.
+    /// The users who have the right, with their groups.
     confirmed: Vec<AuthenticatedUser>,
-    /// The users who do not, with the PlanPolicy on which they lack it.
+    /// The users who lack the right, with the PlanPolicy for which they lack it.
     refused: Vec<RefusedApprover>,
 }
 
@@ -53,7 +54,7 @@ struct RefusedApprover {
 }
 
 impl PlanReview {
-    /// Whether enough users approved a Plan who have the right to it.
+    /// Whether enough users with the right approved a Plan.
     fn confirms(&self, plan: &Plan) -> bool {
         let confirmed =
             counted_approvals(plan).filter(|it| self.confirmed.contains(&user_of(it))).count();
@@ -61,14 +62,14 @@ impl PlanReview {
     }
 }
 
-/// What this process found out about approvals, by the uids of their Plans.
+/// The results of the latest reviews, by the uids of the Plans.
 #[derive(Default)]
 pub(super) struct ApprovalReviews {
     known: Mutex<BTreeMap<String, PlanReview>>,
 }
 
 impl ApprovalReviews {
-    /// Whether enough users approved a Plan who were found to have the right to it.
+    /// Whether a recent review confirmed that enough users with the right approved a Plan.
     pub(super) fn confirm(&self, plan: &Plan) -> bool {
         self.confirm_at(plan, Instant::now())
     }
@@ -79,7 +80,7 @@ impl ApprovalReviews {
         now.saturating_duration_since(review.at) < COUNTS_FOR && review.confirms(plan)
     }
 
-    /// Whether the last review of a Plan found that too few of the users have the right.
+    /// Whether the last review found that too few users with the right approved a Plan.
     pub(super) fn refuse(&self, plan: &Plan) -> bool {
         let known = self.known.lock();
         let review = known.get(&plan.uid().unwrap_or_default());
@@ -96,7 +97,7 @@ impl ApprovalReviews {
         self.known.lock().remove(uid);
     }
 
-    /// Which approvals of a Plan do not count and why, as what follows the advice to approve it.
+    /// The end of a message about a Plan: which approvals do not count, and why.
     fn refusals(&self, plan: &Plan) -> String {
         let known = self.known.lock();
         let refused = known.get(&plan.uid().unwrap_or_default()).into_iter();
@@ -116,7 +117,7 @@ fn user_of(approval: &PlanApproval) -> AuthenticatedUser {
     AuthenticatedUser { name: approval.user.clone(), groups: approval.groups.clone() }
 }
 
-/// The approvals of a Plan that may count. Those of ServiceAccounts do not, also where no admission policy rejects them.
+/// The approvals of a Plan that may count. Approvals of ServiceAccounts never count, even if no admission policy rejects them.
 pub(super) fn counted_approvals(plan: &Plan) -> impl Iterator<Item = &PlanApproval> {
     let approvals = plan.status.iter().flat_map(|status| &status.approvals);
     approvals.filter(|it| !it.user.is_empty() && !it.user.starts_with(SERVICE_ACCOUNT_PREFIX))
@@ -132,29 +133,29 @@ fn needed(plan: &Plan) -> usize {
     usize::try_from(plan.spec.approvals.max(1)).unwrap_or(usize::MAX)
 }
 
-/// Whether enough users approved a Plan, and none rejected it. `pull_request_approval` knows whether a reviewed pull request
-/// approves it, and only a review whether the users still may.
+/// Whether enough users approved a Plan, and no user rejected it. This does not check their rights, nor reviewed pull requests
+/// (`pull_request_approval`).
 pub(super) fn is_approved(plan: &Plan) -> bool {
     !is_rejected(plan) && counted_approvals(plan).count() >= needed(plan)
 }
 
-/// Whether a user rejected a Plan. A rejection needs no proof: it holds, as the Plan itself does.
+/// Whether a user rejected a Plan. A rejection needs no proof, because it only holds the result longer.
 pub(super) fn is_rejected(plan: &Plan) -> bool {
     plan.status.as_ref().is_some_and(|status| status.rejection.is_some())
 }
 
-/// Whether users answered a Plan, so that no pull request has to: one rejected it, or enough approved it who are not known to
-/// lack the right.
+/// Whether users decided about a Plan, so that no pull request is needed. A user rejected it, or enough users approved it and
+/// are not known to lack the right.
 pub fn is_answered(context: &RunContext, plan: &Plan) -> bool {
     is_rejected(plan) || (is_approved(plan) && !context.shared::<ApprovalReviews>().refuse(plan))
 }
 
-/// A text of a user, for a message: backticks mark commands there, and another program reads them.
+/// A user's text for a message, without backticks. Backticks mark commands, and another program reads them.
 fn without_backticks(text: &str) -> String {
     text.replace('`', "'")
 }
 
-/// Who rejected a Plan, and what follows from it, as what follows the name of what was rejected.
+/// The end of a message about a rejected Plan: who rejected it, and what follows. `None` if no user rejected it.
 pub(super) fn rejection(plan: &Plan) -> Option<String> {
     let rejection = plan.status.as_ref()?.rejection.as_ref()?;
     let comment = rejection.comment.iter().map(|text| format!(" ({})", without_backticks(text)));
@@ -166,7 +167,7 @@ pub(super) fn rejection(plan: &Plan) -> Option<String> {
     ))
 }
 
-/// What users have to know of a Plan that waits, as what follows the advice to approve it.
+/// The end of a message about a Plan that waits: how many approvals it has, and which of them do not count.
 pub(super) fn waiting_note(context: &RunContext, plan: &Plan) -> String {
     let count = match needed(plan) {
         1 => String::new(),
@@ -176,11 +177,11 @@ pub(super) fn waiting_note(context: &RunContext, plan: &Plan) -> String {
     format!("{count}{}", reviews.refusals(plan))
 }
 
-/// Asks the API server whether the users who approved the Plans of an object have the right to it now. Only then their
-/// approvals count, for a minute.
+/// Asks the API server whether the users who approved the Plans of an object have the right now. Only then do their approvals
+/// count, for a minute.
 ///
 /// # Errors
-/// Why that is not known, for people; nothing may begin by an approval then.
+/// The reason why that is not known, for users. Then no approval counts.
 pub async fn review_approvals(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
@@ -205,15 +206,15 @@ pub async fn review_approvals(
             }
         }
         if reviews.refuse(&plan) {
-            // A pull request may approve it instead.
+            // A pull request may approve the Plan instead.
             pull_request_approval::plans_changed(context);
         }
     }
     Ok(())
 }
 
-/// Reviews the rights of the users who approved a Plan, until enough of them have it: a slow API server must not make the answer
-/// older than it may be.
+/// Reviews the rights of the users who approved a Plan, and stops when enough users have the right. A slow API server would
+/// otherwise make the answer too old.
 async fn reviewed(cluster: &ClusterConnection, plan: &Plan) -> Result<PlanReview, ClusterError> {
     let mut review = PlanReview { at: Instant::now(), confirmed: Vec::new(), refused: Vec::new() };
     for approval in counted_approvals(plan) {
@@ -229,7 +230,7 @@ async fn reviewed(cluster: &ClusterConnection, plan: &Plan) -> Result<PlanReview
     Ok(review)
 }
 
-/// The first of some PlanPolicies on which a user has no right to approve.
+/// The first of these PlanPolicies for which a user lacks the right to approve. `None` if the user has all rights.
 async fn lacked_policy(
     cluster: &ClusterConnection,
     user: &AuthenticatedUser,
@@ -243,7 +244,7 @@ async fn lacked_policy(
         resource: "planpolicies",
         name,
     };
-    // They are 8 at most.
+    // There are at most 8 PlanPolicies.
     let asked: Vec<_> =
         policies.iter().map(|it| cluster.may_user(user, access(it.as_str()))).collect();
     let allowed = try_join_all(asked).await?;

@@ -1,6 +1,6 @@
-//! What is deleted together with appliers: what they applied, and what appliers among that applied.
+//! Finds the objects that would be deleted together with appliers, including those of appliers that they applied.
 //!
-//! Elsewhere: what an applier applied, by its status (engine `apply`, `deletion_budget`).
+//! Elsewhere: the objects in the status of an applier (engine `apply`, `deletion_budget`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,23 +9,23 @@ use objects::{Object, ObjectId};
 
 use windlass_cluster::ClusterConnection;
 
-/// How many appliers are read that would be deleted with others.
+/// The most appliers that are read because they would be deleted, too.
 const MAX_FOLLOWED_APPLIERS: usize = 64;
 
-/// How many objects are counted that would be deleted with appliers.
+/// The most objects that are counted because they would be deleted together with appliers.
 const MAX_FOLLOWING_OBJECTS: usize = 20_000;
 
-/// What would be deleted together with appliers.
+/// The objects that would be deleted together with appliers.
 #[derive(Debug, Default)]
 pub struct FollowingDeletions {
     /// The objects.
     pub ids: BTreeSet<ObjectId>,
-    /// The appliers of which it is not known.
+    /// The appliers whose applied objects are not known.
     pub unreadable: BTreeSet<ObjectId>,
 }
 
-/// What would be deleted with the appliers among some objects, which are in this cluster. Nothing is read where none of them
-/// is one.
+/// Finds the objects that would be deleted with the appliers among `deleted`, in this cluster. If there is no applier, no
+/// request is sent.
 pub async fn following(
     cluster: &ClusterConnection,
     deleted: &BTreeMap<ObjectId, Object>,
@@ -42,7 +42,7 @@ pub async fn following(
             following.unreadable.insert(applier.id());
             continue;
         };
-        // What it applied to another cluster is not read with this connection.
+        // Objects that the applier applied to another cluster are not read here.
         let is_here = applier.get("spec").is_none_or(|spec| spec.get("kubeConfig").is_none());
         for entry in applied {
             following.ids.insert(entry.id.clone());

@@ -1,11 +1,12 @@
-//! Plans of everything that a run or an operation would do, for namespaces and objects whose changes wait for approval.
+//! Plans of everything that a run or an operation would change, for namespaces and objects whose changes need an approval.
 //!
-//! Here: the key of the digests, which Plan approves a result, what a Plan lists of it. Elsewhere: which changes wait and what an
-//! approval covers (engine `apply`, `result_changes`), finding the changes (the appliers), Plans themselves (`deletion_plan`).
+//! Here: the key of the digests, which Plan approves a result, and the list of changes in a Plan. Elsewhere: which changes are
+//! held and what an approval covers (engine `apply`, `result_changes`), finding the changes (the appliers), and Plans in
+//! general (`deletion_plan`).
 //!
-//! The digest of a result is made with a key that only windlass has: users may read Plans, and could otherwise guess short
-//! values of Secrets by it. The key is a Secret in the namespace of windlass, which the first Plan of the cluster makes. If it
-//! is lost, waiting Plans are replaced and have to be approved again.
+//! The digest of a result needs a secret key, because users who read a Plan could otherwise guess short values of Secrets from
+//! it. The key is a Secret in windlass's namespace, which the first Plan of the cluster creates. If the key is lost, waiting
+//! Plans are replaced and need a new approval.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,35 +34,35 @@ use crate::random_bytes;
 use crate::run_context::RunContext;
 use windlass_cluster::ClusterError;
 
-/// Annotation of an applier: which of its changes wait for approval, if those are more than its policies say.
+/// The annotation of an applier with the changes that need an approval, if those are more than its policies require.
 pub const PLAN_MODE: &str = "windlass.dev/plan";
 
-/// Something waits for the approval of its Plan.
+/// The reason of a condition: a change waits for the approval of its Plan.
 pub const PLAN_PENDING: ConditionReason = ConditionReason::new("PlanPending");
 
-/// A user rejected the Plan of something.
+/// The reason of a condition: a user rejected the Plan of a change.
 pub const PLAN_REJECTED: ConditionReason = ConditionReason::new("PlanRejected");
 
-/// Whether changes wait for approval, or which are approved, is not known, so nothing is changed.
+/// The reason of a condition: windlass does not know which changes need an approval or have one, so it changes nothing.
 pub(super) const PLAN_POLICIES_UNKNOWN: ConditionReason =
     ConditionReason::new("PlanPoliciesUnknown");
 
-/// A chart renders something else each time, so that no approval can be for what is applied.
+/// The reason of a condition: a chart renders differently each time, so no approval can cover the applied result.
 pub const PLAN_NOT_REPRODUCIBLE: ConditionReason = ConditionReason::new("PlanNotReproducible");
 
-/// The Secret that has the key of the digests.
+/// The Secret with the key of the digests.
 const KEY_SECRET: &str = "windlass-plan-key";
 
-/// The key of its data.
+/// The field of the Secret with the key.
 const KEY_FIELD: &str = "key";
 
-/// How long the key is, in bytes.
+/// The length of the key in bytes.
 const KEY_BYTES: usize = 32;
 
-/// How many objects a message names.
+/// The most objects that a message names.
 const MAX_NAMED_OBJECTS: usize = 5;
 
-/// The key with which digests of results are made.
+/// The secret key for the digests of results.
 #[derive(Debug, Clone)]
 pub struct ResultDigestKey(Arc<hmac::Key>);
 
@@ -70,20 +71,20 @@ impl ResultDigestKey {
         Self(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
-    /// What a Plan has in place of a digest.
+    /// The keyed digest that a Plan has in place of the plain one.
     pub fn keyed(&self, digest: &str) -> String {
         format!("hmac-sha256:{}", hex::encode(hmac::sign(&self.0, digest.as_bytes())))
     }
 }
 
-/// The key, once it was read.
+/// The key of the digests, cached after the first read.
 #[derive(Default)]
 struct KnownDigestKey(OnceCell<ResultDigestKey>);
 
-/// The key of this cluster, which is made if there is none.
+/// The key of the digests in this cluster. It is created if it does not exist.
 ///
 /// # Errors
-/// The API server refuses a request, or does not respond; or the Secret has no key.
+/// The API server refuses a request or does not respond, or the Secret has no key.
 pub async fn digest_key(context: &RunContext) -> Result<ResultDigestKey, ClusterError> {
     let known = context.shared::<KnownDigestKey>();
     known.0.get_or_try_init(|| read_or_made(context)).await.cloned()
@@ -104,7 +105,7 @@ async fn read_or_made(context: &RunContext) -> Result<ResultDigestKey, ClusterEr
     let secret = Object::new(secret).map_err(|error| unusable(&error.to_string()))?;
     match cluster.create_object(&secrets, &secret, MANAGER, false).await {
         Ok(created) => key_of(&created),
-        // Another replica or shard was faster.
+        // Another replica or shard created the Secret first.
         Err(error) if error.code() == Some(409) => {
             let secret = cluster.get(&secrets, namespace, KEY_SECRET).await?;
             key_of(&secret.ok_or_else(|| unusable("it was deleted"))?)
@@ -129,7 +130,7 @@ fn unusable(why: &str) -> ClusterError {
 /// A Plan that approves a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovingPlan {
-    /// Its name.
+    /// The name of the Plan.
     pub name: String,
     /// The objects that may be deleted.
     pub removed: BTreeSet<ObjectId>,
@@ -137,11 +138,11 @@ pub struct ApprovingPlan {
     pub recreated: BTreeSet<ObjectId>,
 }
 
-/// The Plan that approves a result; `None` if there is none. `terms` are those in force. Of approvals, those count that
-/// [`super::approvals::review_approvals`] found to be of users with the right, right before.
+/// The Plan that approves a result. `None` if there is none. `terms` are the current requirements. An approval counts only if
+/// [`super::approvals::review_approvals`] has just confirmed the right of its user.
 ///
 /// # Errors
-/// Why it is not known.
+/// The reason why that is not known.
 pub fn approving_plan(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
@@ -157,8 +158,8 @@ pub fn approving_plan(
     Ok(plans.find_map(|plan| approving(&plan, subject, key, result, terms, now)))
 }
 
-/// Whether a Plan approves a result. The right to approve was asked for its policies. An approval that keeps objects counts for
-/// nothing here: a result cannot be carried out without a part of it.
+/// The approval of a result by one Plan, if it has one. The right was checked for the policies of the Plan. An approval that
+/// keeps objects does not count, because a result can only be carried out as a whole.
 fn approving(
     plan: &Plan,
     subject: &DeletionSubject<'_>,
@@ -176,13 +177,13 @@ fn approving(
     let approved = approved_result(plan).filter(|_| is_valid)?;
     approved.covers(result, |digest| key.keyed(digest)).then(|| ApprovingPlan {
         name: plan.name_any(),
-        // Of a list that is cut, exactly what the result has is approved.
+        // If the list in the Plan was cut, exactly the objects of this result are approved.
         removed: approved.removed.union(&result.removed).cloned().collect(),
         recreated: approved.recreated.union(&result.recreated).cloned().collect(),
     })
 }
 
-/// What an approval of a Plan is for; `None` if it is not one of a result, or cannot be read.
+/// The result that an approval of a Plan covers. `None` if the Plan is not about a result or cannot be read.
 fn approved_result(plan: &Plan) -> Option<ApprovedResult> {
     let changes = plan.spec.changes.as_ref()?;
     let ids = |action: PlanAction| -> Option<BTreeSet<ObjectId>> {
@@ -193,7 +194,7 @@ fn approved_result(plan: &Plan) -> Option<ApprovedResult> {
     let recreated = ids(PlanAction::Recreated)?;
     let counts = [changes.removed, changes.recreated].map(|it| usize::try_from(it).ok());
     let is_complete = counts == [removed.len(), recreated.len()].map(Some);
-    // A list that is neither complete nor cut is not one that windlass wrote.
+    // windlass writes a list that is either complete or cut. Any other list is not its own.
     let is_cut = changes.omitted > 0;
     (is_complete || is_cut).then_some(ApprovedResult {
         digest: changes.digest.clone(),
@@ -203,7 +204,7 @@ fn approved_result(plan: &Plan) -> Option<ApprovedResult> {
     })
 }
 
-/// Whether a Plan of a result waits already under the same policies: what users read of it is not found out again.
+/// Whether a Plan of a result already waits under the same policies. Then its list of changes is not computed again.
 pub fn is_listed(
     context: &RunContext,
     subject: &DeletionSubject<'_>,
@@ -224,7 +225,7 @@ pub fn is_listed(
     plans_of(&context.shared::<WatchedObjectCache<Plan>>(), subject).iter().any(is_it)
 }
 
-/// Whether two Plans are about the same result. What else they list may change with the cluster, and needs no other approval.
+/// Whether two Plans are about the same result. Their other content may change with the cluster, and needs no new approval.
 pub(super) fn is_same_result(one: Option<&PlanChanges>, other: Option<&PlanChanges>) -> bool {
     let of = |changes: Option<&PlanChanges>| {
         changes.map(|it| (it.digest.clone(), it.removed, it.recreated))
@@ -232,7 +233,7 @@ pub(super) fn is_same_result(one: Option<&PlanChanges>, other: Option<&PlanChang
     of(one) == of(other)
 }
 
-/// The Plan's part about everything that would be done.
+/// The changes of a result as the part of a Plan.
 pub fn listed(
     key: &ResultDigestKey,
     result: &ResultIdentity,
@@ -269,7 +270,7 @@ fn plan_change(change: ResultChange) -> PlanChange {
     }
 }
 
-/// The deletions that are part of a result, where no budget has judged them.
+/// The deletions of a result that no budget has judged.
 pub fn deletion_of(
     changes: &ResultChanges,
     budget: Option<DeletionBudget>,
@@ -286,8 +287,8 @@ pub fn deletion_of(
     BudgetedDeletion { ids, verdict, budget, terms, newest: None }
 }
 
-/// What follows the name of what waits, for people: what it would do, and how to read and to approve its Plan of this name, if
-/// there are Plans.
+/// The end of a message about changes that wait: what they are, and how to read and approve their Plan. `plan` is its name, if
+/// Plans are installed.
 pub fn waits_for_approval(changes: &ResultChanges, namespace: &str, plan: Option<&str>) -> String {
     let lost = changes.objects.iter().filter(|it| it.kind <= ResultChangeKind::Recreated);
     let mut names: Vec<String> =
@@ -312,7 +313,7 @@ pub fn waits_for_approval(changes: &ResultChanges, namespace: &str, plan: Option
     format!("waits for approval: {}{lost}; {approval}", changes.summary())
 }
 
-/// Two renderings of the same result that differ, in words: the first objects and fields, without values.
+/// The differences between two renderings of the same result, in words. Names the first objects and fields, without values.
 pub fn differences(changes: &[apply::object_changes::ObjectChange]) -> String {
     let named = changes.iter().take(MAX_NAMED_OBJECTS).map(|change| {
         let fields: Vec<&str> = change.fields.iter().take(3).map(String::as_str).collect();

@@ -1,9 +1,9 @@
-//! What an applier applies of what decides how much it may delete itself, and which of its changes wait for approval: it
-//! tightens its rules, and never loosens them.
+//! Handles an applier that applies PlanPolicies or namespace labels which decide about its own rules. It may tighten its own
+//! rules but never loosen them.
 //!
-//! A commit that turns the budget off and empties a folder would else delete the folder: the PlanPolicy is applied first. This
-//! holds for later runs, too, so that neither a restart nor the change of the PlanPolicy, which wakes what is held, releases
-//! it. Elsewhere: PlanPolicies that another applier or a user applies, which count as they are (`docs/deletion-budget.md`).
+//! Otherwise one commit could turn the budget off and empty a folder, and windlass would delete its objects. The rule holds
+//! for later runs as well, so neither a restart nor a change of the PlanPolicy releases the deletion. Elsewhere: PlanPolicies
+//! from another applier or a user, which count as they are (`docs/deletion-budget.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use reconcile::ObjectKey;
 
 use super::{MAX_NAMED_POLICIES, NamespacePlanRules, rules_of_labels};
 
-/// What an applier applies of what decides how much it may delete itself, and which of its changes wait.
+/// The PlanPolicies and namespace labels that an applier applies itself and that decide about its own rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SelfAppliedPolicies {
-    /// The name of the Kustomization, which the owner labels of what it applied have; empty if there is none.
+    /// The name of the Kustomization, by which owner labels are recognized. Empty if there is none.
     name: String,
-    /// Its namespace.
+    /// The namespace of the Kustomization.
     namespace: String,
-    /// The names of PlanPolicies that it recorded.
+    /// The names of the PlanPolicies that it recorded.
     policies: BTreeSet<String>,
-    /// The keys of labels of its namespace, by which PlanPolicies select that.
+    /// The keys of the labels that it applies to its own namespace. PlanPolicies select the namespace by labels.
     namespace_labels: BTreeSet<String>,
 }
 
 impl SelfAppliedPolicies {
-    /// Those of a Kustomization, by what it recorded and by its manifests. They have to be of the cluster that it is in: of
-    /// another cluster they name nothing here, and owner labels tell all the same if that is this one.
+    /// From the records and the manifests of a Kustomization. The objects have to be in the Kustomization's own cluster.
+    /// Objects in another cluster do not decide about its rules here.
     pub fn of<'o>(
         kustomization: &ObjectKey,
         recorded: impl Iterator<Item = &'o ObjectId>,
@@ -53,15 +53,15 @@ impl SelfAppliedPolicies {
         }
     }
 
-    /// Whether the applier applied a PlanPolicy. One that left its manifests and stays in the cluster, because it is excluded
-    /// from deletion, is in no inventory any more and has the owner labels.
+    /// Whether the applier applied a PlanPolicy. A PlanPolicy that left the manifests but is excluded from deletion is in no
+    /// inventory any more, but still has the owner labels.
     fn has(&self, policy: &PlanPolicy) -> bool {
         self.policies.contains(&policy.name_any())
             || (!self.name.is_empty() && is_applied_by(policy, &self.namespace, &self.name))
     }
 
-    /// The rules of the applier, in a namespace with these labels: the stricter of what all PlanPolicies allow and of what they
-    /// would allow without those that it applies and without the labels that it applies.
+    /// The rules of the applier in a namespace with these labels. They are the stricter of two results: with all PlanPolicies,
+    /// and without the PlanPolicies and labels that the applier applies itself.
     pub(super) fn rules(
         &self,
         policies: &[Arc<PlanPolicy>],
@@ -86,7 +86,7 @@ pub(crate) fn is_applied_by(policy: &PlanPolicy, namespace: &str, name: &str) ->
     is(OWNER_NAME, name) && is(OWNER_NAMESPACE, namespace)
 }
 
-/// The stricter of two rules, limit by limit.
+/// The stricter of two sets of rules, for each limit.
 fn stricter(one: NamespacePlanRules, other: NamespacePlanRules) -> NamespacePlanRules {
     let both = |one: Vec<String>, other: Vec<String>| {
         let names: BTreeSet<String> = one.into_iter().chain(other).collect();

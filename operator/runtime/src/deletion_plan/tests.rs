@@ -1,4 +1,4 @@
-//! Which budget PlanPolicies give a namespace, what a Plan says, and which approvals count.
+//! Tests of the budget that PlanPolicies give to a namespace, the content of a Plan, and counted approvals.
 
 use apply::deletion_budget::{DeletedObject, PendingDeletion};
 use fake_cluster::spec_field_check;

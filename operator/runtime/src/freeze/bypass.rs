@@ -1,9 +1,10 @@
-//! FreezeBypasses: which of them are for an operation, and how one is spent.
+//! FreezeBypasses: which of them permit an operation, and how one is used up.
 //!
-//! A bypass is for one revision of one spec of one object, and for one Freeze. An operation that fails is repeated with it until
-//! it expires; once the object is ready, it is over. That is recorded, because an object may stop being ready: a tenant who
-//! makes it fail could begin another operation with the bypass of another user.
-//! Elsewhere: who creates one (`cli`), who may (`deploy/policies/freezes.yaml`).
+//! A bypass is for one revision of one spec of one object, and for one Freeze. A failed operation may be repeated with it
+//! until it expires. Once the object is ready, the bypass has ended. The end is recorded, because the object may become
+//! unready again. A tenant could otherwise use another user's bypass for a second operation.
+//!
+//! Elsewhere: creating a bypass (`cli`), and the right to create one (`deploy/policies/freezes.yaml`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,25 +31,25 @@ use windlass_cluster::windlass_kind::WindlassKind;
 /// The field manager of FreezeBypasses.
 const MANAGER: &str = "windlass";
 
-/// How long after its creation a bypass counts at most, whatever it says.
+/// How long after its creation a bypass is valid at most, whatever its spec says.
 const LONGEST_BYPASS: Duration = Duration::from_secs(4 * 3600);
 
-/// The code with which the admission policy refuses ServiceAccounts. The API server itself gives it for bodies of megabytes
-/// only, and a missing right, an invalid object and other policies give other ones.
+/// The error code with which the admission policy refuses ServiceAccounts. The API server itself uses this code only for very
+/// large bodies. Other policies, missing rights and invalid objects have other codes.
 pub(crate) const REFUSED_BY_POLICY: u16 = 413;
 
-/// What a bypass has to be for.
+/// The operation that needs a bypass.
 struct BypassedOperation<'o> {
     subject: FreezeBypassSubject,
-    /// What the operation brings the subject to; `None` if that is not known yet.
+    /// The revision that the operation applies. `None` if it is not known yet.
     revision: Option<&'o str>,
-    /// Whether the subject is ready with its newest spec: an operation for which a bypass was spent has come to its end.
+    /// Whether the object is ready with its newest spec. Then the operation of a used bypass has ended.
     is_ready: bool,
     now: Time,
 }
 
 impl BypassedOperation<'_> {
-    /// Whether a bypass lets it begin although a Freeze denies.
+    /// Whether a bypass permits the operation although a Freeze denies it.
     fn is_let(&self, bypass: &FreezeBypass, freeze: &DenyingFreeze) -> bool {
         let FreezeBypassSpec { freeze: of, subject, revision, user, .. } = &bypass.spec;
         let is_ended = bypass.status.as_ref().is_some_and(|status| status.ended_at.is_some());
@@ -64,7 +65,7 @@ impl BypassedOperation<'_> {
     }
 }
 
-/// Whether an operation began with a bypass.
+/// Whether an operation has begun with a bypass.
 fn is_used(bypass: &FreezeBypass) -> bool {
     bypass.status.as_ref().is_some_and(|status| status.used_at.is_some())
 }
@@ -78,7 +79,7 @@ fn is_ready<K: WindlassKind + ReconciledObject>(object: &K) -> bool {
 /// Whether a bypass has not expired.
 fn is_in_force(bypass: &FreezeBypass, now: Time) -> bool {
     let is_before = |expires: &When| now < expires.0;
-    // The API server sets it.
+    // The API server sets the creation time.
     let is_recent = |created: &When| {
         let last = created.0.saturating_add(LONGEST_BYPASS).unwrap_or(created.0);
         now < last
@@ -87,7 +88,7 @@ fn is_in_force(bypass: &FreezeBypass, now: Time) -> bool {
         && bypass.metadata.creation_timestamp.as_ref().is_some_and(is_recent)
 }
 
-/// A bypass of each of some Freezes for an operation on an object; `None` if one is missing.
+/// One valid bypass for each of these Freezes, for an operation on an object. `None` if one is missing.
 pub(super) fn of_all<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     object: &K,
@@ -97,7 +98,7 @@ pub(super) fn of_all<K: WindlassKind + ReconciledObject>(
 ) -> Option<Vec<Arc<FreezeBypass>>> {
     let known = context.shared::<WatchedObjectCache<FreezeBypass>>();
     let known = known.of(&object.namespace().unwrap_or_default());
-    // It is not known what denies.
+    // It is not known which Freezes deny.
     if known.is_empty() || denying.is_empty() {
         return None;
     }
@@ -114,10 +115,11 @@ pub(super) fn of_all<K: WindlassKind + ReconciledObject>(
     denying.iter().map(of).collect()
 }
 
-/// Records that an operation begins with some bypasses, and announces it. What was recorded before is not recorded again.
+/// Records that an operation begins with these bypasses, and announces it. A use that is already recorded is not recorded
+/// again.
 ///
 /// # Errors
-/// Why they do not count, for people.
+/// The reason why the bypasses do not count, for users.
 pub(super) async fn spend<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     object: &K,
@@ -166,13 +168,12 @@ pub(super) async fn spend<K: WindlassKind + ReconciledObject>(
     Ok(())
 }
 
-/// A time as the API has it.
+/// A time in whole seconds, as the API stores it.
 fn whole_second(time: Time) -> When {
     When(Time::from_second(time.as_second()).unwrap_or(time))
 }
 
-/// Records that the operations for which bypasses of an object were used have come to their end, if the object is ready. What
-/// cannot be recorded is recorded by the next run.
+/// Records that bypassed operations of an object have ended, if the object is ready. If that fails, the next run tries again.
 pub(super) async fn end<K: WindlassKind + ReconciledObject>(
     context: &RunContext,
     object: &K,
@@ -201,18 +202,18 @@ pub(super) async fn end<K: WindlassKind + ReconciledObject>(
     }
 }
 
-/// Whether an operation on the object with this uid began with a bypass, and its end is not recorded.
+/// Whether an operation of this object has begun with the bypass and its end is not recorded yet.
 fn is_to_end(bypass: &FreezeBypass, uid: &str, now: Time) -> bool {
     let is_ended = bypass.status.as_ref().is_some_and(|status| status.ended_at.is_some());
     bypass.spec.subject.uid == uid && is_used(bypass) && !is_ended && is_in_force(bypass, now)
 }
 
-/// How many bypasses an audit names.
+/// The most bypasses that an audit names.
 const MAX_AUDITED_BYPASSES: usize = 16;
 
-/// Those of some bypasses with which the operation of an audit began: used before, in force and not over then, and for the
-/// revision of a Kustomization. What needs no bypass is no such operation. A release has revisions of its own, so that another
-/// operation that begins after the end of the Freeze and before that of the bypass cannot be distinguished from it.
+/// The bypasses that let the operation of an audit begin. They were used before, had not expired or ended, and match the
+/// revision of a Kustomization. A release has its own revisions, so a later operation before the bypass expires looks the
+/// same.
 pub(super) fn of_audit(
     bypasses: &[Arc<FreezeBypass>],
     audit: &ReleaseAuditSpec,
@@ -251,8 +252,8 @@ pub(super) fn of_audit(
     bypasses.iter().filter(is_of).take(MAX_AUDITED_BYPASSES).map(named).collect()
 }
 
-/// Whether the admission policy that proves the users of bypasses is in force in a namespace: it refuses a bypass that windlass,
-/// which runs as a ServiceAccount, would create. Nothing is created.
+/// Whether the admission policy that proves the users of bypasses is in force in a namespace. A dry run checks that it refuses
+/// a bypass from windlass, which is a ServiceAccount.
 async fn is_proved(context: &RunContext, namespace: &str) -> Result<bool, ClusterError> {
     let spec = FreezeBypassSpec {
         freeze: BypassedFreeze { name: "probe".to_owned(), uid: "probe".to_owned() },
@@ -275,7 +276,7 @@ async fn is_proved(context: &RunContext, namespace: &str) -> Result<bool, Cluste
     match context.cluster.try_create(&resource::<FreezeBypass>(), &probe, MANAGER).await {
         Err(error) if error.code() == Some(REFUSED_BY_POLICY) => Ok(true),
         Err(error) if error.is_transient() => Err(error),
-        // What else refuses it proves nothing.
+        // Any other refusal proves nothing.
         Ok(()) | Err(_) => Ok(false),
     }
 }
@@ -313,7 +314,7 @@ mod tests {
         BypassedOperation { subject, revision, is_ready, now }
     }
 
-    /// A bypass with some other fields.
+    /// A valid FreezeBypass with one field replaced.
     fn bypass(pointer: &str, other: Value) -> FreezeBypass {
         let mut object = json!({
             "apiVersion": "release.windlass.dev/v1alpha1", "kind": "FreezeBypass",

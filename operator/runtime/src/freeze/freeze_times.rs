@@ -1,9 +1,8 @@
-//! When Freezes deny: what their specs say, and the times of iCalendar files that their statuses have.
+//! The times at which Freezes deny, from their specs and from the iCalendar events in their statuses.
 //!
-//! Every process evaluates the same times, a restart keeps them, and what has become of the file since does not end a Freeze.
-//! Without times in the status that are of the calendar of the spec, the Freeze denies.
-//! Elsewhere: reading the file into the status (crate `source-controller`), how times are evaluated (engine `reconcile`), which
-//! objects a Freeze holds (`freeze`).
+//! The status keeps the events, so every process evaluates the same times, also after a restart. A later problem with the file
+//! does not end a Freeze. If the status has no events of the spec's calendar, the Freeze denies. Elsewhere: reading the file
+//! (crate `source-controller`), evaluating times (engine `reconcile`), and the held objects (`freeze`).
 
 use crds::release::{FreezeCalendarSource, FreezePeriod, FreezeSchedule, FreezeSpec, FreezeStatus};
 use reconcile::{
@@ -12,26 +11,26 @@ use reconcile::{
 };
 use tokio::sync::Notify;
 
-/// Wakes the reader of iCalendar files when a Freeze was created or changed.
+/// A signal that wakes the reader of iCalendar files when a Freeze was created or changed.
 #[derive(Default)]
 pub struct ChangedFreezes(Notify);
 
 impl ChangedFreezes {
-    /// A Freeze was created or changed.
+    /// Notes that a Freeze was created or changed.
     pub(super) fn changed(&self) {
         self.0.notify_one();
     }
 
-    /// Waits for a change since the last call. The changes meanwhile are one.
+    /// Waits for a change since the last call. Several changes count as one.
     pub async fn next_change(&self) {
         self.0.notified().await;
     }
 }
 
-/// When a Freeze denies, evaluated for about a day from now on.
+/// The times at which a Freeze denies, evaluated for about one day from now.
 ///
 /// # Errors
-/// Its times cannot be read, for people; the Freeze denies at all times then.
+/// The times cannot be read, with a text for users. The Freeze then always denies.
 pub fn calendar(
     spec: &FreezeSpec,
     status: Option<&FreezeStatus>,
@@ -46,10 +45,10 @@ pub fn calendar(
     calendar.map_err(|error| error.to_string())
 }
 
-/// The times of a spec without its calendar.
+/// The times in a spec, without those of its calendar.
 ///
 /// # Errors
-/// They cannot be read.
+/// The times cannot be read.
 pub fn times(spec: &FreezeSpec) -> Result<FreezeCalendar, FreezeCalendarError> {
     let schedule = |it: &FreezeSchedule| FreezeScheduleText {
         cron: it.cron.clone(),
@@ -66,7 +65,7 @@ pub fn times(spec: &FreezeSpec) -> Result<FreezeCalendar, FreezeCalendarError> {
     FreezeCalendar::parse(&schedules, &periods)
 }
 
-/// Why there is no calendar, for people.
+/// The reason why a Freeze has no calendar, for users.
 fn missing(source: &FreezeCalendarSource, status: Option<&FreezeStatus>) -> String {
     let conditions = status.map(|it| it.conditions.as_slice()).unwrap_or_default();
     let failure = conditions.iter().find(|it| it.type_ == READY && it.status == "False");
@@ -76,7 +75,7 @@ fn missing(source: &FreezeCalendarSource, status: Option<&FreezeStatus>) -> Stri
     }
 }
 
-/// How messages name a calendar.
+/// The name of a calendar in messages.
 pub fn calendar_name(source: &FreezeCalendarSource) -> String {
     let of = &source.config_map_ref;
     format!("ConfigMap {}/{}, key `{}`", of.namespace, of.name, of.key)

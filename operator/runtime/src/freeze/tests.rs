@@ -1,4 +1,4 @@
-//! Which Freezes hold an object, until when, and which bypass lets it begin.
+//! Tests of the Freezes that hold an object, their ends, and the bypasses that permit an operation.
 
 use fake_cluster::spec_field_check;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn now() -> Time {
     "2026-12-24T12:00:00Z".parse().unwrap()
 }
 
-/// What a Freeze says at the time of the tests.
+/// The judgement of a Freeze at the time of the tests.
 fn denied(freeze: &Freeze) -> Option<DenyingFreeze> {
     judged(freeze, calendar(&freeze.spec, freeze.status.as_ref(), now()).as_ref(), now())
 }
@@ -131,7 +131,7 @@ fn objects_that_are_held_until_the_same_time_are_checked_one_after_the_other() {
     }
 }
 
-/// A Freeze with a calendar of one event that begins at Christmas 2026.
+/// A Freeze with an iCalendar event that begins at Christmas 2026 and repeats by this rule.
 fn with_rule(rule: &str) -> Arc<Freeze> {
     let source = json!({"configMapRef": {"name": "a", "namespace": "b", "key": "c"}});
     let text = format!(

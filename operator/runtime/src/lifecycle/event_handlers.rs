@@ -1,11 +1,11 @@
-//! Events that windlass itself answers, on the interface that other controllers have: it writes the status of the
-//! event, which wakes the object that waits for it.
+//! Answers LifecycleEvents that windlass itself handles. It uses the interface of other controllers: it writes the status of
+//! the event, which wakes the waiting object.
 //!
-//! Each open event has a task, which mostly sleeps. Nothing is remembered between two checks but what the status of the
-//! event has, so a restart changes nothing.
+//! Each open event has a task, which mostly sleeps. All state between two checks is in the status of the event, so a restart
+//! loses nothing.
 //!
-//! Here: which events are handled, and their status. Below: one check (`check`), Jobs (`job`), objects that are suspended
-//! (`subject_suspension`). Elsewhere: what it means (engine `lifecycle`).
+//! Here: which events windlass handles, and their status. Below: one check (`check`), Jobs (`job`), and suspended objects
+//! (`subject_suspension`). Elsewhere: the meaning of results (engine `lifecycle`).
 
 mod check;
 mod job;
@@ -32,22 +32,22 @@ use super::watched_object_cache::{WatchedObjectCache, resource};
 use crate::run_context::RunContext;
 use windlass_cluster::run_permits::RunPermits;
 
-/// How often something is checked, where a Lifecycle does not say.
+/// The interval of checks if the Lifecycle gives none.
 const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How often a query is made, where a Lifecycle does not say.
+/// The interval of queries if the Lifecycle gives none.
 const QUERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// For how long values have to be good, where a Lifecycle does not say.
+/// How long the values of a query have to be good if the Lifecycle gives no time.
 const QUERY_DURATION: Duration = Duration::from_secs(300);
 
-/// Nothing is checked more often.
+/// The shortest interval between two checks.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many checks there may be at once, and how many of a namespace.
+/// The most checks at once, in all and in one namespace.
 const MAX_CONCURRENT_CHECKS: (usize, usize) = (32, 8);
 
-/// A handler as it is used.
+/// A parsed handler of a Lifecycle.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum LifecycleEventHandler {
     Pause(Duration),
@@ -64,10 +64,10 @@ pub(super) enum LifecycleEventHandler {
 }
 
 impl LifecycleEventHandler {
-    /// What a Lifecycle has windlass do; an error for `approval`, which users do.
+    /// Parses the handler of a Lifecycle. `approval` is an error here, because users give approvals.
     ///
     /// # Errors
-    /// Says what of it cannot be read.
+    /// The reason why a field cannot be read.
     pub(super) fn of(handler: &LifecycleEventHandlerSpec) -> Result<Self, String> {
         let read = |field: &str, text: &crds::GoDuration| {
             let duration = reconcile::parse_duration(text.as_str());
@@ -113,20 +113,20 @@ impl LifecycleEventHandler {
 /// The uid of an event.
 type EventUid = String;
 
-/// The tasks of events. Shared by those who follow Lifecycles and events.
+/// The tasks that handle events. The watches of Lifecycles and of events share them.
 pub(super) struct LifecycleHandlers {
     state: Mutex<HandlersState>,
-    /// There is something new to begin.
+    /// Notified when a new event may need a task.
     more: Notify,
     checks: RunPermits,
 }
 
 #[derive(Default)]
 struct HandlersState {
-    /// Events that may need a task.
+    /// The open events that may need a task.
     open: BTreeMap<EventUid, Arc<LifecycleEvent>>,
     running: BTreeMap<EventUid, AbortHandle>,
-    /// Events that windlass has answered, although the watch may not have reported the answer yet.
+    /// The events that windlass has answered. The watch may not have reported the answers yet.
     answered: BTreeSet<EventUid>,
 }
 
@@ -142,7 +142,7 @@ impl LifecycleHandlers {
         self.state.lock()
     }
 
-    /// An event came, changed or went.
+    /// Handles an event that was created, changed or deleted.
     pub(super) fn event_changed(
         &self,
         before: Option<&LifecycleEvent>,
@@ -167,7 +167,7 @@ impl LifecycleHandlers {
         }
     }
 
-    /// An event needs nothing any more.
+    /// Notes that an event is answered and needs no task.
     fn answered(&self, event: &LifecycleEvent) {
         let uid = event.uid().unwrap_or_default();
         let mut state = self.state();
@@ -175,7 +175,7 @@ impl LifecycleHandlers {
         state.answered.insert(uid);
     }
 
-    /// A Lifecycle came, changed or went: tasks that wait for a time begin anew.
+    /// Handles a Lifecycle that was created, changed or deleted. The sleeping tasks of its events start anew.
     pub(super) fn lifecycle_changed(&self, name: &str) {
         let mut state = self.state();
         let of_it = state.open.values().filter(|event| event.spec.lifecycle == name);
@@ -192,7 +192,7 @@ fn is_open(event: &LifecycleEvent) -> bool {
     matches!(phase, LifecycleState::Pending | LifecycleState::Running)
 }
 
-/// Handles events, for ever.
+/// Handles events, without end.
 pub(super) async fn run(context: Arc<RunContext>) {
     context.cluster.leadership.begun().await;
     super::known(&context).await;
@@ -211,7 +211,7 @@ pub(super) async fn run(context: Arc<RunContext>) {
     }
 }
 
-/// Begins a task for each open event that has none.
+/// Starts a task for each open event that has none.
 fn begin(context: &Arc<RunContext>, handlers: &Arc<LifecycleHandlers>, tasks: &mut JoinSet<()>) {
     let lifecycles = context.shared::<WatchedObjectCache<Lifecycle>>();
     let mut state = handlers.state();
@@ -223,14 +223,14 @@ fn begin(context: &Arc<RunContext>, handlers: &Arc<LifecycleHandlers>, tasks: &m
         let handler =
             lifecycles.get("", &event.spec.lifecycle).and_then(|it| it.spec.handler.clone());
         let Some(handler) = handler.filter(|it| it.approval.is_none()) else { continue };
-        // The object that waits reports a handler that cannot be read.
+        // The waiting object itself reports a handler that cannot be read.
         let Ok(handler) = LifecycleEventHandler::of(&handler) else { continue };
         let task = handle(context.clone(), handlers.clone(), event.clone(), handler);
         running.insert(uid.clone(), tasks.spawn(task));
     }
 }
 
-/// Checks again and again until the event is answered. An answer of another client ends the task.
+/// Repeats the checks of an event until it is answered. An answer of another client ends the task.
 async fn handle(
     context: Arc<RunContext>,
     handlers: Arc<LifecycleHandlers>,
@@ -241,7 +241,7 @@ async fn handle(
     let status = event.status.clone().unwrap_or_default();
     let mut reported = (status.phase.unwrap_or_default(), status.message.unwrap_or_default());
     loop {
-        // The objects of other shards are theirs, and so are their events.
+        // Other shards handle the events of their own objects.
         let Some(subject) = CheckSubject::of(&context, &event) else {
             tokio::time::sleep(DEFAULT_CHECK_INTERVAL).await;
             continue;
@@ -343,12 +343,12 @@ mod tests {
         handlers.lifecycle_changed("l");
         assert!(task.await.unwrap_err().is_cancelled());
         assert!(handlers.state().open.contains_key("1"));
-        // Another event of the same name takes the place of the first.
+        // A new event of the same name replaces the first one.
         let task = begin("1");
         handlers.event_changed(Some(&open), Some(&event("2", "Pending")));
         assert!(task.await.unwrap_err().is_cancelled());
         assert_eq!(handlers.state().open.keys().collect::<Vec<_>>(), ["2"]);
-        // What the watch tells late of an answered event begins nothing.
+        // A late watch event about an answered LifecycleEvent starts nothing.
         handlers.answered(&event("2", "Pending"));
         handlers.event_changed(Some(&event("2", "Pending")), Some(&event("2", "Running")));
         assert!(handlers.state().open.is_empty());

@@ -1,6 +1,6 @@
-//! The Quarantines of a namespace, for runs that must not apply what one of them lists.
+//! The Quarantines of a namespace, for runs that must not apply the revisions and images that they list.
 //!
-//! Elsewhere: which of them count (`windlass_quarantine`), following them (`operator/kinds`).
+//! Elsewhere: which Quarantines count (`windlass_quarantine`), and watching them (`operator/kinds`).
 
 use std::sync::Arc;
 
@@ -11,21 +11,22 @@ use reconcile::{ConditionReason, DependencyEdge, NextRunTrigger, ObjectKey, RunO
 use super::watched_object_cache::{WATCH_PATIENCE, WatchedObjectCache, kind_node};
 use crate::run_context::RunContext;
 
-/// What Quarantines there are is not known, so nothing is changed.
+/// The reason of a condition: the Quarantines are not known, so nothing is changed.
 pub const QUARANTINES_UNKNOWN: ConditionReason = ConditionReason::new("QuarantinesUnknown");
 
-/// The node that stands for the images that the Quarantines of a namespace list: what reads them is woken when they change.
+/// The dependency graph node that stands for the images in the Quarantines of a namespace. Objects that read these images wake
+/// when the list changes.
 pub fn images_node(namespace: &str) -> ObjectKey {
     ObjectKey::new(&Quarantine::group(&()), &Quarantine::kind(&()), namespace, "")
 }
 
-/// Takes it as known that there are no Quarantines, where a run is replayed and nothing follows them.
+/// Assumes that there are no Quarantines. This serves replayed runs, without a watch of Quarantines.
 pub fn assume_none(context: &RunContext) {
     context.shared::<WatchedObjectCache<Quarantine>>().assume_none();
 }
 
-/// Knows a Quarantine that this process has written, and wakes what reads the images that it lists. The watch does not announce what
-/// is known already.
+/// Adds a Quarantine that this process has written to the cache, and wakes the objects that read its images. The watch does
+/// not announce a change that the cache already has.
 pub fn insert_written(context: &RunContext, written: Quarantine) {
     let images = images_node(written.metadata.namespace.as_deref().unwrap_or_default());
     if context.shared::<WatchedObjectCache<Quarantine>>().insert(written).is_some() {
@@ -33,7 +34,7 @@ pub fn insert_written(context: &RunContext, written: Quarantine) {
     }
 }
 
-/// Forgets a Quarantine that this process has deleted, and wakes what reads the images that it listed.
+/// Removes a Quarantine that this process has deleted from the cache, and wakes the objects that read its images.
 pub fn remove_deleted(context: &RunContext, namespace: &str, deleted: &Quarantine) {
     let name = deleted.metadata.name.as_deref().unwrap_or_default();
     let uid = deleted.metadata.uid.as_deref().unwrap_or_default();
@@ -42,10 +43,10 @@ pub fn remove_deleted(context: &RunContext, namespace: &str, deleted: &Quarantin
     }
 }
 
-/// The Quarantines of the namespace of an object, once every change of them is seen.
+/// The Quarantines in the namespace of an object, when every change of them was seen.
 ///
 /// # Errors
-/// The outcome of a run that does not know them: it could apply again what is quarantined. The object is woken when they are
+/// The outcome of a run that does not know them, because it could apply a quarantined revision. The object wakes when they are
 /// known, and at `retry_at` at the latest.
 pub async fn of_namespace(
     context: &RunContext,

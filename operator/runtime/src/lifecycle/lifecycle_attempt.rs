@@ -1,6 +1,7 @@
-//! Operations of objects that have no journal: their events keep the answers until the status reports the end.
+//! Lifecycles of operations on objects without a journal. The LifecycleEvents keep the answers until the status reports the
+//! end of the operation.
 //!
-//! Elsewhere: releases, whose journal has the answers (engine `release`).
+//! Elsewhere: releases, whose journal keeps the answers (engine `release`).
 
 use lifecycle::{
     EventRevision, LifecycleEventAnswer, LifecycleHoldPhase, LifecycleQuestion, OperationHoldState,
@@ -12,41 +13,41 @@ use super::{LifecycleSubject, ask, dismiss, events_of};
 use crate::run_context::RunContext;
 use windlass_cluster::ClusterError;
 
-/// An operation of an object without a journal.
+/// An operation on an object without a journal.
 pub struct LifecycleAttempt {
-    /// The name of the operation, which stays the same while the operation is the same.
+    /// The name of the operation. It stays the same while the operation does.
     pub operation: String,
-    /// The revision before it.
+    /// The revision before the operation.
     pub from: Option<EventRevision>,
-    /// What is to be there.
+    /// The revision that the operation applies.
     pub to: Option<EventRevision>,
 }
 
-/// The prefix of the name of an attempt that is about a release but is not a Helm operation on it. Helm operations
-/// never have such a name, and ignore the events of such attempts.
+/// The name prefix of an attempt that concerns a release but is no Helm operation. Helm operations never have this prefix, and
+/// ignore the events of such attempts.
 const BESIDE: &str = "beside/";
 
-/// The name of an attempt that is about a release but is not a Helm operation on it.
+/// The name of an attempt that concerns a release but is no Helm operation.
 pub fn beside_release(release: &str, digest: &str) -> String {
     format!("{BESIDE}{release}/{digest}")
 }
 
-/// Whether an operation name is one of [`beside_release`].
+/// Whether an operation has a name from [`beside_release`].
 pub fn is_beside_release(operation: &str) -> bool {
     operation.starts_with(BESIDE)
 }
 
-/// Where an attempt stands at some phases, with what was answered so far.
+/// The progress of an attempt at certain phases, with the answers so far.
 pub enum LifecycleAttemptProgress {
-    /// It goes on.
+    /// The attempt may continue.
     Free(Vec<LifecycleEventAnswer>),
-    /// It waits.
+    /// The attempt waits, with this outcome.
     Held(RunOutcome, Vec<LifecycleEventAnswer>),
-    /// It fails.
+    /// The attempt has failed, for this reason.
     Failed(String, Vec<LifecycleEventAnswer>),
 }
 
-/// Passes phases of an attempt, one lifecycle after the other; what was not asked yet is asked.
+/// Passes certain phases of an attempt, one lifecycle after the other. Lifecycles that were not asked yet get an event.
 ///
 /// # Errors
 /// The API server does not create an event.
@@ -86,7 +87,7 @@ pub async fn pass(
                     answers,
                 ));
             }
-            // It was deleted again at once; the next run asks anew.
+            // The event was deleted right away, so the next run asks anew.
             OperationHoldState::Ask(_) => {
                 let text =
                     format!("waiting for lifecycle {} at {}", hold.lifecycle, phase.as_str());
@@ -99,7 +100,7 @@ pub async fn pass(
     Ok(LifecycleAttemptProgress::Free(answers))
 }
 
-/// Like [`pass`], but if `is_requested`, what failed is asked once more, because a user requests it.
+/// As [`pass`]. If `is_requested`, a failed lifecycle is asked once more, because a user requests it.
 ///
 /// # Errors
 /// The API server does not create an event.
@@ -121,7 +122,7 @@ pub async fn pass_as_requested(
     pass(context, asking, lifecycles, attempt, phases).await
 }
 
-/// The answers at some phases of an attempt so far; nothing is asked.
+/// The answers at certain phases of an attempt so far. Creates no event.
 pub fn answered(
     context: &RunContext,
     asking: &LifecycleSubject<'_>,
@@ -141,7 +142,7 @@ pub fn answered(
     answers.collect()
 }
 
-/// The holds at some phases, in their order.
+/// The holds at certain phases, in their order.
 fn holds_at<'l>(
     lifecycles: &'l ReleaseLifecycles,
     phases: &'l [LifecycleHoldPhase],

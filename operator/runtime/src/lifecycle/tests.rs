@@ -1,4 +1,4 @@
-//! What objects of the cluster mean to the engine, and what windlass writes.
+//! Tests of the conversion of Lifecycle objects for the engine, and of the objects that windlass writes.
 
 use fake_cluster::spec_field_check;
 use serde_json::json;

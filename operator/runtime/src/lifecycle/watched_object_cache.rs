@@ -1,6 +1,6 @@
-//! Objects of a kind as the watch saw them last, for kinds that have no runs.
+//! A cache of the objects of a kind, kept current by a watch. It serves kinds without runs.
 //!
-//! Elsewhere: the objects of kinds that have runs (`object_store`), watching (`windlass_cluster::watch`).
+//! Elsewhere: the objects of kinds that have runs (`object_store`), and watching (`windlass_cluster::watch`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -29,17 +29,17 @@ use windlass_cluster::object_decode::{FullObject, ObjectDecodeForm as _};
 use windlass_cluster::watch::WatcherEvent;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// How long a run waits for a watch that is interrupted, since the API server ends each watch after some minutes.
+/// How long a run waits for an interrupted watch. The API server ends each watch after some minutes.
 pub const WATCH_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a watch that was interrupted is checked.
+/// How often a wait checks whether the interrupted watch is live again.
 const CURRENT_POLL: Duration = Duration::from_millis(50);
 
-/// A kind of which a table is kept.
+/// A kind whose objects are cached.
 pub trait WatchCachedKind:
     kube_core::Resource<DynamicType = ()> + DeserializeOwned + Clone + PartialEq + Send + Sync + 'static
 {
-    /// Whether its objects live in namespaces.
+    /// Whether the kind is namespaced.
     const NAMESPACED: bool;
 }
 
@@ -91,13 +91,13 @@ impl WatchCachedKind for StagedRollout {
     const NAMESPACED: bool = true;
 }
 
-/// The node that stands for all objects of a kind: those who wait for it are woken when every change of them is seen
+/// The dependency graph node that stands for all objects of a kind. Objects that wait for it wake when the watch is live
 /// again.
 pub fn kind_node<K: WatchCachedKind>() -> ObjectKey {
     ObjectKey::new(&K::group(&()), &K::kind(&()), "", "")
 }
 
-/// Where objects of a kind are served. They are asked for without discovery, whose answer may be older than their CRD.
+/// The location of a kind. It is fixed, because the discovery may be older than its CRD.
 pub fn resource<K: WatchCachedKind>() -> ApiResourceLocation {
     ApiResourceLocation {
         gvk: Gvk::new(&K::api_version(&()), &K::kind(&())),
@@ -110,32 +110,32 @@ pub fn resource<K: WatchCachedKind>() -> ApiResourceLocation {
 /// Namespace and name.
 type TableObjectKey = (String, String);
 
-/// Objects by their keys. The value is `None` for an object that exists and cannot be parsed.
+/// The cached objects by key. `None` stands for an object that exists but cannot be parsed.
 type TableObjects<K> = BTreeMap<TableObjectKey, Option<Arc<K>>>;
 
 enum WatchCacheState<K> {
-    /// Nothing yet.
+    /// The objects were not listed yet.
     Nothing,
-    /// They could not be listed, for this reason.
+    /// The objects could not be listed, for this reason.
     Failed(String),
-    /// All of them.
+    /// All objects.
     Listed(TableObjects<K>),
 }
 
-/// An object that came, changed or went.
+/// An object that was created, changed or deleted.
 pub struct CachedObjectChange<K> {
-    /// The object before; `None` if it was not known.
+    /// The object before the change. `None` if it was not known.
     pub before: Option<Arc<K>>,
-    /// The object now; `None` if it was deleted.
+    /// The object now. `None` if it was deleted.
     pub after: Option<Arc<K>>,
 }
 
-/// A table of the objects of a kind without runs, as the watch last saw them.
+/// The cached objects of a kind without runs, as the watch last saw them.
 pub struct WatchedObjectCache<K> {
     state: watch::Sender<WatchCacheState<K>>,
-    /// Whether every change is seen.
+    /// Whether the watch sees every change.
     is_live: AtomicBool,
-    /// Since when the watch is interrupted, if it is.
+    /// When the watch was interrupted. `None` if it is live.
     interrupted_since: Mutex<Option<Instant>>,
 }
 
@@ -149,18 +149,18 @@ impl<K> Default for WatchedObjectCache<K> {
     }
 }
 
-/// The resourceVersion of an object as a number; 0 without one.
+/// The resourceVersion of an object as a number. 0 if it has none.
 fn version_of<K: kube_core::Resource>(object: &K) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version.and_then(|it| it.parse().ok()).unwrap_or_default()
 }
 
-/// Whether the table has a newer version of an object than `version`.
+/// Whether the cache has a newer version of an object than `version`.
 fn is_newer<K: kube_core::Resource>(known: Option<&Option<Arc<K>>>, version: u64) -> bool {
     known.and_then(Option::as_ref).is_some_and(|known| version_of(&**known) > version)
 }
 
-/// The objects of a namespace.
+/// The cached objects of a namespace.
 fn within<'o, K>(
     all: &'o TableObjects<K>,
     namespace: &'o str,
@@ -178,20 +178,20 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     /// Waits until the objects were listed, or the list failed.
     pub async fn known(&self) {
         let mut known = self.state.subscribe();
-        // The sender is part of the value that is borrowed here, so it cannot be gone.
+        // `self` owns the sender, so it still exists.
         drop(known.wait_for(|known| !matches!(known, WatchCacheState::Nothing)).await);
     }
 
-    /// Takes it as known that there are no objects.
+    /// Assumes that there are no objects.
     pub fn assume_none(&self) {
         drop(self.replace(TableObjects::new()));
         self.set_live(true);
     }
 
-    /// All objects of a namespace; of a kind without namespaces, all objects.
+    /// All objects of a namespace. For a cluster-scoped kind, all objects.
     ///
     /// # Errors
-    /// They could not be listed, or one of them cannot be read.
+    /// The objects could not be listed, or one of them cannot be read.
     pub fn listed(&self, namespace: &str) -> Result<Vec<Arc<K>>, String> {
         self.ready()?;
         let known = self.state.borrow();
@@ -205,7 +205,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     /// Checks that the objects were listed.
     ///
     /// # Errors
-    /// The reason why they were not.
+    /// The reason why they were not listed.
     pub fn ready(&self) -> Result<(), String> {
         let plural = K::plural(&());
         match &*self.state.borrow() {
@@ -215,10 +215,10 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         }
     }
 
-    /// Checks that the objects were listed, and that every change since then was seen.
+    /// Checks that the objects were listed and that every change since was seen.
     ///
     /// # Errors
-    /// The reason why they may have changed.
+    /// The reason why the objects may have changed.
     pub fn current(&self) -> Result<(), String> {
         self.ready()?;
         match self.is_current() {
@@ -227,8 +227,8 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         }
     }
 
-    /// Waits until every change is seen, but not longer than `patience` from the interruption of the watch on, nor if the
-    /// objects cannot be listed. What comes later does not wait: many runs would hold their workers in turn.
+    /// Waits until every change is seen, for at most `patience` after the interruption of the watch. It does not wait if the
+    /// objects cannot be listed. After that time no call waits, because many runs would block their workers in turn.
     pub async fn current_within(&self, patience: Duration) {
         let since = *self.interrupted_since.lock();
         let deadline = since.unwrap_or_else(Instant::now) + patience;
@@ -277,8 +277,8 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         }
     }
 
-    /// Puts the response to a write into the table and returns the object. `None` if the watch has already reported a
-    /// later version, which stays. The change is not announced.
+    /// Adds the answer to a write to the cache, and returns the object. `None` if the watch has already seen a later version.
+    /// The change is not announced.
     pub fn insert(&self, object: K) -> Option<Arc<K>> {
         let metadata = object.meta();
         let key = (
@@ -296,7 +296,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         kept
     }
 
-    /// Removes a deleted object, and returns it if it was known. The change is not announced.
+    /// Removes a deleted object from the cache, and returns it if it was known. The change is not announced.
     pub fn remove(&self, namespace: &str, name: &str, uid: &str) -> Option<Arc<K>> {
         let mut removed = None;
         self.change(|all| {
@@ -309,7 +309,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         removed
     }
 
-    /// Changes the known objects. Before the first list nothing is known, and the list will contain the change.
+    /// Changes the cached objects. Before the first list nothing is cached, and the list will contain the change.
     fn change(&self, change: impl FnOnce(&mut TableObjects<K>)) {
         self.state.send_if_modified(|known| {
             if let WatchCacheState::Listed(all) = known {
@@ -319,7 +319,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         });
     }
 
-    /// Applies an event of the watch to the table; returns the objects that were added, changed or deleted.
+    /// Applies a watch event to the cache. Returns the objects that were created, changed or deleted.
     fn take(
         &self,
         event: WatcherEvent<FullObject>,
@@ -361,8 +361,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         };
         let mut changed = Vec::new();
         self.change(|all| {
-            // The answer to a write of windlass may be in the table before the watch reports the version that it
-            // replaced.
+            // The cache may already have windlass's own write, and the watch reports the older version later.
             if is_newer(all.get(&key), version) {
                 return;
             }
@@ -376,7 +375,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         changed
     }
 
-    /// Replaces the table with a complete list; returns the changes.
+    /// Replaces the cache with a complete list. Returns the changes.
     fn replace(&self, now: TableObjects<K>) -> Vec<CachedObjectChange<K>> {
         let before = match self.state.send_replace(WatchCacheState::Listed(now.clone())) {
             WatchCacheState::Listed(before) => before,
@@ -390,8 +389,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
         changed.filter(|it| it.before != it.after).collect()
     }
 
-    /// Notes that the objects cannot be listed. An earlier list stays valid; without one, `why` becomes the state of
-    /// the table.
+    /// Notes that the objects cannot be listed. An earlier list stays valid. Without one, the cache keeps the reason `why`.
     fn failed(&self, why: &str) {
         self.state.send_if_modified(|known| {
             let is_unknown = !matches!(known, WatchCacheState::Listed(_));
@@ -403,7 +401,7 @@ impl<K: WatchCachedKind> WatchedObjectCache<K> {
     }
 }
 
-/// Follows the objects of a kind, for ever.
+/// Watches the objects of a kind, without end.
 pub async fn follow<K: WatchCachedKind>(
     context: Arc<RunContext>,
     changed: impl Fn(&RunContext, CachedObjectChange<K>),
@@ -426,7 +424,7 @@ pub async fn follow<K: WatchCachedKind>(
                     table.set_live(true);
                     gone
                 } else {
-                    // What changed meanwhile is seen when the watch is live again.
+                    // The changes meanwhile are seen when the watch is live again.
                     table.set_live(false);
                     table.failed(&error.to_string());
                     continue;
@@ -442,8 +440,8 @@ pub async fn follow<K: WatchCachedKind>(
     }
 }
 
-/// Whether the API server confirms that the CRD of a kind does not exist. The kind has no objects then. Roles that are older
-/// than the kind do not allow to list it, and the API server says that first.
+/// Whether the API server confirms that the CRD of a kind does not exist, so that the kind has no objects. Roles that are
+/// older than the kind do not permit the list, and the API server reports that first.
 async fn is_absent<K: WatchCachedKind>(cluster: &ClusterConnection, error: &ClusterError) -> bool {
     if !error.is_unserved() && error.code() != Some(403) {
         return false;

@@ -1,6 +1,7 @@
-//! What runs first once this process may act: what has something to do, then what was as it should be.
+//! The order of runs after the start of a process. Objects that changed run first, and unchanged objects are compared
+//! afterwards.
 //!
-//! In a cluster with thousands of objects all would be compared at once, and what changed meanwhile would wait among them.
+//! With thousands of objects, all would otherwise be compared at once, and changed objects would wait among them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::{hold_conditions, object_hold};
 use windlass_cluster::metrics::WakeReason;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How many unchanged objects of a kind are compared in a second.
+/// How many unchanged objects of a kind are compared per second.
 const A_SECOND: usize = 100;
 
-/// Wakes objects that were there before.
+/// Wakes the objects that existed before the start.
 pub(super) fn wake<K: ControllerKind>(context: &Arc<RunContext>, objects: Vec<Arc<K::Object>>) {
     let (unchanged, due) = objects.into_iter().partition::<Vec<_>, _>(|it| is_unchanged(&**it));
     wake_now(context, &due);
@@ -41,7 +42,7 @@ fn wake_now<K: WindlassKind>(context: &RunContext, objects: &[Arc<K>]) {
 }
 
 async fn wake_unchanged<K: ControllerKind>(context: Arc<RunContext>, objects: Vec<Arc<K::Object>>) {
-    // What their sources come to have wakes them earlier.
+    // A new artifact of their source wakes these objects earlier.
     for object in &objects {
         let source: BTreeSet<_> = K::source(object).into_iter().collect();
         context.work_queue.set_edges(&node_of(&**object), DependencyEdge::Source, source);
@@ -58,7 +59,7 @@ async fn wake_unchanged<K: ControllerKind>(context: Arc<RunContext>, objects: Ve
     }
 }
 
-/// Whether an object was as it should be when it ran last, and nothing was asked of it since.
+/// Whether an object was ready after its last run, and nothing was requested since.
 fn is_unchanged<K: WindlassKind + ReconciledObject>(object: &K) -> bool {
     let generation = object.meta().generation;
     let is_ready = object
@@ -73,7 +74,7 @@ fn is_unchanged<K: WindlassKind + ReconciledObject>(object: &K) -> bool {
         && !object_hold::is_suspended(object, now)
 }
 
-/// Whether the source of an object has another artifact than that of the last run.
+/// Whether the source of an object has a newer artifact than its last run.
 fn is_behind<K: ControllerKind>(object: &K::Object, context: &RunContext) -> bool {
     let found = K::source(object).and_then(|it| context.sources.find(&it, &context.settings));
     let artifact = found.and_then(|it| it.artifact);

@@ -1,7 +1,7 @@
-//! Keeps the store of a kind as its watch sees it, and says what that means.
+//! Updates the store of a kind from its watch, and notifies the objects that a change concerns.
 //!
-//! An object that cannot be read is in no store: no run uses how it was before, and the objects that depend on it find
-//! it missing. Its own status says why (`super::unreadable_object`).
+//! The store has no object that cannot be read. So no run uses an older version, and dependents find the object missing. Its
+//! own status says why (`super::unreadable_object`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,22 +20,21 @@ use windlass_cluster::object_decode::{DecodedObject, UnreadableObject};
 use windlass_cluster::watch::WatcherEvent;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// How long the same trouble of a watch is not reported again: a CRD may not be installed, and never be.
+/// How long the same problem of a watch is not logged again. A CRD may never be installed.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Whether the trouble of a watch is worth a line in the log, after the one that was logged last.
+/// Whether a watch problem is logged, given the last logged one.
 fn is_new(last_trouble: Option<&(String, Instant)>, trouble: &str) -> bool {
     last_trouble.is_none_or(|(last, at)| last != trouble || at.elapsed() > REPEAT_INTERVAL)
 }
 
-/// The updater of a kind's object store, which applies watch events to it and notifies the objects concerned.
-/// The store holds no object that cannot be read.
+/// The updater of a kind's store. It applies watch events to the store and notifies the objects that they concern.
 pub(super) struct StoreUpdater<K: ControllerKind> {
     store_writer: StoreWriter<K::Object>,
     store: Store<K::Object>,
     notices: Arc<WatchEventHandler>,
     trouble: Option<(String, Instant)>,
-    /// What cannot be read of the list that comes in.
+    /// The unreadable objects in the list that is being received.
     unreadable: BTreeSet<ObjectKey>,
 }
 
@@ -48,7 +47,7 @@ impl<K: ControllerKind> StoreUpdater<K> {
         Self { store_writer, store, notices, trouble: None, unreadable: BTreeSet::new() }
     }
 
-    /// The store changes before an object is woken, so that a run never looks for what is not stored yet.
+    /// Handles a watch event. The store changes before an object wakes, so that its run finds the new version.
     pub(super) fn take(
         &mut self,
         seen: Result<WatcherEvent<DecodedObject<K::Object>>, ClusterError>,

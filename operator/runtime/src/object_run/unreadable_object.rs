@@ -1,4 +1,4 @@
-//! Says on an object that it cannot be read: a condition, an event and a line in the log.
+//! Reports on an object that it cannot be read, by a condition, an event and a log line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,14 @@ use windlass_cluster::events::{EventObject, EventSeverity, ObjectEvent};
 use windlass_cluster::object_decode::UnreadableObject;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// Why nothing is done about an object whose spec cannot be read.
+/// The reason of a condition: the spec of the object cannot be read, so windlass does nothing about it.
 const UNREADABLE: ConditionReason = ConditionReason::new("Unreadable");
 
-/// How many statuses are written at once.
+/// How many of these statuses are written at once.
 const AT_ONCE: usize = 4;
 
-/// Attempts at writing a status, with growing pauses: only a change of the object causes another attempt.
+/// How often windlass tries to write such a status, with growing pauses. After that, only a change of the object causes
+/// another try.
 const MAX_STATUS_WRITE_ATTEMPTS: u32 = 6;
 
 /// Permits for writing these statuses.
@@ -35,7 +36,7 @@ fn text(object: &UnreadableObject) -> String {
     )
 }
 
-/// Whether both are the same generation of one object, which cannot be read for the same reason.
+/// Whether both are the same generation of one object that cannot be read for the same reason.
 pub(super) fn is_same(one: &UnreadableObject, other: &UnreadableObject) -> bool {
     let said = |it: &UnreadableObject| (it.meta.uid.clone(), it.meta.generation, it.why.clone());
     said(one) == said(other)
@@ -84,7 +85,7 @@ pub(super) async fn tell<K: WindlassKind + ReconciledObject>(
     let manager = format!("gotk-{}", K::CONTROLLER);
     for attempt in 0..MAX_STATUS_WRITE_ATTEMPTS {
         let written = {
-            // A closed channel means that the process ends.
+            // A closed channel means that the process is shutting down.
             let _permit = permits.acquire().await.ok();
             context.cluster.write_status_of_unreadable::<K>(meta, &manager, &status).await
         };

@@ -1,4 +1,4 @@
-//! Pull requests at a server that behaves as Gitea's API.
+//! Tests of pull requests with a fake server that behaves like the API of Gitea.
 
 use axum::extract::{Path, Query, State};
 use axum::http::header::{AUTHORIZATION, LINK};
@@ -13,19 +13,19 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// When the branch got its first commit.
+/// The time of the first commit on the branch.
 const COMMITTED: i64 = 1_800_000_000;
 
-/// How many pull requests the server has on a page, whatever is asked for.
+/// The page size of the fake server, whatever a request asks for.
 const MAX_RESPONSE_ITEMS: usize = 2;
 
 const PULLS: &str = "/git/api/v1/repos/acme/fleet/pulls";
 
-/// The pull requests of a repository.
+/// The pull requests of a fake repository.
 #[derive(Default)]
 struct GiteaRepository {
     pulls: Vec<Value>,
-    /// How many requests changed something.
+    /// How many requests wrote something.
     writes: usize,
 }
 
@@ -50,7 +50,7 @@ impl GiteaRepository {
         pull
     }
 
-    /// A person closes a pull request.
+    /// Closes a pull request as a user would.
     fn close(&mut self, number: usize, seconds: i64) {
         let pull = &mut self.pulls[number - 1];
         pull["state"] = json!("closed");
@@ -80,7 +80,7 @@ async fn list(
     let has_more = pulls.len() > page * MAX_RESPONSE_ITEMS;
     let items = pulls.into_iter().skip((page - 1) * MAX_RESPONSE_ITEMS).take(MAX_RESPONSE_ITEMS);
     let items = Json(items.collect::<Vec<_>>());
-    // The address of the server as it sees itself need not be one that can be reached.
+    // The server's own address for itself may not be reachable by clients.
     let link = format!("<http://gitea.internal{PULLS}?page={}>; rel=\"next\"", page + 1);
     if has_more { ([(LINK, link)], items).into_response() } else { items.into_response() }
 }
@@ -126,7 +126,7 @@ async fn edit(
     (StatusCode::CREATED, Json(pull.clone())).into_response()
 }
 
-/// A server with a repository in which others have pull requests, and its address.
+/// A fake server whose repository already has pull requests of others, and its address.
 async fn serve() -> (String, SharedRepository) {
     let repository = SharedRepository::default();
     for head in ["fix", "feature", "docs"] {

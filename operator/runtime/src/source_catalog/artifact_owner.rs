@@ -1,6 +1,6 @@
-//! Whether an artifact that a status names can be its object's own.
+//! Checks that the artifact in a status belongs to the object.
 //!
-//! A user who may write a status could name the artifact of another tenant there, and have it applied or shown.
+//! A user who may write a status could otherwise name another tenant's artifact there, and have it applied or shown.
 
 use artifacts::store::ObjectFolder;
 use crds::Artifact;
@@ -22,17 +22,17 @@ const KINDS: [&str; 7] = [
 /// The kind whose artifacts any controller may provide.
 const EXTERNAL: &str = "ExternalArtifact";
 
-/// Checks that an artifact belongs to the source whose status names it. The path in our store decides, or the path in
-/// the URL if the artifact is `elsewhere`.
+/// Checks that an artifact belongs to the source whose status names it. The path in windlass's store decides. If the artifact
+/// is `elsewhere`, the path in its URL decides.
 ///
 /// Differs(flux): Flux fetches any artifact that a status names.
 ///
 /// # Errors
-/// Says which field of the status names what.
+/// Says which field of the status names another object's artifact.
 pub fn check(node: &ObjectKey, artifact: &Artifact, elsewhere: bool) -> Result<(), String> {
     let is_own = match (elsewhere, node.kind.as_str()) {
-        // What an HTTPArchive offers under its own name is here and in the place of the HTTPArchive, what an
-        // ArtifactGenerator makes in that of the ExternalArtifact.
+        // The artifact of an HTTPArchive is stored under the HTTPArchive. The artifact of an ArtifactGenerator is stored under
+        // the ExternalArtifact.
         (false, EXTERNAL) => {
             is_in(node, "HTTPArchive", &artifact.path) || is_in(node, EXTERNAL, &artifact.path)
         }
@@ -59,18 +59,18 @@ fn is_in(node: &ObjectKey, kind: &str, path: &str) -> bool {
         .is_some_and(|file| !file.is_empty() && !file.contains('/'))
 }
 
-/// The provider of an ExternalArtifact may serve it at any URL, except at those of other objects' artifacts.
+/// Whether the URL of an ExternalArtifact does not lead to another namespace's artifact. Its provider may use any other URL.
 fn is_not_of_another_namespace(node: &ObjectKey, url: &str) -> bool {
     of_url(url).is_none_or(|[kind, namespace, _]| {
         !KINDS.contains(&kind.as_str()) || namespace == node.namespace
     })
 }
 
-/// Kind, namespace and name in the path of a URL, as Flux's controllers and we lay artifacts out.
+/// The kind, namespace and name in the path of a URL, in the layout of Flux and windlass.
 fn of_url(url: &str) -> Option<[String; 3]> {
     let url = Url::parse(url).ok()?;
     let path = percent_decode_str(url.path()).decode_utf8().ok()?.to_ascii_lowercase();
-    // As servers of files read it once it is decoded: `//` is `/`, and `..` leads back.
+    // The path is decoded as a file server does: `//` is `/`, and `..` goes up.
     let mut parts = Vec::new();
     for part in path.split(['/', '\\']) {
         match part {

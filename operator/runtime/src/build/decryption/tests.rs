@@ -1,4 +1,4 @@
-//! What is hidden, and what is known of files whose MAC was checked.
+//! Tests of secret values in decrypted files, and of values that a checked MAC covers.
 
 use serde_json::json;
 use sops::NoDataKeyServices;
@@ -65,7 +65,7 @@ fn an_encrypted_value_that_no_mac_covers_is_refused() {
     let objects = ObjectDecryptor { decryptor: SopsDecryptor::new(&keys), checked: Some(known) };
     let decrypt = |value: &str| objects.decrypt(encrypted(value)).unwrap_err();
     assert!(decrypt("ENC[two]").contains("that no MAC of"), "{}", decrypt("ENC[two]"));
-    // The other is refused for want of keys only.
+    // The other value fails only because its key is missing.
     assert!(!decrypt("ENC[one]").contains("that no MAC of"), "{}", decrypt("ENC[one]"));
 }
 

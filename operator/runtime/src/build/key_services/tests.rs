@@ -1,4 +1,4 @@
-//! A Vault on loopback: how often it is asked, and what a build holds until it answers.
+//! Tests with a fake Vault on loopback: how often a build asks it, and which permits the build holds until it answers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -18,7 +18,7 @@ use windlass_cluster::run_permits::RunPermits;
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 
-/// A server that reports each request, and answers it once the test says so.
+/// A server that reports each request, and answers it when the test permits it.
 fn server() -> (SocketAddr, Receiver<()>, Sender<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ fn key(address: SocketAddr, encrypted: &str) -> KeyServiceMasterKey {
     }
 }
 
-/// Services for a build with the only build permit.
+/// The key services for a build that holds the only build permit.
 fn services(
     building: &RunPermits,
     limit: Duration,

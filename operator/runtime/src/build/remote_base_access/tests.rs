@@ -1,4 +1,4 @@
-//! Servers on loopback: one that never answers, one that is not to be asked.
+//! Tests with servers on loopback. One never answers, and the other must get no request.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -32,7 +32,7 @@ impl BuildPermitsFixture {
         }
     }
 
-    /// What a build with a permit may ask of which servers.
+    /// The remote bases that a build with a permit may fetch under these egress rules.
     fn bases(&self, egress: EgressRules) -> RemoteBaseAccess {
         let git = git::GitOperationContext {
             runtime: RUNTIME.handle().clone(),
@@ -61,7 +61,7 @@ impl BuildPermitsFixture {
     }
 }
 
-/// The names of what is built from resources, and whether something remote was asked for.
+/// The names of the built objects, and whether the build used a remote base.
 fn built(bases: RemoteBaseAccess, resources: &str) -> (Result<Vec<String>, String>, bool) {
     let own = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: own}\n";
     let overlay = format!("resources: [{resources}]\n");

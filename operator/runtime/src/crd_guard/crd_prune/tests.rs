@@ -1,4 +1,4 @@
-//! Removals before an API server on loopback, in which things happen between two requests.
+//! Tests of CRD removals with a fake API server, in which changes happen between two requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ const CRD: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const SECRETS: &str = "/api/v1/namespaces/flux-system/secrets";
 const OBJECTS: &str = "/apis/acme.io/v1/widgets?";
 
-/// What happens before a request is answered, and the answer if it is another one than usual.
+/// A change before a request is answered. Also returns the answer if it is not the usual one.
 type RequestInterception = fn(&str, &mut FakeClusterState) -> Option<(u16, Value)>;
 
-/// What is in the cluster.
+/// The objects in the fake cluster.
 struct FakeClusterState {
     crd: Option<Value>,
     objects: Vec<Value>,
@@ -57,7 +57,7 @@ fn definition(notes: &Value) -> Value {
 }
 
 impl FakeClusterState {
-    /// With a definition whose removal is confirmed or not, and so many objects.
+    /// A cluster with a CRD whose removal is confirmed or not, and with this many custom resources.
     fn with(is_confirmed: bool, objects: usize, happens: RequestInterception) -> Self {
         let notes = if is_confirmed { json!({REMOVAL: "u"}) } else { json!({}) };
         let objects = (0..objects).map(|at| widget(&format!("w-{at}"))).collect();
@@ -66,7 +66,7 @@ impl FakeClusterState {
         Self { crd: Some(definition(&notes)), objects, secrets, asked, version: 1, happens }
     }
 
-    /// Another client writes the definition.
+    /// Changes the CRD as another client would.
     fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
         self.version += 1;
         if let Some(crd) = &mut self.crd {
@@ -158,7 +158,7 @@ fn merge(into: &mut Value, patch: &Value) {
     }
 }
 
-/// What comes of a removal, and what is in the cluster then.
+/// The result of a removal, and the cluster after it.
 async fn removed(state: FakeClusterState) -> (Result<CrdPruneOutcome, String>, FakeClusterState) {
     let live = Object::new(state.crd.clone().unwrap()).unwrap();
     let state = Arc::new(Mutex::new(state));
@@ -202,7 +202,7 @@ async fn removed(state: FakeClusterState) -> (Result<CrdPruneOutcome, String>, F
     (removal, std::mem::replace(&mut *state, empty))
 }
 
-/// The objects of the exports, by namespace and name, and the definition of the last.
+/// The names of the exported custom resources, and the CRD in the last export.
 fn exported(state: &FakeClusterState) -> (Vec<String>, Value) {
     let mut names = Vec::new();
     let mut definition = Value::Null;
@@ -221,7 +221,7 @@ fn exported(state: &FakeClusterState) -> (Vec<String>, Value) {
 #[tokio::test]
 async fn a_definition_without_objects_is_deleted_as_it_was_read() {
     let mut state = FakeClusterState::with(false, 0, |_, _| None);
-    // It must not have another owner.
+    // The CRD must not have another owner here.
     state.edit(|crd| {
         let labels = crd["metadata"]["labels"].as_object_mut().unwrap();
         labels.retain(|key, _| !key.starts_with("helm"));
@@ -240,7 +240,7 @@ async fn a_confirmed_removal_exports_the_objects_and_nothing_lies_between_the_co
     assert!(state.crd.is_none());
     let (names, definition) = exported(&state);
     assert_eq!(names, ["w-0", "w-1"]);
-    // Created again it has no owner, of any kind, and is not confirmed.
+    // The exported CRD has no owner of any kind, and its removal is not confirmed.
     assert_eq!(definition["metadata"]["labels"], json!({"app": "acme"}));
     assert_eq!(definition["metadata"]["annotations"], json!({}));
     let last: Vec<&str> = state.asked.iter().rev().take(2).map(String::as_str).collect();
@@ -251,7 +251,7 @@ async fn a_confirmed_removal_exports_the_objects_and_nothing_lies_between_the_co
 #[tokio::test]
 async fn what_changes_while_it_is_exported_is_exported_again_and_leaves_one_export() {
     let happens: RequestInterception = |asked, state| {
-        // Between storing and comparing.
+        // This is between the storing and the comparison of the export.
         let is_compared = asked.starts_with(&format!("GET {OBJECTS}")) && state.secrets.len() == 1;
         if is_compared && state.objects.len() == 1 {
             state.objects.push(widget("late"));
@@ -265,7 +265,7 @@ async fn what_changes_while_it_is_exported_is_exported_again_and_leaves_one_expo
 
 #[tokio::test]
 async fn a_confirmation_that_is_withdrawn_meanwhile_does_not_count() {
-    // While the objects are read, and after they were compared.
+    // One change comes while the custom resources are read, the other after they were compared.
     let at_reading: RequestInterception = |asked, state| {
         if asked.starts_with(&format!("GET {OBJECTS}")) && state.version == 1 {
             state.edit(|crd| crd["metadata"]["annotations"] = json!({}));
@@ -323,7 +323,7 @@ async fn an_export_is_never_written_over_another() {
 async fn what_is_not_stored_as_it_was_written_is_no_export() {
     let happens: RequestInterception = |asked, state| {
         if asked.starts_with("GET") && asked.contains("/secrets?") {
-            // Stored, and gone again.
+            // The Secret was stored and disappears at once.
             state.secrets.clear();
         }
         None
@@ -387,7 +387,7 @@ async fn a_definition_that_cannot_be_created_again_is_not_deleted() {
     let error = removal.unwrap_err();
     assert!(error.contains("could not be created again: must be false"), "{error}");
     assert!(state.crd.is_some() && state.secrets.is_empty());
-    // Where windlass may not create any, the usual reason is known.
+    // If windlass may not create CRDs, only a known reason for a refusal counts.
     let forbidden: RequestInterception = |asked, _| {
         asked.starts_with(&format!("POST {CRD}")).then(|| refusal(403, "Forbidden", "no"))
     };

@@ -1,4 +1,4 @@
-//! How many Secrets of exports a namespace may have, and for whom: the API server keeps them until a person deletes them.
+//! Limits how many Secrets of exports windlass's namespace may have, because they stay until a user deletes them.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,17 @@ use serde_json::Value;
 
 use super::{CustomResourceExportDestination, EXPORT, TENANT};
 
-/// Most Secrets of exports in a cluster.
+/// The most Secrets of exports in a cluster.
 const MAX_EXPORT_SECRETS: usize = 64;
 
-/// Most of them that are of definitions deleted by ServiceAccounts of tenants: others have room left.
+/// The most Secrets of exports for CRDs that ServiceAccounts of tenants delete. The rest of the room is for others.
 const MOST_OF_TENANTS: usize = 48;
 
-/// Most of them of one namespace of a tenant.
+/// The most Secrets of exports for one namespace of a tenant.
 const MOST_OF_ONE: usize = 16;
 
-/// Why there is no room for the Secrets of an export; none if there is. `listed` is the metadata of those that are there.
+/// The reason why there is no room for the Secrets of an export. `None` if there is room. `listed` is the metadata of the
+/// existing Secrets of exports.
 pub(super) fn lacking(
     listed: &[Value],
     is_more: bool,

@@ -1,4 +1,4 @@
-//! Which approvals count, before an API server on loopback that answers reviews.
+//! Tests of counted approvals, with a fake API server that answers access reviews.
 
 use axum::body::Body;
 use fake_cluster::{RecordedRequest, answering};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A Plan that so many users have to approve, with a status.
+/// A Plan that needs this many approvals, with a status.
 fn plan(approvals: i64, policies: &[&str], status: &Value) -> Plan {
     let subject = json!({"kind": "Kustomization", "name": "apps", "uid": "uid"});
     let spec = json!({"subject": subject, "approvals": approvals, "policies": policies});
@@ -14,7 +14,7 @@ fn plan(approvals: i64, policies: &[&str], status: &Value) -> Plan {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status})).unwrap()
 }
 
-/// An API server on which a user or group may approve some PlanPolicies.
+/// A fake API server whose reviews allow these users or groups to approve under these PlanPolicies.
 async fn allowing(allowed: &'static [(&'static str, &'static str)]) -> ClusterConnection {
     answering(move |(request, body): RecordedRequest| {
         let path = "POST /apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -37,7 +37,7 @@ async fn allowing(allowed: &'static [(&'static str, &'static str)]) -> ClusterCo
     .await
 }
 
-/// Whether the approvals of a Plan count after a review, and what is said of those that do not.
+/// Whether the approvals of a Plan count after a review, and the message about those that do not.
 async fn judged(cluster: &ClusterConnection, plan: &Plan) -> (bool, String) {
     let reviews = ApprovalReviews::default();
     reviews.insert("plan".to_owned(), reviewed(cluster, plan).await.unwrap());

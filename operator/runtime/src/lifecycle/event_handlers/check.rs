@@ -1,7 +1,7 @@
-//! One check of what the handler of a Lifecycle waits for.
+//! One check of the condition that a handler of a Lifecycle waits for.
 //!
-//! Elsewhere: what it means (engine `lifecycle`), when there is another one (`super`), Jobs (`job.rs`), what waits for the end
-//! of a suspension (`subject_suspension.rs`).
+//! Elsewhere: the meaning of results (engine `lifecycle`), the next check (`super`), Jobs (`job.rs`), and checks that wait for
+//! the end of a suspension (`subject_suspension.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -39,32 +39,32 @@ use windlass_cluster::spec_references::ReadReferences;
 use windlass_cluster::windlass_kind::WindlassKind;
 use windlass_expressions::on_thread;
 
-/// How long a web server may take to answer.
+/// The time limit of a request to a web server.
 const HTTP_CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How much of an answer is read.
+/// The most bytes of an answer that are read.
 const MAX_BODY: usize = 1 << 20;
 
-/// How long a message is at most, in bytes.
+/// The longest message, in bytes.
 const MAX_MESSAGE: usize = 1000;
 
 /// How often a Job is checked.
 const JOB_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Connections to servers that Lifecycles name. Lifecycles are written by administrators of the cluster: Services may
-/// be named.
+/// The clients for servers that Lifecycles name. Only administrators of the cluster write Lifecycles, so these may name
+/// Services.
 #[derive(Default)]
 struct CheckServers(OnceLock<HttpClients>);
 
-/// The object that waits.
+/// The object that waits for the check.
 pub(super) struct CheckSubject {
     service_account: Option<String>,
-    /// Why nothing is begun for it now.
+    /// The reason why nothing new is started for the object now.
     suspension: Option<String>,
 }
 
 impl CheckSubject {
-    /// The subject of an event; none if this process does not reconcile it.
+    /// The object of an event. `None` if this process does not reconcile it.
     pub(super) fn of(context: &RunContext, event: &LifecycleEvent) -> Option<Self> {
         let subject = &event.spec.subject;
         let is = |group: &str, kind: &str| {
@@ -99,7 +99,7 @@ impl CheckSubject {
     }
 }
 
-/// Checks, and says when to check again.
+/// Performs one check. Returns its result and when to check again.
 pub(super) async fn check(
     context: &RunContext,
     event: &LifecycleEvent,
@@ -117,7 +117,7 @@ pub(super) async fn check(
         }
         LifecycleEventHandler::WaitFor(wait, interval) => (check.object(wait).await, *interval),
         LifecycleEventHandler::Http(http, interval) => match &subject.suspension {
-            // It may begin something at the server.
+            // A `POST` may start something at the server.
             Some(why) if http.method == Some(HttpMethod::Post) => (
                 HandlerCheckResult::Wait(format!("{why}; the request is sent on resume")),
                 *interval,
@@ -141,7 +141,7 @@ pub(super) async fn check(
     }
 }
 
-/// What texts of a handler may name.
+/// The variables that texts of a handler may use.
 fn variables(event: &LifecycleEvent) -> LifecycleHandlerVariables {
     let spec = &event.spec;
     let subject = &event.spec.subject;
@@ -170,7 +170,7 @@ fn variables(event: &LifecycleEvent) -> LifecycleHandlerVariables {
     LifecycleHandlerVariables::new(own, spec.parameters.clone())
 }
 
-/// A message that a status may have.
+/// Shortens a message for a status.
 pub(super) fn shortened(text: &str) -> String {
     if text.len() <= MAX_MESSAGE {
         return text.to_owned();
@@ -194,7 +194,7 @@ impl HandlerCheck<'_> {
         serde_json::to_value(&self.event.spec).unwrap_or_default()
     }
 
-    /// Whether expressions hold over a value and the event: that for failures first.
+    /// Evaluates the expressions of a handler over a value and the event. The one for failures comes first.
     async fn judge(
         &self,
         field: &'static str,
@@ -306,7 +306,7 @@ impl HandlerCheck<'_> {
         }
     }
 
-    /// Status and body of an answer.
+    /// Sends a request, and returns the status code and the body of the answer.
     async fn ask(&self, url: &str, method: HttpMethod) -> Result<(u16, Vec<u8>), String> {
         let url = Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
         let servers = self.context.shared::<CheckServers>();
@@ -336,7 +336,7 @@ impl HandlerCheck<'_> {
         let address = format!("{}/api/v1/query", address.trim_end_matches('/'));
         let mut url = Url::parse(&address).map_err(|error| format!("invalid URL: {error}"))?;
         url.query_pairs_mut().append_pair("query", &query);
-        // A Prometheus server answers a wrong query with 400, and says why in the body.
+        // Prometheus answers a wrong query with 400 and gives the reason in the body.
         let (status, body) = self.ask(url.as_str(), HttpMethod::Get).await?;
         match (200..300).contains(&status) || status == 400 || status == 422 {
             true => Ok(body),
@@ -344,7 +344,7 @@ impl HandlerCheck<'_> {
         }
     }
 
-    /// Creates the Job of the event, as the user that applies its subject, or says how far it is.
+    /// Creates the Job of the event, in the name of the user that applies its object. If the Job exists, returns its progress.
     async fn job(
         &self,
         job: &LifecycleJobHandler,
@@ -359,7 +359,7 @@ impl HandlerCheck<'_> {
         let target = target.map_err(|outcome| outcome_text(&outcome))?;
         let variables = self.variables.environment();
         let wanted = job::manifest(job, self.event, &namespace, &variables)?;
-        // What the watch has seen since this task began: the Job may have been begun by the one before.
+        // The watch may have seen newer progress since this task began. An earlier task may have created the Job.
         let name = self.event.name_any();
         let seen = context.shared::<WatchedObjectCache<LifecycleEvent>>().get(&namespace, &name);
         let seen = seen.filter(|it| it.uid() == self.event.uid());

@@ -1,6 +1,6 @@
-//! The Job of an event, which runs once: the status of the event says that it is begun before it is created.
+//! Runs the Job of a LifecycleEvent once. Before the Job is created, the status of the event records that it has begun.
 //!
-//! Elsewhere: what follows from that (engine `lifecycle`).
+//! Elsewhere: the meaning of its result (engine `lifecycle`).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::lifecycle::watched_object_cache::resource;
 use windlass_cluster::discovery::ApiResourceLocation;
 use windlass_cluster::{ClusterConnection, ClusterError};
 
-/// The step in the status of an event by which its Job is begun.
+/// The step in the status of an event that records the begin of its Job.
 const BEGUN: &str = "Job";
 
 fn jobs() -> ApiResourceLocation {
@@ -27,10 +27,10 @@ fn jobs() -> ApiResourceLocation {
     }
 }
 
-/// The Job of an event, with `variables` in the environment of its containers.
+/// The manifest of the Job of an event. Its containers get `variables` as environment variables.
 ///
 /// # Errors
-/// The template is invalid.
+/// The Job template is invalid.
 pub(super) fn manifest(
     job: &LifecycleJobHandler,
     event: &LifecycleEvent,
@@ -46,13 +46,13 @@ pub(super) fn manifest(
     }
     value["metadata"]["name"] = job_name(&event.name_any()).into();
     value["metadata"]["namespace"] = namespace.into();
-    // With the event goes its Job.
+    // The API server deletes the Job together with the event.
     value["metadata"]["ownerReferences"] = json!([{
         "apiVersion": LifecycleEvent::api_version(&()), "kind": LifecycleEvent::kind(&()),
         "name": event.name_any(), "uid": event.uid(), "controller": true,
     }]);
     if let Some(spec) = value["spec"].as_object_mut() {
-        // It would be deleted before windlass observed how it ended.
+        // With this field, the Job could be deleted before windlass has seen its end.
         spec.remove("ttlSecondsAfterFinished");
     }
     for kind in ["initContainers", "containers"] {
@@ -67,18 +67,18 @@ pub(super) fn manifest(
     Object::new(value).map_err(|error| format!("spec.handler.job.template: {error}"))
 }
 
-/// The name of the Job of an event. It becomes a label of Pods, which is shorter than the name of an event may be.
+/// The name of the Job of an event. It is shortened, because it becomes a label of Pods.
 fn job_name(event: &str) -> String {
     let (begin, digest) = event.rsplit_once('-').unwrap_or((event, ""));
     let begin: String = begin.chars().take(46).collect();
     format!("{}-{digest}", begin.trim_end_matches(['.', '-']).replace('.', "-"))
 }
 
-/// Creates the Job of an event in the cluster `target`, or tells how far it is. `event` is as it was seen last in `cluster`.
-/// A Job that is not begun is not created for the time of a `suspension`.
+/// Creates the Job of an event in the cluster `target`, or returns the progress of the Job. `event` is as it was last seen in
+/// `cluster`. During a `suspension`, no Job is created.
 ///
 /// # Errors
-/// The API server rejects a request, or another Job has the name; the next check tries again.
+/// The API server rejects a request, or another Job has the name. The next check tries again.
 pub(super) async fn check(
     cluster: &ClusterConnection,
     target: &ClusterConnection,
@@ -112,7 +112,7 @@ fn is_of(job: &Value, event: &LifecycleEvent) -> bool {
     owners.is_some_and(|all| all.iter().any(|owner| owner["uid"] == uid))
 }
 
-/// Notes that the Job is begun, and creates it.
+/// Records in the event that its Job has begun, and creates the Job.
 async fn begin(
     cluster: &ClusterConnection,
     target: &ClusterConnection,
@@ -122,7 +122,7 @@ async fn begin(
 ) -> Result<HandlerCheckResult, String> {
     let name = wanted.name();
     let refused = |error: ClusterError| format!("Job {name} cannot be created: {error}");
-    // What is refused is mostly refused here, so that nothing has to be noted.
+    // A dry run finds most refusals, so that nothing has to be recorded.
     target.try_create(&jobs(), wanted, MANAGER).await.map_err(refused)?;
     let begun = LifecycleProgress {
         name: BEGUN.to_owned(),
@@ -130,7 +130,7 @@ async fn begin(
         at: Some(jiff::Timestamp::now().into()),
     };
     let noted: Vec<&LifecycleProgress> = steps.iter().chain([&begun]).collect();
-    // By its version: if the event was seen too long ago to know that its Job was begun, this is refused.
+    // The write requires the version of the event. It fails if the event is too old to know that its Job has begun.
     let version = event.resource_version();
     let of = json!({"uid": event.uid(), "resourceVersion": version});
     note(cluster, event, &of, &noted).await.map_err(|error| {
@@ -140,9 +140,9 @@ async fn begin(
         Ok(_) => Ok(HandlerCheckResult::Wait(format!("Job {name} was created"))),
         Err(error) => {
             let is_refused = error.code().is_some_and(|code| (400..500).contains(&code));
-            // One that exists already may be this one, created by a request whose answer was lost: the note is true of it.
+            // An existing Job may be the one that this request created, if its answer was lost. Then the record is right.
             if is_refused && error.code() != Some(409) {
-                // Nothing was created, so that it may be tried again.
+                // No Job was created, so the record is removed and a later check tries again.
                 let noted: Vec<&LifecycleProgress> = steps.iter().collect();
                 let withdrawn = note(cluster, event, &json!({"uid": event.uid()}), &noted).await;
                 withdrawn.map_err(|error| error.to_string())?;
@@ -152,7 +152,7 @@ async fn begin(
     }
 }
 
-/// Writes the steps of an event.
+/// Writes the recorded steps of an event.
 async fn note(
     cluster: &ClusterConnection,
     event: &LifecycleEvent,

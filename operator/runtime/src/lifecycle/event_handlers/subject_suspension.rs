@@ -1,7 +1,7 @@
-//! Why nothing is begun for an event: its Job is created, and a `POST` is sent, on resume. What only reads is checked
-//! meanwhile.
+//! The reasons why windlass starts nothing for a LifecycleEvent. While its object is suspended, no Job is created and no
+//! `POST` is sent. Checks that only read continue.
 //!
-//! Elsewhere: what an event waits for (`check.rs`), holds (`object_hold`).
+//! Elsewhere: the checks (`check.rs`), and holds (`object_hold`).
 
 use crds::Applier;
 use crds::helmfile::SuspendedRelease;
@@ -13,9 +13,9 @@ use crate::lifecycle::ReleaseNameAndContext;
 use crate::object_hold;
 use windlass_cluster::windlass_kind::WindlassKind;
 
-/// Why nothing is begun for an event: the object that waits is suspended, or the release that the event is about.
+/// The reason why nothing is started for an event: its object or its release is suspended. `None` if neither is.
 ///
-/// A rollback that a user requests is carried out while the release is suspended, with its lifecycles.
+/// A rollback that a user requests runs with its lifecycles while the release is suspended.
 pub(super) fn suspension<K: WindlassKind + Applier>(
     object: &K,
     suspended_releases: &[SuspendedRelease],
@@ -44,14 +44,14 @@ pub(super) fn suspension<K: WindlassKind + Applier>(
     (!is_of_requested_rollback(object, event)).then_some(text)
 }
 
-/// Whether an event is about the rollback that the annotation of a suspended object requests.
+/// Whether an event is about the rollback that an annotation of the suspended object requests.
 fn is_of_requested_rollback<K: WindlassKind>(object: &K, event: &LifecycleEvent) -> bool {
     let spec = &event.spec;
     if !matches!(spec.phase, LifecyclePhase::PreRollback | LifecyclePhase::PostRollback) {
         return false;
     }
     let Some(annotation) = object.annotations().get(ROLLBACK) else { return false };
-    // An object with several releases names one of them: with its context, if it has one.
+    // The annotation of an object with several releases names one of them, with its context if it has one.
     let named = annotation.rsplit_once(':').map(|(release, _)| release);
     let is_named = named.is_none_or(|named| {
         spec.subject.release.as_ref().is_some_and(|release| {
@@ -78,7 +78,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// An event about release `db` of the object `shop`, at a phase of an operation on revision 5.
+    /// A LifecycleEvent about the release `db` of the object `shop`, at a phase of an operation on revision 5.
     fn event(phase: &str, kube_context: &str) -> LifecycleEvent {
         let release = json!({"name": "db", "namespace": "data", "kubeContext": kube_context});
         read(json!({"metadata": {"name": "e", "namespace": "apps"}, "spec": {

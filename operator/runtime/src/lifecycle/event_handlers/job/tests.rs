@@ -1,4 +1,4 @@
-//! Jobs before an API server on loopback from which they disappear.
+//! Tests of Jobs with a fake API server from which Jobs disappear.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ const JOBS: &str = "/apis/batch/v1/namespaces/apps/jobs";
 const STATUS: &str =
     "/apis/lifecycle.windlass.dev/v1alpha1/namespaces/apps/lifecycleevents/web-0123/status";
 
-/// What is in the cluster.
+/// The objects in the fake cluster.
 struct FakeClusterState {
     event: Value,
     job: Option<Value>,
     created: usize,
-    /// The code with which the creation of a Job is refused.
+    /// The error code for the creation of a Job, if it is refused.
     refusal: Option<u16>,
 }
 
@@ -135,7 +135,7 @@ async fn a_job_that_a_ttl_removed_is_not_created_again() {
         panic!()
     };
     assert!(why.contains("is unknown"), "{why}");
-    // A process that has not seen that it was begun cannot begin it, either.
+    // A process that has not seen the begin of the Job cannot start it again either.
     let why = server.check(&cluster, &stale).await.unwrap_err();
     assert!(why.contains("is not created"), "{why}");
     assert_eq!(server.state().created, 1);
@@ -167,7 +167,7 @@ async fn a_job_that_was_refused_is_not_created_during_a_suspension() {
     assert_eq!(server.state().created, 0);
     assert!(server.check(&cluster, &server.event()).await.is_ok());
     assert_eq!(server.state().created, 1);
-    // One that is begun is judged meanwhile.
+    // A Job that has begun is still judged during the suspension.
     let runs = server.check_during(suspension, &cluster, &server.event()).await;
     assert_eq!(runs, Ok(HandlerCheckResult::Wait("Job web-0123 runs".to_owned())));
 }
@@ -176,7 +176,7 @@ async fn a_job_that_was_refused_is_not_created_during_a_suspension() {
 async fn a_job_that_was_created_by_a_lost_request_stays_begun() {
     let server = FakeJobApiServer::new();
     let cluster = cluster(&server).await;
-    // It is there when it is created, and a TTL removes it before the next check.
+    // The Job exists when it is created, and its TTL removes it before the next check.
     server.state().refusal = Some(409);
     let why = server.check(&cluster, &server.event()).await.unwrap_err();
     assert!(why.starts_with("Job web-0123 cannot be created: "), "{why}");
